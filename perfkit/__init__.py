@@ -1,0 +1,28 @@
+"""perfkit: predict, measure and tune the training of large models.
+
+The public functions are imported when first used, so that `import perfkit` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perfkit.trace.load import load as load
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "load": "perfkit.trace.load",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'perfkit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*_PUBLIC, "__version__"])

@@ -1,0 +1,1 @@
+"""The browser app: server, page template and navigation."""

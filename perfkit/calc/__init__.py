@@ -1,0 +1,1 @@
+"""Calculators: from a plan to a breakdown, as pure functions."""

@@ -1,0 +1,1 @@
+"""Configuration dialects: from a config file to a `Plan` and back."""

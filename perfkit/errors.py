@@ -1,0 +1,32 @@
+"""Errors written for the user: where, what was found, what would be right; and all of it at once.
+
+Anything that is not a `PerfkitError` is a bug: the command line prints one line for it and the way to get the traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class PerfkitError(Exception):
+    """Base of every error that a user can act on."""
+
+
+class InputError(PerfkitError):
+    """Input that cannot be used. `problems` lists everything found, not only the first."""
+
+    def __init__(self, subject: str, problems: Iterable[str]) -> None:
+        self.subject = subject
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "".join(f"\n  - {problem}" for problem in self.problems)
+        super().__init__(f"{subject}: {count} problem{'' if count == 1 else 's'}{lines}")
+
+
+class NotMeasuredError(PerfkitError):
+    """A question that the recorded data cannot answer; says what is missing and how to collect it."""
+
+    def __init__(self, missing: str, *, how_to_collect: str) -> None:
+        self.missing = missing
+        self.how_to_collect = how_to_collect
+        super().__init__(f"not measured: {missing}. To collect it: {how_to_collect}")

@@ -1,0 +1,1 @@
+"""Panels: controls, a pure function, a figure and a sentence. The only package with widgets."""

@@ -1,0 +1,139 @@
+"""Run: tables of what happened on every rank, whether measured, simulated or reported.
+
+Every chart, rule and page takes a `Run` and never asks where it came from. Tables and columns are those of `schema.py`; frames
+are pandas. `step_parts` holds the leaves of every step, so that a breakdown is read, not computed, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+import pandas as pd
+
+from perfkit.breakdown import Breakdown
+from perfkit.errors import InputError, NotMeasuredError
+from perfkit.schema import TABLES, pandas_dtype
+from perfkit.source import Source
+from perfkit.spec.plan import Plan
+
+Kind = Literal["measured", "simulated", "reported"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """What a reader or the profiler lost: never silent."""
+
+    what: str
+    count: int
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Position:
+    """Where a rank stands in the parallel layout; None where the run does not say."""
+
+    data: int | None = None
+    tensor: int | None = None
+    pipeline: int | None = None
+    context: int | None = None
+    expert: int | None = None
+    node: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """A setting of the job that a run states about itself, for example `seq_length`, with its origin."""
+
+    value: int | float | str
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run of a training job.
+
+    `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
+    sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks.
+    """
+
+    name: str
+    kind: Kind
+    format: str
+    tables: Mapping[str, pd.DataFrame]
+    placement: Mapping[int, Position] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    plan: Plan | None = None
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    clock: Mapping[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.tables) - set(TABLES))
+        if unknown:
+            raise InputError(f"Run {self.name}", [f"{name!r} is no table; tables are {', '.join(TABLES)}" for name in unknown])
+        for name in ("tables", "placement", "facts", "clock"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Ranks found in any table or in the placement, ascending."""
+        found = set(self.placement)
+        for frame in self.tables.values():
+            found.update(int(rank) for rank in frame["rank"].unique())
+        return tuple(sorted(found))
+
+    def has(self, table: str) -> bool:
+        """Whether the run has at least one row of `table`."""
+        return table in self.tables and len(self.tables[table]) > 0
+
+    def frame(
+        self,
+        table: str,
+        *,
+        ranks: Iterable[int] | None = None,
+        steps: Iterable[int] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pd.DataFrame:
+        """Rows of `table`, all or those of some `ranks` and `steps`, with the columns of `schema.py`.
+
+        Empty, with all columns, if the run has none. Raises InputError for a table that does not exist.
+        """
+        if table not in TABLES:
+            raise InputError("Run.frame", [f"{table!r} is no table; tables are {', '.join(TABLES)}"])
+        rows = self.tables[table] if table in self.tables else empty(table)
+        if ranks is not None:
+            rows = rows[rows["rank"].isin(list(ranks))]
+        if steps is not None:
+            rows = rows[rows["step"].isin(list(steps))]
+        return rows.loc[:, list(columns)] if columns is not None else rows
+
+    def steps(self) -> pd.DataFrame:
+        """Where the time went: one row a rank and step, the columns of the table `steps`."""
+        return self.frame("steps").sort_values(["rank", "step"], ignore_index=True)
+
+    def step_breakdown(self, rank: int, step: int) -> Breakdown:
+        """The leaves of one step of one rank in ns; they sum to its `duration_ns`.
+
+        Raises NotMeasuredError if the run has no breakdown of that step.
+        """
+        rows = self.frame("step_parts", ranks=[rank], steps=[step])
+        if rows.empty:
+            raise NotMeasuredError(
+                f"what step {step} of rank {rank} is made of",
+                how_to_collect="record a profile of the step; page 10 writes the configuration",
+            )
+        known = rows["amount_ns"].notna()
+        return Breakdown(
+            "ns",
+            {str(path): int(amount) for path, amount in rows.loc[known, ["path", "amount_ns"]].itertuples(index=False)},
+            Source("measured" if self.kind == "measured" else "simulated", self.name, f"rank {rank}, step {step}"),
+            frozenset(str(path) for path in rows.loc[~known, "path"]),
+        )
+
+
+def empty(table: str) -> pd.DataFrame:
+    """A frame without rows that has all columns of `table`."""
+    return pd.DataFrame({column.name: pd.Series(dtype=pandas_dtype(column)) for column in TABLES[table].columns})

@@ -1,0 +1,176 @@
+"""Schema: the tables of every run, measured or simulated, with their columns, dtypes and units.
+
+Times are int64 ns, sizes int64 bytes. A nullable column holds null where the source does not say; null is never 0. Text columns
+are categories, because operator names repeat. A format fills the tables that it has; `Run.has` says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+DType = Literal["int", "float", "text", "flag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: `dtype` int (int64), float (float64), text (category) or flag (boolean)."""
+
+    name: str
+    dtype: DType
+    doc: str
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: what a row is, and its columns in order."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column:
+        """The column called `name`; KeyError if the table has none."""
+        return {column.name: column for column in self.columns}[name]
+
+
+_RANK = Column("rank", "int", "global rank, 0-based")
+_STEP = Column("step", "int", "step number as recorded; 0 for a recording without steps")
+_STEP_OR_NONE = Column("step", "int", "step that launched it; null outside of all steps", nullable=True)
+
+STEPS = Table(
+    "steps",
+    "a rank and step: where its time went",
+    (
+        _RANK,
+        _STEP,
+        Column("pipeline_stage", "int", "0-based stage of the rank", nullable=True),
+        Column("start_ns", "int", "start on the clock of the rank", nullable=True),
+        Column("duration_ns", "int", "length of the step; the leaves of step_parts sum to it"),
+        Column("computing_ns", "int", "device computing, overlaps counted once", nullable=True),
+        Column("communication_ns", "int", "device communicating, hidden or not", nullable=True),
+        Column("overlapped_ns", "int", "communication hidden behind computing", nullable=True),
+        Column(
+            "exposed_communication_ns",
+            "int",
+            "communication with no computing at the same time, without the bubble",
+            nullable=True,
+        ),
+        Column("bubble_ns", "int", "waiting for another pipeline stage", nullable=True),
+        Column("free_ns", "int", "neither computing nor communicating", nullable=True),
+        Column("copy_ns", "int", "of free_ns: the device only copied memory", nullable=True),
+    ),
+)
+STEP_PARTS = Table(
+    "step_parts",
+    "a leaf of the breakdown of a rank and step",
+    (
+        _RANK,
+        _STEP,
+        Column("path", "text", "slash-path, first level computing, communication, bubble or free"),
+        Column("amount_ns", "int", "time of the leaf; null: part of the step, but not told apart", nullable=True),
+    ),
+)
+KERNELS = Table(
+    "kernels",
+    "an execution on the device",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("name", "text", "kernel name"),
+        Column("type", "text", "operator type, where the profiler states one", nullable=True),
+        Column("core", "text", "unit that ran it: AI_CORE, AI_VECTOR_CORE, AI_CPU, ...", nullable=True),
+        Column("kind", "text", "computing, communication or copy"),
+        Column("stream", "text", "stream or queue on the device", nullable=True),
+        Column("start_ns", "int", "start on the clock of the rank", nullable=True),
+        Column("duration_ns", "int", "duration"),
+        Column("wait_ns", "int", "time between its launch slot and its start, as recorded", nullable=True),
+        Column("input_shapes", "text", "shapes of the inputs as recorded", nullable=True),
+        Column("input_dtypes", "text", "data types of the inputs as recorded", nullable=True),
+    ),
+)
+COLLECTIVES = Table(
+    "collectives",
+    "a communication operation of a rank",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("name", "text", "name as recorded; equal names of one group and step are one operation"),
+        Column(
+            "operation",
+            "text",
+            "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send, receive, send_receive, other",
+        ),
+        Column("group", "text", "name or id of the process group", nullable=True),
+        Column("group_size", "int", "ranks of the group", nullable=True),
+        Column("start_ns", "int", "start on the clock of the rank", nullable=True),
+        Column("duration_ns", "int", "duration, waiting for peers included"),
+        Column("transit_ns", "int", "time in which data moved", nullable=True),
+        Column("wait_ns", "int", "time spent waiting for peers", nullable=True),
+        Column("bytes", "int", "payload as recorded", nullable=True),
+    ),
+)
+LINKS = Table(
+    "links",
+    "data sent over one link in one operation or step",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("operation", "text", "operation or total as recorded"),
+        Column("source_rank", "int", "sending rank"),
+        Column("target_rank", "int", "receiving rank"),
+        Column("transport", "text", "HCCS, RDMA, PCIE, SDMA, LOCAL, ...", nullable=True),
+        Column("bytes", "int", "bytes sent", nullable=True),
+        Column("transit_ns", "int", "time in which they moved", nullable=True),
+    ),
+)
+LOG = Table(
+    "log",
+    "a step printed by a training log",
+    (
+        _RANK,
+        _STEP,
+        Column("line", "int", "line number in the log, 1-based"),
+        Column("num_steps", "int", "steps that the printed time is the mean of"),
+        Column("duration_ns", "int", "time of one step"),
+        Column("timestamp_ns", "int", "when the line was printed, UTC if no zone is given", nullable=True),
+        Column("loss", "float", "loss", nullable=True),
+        Column("learning_rate", "float", "learning rate", nullable=True),
+        Column("gradient_norm", "float", "global gradient norm", nullable=True),
+        Column("global_batch_size", "int", "sequences of the step", nullable=True),
+        Column("samples_per_s_per_device", "float", "as printed", nullable=True),
+        Column("tokens_per_s_per_device", "float", "as printed", nullable=True),
+        Column("flops_per_s_per_device", "float", "as printed, FLOP/s", nullable=True),
+        Column("overflow", "flag", "whether the step overflowed or was skipped", nullable=True),
+    ),
+)
+COVERAGE = Table(
+    "coverage",
+    "a kind of file that a rank has, or should have",
+    (
+        _RANK,
+        Column("part", "text", "what the file answers: step times, kernels, collectives, links, timeline, memory, ..."),
+        Column("state", "text", "present, partial, empty or missing"),
+        Column("file", "text", "file name", nullable=True),
+        Column("bytes", "int", "size of the file", nullable=True),
+        Column("rows", "int", "rows read from it", nullable=True),
+    ),
+)
+
+TABLES: Mapping[str, Table] = MappingProxyType(
+    {table.name: table for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, COVERAGE)}
+)
+
+_PANDAS = {("int", False): "int64", ("int", True): "Int64", ("float", False): "float64", ("float", True): "float64"}
+
+
+def pandas_dtype(column: Column) -> Any:
+    """The pandas dtype that stores a column."""
+    if column.dtype == "text":
+        return "category"
+    if column.dtype == "flag":
+        return "boolean"
+    return _PANDAS[column.dtype, column.nullable]

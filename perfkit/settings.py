@@ -1,0 +1,49 @@
+"""Settings: the environment variables that perfkit reads, each in one place.
+
+Command-line options win over variables, variables over the project's perfkit.toml, that over the defaults here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perfkit.errors import InputError
+from perfkit.units import parse_bytes
+
+
+def cache_folder() -> Path:
+    """Where converted runs may be kept (`PERFKIT_CACHE`); safe to delete at any time."""
+    if folder := os.environ.get("PERFKIT_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perfkit"
+
+
+def project_folder() -> Path | None:
+    """The tuning project chosen by `perfkit serve FOLDER` (`PERFKIT_PROJECT`), or None."""
+    folder = os.environ.get("PERFKIT_PROJECT")
+    return Path(folder) if folder else None
+
+
+def read_only() -> bool:
+    """Whether the app may write to the project (`PERFKIT_READ_ONLY`)."""
+    return os.environ.get("PERFKIT_READ_ONLY", "") not in ("", "0")
+
+
+def num_threads() -> int:
+    """Workers and engine threads (`PERFKIT_THREADS`), by default the number of processors."""
+    return _positive_int("PERFKIT_THREADS") or os.cpu_count() or 1
+
+
+def max_kernels(free_memory_bytes: int) -> int:
+    """How many visitors the app takes at once (`PERFKIT_MAX_KERNELS`), by default one per 256 MiB of free memory."""
+    return _positive_int("PERFKIT_MAX_KERNELS") or max(2, free_memory_bytes // parse_bytes("256MiB"))
+
+
+def _positive_int(variable: str) -> int | None:
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise InputError("environment", [f"{variable} = {text!r} must be a positive whole number"])
+    return int(text)

@@ -1,0 +1,86 @@
+"""Plan: the six specs together, and what must hold between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from perfkit.errors import InputError
+from perfkit.spec.hardware import HardwareSpec
+from perfkit.spec.model import ModelSpec
+from perfkit.spec.optimizer import OptimizerSpec
+from perfkit.spec.parallel import ParallelPlan
+from perfkit.spec.recompute import RecomputePlan
+from perfkit.spec.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Everything that decides a run before it starts.
+
+    `hardware` is None where a config does not name a device. `document` is the file that the plan was read from
+    (`perfkit.dialects.Document`), or None. Raises InputError that lists every contradiction between the parts.
+    """
+
+    model: ModelSpec
+    workload: Workload
+    parallel: ParallelPlan = ParallelPlan()
+    recompute: RecomputePlan = RecomputePlan()
+    optimizer: OptimizerSpec = OptimizerSpec()
+    hardware: HardwareSpec | None = None
+    document: Any = None
+
+    def __post_init__(self) -> None:
+        problems = [*self._batch_problems(), *self._split_problems()]
+        if problems:
+            raise InputError("Plan", problems)
+
+    def _batch_problems(self) -> list[str]:
+        work, parallel = self.workload, self.parallel
+        per_micro_batch = work.micro_batch_size * parallel.data_parallel_size * parallel.micro_batch_interleave_size
+        if work.global_batch_size % per_micro_batch == 0:
+            return []
+        exact = work.global_batch_size / per_micro_batch
+        return [
+            f"global_batch_size = {work.global_batch_size} is not divisible by micro_batch_size {work.micro_batch_size} x "
+            f"data_parallel_size {parallel.data_parallel_size} x micro_batch_interleave_size "
+            f"{parallel.micro_batch_interleave_size}: {exact:.6g} micro batches"
+        ]
+
+    def _split_problems(self) -> list[str]:
+        model, parallel, problems = self.model, self.parallel, []
+        stages = parallel.pipeline_parallel_size * parallel.virtual_pipeline_parallel_size
+        if parallel.layers_per_stage is not None:
+            placed = sum(sum(row) for row in parallel.layers_per_stage)
+            if placed != model.num_layers:
+                problems.append(f"layers_per_stage places {placed} layers, the model has {model.num_layers}")
+        elif stages > model.num_layers:
+            problems.append(f"{stages} pipeline chunks for {model.num_layers} layers leave chunks empty")
+        if model.num_attention_heads % parallel.tensor_parallel_size:
+            problems.append(
+                f"num_attention_heads = {model.num_attention_heads} is not divisible by "
+                f"tensor_parallel_size = {parallel.tensor_parallel_size}"
+            )
+        if model.num_experts and model.num_experts % parallel.expert_parallel_size:
+            problems.append(
+                f"num_experts = {model.num_experts} is not divisible by expert_parallel_size = {parallel.expert_parallel_size}"
+            )
+        return problems
+
+    @property
+    def num_devices(self) -> int:
+        """Devices of the whole job."""
+        return self.parallel.num_devices
+
+    @property
+    def num_micro_batches(self) -> int:
+        """Micro batches of a step and replica."""
+        parallel = self.parallel
+        return self.workload.global_batch_size // (
+            self.workload.micro_batch_size * parallel.data_parallel_size * parallel.micro_batch_interleave_size
+        )
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens that one step processes on all devices."""
+        return self.workload.global_batch_size * self.workload.seq_length

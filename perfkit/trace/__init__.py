@@ -1,0 +1,1 @@
+"""From files to a `Run`, and from a `Run` to frames and breakdowns."""

@@ -1,0 +1,159 @@
+"""What a trace format is: how it recognises itself, and how it hands over what it reads.
+
+A format is a module in `formats/` with one constant FORMAT. `detect` looks at a listing and claims files; `read` sends columns
+to a `Sink`, which checks them against `schema.py`, counts what it refuses and ends as the tables of a `Run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.run import Dropped, Fact, Position
+from perfkit.schema import TABLES, Column, pandas_dtype
+from perfkit.source import Source
+from perfkit.trace._listing import File, Listing, printable
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being read, bytes done and bytes in all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Match:
+    """The files that a format claims, and what it found out while claiming them."""
+
+    files: tuple[File, ...]
+    details: Any = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """A trace format. `detail` orders formats found side by side: 3 events, 2 summaries of ranks, 1 a log.
+
+    `provides` names the tables that it can fill; `looks_for` says in words what it recognises, for the message to a user whose
+    folder holds none.
+    """
+
+    name: str
+    title: str
+    looks_for: str
+    detail: int
+    provides: frozenset[str]
+    detect: Callable[[Listing], Match | None]
+    read: Callable[[Match, Sink], None]
+
+
+@dataclass
+class Sink:
+    """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence."""
+
+    progress: Progress | None = None
+    dropped: list[Dropped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    placement: dict[int, Position] = field(default_factory=dict)
+    facts: dict[str, Fact] = field(default_factory=dict)
+    _pieces: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
+    _bytes_done: int = 0
+    total_bytes: int = 0
+
+    def add(self, table: str, *, source: File | None = None, **columns: Any) -> int:
+        """Add rows to `table`: each column a scalar or one array; nullable columns may be left out. Returns the rows kept.
+
+        Rows with a value that its column cannot hold (null where none may be, negative durations or sizes) are dropped and
+        counted against `source`.
+        """
+        schema = TABLES[table]
+        unknown = set(columns) - {column.name for column in schema.columns}
+        if unknown:
+            raise TypeError(f"table {table} has no column {', '.join(sorted(unknown))}")
+        rows = max((len(value) for value in columns.values() if _is_array(value)), default=1)
+        file = source.label if source else ""
+        frame = pd.DataFrame(index=range(rows))
+        bad = np.zeros(rows, dtype=bool)
+        for column in schema.columns:
+            values = _series(columns.get(column.name), column, rows)
+            refused = _refused(values, column)
+            if refused.any():
+                self.drop(f"{table}.{column.name}: value missing or negative", int((refused & ~bad).sum()), file)
+                bad |= refused
+            frame[column.name] = values
+        frame = frame.loc[~bad]
+        for column in schema.columns:
+            if column.dtype != "text":
+                frame[column.name] = frame[column.name].astype(pandas_dtype(column))
+        self._pieces.setdefault(table, []).append(frame)
+        return len(frame)
+
+    def drop(self, what: str, count: int, file: str | File) -> None:
+        """Count something that could not be read. Nothing happens for a count of 0."""
+        if count:
+            self.dropped.append(Dropped(what, count, file.label if isinstance(file, File) else printable(file)))
+
+    def note(self, sentence: str) -> None:
+        """A sentence for the user about how the run was read; repeated ones are kept once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def fact(self, name: str, value: int | float | str, where: str) -> None:
+        """A setting that the run states about itself, with file and field."""
+        self.facts[name] = Fact(value=value, source=Source("measured", where))
+
+    def cover(self, rank: int, part: str, file: File | None, *, rows: int | None = None, state: str | None = None) -> None:
+        """Say which file answers what for a rank; the state follows from the file unless it is given."""
+        if state is None:
+            state = "missing" if file is None else "empty" if file.size_bytes == 0 else "present"
+        self.add(
+            "coverage",
+            rank=rank,
+            part=part,
+            state=state,
+            file=file.label if file else None,
+            bytes=file.size_bytes if file else None,
+            rows=rows,
+        )
+
+    def advance(self, what: str, num_bytes: int) -> None:
+        """Report progress after reading `num_bytes`."""
+        self._bytes_done += num_bytes
+        if self.progress is not None:
+            self.progress(what, self._bytes_done, self.total_bytes)
+
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """All rows added so far, one frame a table, text as categories."""
+        tables: dict[str, pd.DataFrame] = {}
+        for name, pieces in self._pieces.items():
+            frame = pd.concat(pieces, ignore_index=True)
+            for column in TABLES[name].columns:
+                if column.dtype == "text":
+                    frame[column.name] = frame[column.name].astype("category")
+            tables[name] = frame
+        return tables
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (pd.Series, np.ndarray, list, tuple, pd.Categorical, pd.Index))
+
+
+def _series(value: Any, column: Column, rows: int) -> pd.Series:
+    dtype: Any = {"int": "Int64", "float": "float64", "flag": "boolean", "text": "object"}[column.dtype]
+    if value is None or value is pd.NA:
+        return pd.Series([np.nan if dtype == "float64" else None] * rows, dtype=dtype)
+    if _is_array(value):
+        series = pd.Series(value).reset_index(drop=True)
+        if len(series) == 1 and rows != 1:
+            series = pd.Series([series.iloc[0]] * rows)
+        return pd.Series(series.astype(dtype))
+    return pd.Series([value] * rows, dtype=dtype)
+
+
+def _refused(values: pd.Series, column: Column) -> np.ndarray:
+    refused = np.zeros(len(values), dtype=bool)
+    if not column.nullable:
+        refused |= values.isna().to_numpy()
+    if column.dtype == "int" and column.name.endswith(("duration_ns", "amount_ns", "bytes", "wait_ns", "transit_ns")):
+        refused |= (values < 0).fillna(False).to_numpy(dtype=bool)
+    return refused

@@ -1,0 +1,1 @@
+"""Trace formats: one module a format, each with the constant FORMAT."""

@@ -1,0 +1,76 @@
+"""Load: find out what a folder or file is, read it, and give a `Run`.
+
+Files are listed once; every format is asked by content. If several match, the one with the most detail is read and the others
+are named in the run's notes, so that nothing is mixed in silence.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from perfkit import _discover
+from perfkit.errors import InputError
+from perfkit.run import Run
+from perfkit.trace._format import Format, Match, Progress, Sink
+from perfkit.trace._listing import Listing, list_files, printable
+
+
+def formats() -> tuple[Format, ...]:
+    """All trace formats, in the order of their module names."""
+    return _discover.constants("perfkit.trace.formats", "FORMAT")
+
+
+def load(path: str | Path, *, format: str | None = None, progress: Progress | None = None) -> Run:
+    """Read a recorded run: a folder at any depth, or one file, in any format of `formats()`.
+
+    `format` forces one by name where a folder holds several. Raises InputError that says what was looked for and found if
+    nothing matches, or with everything that is wrong if nothing can be read; otherwise what could not be read is counted in
+    `dropped` of the run.
+    """
+    root = Path(path).expanduser()
+    listing = list_files(root)
+    matches = find(listing, format)
+    chosen, match = matches[0]
+    sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
+    chosen.read(match, sink)
+    for other, left in matches[1:]:
+        sink.note(
+            f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
+        )
+    tables = sink.tables()
+    if not any(name != "coverage" and len(frame) for name, frame in tables.items()):
+        problems = [f"{dropped.file}: {dropped.what} ({dropped.count})" for dropped in sink.dropped]
+        raise InputError(
+            printable(str(root)), [f"recognised as {chosen.title}, but nothing in it can be read", *problems, *sink.notes]
+        )
+    return Run(
+        name=printable(root.resolve().name),
+        kind="measured",
+        format=chosen.name,
+        tables=tables,
+        placement=sink.placement,
+        facts=sink.facts,
+        dropped=tuple(sink.dropped),
+        notes=tuple(sink.notes),
+    )
+
+
+def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Match]]:
+    """The formats that recognise something in a listing, the most detailed first; InputError if none does."""
+    candidates = [candidate for candidate in formats() if format in (None, candidate.name)]
+    if not candidates:
+        raise InputError("format", [f"{format!r} is no format; known are {', '.join(known.name for known in formats())}"])
+    found = [(candidate, match) for candidate in candidates if (match := candidate.detect(listing)) is not None]
+    if not found:
+        raise InputError(printable(str(listing.root)), _nothing_found(listing, candidates))
+    return sorted(found, key=lambda pair: (-pair[0].detail, -len(pair[1].files), pair[0].name))
+
+
+def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
+    names = [file.label for file in listing.files[:5]]
+    more = f" and {len(listing.files) - 5} more" if len(listing.files) > 5 else ""
+    empty = sum(file.size_bytes == 0 for file in listing.files)
+    problems = [f"no known format in {len(listing.files)} files: {', '.join(names)}{more}"]
+    if empty:
+        problems.append(f"{empty} of them are empty (0 bytes)")
+    return problems + [f"looked for {candidate.title}: {candidate.looks_for}" for candidate in candidates]

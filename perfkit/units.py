@@ -1,0 +1,99 @@
+"""Units: constants, exact parsing and the formatting of quantities for people.
+
+The only module that knows what 1e9 or 2**30 means. Times inside perfkit are int64 nanoseconds, sizes int bytes, rates float
+per second. Text for people has 3 significant digits, a unit with its SI or binary prefix, and never a bare number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal, InvalidOperation
+
+NS_PER_US = 1_000
+NS_PER_MS = 1_000_000
+NS_PER_S = 1_000_000_000
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+TERA = 1e12
+
+THIN_SPACE = "\u2009"
+
+_SI = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
+_TIME = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"), (1, "ns"))
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGTP]?)(i?)B?\s*$", re.IGNORECASE)
+
+
+def decimal_to_ns(text: str, ns_per_unit: int) -> int:
+    """Exact nanoseconds of a decimal text in a unit of `ns_per_unit` ns, rounded half to even.
+
+    Raises ValueError for text that is no finite number. Floats are never involved: 19-digit epoch times lose 0.25 us in float64.
+    """
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation as error:
+        raise ValueError(f"{text!r} is not a number") from error
+    if not value.is_finite():
+        raise ValueError(f"{text!r} is not a finite number")
+    return int((value * ns_per_unit).to_integral_value())
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a text such as "58GB", "4GiB" or "512 MiB"; K, M, G, T and P are powers of 1024.
+
+    MindFormers writes "58GB" and its log shows 59392M for it, so a plain B is read as the binary unit (erratum X27).
+    """
+    match = _SIZE.match(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a size; write for example '58GiB'")
+    prefix = match[2].upper()
+    power = 0 if not prefix else "KMGTP".index(prefix) + 1
+    return int(Decimal(match[1]) * 1024**power)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """`value` with `digits` significant digits, no exponent, thousands split by thin spaces."""
+    if not math.isfinite(value):
+        return str(value)
+    if value == 0:
+        return "0"
+    exponent = math.floor(math.log10(abs(value)))
+    decimals = max(0, digits - 1 - exponent)
+    rounded = round(value, digits - 1 - exponent)
+    if rounded and math.floor(math.log10(abs(rounded))) > exponent:
+        decimals = max(0, decimals - 1)
+    return f"{rounded:,.{decimals}f}".replace(",", THIN_SPACE)
+
+
+def format_ns(ns: float | None, digits: int = 3) -> str:
+    """A duration in s, ms, µs or ns: `format_ns(136_581_000)` is '137 ms'."""
+    if ns is None:
+        return "not measured"
+    for size, unit in _TIME:
+        if abs(ns) >= size or size == 1:
+            return f"{significant(ns / size, digits)} {unit}"
+    raise AssertionError("unreachable: the last unit is 1 ns")
+
+
+def format_si(value: float | None, unit: str, digits: int = 3) -> str:
+    """A count or rate with an SI prefix: `format_si(2.16e14, 'FLOP/s')` is '216 TFLOP/s'."""
+    return _prefixed(value, unit, _SI, digits)
+
+
+def format_bytes(value: float | None, digits: int = 3) -> str:
+    """A size with a binary prefix: `format_bytes(59392 * MIB)` is '58.0 GiB'."""
+    return _prefixed(value, "B", _BINARY, digits)
+
+
+def format_ratio(value: float | None, digits: int = 3) -> str:
+    """A ratio as percent: `format_ratio(0.5754)` is '57.5 %'."""
+    return "not measured" if value is None else f"{significant(value * 100, digits)} %"
+
+
+def _prefixed(value: float | None, unit: str, scale: tuple[tuple[float, str], ...], digits: int) -> str:
+    if value is None:
+        return "not measured"
+    for size, prefix in scale:
+        if abs(value) >= size or size == 1.0:
+            return f"{significant(value / size, digits)} {prefix}{unit}"
+    raise AssertionError("unreachable: the last prefix is 1")
