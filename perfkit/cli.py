@@ -1,1 +1,159 @@
-"""cli"""
+"""The command line: parse, call, print. Every command is one call into the package.
+
+Exit codes: 0 done, 2 the input or the call is wrong. Errors go to standard error with all problems; a traceback shows only with
+`--debug`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from perfkit.errors import PerfkitError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit code."""
+    arguments = _parser().parse_args(argv)
+    command: Command = arguments.command
+    try:
+        return command(arguments)
+    except PerfkitError as error:
+        if arguments.debug:
+            traceback.print_exc()
+        print(f"perfkit: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(
+            f"perfkit: unexpected {type(error).__name__}: {error}; this is a bug, run again with --debug to see where",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser = argparse.ArgumentParser(prog="perfkit", description="Predict, measure and tune the training of large models.")
+    from perfkit import __version__  # noqa: PLC0415  (the package, not one of its modules)
+
+    parser.add_argument("--version", action="version", version=f"perfkit {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, add in _COMMANDS.items():
+        doc = (add.__doc__ or "").strip()
+        summary, _, example = doc.partition("\n")
+        sub = commands.add_parser(
+            name,
+            parents=[shared],
+            help=summary,
+            description=summary,
+            epilog=example.strip() or None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add(sub)
+    return parser
+
+
+def _add_summary(parser: argparse.ArgumentParser) -> None:
+    """Per rank and step: where the time went.
+
+    example: perfkit summary profile/ --step 50
+    """
+    parser.add_argument("run", metavar="RUN", help="a folder or file in any known format")
+    parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=_summary)
+
+
+def _summary(arguments: argparse.Namespace) -> int:
+    from perfkit.trace.load import load  # noqa: PLC0415  (engines load only when a command needs them)
+    from perfkit.trace.summary import summarize  # noqa: PLC0415
+
+    with _Progress(sys.stderr) as progress:
+        summary = summarize(load(arguments.run, progress=progress), step=arguments.step)
+    if arguments.json:
+        print(json.dumps(summary, ensure_ascii=False))
+    else:
+        from perfkit._tables import print_summary  # noqa: PLC0415
+
+        print_summary(summary, sys.stdout)
+    return 0
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    """Serve the guided pages as an app on 127.0.0.1, or open them in JupyterLab.
+
+    example: perfkit serve my-project --port 8866
+    """
+    parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="the tuning project (default: here)")
+    parser.add_argument("--port", type=int, default=8866, help="port (default: 8866)")
+    parser.add_argument("--lab", action="store_true", help="open JupyterLab, with the code visible")
+    parser.add_argument("--read-only", action="store_true", help="never write to the project")
+    parser.set_defaults(command=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from perfkit.app.server import serve  # noqa: PLC0415
+
+    serve(arguments.folder, port=arguments.port, lab=arguments.lab, read_only=arguments.read_only)
+    return 0
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    """Write the sample project: six rounds of tuning Llama2-13B, with real configs, a profile and a log.
+
+    example: perfkit demo my-demo && perfkit serve my-demo
+    """
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="?", default="perfkit-demo", help="where to write it (default: perfkit-demo)"
+    )
+    parser.set_defaults(command=_demo)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from perfkit.demo import demo  # noqa: PLC0415
+
+    project = demo(arguments.folder)
+    print(f"sample project written to {project.folder}; look at it with: perfkit serve {arguments.folder}")
+    return 0
+
+
+_COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
+    "serve": _add_serve,
+    "summary": _add_summary,
+    "demo": _add_demo,
+}
+
+
+class _Progress:
+    """A one-line progress bar on a terminal; silent when the output is piped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        return self._show
+
+    def __exit__(self, *_: Any) -> None:
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+
+    def _show(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        if self._shown:
+            share = done_bytes / total_bytes if total_bytes else 1.0
+            self._stream.write(f"\r\x1b[K{share:4.0%} {what[:60]}")
+            self._stream.flush()

@@ -1,0 +1,72 @@
+# Everything runs in .venv, made on first use from requirements.lock. Nothing here needs more than Python 3.11+, make and a network once.
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+PORT ?= 8866
+PROJECT ?= project
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+
+.PHONY: install app lab test test-unit lint format bench screenshots lock environment js browser edit clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "perfkit needs Python 3.11 or newer; none was found on PATH (set PYTHON=...)"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing perfkit's environment into $(VENV) (once; a minute or two)..."
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv pip install --quiet --python $(BIN)/python --compile-bytecode -r requirements.lock && uv pip install --quiet --python $(BIN)/python --no-deps -e . ; \
+	else \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
+	fi
+	@touch $@
+
+app: install  ## serve the app on 127.0.0.1 with the sample project
+	@test -e $(PROJECT)/perfkit.toml || $(BIN)/perfkit demo $(PROJECT)
+	@$(BIN)/perfkit serve $(PROJECT) --port $(PORT)
+
+lab: install  ## the same pages as notebooks in JupyterLab
+	@test -e $(PROJECT)/perfkit.toml || $(BIN)/perfkit demo $(PROJECT)
+	@$(BIN)/perfkit serve $(PROJECT) --lab
+
+test: install browser  ## everything: lint, types, contracts, unit tests, notebooks, browser
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests
+
+test-unit: install  ## the quick half: no browser, no notebooks
+	$(BIN)/python -m pytest -n 2 -m "not browser and not slow" tests
+
+lint: install  ## format, lint, types and import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install  ## paired comparisons; ratios, not seconds
+	@for script in benchmarks/*/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+screenshots: install browser  ## one picture per page and theme under screenshots/
+	@$(BIN)/python -m benchmarks.ui.screenshots screenshots
+
+browser:
+	@sh tests/browser/ensure_chromium.sh
+
+lock: install  ## pin every dependency; the file records no download address
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
+
+environment: install  ## environment.yml from pyproject.toml
+	@$(BIN)/python -m tests.environment_file --write
+
+js:  ## rebuild the committed JavaScript bundle (needs npm)
+	cd js && npm ci && npm run build
+
+edit: install  ## edit a page as text: make edit PAGE=02
+	@$(BIN)/python -m tests.notebook_format --edit $(PAGE)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis screenshots

@@ -1,0 +1,84 @@
+"""Tables for a terminal: a summary as aligned text that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from perfkit.units import format_bytes, format_ns, format_ratio
+
+NAME_WIDTH = 60
+TOP = 10
+
+
+def print_summary(summary: dict[str, Any], out: TextIO) -> None:
+    """Print where the time went: steps by rank, the largest kernels and collectives, and what was not read."""
+    ranks = summary["ranks"]
+    print(f"{summary['run']}: {summary['kind']}, {summary['format']}, {summary['ranks_found']} ranks\n", file=out)
+    paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in step["breakdown_ns"] or ()))
+    rows = [
+        [
+            str(rank["rank"]),
+            "-" if rank["pipeline_stage"] is None else str(rank["pipeline_stage"]),
+            str(step["step"]),
+            format_ns(step["duration_ns"]),
+            *(_part(step, path) for path in paths),
+            format_ns(step["overlapped_ns"]),
+        ]
+        for rank in ranks
+        for step in rank["steps"]
+    ]
+    print_table(["rank", "stage", "step", "duration", *paths, "hidden comm."], rows, out)
+    kernels = summary["kernels"][:TOP]
+    if kernels:
+        print(f"\nlargest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})", file=out)
+        print_table(
+            ["name", "count", "total"],
+            [[kernel["name"][:NAME_WIDTH], str(kernel["count"]), format_ns(kernel["total_ns"])] for kernel in kernels],
+            out,
+        )
+    if summary["collectives"]:
+        print("\ncommunication, all ranks", file=out)
+        print_table(
+            ["operation", "group size", "count", "total", "bytes"],
+            [
+                [
+                    entry["name"],
+                    str(entry["group_size"] or "not stated"),
+                    str(entry["count"]),
+                    format_ns(entry["total_ns"]),
+                    "not recorded" if entry["bytes"] is None else format_bytes(entry["bytes"]),
+                ]
+                for entry in summary["collectives"][:TOP]
+            ],
+            out,
+        )
+    _print_lost(summary, out)
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO) -> None:
+    """Print aligned columns: the first to the left, the others to the right."""
+    widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
+    for row in [header, *rows]:
+        cells = [
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells).rstrip(), file=out)
+
+
+def _part(step: dict[str, Any], path: str) -> str:
+    parts = step["breakdown_ns"]
+    if parts is None or path not in parts:
+        return "not measured"
+    share = parts[path] / step["duration_ns"] if step["duration_ns"] else 0.0
+    return f"{format_ns(parts[path])} ({format_ratio(share)})"
+
+
+def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
+    for note in summary["notes"]:
+        print(f"\nnote: {note}", file=out)
+    if summary["dropped"]:
+        print("\nnot read:", file=out)
+        for lost in summary["dropped"]:
+            print(f"  {lost['count']} x {lost['what']} ({lost['file']})", file=out)
