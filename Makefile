@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
+ENVIRONMENT := pyproject2conda yaml --name perfkit --python-include infer --extra dev --req '-e .' --no-header
 PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -60,7 +61,7 @@ lock: install  ## pin every dependency; the file records no download address
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
 
 environment: install  ## environment.yml from pyproject.toml
-	@$(BIN)/python -m tests.environment_file --write
+	@$(BIN)/$(ENVIRONMENT) -o environment.yml -w force
 
 js:  ## rebuild the committed JavaScript bundle (needs npm)
 	cd js && npm ci && npm run build

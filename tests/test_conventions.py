@@ -1,0 +1,125 @@
+"""The conventions that no tool checks: plug-ins, docstrings, layout, what the repository may hold."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "perfkit"
+MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
+PLUG_INS = [("perfkit.trace.formats", "FORMAT"), ("perfkit.calc", "CALCULATOR")]
+
+
+def _plug_in_modules(package: str) -> list[str]:
+    parent = importlib.import_module(package)
+    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.name.startswith("_"))
+
+
+@pytest.mark.parametrize(("package", "constant"), PLUG_INS)
+def test_every_plug_in_has_its_one_constant_named_like_its_module(package: str, constant: str):
+    modules = _plug_in_modules(package)
+    assert modules
+    for name in modules:
+        plug_in = getattr(importlib.import_module(f"{package}.{name}"), constant)
+        assert plug_in.name == name.replace("_", "-")
+
+
+@pytest.mark.parametrize(("package", "constant"), PLUG_INS)
+def test_every_plug_in_has_a_test_file(package: str, constant: str):
+    folder = ROOT / "tests" / Path(*package.split(".")[1:])
+    missing = [name for name in _plug_in_modules(package) if not (folder / f"test_{name}.py").exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_module_starts_with_a_sentence_and_stays_short(path: Path):
+    text = path.read_text(encoding="utf-8")
+    docstring = ast.get_docstring(ast.parse(text))
+    assert docstring
+    assert docstring.splitlines()[0].strip()
+    assert len(text.splitlines()) <= 400
+
+
+def test_no_module_is_a_drawer_for_everything():
+    assert not [path for path in MODULES if path.stem.strip("_") in {"utils", "helpers", "common", "misc", "base", "manager"}]
+
+
+def _tracked_text() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    names = {".py", ".md", ".toml", ".yml", ".yaml", ".ipynb", ".sh", ".js", ".html", ".j2", ".css", ".txt", ".lock", ""}
+    return [
+        ROOT / name
+        for name in listed
+        if name and Path(name).suffix in names and "tests/data" not in name and not name.startswith("data/")
+    ]
+
+
+def test_the_repository_names_no_machine_and_no_registry():
+    forbidden = re.compile(r"/root/|/home/[a-z]|/work/|\.\./shared|pypi\.org|registry\.npmjs|files\.pythonhosted")
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in _tracked_text()
+        if path.name != "test_conventions.py"
+        and path.is_file()
+        and (match := forbidden.search(path.read_text(encoding="utf-8", errors="replace")))
+    ]
+    assert found == []
+
+
+def test_the_repository_stays_under_40_mb():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    assert sum((ROOT / name).stat().st_size for name in listed if name and (ROOT / name).is_file()) < 40e6
+
+
+def test_every_data_folder_says_where_it_comes_from():
+    folders = [path for root in (ROOT / "data", ROOT / "tests" / "data") for path in root.iterdir() if path.is_dir()]
+    assert folders
+    unexplained = [
+        folder for folder in folders if not [*folder.rglob("PROVENANCE.md"), *folder.rglob("README.md"), *folder.rglob("LICENSE*")]
+    ]
+    assert unexplained == []
+
+
+def test_importing_perfkit_loads_no_engine():
+    code = "import perfkit, sys; print([m for m in ('pandas', 'numpy', 'polars', 'altair', 'ipywidgets', 'msgspec') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_a_documented_function_or_class():
+    import perfkit
+
+    for name in dir(perfkit):
+        if name != "__version__":
+            assert getattr(perfkit, name).__doc__, name
+
+
+def test_environment_yml_agrees_with_pyproject_toml():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    command = re.search(r"^ENVIRONMENT := (.*)$", makefile, re.MULTILINE)
+    assert command
+    program, *arguments = command[1].replace("'-e .'", "-e#.").split()
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / program), *(argument.replace("-e#.", "-e .") for argument in arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == (ROOT / "environment.yml").read_text(encoding="utf-8").strip()
+
+
+def test_the_lock_file_pins_every_dependency_and_records_no_address():
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in text.splitlines() if "==" in line}
+    declared = re.findall(r'^  "([A-Za-z0-9_.-]+)>=', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name.lower().replace("_", "-") for name in declared} <= pinned
+    assert "://" not in text
