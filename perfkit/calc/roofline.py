@@ -1,0 +1,75 @@
+"""Roofline: how fast the matrix products of one layer could at best run on a device.
+
+A product of (m, k) by (k, n) does 2mnk FLOP and moves (mk + kn + mn) elements. Its attainable rate is the smaller of the peak and
+of intensity x memory bandwidth (Williams, Waterman, Patterson: Roofline, CACM 52(4), 2009). Attention's two products are counted
+as a fused kernel that reads queries, keys and values once and writes the output, as flash attention does (arXiv 2205.14135).
+
+Letters: s tokens of a micro batch, h hidden, f ffn hidden, a heads, k key-value heads, d head size, t tensor-parallel size.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.breakdown import Breakdown
+from perfkit.calc._calculator import Calculator
+from perfkit.source import Source
+from perfkit.spec.hardware import HardwareSpec
+from perfkit.spec.model import ModelSpec
+from perfkit.spec.parallel import ParallelPlan
+from perfkit.spec.workload import Workload
+
+SOURCE = Source("computed", "perfkit.calc.roofline", "Roofline model, CACM 52(4) 2009: min(peak, intensity x bandwidth)")
+BYTES_PER_ELEMENT = {"bfloat16": 2, "float16": 2, "float32": 4, "float8": 1}
+
+
+def layer_matmuls(model: ModelSpec, workload: Workload, parallel: ParallelPlan, hardware: HardwareSpec) -> pd.DataFrame:
+    """The matrix products of one layer's forward pass of one micro batch on one device, best case.
+
+    One row a product: `part` (qkv, attention, output, ffn up, ffn down), `flops`, `bytes`, `intensity_flop_per_byte`,
+    `attainable_flops_per_s`, `time_s`, `bound` ("compute" or "memory"). A mixture layer is drawn with its active experts and an
+    even spread of tokens. Raises InputError if the device states no peak for the dtype.
+    """
+    s, t = workload.seq_length * workload.micro_batch_size, parallel.tensor_parallel_size
+    h, a, k, d = model.hidden_size, model.num_attention_heads / t, model.num_key_value_heads / t, model.head_size
+    up = 2 if model.gated_ffn else 1
+    if model.num_experts:
+        experts, f = model.num_experts, model.expert_ffn_hidden_size / t
+        tokens = s * model.num_experts_per_token / experts
+    else:
+        experts, f, tokens = 1, model.ffn_hidden_size / t, float(s)
+    size = BYTES_PER_ELEMENT[workload.dtype]
+    products = [
+        ("qkv", *_product(s, (a + 2 * k) * d, h)),
+        ("attention", 4 * s * workload.seq_length * a * d, s * (2 * a + 2 * k) * d),
+        ("output", *_product(s, h, a * d)),
+        ("ffn up", *(experts * amount for amount in _product(tokens, up * f, h))),
+        ("ffn down", *(experts * amount for amount in _product(tokens, h, f))),
+    ]
+    peak, bandwidth = hardware.peak(workload.dtype), hardware.memory_bytes_per_s
+    frame = pd.DataFrame(products, columns=["part", "flops", "elements"])
+    frame["bytes"] = frame.pop("elements") * size
+    frame["intensity_flop_per_byte"] = frame["flops"] / frame["bytes"]
+    frame["attainable_flops_per_s"] = (frame["intensity_flop_per_byte"] * bandwidth).clip(upper=peak)
+    frame["time_s"] = frame["flops"] / frame["attainable_flops_per_s"]
+    frame["bound"] = (frame["intensity_flop_per_byte"] * bandwidth < peak).map({True: "memory", False: "compute"})
+    return frame
+
+
+def layer_floor(model: ModelSpec, workload: Workload, parallel: ParallelPlan, hardware: HardwareSpec) -> Breakdown:
+    """The least time that the matrix products of one layer's forward pass can take on one device, in s by product."""
+    products = layer_matmuls(model, workload, parallel, hardware)
+    return Breakdown("s", {row["part"]: float(row["time_s"]) for row in products.to_dict("records")}, SOURCE)
+
+
+def _product(m: float, n: float, k: float) -> tuple[float, float]:
+    return 2 * m * n * k, m * k + k * n + m * n
+
+
+CALCULATOR = Calculator(
+    name="roofline",
+    question="How fast could the matrix products of one layer at best run?",
+    unit="s",
+    inputs=("model", "workload", "parallel", "hardware"),
+    run=layer_floor,
+)
