@@ -49,7 +49,7 @@ format: install
 	@$(BIN)/ruff check --fix .
 
 bench: install  ## paired comparisons; ratios, not seconds
-	@for script in benchmarks/*/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in benchmarks/*/bench_*.py; do $(BIN)/python -m $$(echo $${script%.py} | tr / .) || exit 1; done
 
 screenshots: install browser  ## one picture per page and theme under screenshots/
 	@$(BIN)/python -m benchmarks.ui.screenshots screenshots

@@ -1,0 +1,1 @@
+"""Benchmarks: ratios of a subject to a yardstick, measured side by side in one run."""
