@@ -1,1 +1,124 @@
-"""catalog"""
+"""Catalogue: published model shapes, devices and measured cases, each number with its source.
+
+The data are `data/models.toml`, `data/hardware.toml` and `data/reference/*.csv`. Mappings are read once and are read-only.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from perfkit._resources import data_folder
+from perfkit.errors import InputError
+from perfkit.source import Source
+from perfkit.spec.hardware import HardwareSpec, Link
+from perfkit.spec.model import ModelSpec
+
+RECORD_KEYS = ("seq_length", "published_parameters", "source")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRecord:
+    """A model of the catalogue: its shape, the tokens of a training sequence, the count its authors publish, and the source."""
+
+    spec: ModelSpec
+    seq_length: int
+    published_parameters: int
+    source: Source
+
+
+@cache
+def records() -> Mapping[str, ModelRecord]:
+    """All models by name, with what is published about them."""
+    found = {}
+    for name, table in _toml("models.toml").items():
+        shape = {key: value for key, value in table.items() if key not in RECORD_KEYS}
+        found[name] = ModelRecord(
+            spec=ModelSpec(name=name, **shape),
+            seq_length=table["seq_length"],
+            published_parameters=table["published_parameters"],
+            source=Source("published", table["source"]),
+        )
+    return MappingProxyType(found)
+
+
+@cache
+def models() -> Mapping[str, ModelSpec]:
+    """All model shapes by name, such as "llama2-7b"."""
+    return MappingProxyType({name: record.spec for name, record in records().items()})
+
+
+def model(name: str) -> ModelSpec:
+    """The shape of one model; case, `_` and `-` do not matter. Raises InputError that names the nearest models."""
+    return models()[_pick(name, models(), "model")]
+
+
+def find_model(name: str) -> ModelSpec | None:
+    """The shape of a model whose name is `name` but for case, `_` and `-`, or None."""
+    known = {_plain(candidate): candidate for candidate in models()}
+    return models().get(known.get(_plain(name), ""))
+
+
+@cache
+def hardware() -> Mapping[str, HardwareSpec]:
+    """All devices by name, such as "Ascend-910B2"; presets such as "Ascend 376" come first and name the same device."""
+    tables = _toml("hardware.toml")
+    aliases = tables.pop("aliases")
+    devices = {name: _device(name, table) for name, table in tables.items()}
+    return MappingProxyType({preset: devices[name] for preset, name in aliases.items()} | devices)
+
+
+def hardware_named(name: str) -> HardwareSpec:
+    """One device; case, `_`, `-` and spaces do not matter. Raises InputError that names the nearest devices."""
+    return hardware()[_pick(name, hardware(), "device")]
+
+
+@cache
+def published_rows() -> tuple[Mapping[str, str], ...]:
+    """Throughputs and utilisations that guides print, as text cells by column; an empty cell means "not stated"."""
+    with (data_folder() / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(MappingProxyType(row) for row in csv.DictReader(file))
+
+
+def _device(name: str, table: Mapping[str, Any]) -> HardwareSpec:
+    fields = ["peak_flops_per_s", "memory_bytes", "memory_bytes_per_s", "devices_per_node"]
+    fields += [f"links.{link}" for link in table["links"]]
+    assumed, sources, note = table.get("assumed", ()), table.get("sources", {}), table.get("note", "")
+    return HardwareSpec(
+        name=name,
+        peak_flops_per_s=table["peak_flops_per_s"],
+        memory_bytes=table["memory_bytes"],
+        memory_bytes_per_s=table["memory_bytes_per_s"],
+        links={link: Link(name=link, **values) for link, values in table["links"].items()},
+        devices_per_node=table["devices_per_node"],
+        sources={
+            field: Source(
+                "assumed" if field in assumed else "published", sources.get(field, table["source"]), table.get("note", "")
+            )
+            for field in fields
+        },
+    )
+
+
+def _toml(file: str) -> dict[str, Any]:
+    return tomllib.loads((data_folder() / file).read_text(encoding="utf-8"))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\s_-]+", "-", name.strip().lower())
+
+
+def _pick(name: str, names: Iterable[str], kind: str) -> str:
+    known = {_plain(candidate): candidate for candidate in names}
+    if _plain(name) in known:
+        return known[_plain(name)]
+    nearest = difflib.get_close_matches(_plain(name), known, n=3, cutoff=0.4)
+    hint = f"did you mean {', '.join(known[near] for near in nearest)}?" if nearest else f"known are {', '.join(known.values())}"
+    raise InputError("catalogue", [f"no {kind} is called {name!r}; {hint}"])

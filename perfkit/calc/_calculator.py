@@ -10,10 +10,10 @@ from perfkit.breakdown import Breakdown
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calculator:
-    """A pure function from parts of a plan to a breakdown.
+    """A pure function from parts of a plan, and of what was measured on it, to a breakdown.
 
-    `inputs` names the parts of a `Plan` that `run` takes, in order ("model", "workload", ...); rates such as MFU are plain
-    functions of breakdowns and have no calculator of their own.
+    `inputs` names what `run` takes, in order: parts of a `Plan` ("model", "workload", ...) and measured figures with their unit
+    ("tokens_per_s_per_device"). Rates such as MFU are plain functions and have no calculator of their own.
     """
 
     name: str

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
+
+
+def counts(spec: object, names: Iterable[str], *, low: int = 1) -> list[str]:
+    """Problems of the fields that must be whole numbers of at least `low` (1 or 0)."""
+    return [problem for name in names if (problem := _count_problem(name, getattr(spec, name), low))]
 
 
 def positive(spec: object, names: Iterable[str]) -> list[str]:
-    """Problems of the fields that must be greater than 0."""
-    return [f"{name} = {value} must be positive" for name in names if not (value := getattr(spec, name)) > 0]
+    """Problems of the fields that must be finite numbers greater than 0."""
+    return [problem for name in names if (problem := quantity_problem(name, getattr(spec, name)))]
 
 
-def not_negative(spec: object, names: Iterable[str]) -> list[str]:
-    """Problems of the fields that must be at least 0."""
-    return [f"{name} = {value} must not be negative" for name in names if not (value := getattr(spec, name)) >= 0]
+def quantity_problem(name: str, value: object) -> str:
+    """Why `value` is no finite number greater than 0, or an empty text."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return f"{name} = {value!r} must be a number"
+    return "" if math.isfinite(value) and float(value) > 0 else f"{name} = {value} must be positive"
 
 
 def one_of(spec: object, name: str, allowed: Iterable[str]) -> list[str]:
     """The problem of a field that must be one of a few words."""
     value, words = getattr(spec, name), tuple(allowed)
     return [] if value in words else [f"{name} = {value!r} must be one of {', '.join(words)}"]
+
+
+def _count_problem(name: str, value: object, low: int) -> str:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return f"{name} = {value!r} must be a whole number"
+    if int(value) >= low:
+        return ""
+    return f"{name} = {value} must {'be positive' if low else 'not be negative'}"

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from perfkit.errors import InputError
 from perfkit.source import Source
-from perfkit.spec._checks import positive
+from perfkit.spec._checks import counts, positive, quantity_problem
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,17 +36,12 @@ class HardwareSpec:
     sources: Mapping[str, Source] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        problems = positive(self, ("memory_bytes", "memory_bytes_per_s", "devices_per_node"))
+        problems = counts(self, ("memory_bytes", "devices_per_node")) + positive(self, ("memory_bytes_per_s",))
         if not self.peak_flops_per_s:
             problems.append("peak_flops_per_s names no dtype")
-        problems += [
-            f"peak_flops_per_s[{dtype}] = {peak} must be positive" for dtype, peak in self.peak_flops_per_s.items() if not peak > 0
-        ]
-        problems += [
-            f"links[{name}].bytes_per_s = {link.bytes_per_s} must be positive"
-            for name, link in self.links.items()
-            if not link.bytes_per_s > 0
-        ]
+        named = {f"peak_flops_per_s[{dtype}]": peak for dtype, peak in self.peak_flops_per_s.items()}
+        named |= {f"links[{name}].bytes_per_s": link.bytes_per_s for name, link in self.links.items()}
+        problems += [problem for name, value in named.items() if (problem := quantity_problem(name, value))]
         if problems:
             raise InputError(f"HardwareSpec {self.name}".rstrip(), problems)
         for name in ("peak_flops_per_s", "links", "sources"):

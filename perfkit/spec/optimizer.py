@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfkit.errors import InputError
-from perfkit.spec._checks import not_negative, one_of
+from perfkit.spec._checks import counts, one_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +18,7 @@ class OptimizerSpec:
     gradient_dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        problems = not_negative(self, ("state_bytes_per_parameter",))
+        problems = counts(self, ("state_bytes_per_parameter",), low=0)
         problems += one_of(self, "gradient_dtype", ("float32", "bfloat16", "float16"))
         if problems:
             raise InputError("OptimizerSpec", problems)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfkit.errors import InputError
-from perfkit.spec._checks import positive
+from perfkit.spec._checks import counts
 
 SIZES = (
     "data_parallel_size",
@@ -40,7 +40,7 @@ class ParallelPlan:
     layers_per_stage: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        problems = positive(self, SIZES)
+        problems = counts(self, SIZES)
         if self.layers_per_stage is not None:
             chunks, stages = self.virtual_pipeline_parallel_size, self.pipeline_parallel_size
             shape = [len(row) for row in self.layers_per_stage]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from perfkit.errors import InputError
-from perfkit.spec._checks import one_of, positive
+from perfkit.spec._checks import counts, one_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +18,7 @@ class Workload:
     dtype: str = "bfloat16"
 
     def __post_init__(self) -> None:
-        problems = positive(self, ("seq_length", "micro_batch_size", "global_batch_size"))
+        problems = counts(self, ("seq_length", "micro_batch_size", "global_batch_size"))
         problems += one_of(self, "dtype", ("bfloat16", "float16", "float32", "float8"))
         if problems:
             raise InputError("Workload", problems)
