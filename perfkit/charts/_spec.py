@@ -1,0 +1,76 @@
+"""Spec: a chart taken apart into its structure and its rows, so that a live view can be patched instead of rebuilt.
+
+The structure is a Vega-Lite specification whose data sets are only named; rows travel as lists by column. Two charts with one
+`digest` differ in their rows alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+_ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
+
+Columns = dict[str, list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSpec:
+    """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column."""
+
+    spec: dict[str, Any]
+    digest: str
+    datasets: dict[str, Columns]
+
+
+def split(chart: alt.TopLevelMixin) -> ChartSpec:
+    """Take `chart` apart. Frames given inline get the names "data-0", "data-1", ... in order of appearance."""
+    copy = chart.copy(deep=False)  # type: ignore[attr-defined]
+    records = copy.datasets
+    copy.datasets = alt.Undefined
+    spec = copy.to_dict(validate=False)
+    rows: dict[str, Any] = dict(spec.pop("datasets", {}))
+    if records is not alt.Undefined:
+        rows.update(records if isinstance(records, Mapping) else records.to_dict(validate=False))
+    names = {old: f"data-{index}" for index, old in enumerate(name for name in rows if _ANONYMOUS.match(name))}
+    if names:
+        spec = _renamed(spec, names)
+    text = json.dumps(spec, sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return ChartSpec(spec, digest, {names.get(name, name): columns(records) for name, records in rows.items()})
+
+
+def columns(records: Iterable[Mapping[str, Any]]) -> Columns:
+    """Rows as one list a column; a value that is no finite number becomes None, as JSON has no NaN."""
+    rows = list(records)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [plain(row.get(name)) for row in rows] for name in names}
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can carry it: numpy scalars as Python ones, NaN and missing values as None, times as ISO text."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if value != value:  # noqa: PLR0124  NaT and NA differ from themselves
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(node, dict):
+        return {
+            key: names.get(value, value) if key == "name" and isinstance(value, str) else _renamed(value, names)
+            for key, value in node.items()
+        }
+    return [_renamed(item, names) for item in node] if isinstance(node, list) else node

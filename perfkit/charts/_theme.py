@@ -1,0 +1,104 @@
+"""Theme: the colour of every thing that perfkit draws, assigned once for pages, report and timeline.
+
+Categories use the colours of Okabe and Ito (2008), which stay apart under the common colour-vision deficiencies. A path of a
+breakdown has the colour of its first levels; deeper paths get tints of it. Text, axes and grid have no colour here: the page
+gives them, so that one specification serves light and dark. `TEXT` and `MUTED` stand for the page's own text colours wherever
+a mark needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import altair as alt
+
+COMPUTING = "#0072B2"
+COMMUNICATION = "#E69F00"
+BUBBLE = "#999999"
+FREE = "#D55E00"
+DATA = "#CC79A7"
+GREEN = "#009E73"
+SKY = "#56B4E9"
+YELLOW = "#F0E442"
+
+TEXT = "#1b2733"
+"""Replaced by the page's text colour when drawn."""
+MUTED = "#52606d"
+"""Replaced by the page's secondary text colour when drawn."""
+
+MAX_MARKS = 5_000
+"""Marks in one chart; more is aggregated on the server first."""
+
+SEQUENTIAL = "viridis"
+DIVERGING = "blueorange"
+
+PATH_COLORS: Mapping[str, str] = {
+    "computing": COMPUTING,
+    "communication": COMMUNICATION,
+    "communication/exposed": COMMUNICATION,
+    "communication/hidden": YELLOW,
+    "bubble": BUBBLE,
+    "free": FREE,
+    "free/data": DATA,
+    "data": DATA,
+    "static": COMPUTING,
+    "static/parameters": COMPUTING,
+    "static/gradients": SKY,
+    "static/optimizer": GREEN,
+    "dynamic": COMMUNICATION,
+    "dynamic/activations": COMMUNICATION,
+    "reserved": BUBBLE,
+}
+
+STEP_STATES: Mapping[str, str] = {"measured": COMPUTING, "warm-up": BUBBLE, "outlier": FREE}
+PASSES: Mapping[str, str] = {"forward": COMPUTING, "backward": SKY, "recompute": COMMUNICATION}
+COVERAGE_STATES: Mapping[str, str] = {"present": SKY, "partial": YELLOW, "empty": "#DDDDDD", "missing": "#E8A377"}
+
+_OTHERS = (COMPUTING, COMMUNICATION, GREEN, DATA, SKY, FREE, YELLOW, BUBBLE)
+_TINT_STEP = 0.28
+
+_Chart = TypeVar("_Chart", bound=alt.TopLevelMixin)
+
+
+def path_scale(paths: Sequence[str]) -> alt.Scale:
+    """The colour scale of breakdown paths, the same on every page."""
+    return alt.Scale(domain=list(paths), range=path_colors(paths))
+
+
+def path_colors(paths: Iterable[str]) -> list[str]:
+    """One colour a path: its own or its nearest parent's, each further path of one parent a step lighter."""
+    colors: list[str] = []
+    seen: dict[str, int] = {}
+    unknown: dict[str, str] = {}
+    for path in paths:
+        root = _known_root(path)
+        if root is None:
+            root = path.split("/", maxsplit=1)[0]
+            unknown.setdefault(root, _OTHERS[len(unknown) % len(_OTHERS)])
+        base = PATH_COLORS.get(root) or unknown[root]
+        colors.append(_tint(base, seen.get(root, 0)))
+        seen[root] = seen.get(root, 0) + 1
+    return colors
+
+
+def with_rows(chart: _Chart, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> _Chart:
+    """`chart` with its named data sets; `chart.properties(datasets=...)` checks every cell against a schema, 60 us a cell."""
+    copy = chart.copy(deep=False)  # type: ignore[attr-defined]
+    copy.datasets = {name: list(records) for name, records in rows.items()}
+    return copy  # type: ignore[no-any-return]
+
+
+def _known_root(path: str) -> str | None:
+    pieces = path.split("/")
+    for depth in range(len(pieces), 0, -1):
+        if (prefix := "/".join(pieces[:depth])) in PATH_COLORS:
+            return prefix
+    return None
+
+
+def _tint(color: str, steps: int) -> str:
+    """`color` mixed with white; three steps at most, so that it stays visible on a light page."""
+    share = min(_TINT_STEP * steps, 0.66)
+    channels = (int(color[start : start + 2], 16) for start in (1, 3, 5))
+    return "#" + "".join(f"{round(channel + (255 - channel) * share):02X}" for channel in channels)
