@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import altair as alt
+import pandas as pd
 
 COMPUTING = "#0072B2"
 COMMUNICATION = "#E69F00"
@@ -80,6 +81,11 @@ def path_colors(paths: Iterable[str]) -> list[str]:
         colors.append(_tint(base, seen.get(root, 0)))
         seen[root] = seen.get(root, 0) + 1
     return colors
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a frame as a data set has them."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
 def with_rows(chart: _Chart, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> _Chart:

@@ -11,7 +11,7 @@ from perfkit.breakdown import Breakdown, one_unit
 from perfkit.charts import _theme as theme
 
 
-def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2, title: str = "") -> alt.Chart:
+def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
     """Draw one bar a breakdown, split at `depth` path levels.
 
     All must have one unit. Rows are in the data set "parts" (`name`, `path`, `amount`, `share`, `order`), so that a panel can
@@ -20,7 +20,7 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2, title: str = ""
     rows = bar_rows(breakdowns, depth=depth)
     unit = one_unit(breakdowns.values())
     paths = list(dict.fromkeys(rows["path"]))
-    return (
+    chart: alt.Chart = (
         alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container")
         .mark_bar(cornerRadius=1)
         .encode(
@@ -35,8 +35,8 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2, title: str = ""
                 alt.Tooltip("share:Q", format=".1%"),
             ],
         )
-        .properties(datasets={"parts": rows.to_dict("records")}, title=title)
     )
+    return theme.with_rows(chart, {"parts": theme.records(rows)})
 
 
 def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -16,22 +17,24 @@ def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
 
     `passes` maps a pass to its breakdown in FLOP. Data set "flops": `part`, `pass`, `gflop`.
     """
-    rows = flops_rows(passes)
-    return (
+    passes_drawn = list(theme.PASSES)
+    chart: alt.Chart = (
         alt.Chart(alt.NamedData("flops"), width="container", height={"step": 30})
         .mark_bar(cornerRadius=1)
         .encode(
             x=alt.X("gflop:Q", title="GFLOP per token", stack="zero"),
             y=alt.Y("part:N", title=None, sort=None),
-            color=alt.Color("pass:N", title=None, sort=list(theme.PASSES), scale=alt.Scale(domain=list(theme.PASSES), range=list(theme.PASSES.values()))),
+            color=alt.Color(
+                "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
+            ),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), alt.Tooltip("gflop:Q", title="GFLOP per token", format=",.4~r")],
         )
-        .properties(datasets={"flops": rows})
     )
+    return theme.with_rows(chart, {"flops": flops_rows(passes)})
 
 
-def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, object]]:
+def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, Any]]:
     """The rows of `flops_bars`."""
     order = {name: index for index, name in enumerate(theme.PASSES)}
     return [
@@ -43,19 +46,23 @@ def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, object]]:
 
 def parameter_bars(parameters: Breakdown) -> alt.Chart:
     """Draw the parameters by part. Data set "parameters": `part`, `billions`, `share`."""
-    return (
+    chart: alt.Chart = (
         alt.Chart(alt.NamedData("parameters"), width="container", height={"step": 26})
         .mark_bar(color=theme.COMPUTING, cornerRadius=1)
         .encode(
             x=alt.X("billions:Q", title="parameters (10⁹)"),
             y=alt.Y("part:N", title=None, sort=None),
-            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("billions:Q", title="10⁹", format=",.4~r"), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("part:N"),
+                alt.Tooltip("billions:Q", title="10⁹", format=",.4~r"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
-        .properties(datasets={"parameters": parameter_rows(parameters)})
     )
+    return theme.with_rows(chart, {"parameters": parameter_rows(parameters)})
 
 
-def parameter_rows(parameters: Breakdown) -> list[dict[str, object]]:
+def parameter_rows(parameters: Breakdown) -> list[dict[str, Any]]:
     """The rows of `parameter_bars`."""
     frame = parameters.to_frame()
     return [{"part": row["path"], "billions": row["amount"] / 1e9, "share": row["share"]} for row in frame.to_dict("records")]
@@ -72,15 +79,24 @@ def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_pe
     roof = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
     points = alt.Chart(alt.NamedData("products")).encode(x=x, y=y)
     marks = points.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color("bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=[theme.COMPUTING, theme.FREE])),
-        shape=alt.Shape("bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])),
-        tooltip=[alt.Tooltip("part:N"), alt.Tooltip("intensity:Q", format=",.3~r", title="FLOP/byte"), alt.Tooltip("tflops:Q", format=",.3~r", title="TFLOP/s")],
+        color=alt.Color(
+            "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=[theme.COMPUTING, theme.FREE])
+        ),
+        shape=alt.Shape(
+            "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
+        ),
+        tooltip=[
+            alt.Tooltip("part:N"),
+            alt.Tooltip("intensity:Q", format=",.3~r", title="FLOP/byte"),
+            alt.Tooltip("tflops:Q", format=",.3~r", title="TFLOP/s"),
+        ],
     )
     labels = points.mark_text(dy=-12, fontSize=11, color=theme.TEXT).encode(text="part:N")
-    return alt.layer(roof, marks, labels).properties(width="container", height=280, datasets=data)
+    chart = alt.LayerChart(layer=[roof, marks, labels], width="container", height=280)
+    return theme.with_rows(chart, data)
 
 
-def roofline_rows(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> dict[str, list[dict[str, object]]]:
+def roofline_rows(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> dict[str, list[dict[str, Any]]]:
     """The data sets of `roofline`."""
     ridge = peak_flops_per_s / memory_bytes_per_s
     low = min(1.0, float(products["intensity_flop_per_byte"].min()) / 2)

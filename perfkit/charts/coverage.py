@@ -8,6 +8,7 @@ import pandas as pd
 from perfkit.charts import _theme as theme
 
 SYMBOLS = {"present": "●", "partial": "◐", "empty": "○", "missing": "–"}
+MAX_RANKS_WITH_SYMBOLS = 64
 
 
 def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
@@ -16,27 +17,20 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     `coverage` has the columns of the table of that name; its rows are the data set "coverage". With more than 64 ranks the symbols
     are left out and the cells shrink.
     """
-    rows = coverage.assign(
-        rank=coverage["rank"].astype(str),
-        part=coverage["part"].astype(str),
-        state=coverage["state"].astype(str),
-        file=coverage["file"].astype("object").where(coverage["file"].notna(), "no file"),
-        symbol=coverage["state"].astype(str).map(SYMBOLS),
-    )[["rank", "part", "state", "file", "symbol"]]
+    rows = coverage.astype({"rank": str, "part": str, "state": str, "file": "object"})
+    rows["file"] = rows["file"].where(rows["file"].notna(), "no file")
+    rows["symbol"] = rows["state"].map(SYMBOLS)
     ranks = list(dict.fromkeys(rows["rank"]))
-    base = alt.Chart(alt.NamedData("coverage"), height={"step": 26}).encode(
+    base = alt.Chart(alt.NamedData("coverage")).encode(
         x=alt.X("rank:N", title="rank", sort=ranks, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
         y=alt.Y("part:N", title=None, sort=list(dict.fromkeys(rows["part"]))),
     )
+    states = list(theme.COVERAGE_STATES)
     cells = base.mark_rect(stroke="white", strokeWidth=1.5, cornerRadius=2).encode(
-        color=alt.Color(
-            "state:N",
-            title=None,
-            scale=alt.Scale(domain=list(theme.COVERAGE_STATES), range=list(theme.COVERAGE_STATES.values())),
-        ),
-        tooltip=["rank:N", alt.Tooltip("part:N"), "state:N", "file:N"],
+        color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=list(theme.COVERAGE_STATES.values()))),
+        tooltip=["rank:N", "part:N", "state:N", "file:N"],
     )
     symbols = base.mark_text(fontSize=12).encode(text="symbol:N", color=alt.value("#1b1b1b"))
-    layers = [cells, symbols] if len(ranks) <= 64 else [cells]
-    width = max(120, min(900, 44 * len(ranks)))
-    return alt.layer(*layers).properties(datasets={"coverage": rows.to_dict("records")}, width=width)
+    layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
+    chart = alt.LayerChart(layer=layers, width=max(120, min(900, 44 * len(ranks))), height={"step": 26})
+    return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})
