@@ -1,0 +1,257 @@
+"""Kineto events: one trace file as columns, before steps are made of it.
+
+Category names are those of PyTorch 1.8 (`Kernel`, `Memcpy`, `Runtime`, `Operator`) and of today; AMD traces use the same. Spans of
+`gpu_user_annotation` cover kernels and are never device work. Times are us in decimal text, absolute, or relative to the top-level
+`baseTimeNanoseconds`, which may stand at the end of the file; here they become absolute int64 ns.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.trace import kinds
+from perfkit.trace._lexer import EventReader
+from perfkit.trace._listing import File
+from perfkit.trace._store import times_ns
+from perfkit.trace.steps import Window
+
+HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
+KERNEL_CATEGORIES = frozenset({"kernel", "Kernel"})
+COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset", "Memcpy", "Memset"})
+DEVICE_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
+LAUNCH_CATEGORIES = frozenset(
+    {"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver"}
+)
+STEP_CATEGORIES = frozenset({"user_annotation", "cpu_op", "Operator"})
+_NOT_HOST = DEVICE_CATEGORIES | {"gpu_user_annotation", "Trace"}
+_STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
+_ABSOLUTE_NS = 10**18
+_INT64 = 2**63
+NO_CORRELATION = 0
+_PHASES = "BEbeniICstfPNODSTpFRcvV(),M"
+
+
+class Arguments(msgspec.Struct, gc=False):
+    """What is used of `args`; foreign values of any type are taken and judged later."""
+
+    correlation: Any = None
+    stream: Any = None
+    device: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    in_elements: Any = msgspec.field(name="In msg nelems", default=None)
+    out_elements: Any = msgspec.field(name="Out msg nelems", default=None)
+    element_type: Any = msgspec.field(name="dtype", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+
+
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+    args: Arguments | str | int | float | list[Any] | None = None
+
+
+_OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span)
+_NO_ARGUMENTS = Arguments()
+
+
+@dataclass
+class Recording:
+    """One trace file as columns.
+
+    `device` has a row per execution: `name`, `kind`, `stream`, `device`, `start_ns`, `duration_ns`, `correlation`; `collectives`
+    one per communication: `row` (its label in `device`) and what its metadata says; `launches` the `correlation` and `start_ns` of
+    calls on the host. `steps` are the marks of the host in order of start, `host` its span, only if there is no device event.
+    """
+
+    file: File
+    num_events: int = 0
+    head: Mapping[str, Any] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
+    repaired: int = 0
+    damage: str | None = None
+    device: pd.DataFrame = field(default_factory=pd.DataFrame)
+    collectives: pd.DataFrame = field(default_factory=pd.DataFrame)
+    launches: pd.DataFrame = field(default_factory=pd.DataFrame)
+    steps: list[Window] = field(default_factory=list)
+    host: Window | None = None
+
+
+def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
+    """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
+    reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS, on_read=on_read)
+    columns = _Columns()
+    for events in reader:
+        columns.take([event for event in events if type(event) is Span])
+        del events  # so that one block of events is alive at a time, not two
+    base_ns = _base_ns(reader.head)
+    recording = Recording(file, reader.num_events, reader.head, reader.lost, reader.repaired, reader.damage)
+    recording.device = _stacked(columns.device, base_ns)
+    recording.collectives = _stacked(columns.collectives)
+    recording.launches = _stacked(columns.launches, base_ns)
+    recording.steps = _windows(_stacked(columns.marks, base_ns), recording.lost)
+    recording.host = None if columns.device else _extent(_stacked(columns.host, base_ns))
+    return recording
+
+
+@dataclass
+class _Columns:
+    """What is kept of the blocks read so far."""
+
+    device: list[pd.DataFrame] = field(default_factory=list)
+    collectives: list[pd.DataFrame] = field(default_factory=list)
+    launches: list[pd.DataFrame] = field(default_factory=list)
+    marks: list[pd.DataFrame] = field(default_factory=list)
+    host: list[pd.DataFrame] = field(default_factory=list)
+    num_rows: int = 0
+
+    def take(self, spans: list[Span]) -> None:
+        """Add the spans of one block."""
+        if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
+            self.device.append(rows := _device_rows(executed))
+            self.collectives.append(_collective_rows(executed, rows["kind"], self.num_rows))
+            self.num_rows += len(rows)
+        elif not self.device:
+            self.host.append(_timed([span for span in spans if span.cat not in _NOT_HOST]))
+        if calls := [span for span in spans if span.cat in LAUNCH_CATEGORIES]:
+            self.launches.append(_launch_rows(calls))
+        if steps := {name for name in {span.name for span in spans} if name and _STEP.match(name)}:
+            self.marks.append(_mark_rows([span for span in spans if span.name in steps and span.cat in STEP_CATEGORIES]))
+
+
+def text(value: object) -> str | None:
+    """A foreign value as text, `stream 7` as `7`; None for one that is no text and no number."""
+    return value.removeprefix("stream ") if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
+
+
+def texts(values: list[Any]) -> pd.Series:
+    """Foreign values as a column of text."""
+    try:
+        known = {value: text(value) for value in set(values)}
+    except TypeError:  # lists and objects have no hash
+        return pd.Series([text(value) for value in values], dtype="object")
+    return pd.Series([known[value] for value in values], dtype="object")
+
+
+def integers(values: list[Any]) -> npt.NDArray[np.int64]:
+    """Foreign values as int64; 0 for one that is no whole number."""
+    try:
+        array = np.array(values)
+    except ValueError:  # lists of different lengths
+        array = np.array([])
+    if array.dtype == np.int64 and array.ndim == 1:
+        return array
+    return np.array([value if type(value) is int and abs(value) < _INT64 else 0 for value in values], dtype=np.int64)
+
+
+def _device_rows(spans: list[Span]) -> pd.DataFrame:
+    arguments = _arguments(spans)
+    names = [span.name or "" for span in spans]
+    communicates = {name: kinds.is_communication(name) for name in set(names)}
+    kind = [
+        "copy" if span.cat in COPY_CATEGORIES else "communication" if communicates[name] or argument.collective else "computing"
+        for span, name, argument in zip(spans, names, arguments, strict=True)
+    ]
+    streams = [span.tid if argument.stream is None else argument.stream for span, argument in zip(spans, arguments, strict=True)]
+    devices = [span.pid if argument.device is None else argument.device for span, argument in zip(spans, arguments, strict=True)]
+    rows = _timed(spans)
+    rows["name"] = pd.Series(names, dtype="object")
+    rows["kind"] = pd.Series(kind, dtype="object")
+    rows["stream"] = texts(streams)
+    rows["device"] = texts(devices)
+    rows["correlation"] = integers([argument.correlation for argument in arguments])
+    return rows
+
+
+def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.DataFrame:
+    """The metadata of communication kernels; sizes that are not recorded are 0."""
+    rows = np.flatnonzero((kind == "communication").to_numpy())
+    arguments = _arguments([spans[int(row)] for row in rows])
+    in_elements = integers([argument.in_elements for argument in arguments])
+    out_elements = integers([argument.out_elements for argument in arguments])
+    return pd.DataFrame(
+        {
+            "row": rows + first_row,
+            "operation": texts([argument.collective for argument in arguments]),
+            "group": texts([argument.group for argument in arguments]),
+            "group_size": integers([argument.group_size for argument in arguments]),
+            "elements": np.maximum(in_elements, out_elements),
+            "element_type": texts([argument.element_type for argument in arguments]),
+        }
+    )
+
+
+def _launch_rows(spans: list[Span]) -> pd.DataFrame:
+    rows = pd.DataFrame({"correlation": integers([argument.correlation for argument in _arguments(spans)])})
+    rows["start_ns"] = times_ns([span.ts for span in spans], "us")
+    return rows[(rows["correlation"] != NO_CORRELATION) & rows["start_ns"].notna()]
+
+
+def _mark_rows(spans: list[Span]) -> pd.DataFrame:
+    rows = _timed(spans)
+    rows["step"] = np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64)
+    return rows
+
+
+def _timed(spans: list[Span]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
+    )
+
+
+def _arguments(spans: list[Span]) -> list[Arguments]:
+    return [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
+
+
+def _stacked(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
+    """The frames as one, with absolute times."""
+    stacked = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if base_ns and "start_ns" in stacked:
+        stacked["start_ns"] = stacked["start_ns"].where(stacked["start_ns"].abs() >= _ABSOLUTE_NS, stacked["start_ns"] + base_ns)
+    return stacked
+
+
+def _base_ns(head: Mapping[str, Any]) -> int:
+    value = head.get("baseTimeNanoseconds")
+    return value if type(value) is int and 0 < value < _INT64 else 0
+
+
+def _windows(marks: pd.DataFrame, lost: Counter[str]) -> list[Window]:
+    """The steps that the host marked, in order of start; of marks with one number the first counts."""
+    if marks.empty:
+        return []
+    good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
+    first = good.drop_duplicates("step")
+    lost["step mark without a time or with a number used before"] += len(marks) - len(first)
+    return [
+        Window(int(step), int(start_ns), int(start_ns + duration_ns))
+        for step, start_ns, duration_ns in first[["step", "start_ns", "duration_ns"]].itertuples(index=False)
+    ]
+
+
+def _extent(spans: pd.DataFrame) -> Window | None:
+    """From the first to the last moment of the spans, as one step 0."""
+    if spans.empty:
+        return None
+    timed = spans[spans["start_ns"].notna() & (spans["duration_ns"] >= 0).fillna(False)]
+    if timed.empty:
+        return None
+    return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))

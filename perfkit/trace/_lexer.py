@@ -1,0 +1,309 @@
+"""Lexer: the events of a trace in Chrome's JSON format, block by block, decoded straight into typed structs.
+
+A file is a list of events or an object whose `traceEvents` is that list; other keys may come before or after it. The document is
+never held as a whole: each block of 16 MiB is cut after its last complete event and decoded by msgspec. The cut is a guess by
+text that decoding proves or refutes, since the beginning of a list decodes only if it ends between two elements; where it is
+refuted, the reader steps back and, at the worst, counts brackets and strings event by event.
+
+Tolerated: text cut off anywhere, damaged gzip, a byte order mark, lists one after another, raw control characters, wrong escapes,
+bytes that are no UTF-8, NaN. An event that cannot be read is left out and counted in `lost`; its neighbors are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from perfkit.trace._blocks import Blocks
+from perfkit.trace._listing import File
+from perfkit.units import KIB, MIB
+
+Event = TypeVar("Event")
+Value = TypeVar("Value")
+
+LOST_EVENTS = "event that is no valid JSON"
+LOST_TAIL = "bytes after the last complete event (the file ends inside an event)"
+LOST_TEXT = "bytes that belong to no trace"
+
+_MAX_VALUE_BYTES = 64 * MIB
+_SMALL_CHUNK_BYTES = 64 * KIB
+_MIN_EVENTS = 10_000
+_EVENTS_KEY = b'"traceEvents"'
+_SPACE = re.compile(rb"[\s,\x00]*")
+_FIRST_KEY = re.compile(rb'\{\s*"([^"\\]{0,32})"\s*:')
+_EVENTS_START = re.compile(_EVENTS_KEY + rb"\s*:\s*(?=\[)")
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+_SCALAR = re.compile(rb"[^\s,\[\]{}\"]+")
+_ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
+_FAILED_AT = re.compile(r"\(byte (\d+)\)")
+_LENIENT = json.JSONDecoder(strict=False, parse_float=msgspec.Raw, parse_int=msgspec.Raw, parse_constant=lambda _: None)
+_UNREADABLE = (ValueError, RecursionError)
+
+
+class EventReader(Generic[Event]):
+    """Iterate once over lists of events, in the order of the file.
+
+    `event_type` is a msgspec type that keeps what is needed and gives time stamps as `msgspec.Raw`; a Raw refers to its whole
+    block, so turn it into numbers before the next list. After the last list `head` has the values of the other top-level `keys`,
+    `lost` counts what was not read by reason, `repaired` the events with wrong characters that were read nevertheless, and
+    `damage` says why the file ends early, or is None.
+    """
+
+    def __init__(
+        self, file: File, event_type: Any, *, keys: Collection[str] = (), on_read: Callable[[int], None] | None = None
+    ) -> None:
+        self.head: dict[str, Any] = {}
+        self.lost: Counter[str] = Counter()
+        self.repaired = 0
+        self.num_events = 0
+        self.damage: str | None = None
+        self._keys = frozenset(keys)
+        self._blocks = Blocks(file, on_read)
+        self._many: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[event_type])
+        self._one: msgspec.json.Decoder[Event] = msgspec.json.Decoder(event_type)
+        self._raw: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        ready: list[Event] = []
+        for events in self._documents():
+            ready += events
+            events.clear()  # the consumer's list is the only one that keeps a block of events alive
+            if len(ready) >= _MIN_EVENTS:
+                self.num_events += len(ready)
+                yield ready
+                ready = []
+        self.num_events += len(ready)
+        if ready:
+            yield ready
+
+    def _documents(self) -> Iterator[list[Event]]:
+        text = _Text(iter(self._blocks))
+        while mark := text.peek():
+            if mark == b"[":
+                text.skip(1)
+                yield from self._list(text)
+            elif mark == b"{":
+                text.skip(1)
+                yield from self._object(text)
+            else:
+                self._lose_rest(text, LOST_TEXT)
+        if self._blocks.damage:
+            self.damage = self._blocks.damage
+
+    def _object(self, text: _Text) -> Iterator[list[Event]]:
+        """The members of the top-level object; the position is behind its brace."""
+        while (mark := text.peek()) and mark != b"}":
+            key = text.take() if mark == b'"' else None
+            if key is None or text.peek() != b":":
+                if not text.find(_EVENTS_START):
+                    self._lose_rest(text, LOST_TEXT)
+                    break
+                key = _EVENTS_KEY
+            else:
+                text.skip(1)
+            if text.peek() == b"[" and key == _EVENTS_KEY:
+                text.skip(1)
+                yield from self._list(text)
+            elif (value := text.take()) is None:
+                self._lose_rest(text, LOST_TEXT)
+            else:
+                self._keep(key, value)
+        if not mark:
+            self.damage = "it ends before the JSON object is closed"
+        text.skip(1)
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        name = key.strip(b'"').decode("utf-8", "replace")
+        if name not in self._keys:
+            return
+        try:
+            self.head[name] = msgspec.json.decode(value)
+        except _UNREADABLE:
+            self.lost[f"top-level key {name} that is no valid JSON"] += 1
+
+    def _list(self, text: _Text) -> Iterator[list[Event]]:
+        """The events of one list; the position is behind its bracket."""
+        boundary: re.Pattern[bytes] | None = None
+        limit = _MAX_VALUE_BYTES
+        while (mark := text.peek()) and mark != b"]":
+            if boundary is None and (first := _FIRST_KEY.match(text.data, text.at)):
+                boundary = _boundary(first[1])
+            stop = min(len(text.data), text.at + limit)
+            cut = _last_boundary(boundary, text.data, text.at, stop)
+            events = None
+            while events is None and cut >= 0:
+                events, trusted_bytes = self._chunk(_as_list(text.data, text.at, cut))
+                if events is None:
+                    limit = _SMALL_CHUNK_BYTES
+                    cut = _last_boundary(boundary, text.data, text.at, text.at + trusted_bytes)
+            if events is None:
+                events = self._next_event(text, boundary)
+            else:
+                text.at = cut
+                limit = min(4 * limit, _MAX_VALUE_BYTES)
+            yield events
+        if not mark:
+            self.damage = "it ends before its list of events is closed"
+        text.skip(1)
+
+    def _chunk(self, chunk: bytes) -> tuple[list[Event] | None, int]:
+        """The events of a list; or None and how many of its bytes hold no error, if it is no list of whole events."""
+        events = _attempt(self._many.decode, chunk)
+        if events is not None:
+            return events, len(chunk)
+        try:
+            pieces = self._raw.decode(chunk)
+        except _UNREADABLE as error:
+            found = _FAILED_AT.search(str(error))
+            failed_at = int(found[1]) if found else len(chunk)
+            return None, failed_at - 1 if failed_at < len(chunk) - 1 else len(chunk) // 2
+        readable = [event for piece in pieces if (event := self._event(bytes(piece))) is not None]
+        self.lost[LOST_EVENTS] += len(pieces) - len(readable)
+        return readable, len(chunk)
+
+    def _event(self, text: bytes) -> Event | None:
+        """One event, after repair if it must be; None if it cannot be read."""
+        event = _attempt(self._one.decode, text)
+        if event is None and (repaired := _attempt(_repaired, text)) is not None:
+            event = _attempt(self._one.decode, repaired)
+            self.repaired += event is not None
+        return event
+
+    def _next_event(self, text: _Text, boundary: re.Pattern[bytes] | None) -> list[Event]:
+        """The event at the position, found by its brackets; where that fails, go on at the next likely start of an event."""
+        value = text.take()
+        if value is not None and (event := self._event(value)) is not None:
+            return [event]
+        start, end = (text.at, len(text.data)) if value is None else (text.at - len(value), text.at)
+        following = boundary.search(text.data, start + 1, end) if boundary else None
+        if value is None and following is None:
+            self._lose_rest(text, LOST_TAIL)
+        else:
+            self.lost[LOST_EVENTS] += 1
+            text.at = following.end() if following else end
+        return []
+
+    def _lose_rest(self, text: _Text, reason: str) -> None:
+        """Count all that is left as lost."""
+        self.lost[reason] += text.skip(len(text.data) - text.at)
+        while text.more():
+            self.lost[reason] += text.skip(len(text.data))
+
+
+class _Text:
+    """The part of the content that was read and not yet used: `data` from `at` on."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.data = b""
+        self.at = 0
+        self._blocks = blocks
+        if self.more() and self.data.startswith(b"\xef\xbb\xbf"):
+            self.at = 3
+
+    def more(self) -> bool:
+        """Read another block; False at the end."""
+        rest = self.data[self.at :]
+        self.data, self.at = b"", 0  # before the next block is read, so that two of them are never held
+        block = next(self._blocks, None)
+        if block is None:
+            self.data = rest
+            return False
+        self.data, self.at = rest + block, 0
+        return True
+
+    def peek(self) -> bytes:
+        """The next byte that is neither space nor comma; empty at the end. The position moves to it."""
+        while True:
+            found = _SPACE.match(self.data, self.at)
+            self.at = found.end() if found else self.at
+            if self.at < len(self.data) or not self.more():
+                return self.data[self.at : self.at + 1]
+
+    def skip(self, num_bytes: int) -> int:
+        """Move on by up to `num_bytes`; returns by how many."""
+        before = self.at
+        self.at = min(self.at + num_bytes, len(self.data))
+        return self.at - before
+
+    def take(self) -> bytes | None:
+        """The JSON value at the position, which moves behind it; None if the content ends inside it or it is too large."""
+        while (end := value_end(self.data, self.at)) < 0:
+            if len(self.data) - self.at > _MAX_VALUE_BYTES or not self.more():
+                return None
+        value, self.at = self.data[self.at : end], end
+        return value
+
+    def find(self, pattern: re.Pattern[bytes]) -> bool:
+        """Move behind the next match of `pattern`; False if there is none in what was read."""
+        found = pattern.search(self.data, self.at)
+        if found:
+            self.at = found.end()
+        return found is not None
+
+
+def value_end(data: bytes, start: int) -> int:
+    """The index behind the JSON value that starts at `start`, or -1 if `data` ends inside it.
+
+    Counts brackets outside of strings; the value itself need not be valid. A single stray byte is a value of its own.
+    """
+    if data[start : start + 1] not in (b"{", b"[", b'"'):
+        scalar = _SCALAR.match(data, start)
+        end = scalar.end() if scalar else start + 1
+        return end if end < len(data) else -1
+    depth = 0
+    for token in _TOKEN.finditer(data, start):
+        text = token[0]
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif text == b'"':
+            return -1
+        if depth == 0:
+            return token.end()
+    return -1
+
+
+def _boundary(first_key: bytes) -> re.Pattern[bytes]:
+    """What lies between two events: the end of one up to the start of another, which begins with `first_key` or `ph`."""
+    return re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|' + re.escape(first_key) + rb')"\s*:)')
+
+
+def _last_boundary(boundary: re.Pattern[bytes] | None, data: bytes, start: int, stop: int) -> int:
+    """The index behind the last event that another one follows, within [start, stop); -1 if there is none."""
+    reach = _SMALL_CHUNK_BYTES
+    while boundary is not None:
+        begin = max(start, stop - reach)
+        found = deque(boundary.finditer(data, begin, stop), maxlen=1)
+        if found:
+            return found[0].start() + 1
+        if begin == start:
+            break
+        reach *= 16
+    return -1
+
+
+def _attempt(decode: Callable[[bytes], Value], text: bytes) -> Value | None:
+    """What `decode` gives, or None if it refuses the text."""
+    try:
+        return decode(text)
+    except _UNREADABLE:
+        return None
+
+
+def _as_list(data: bytes, start: int, stop: int) -> bytes:
+    return b"".join((b"[", memoryview(data)[start:stop], b"]"))
+
+
+def _repaired(event: bytes) -> bytes:
+    """An event with control characters escaped, wrong escapes taken literally and NaN as null; digits of numbers are kept.
+
+    Raises ValueError or RecursionError if that does not help.
+    """
+    literal = _ESCAPE.sub(lambda found: found[0] if found[1] else rb"\\", event)
+    return msgspec.json.encode(_LENIENT.decode(literal.decode("utf-8", "replace")))

@@ -1,0 +1,237 @@
+"""Kineto: JSON traces of the PyTorch profiler, one file a rank, plain or gzip, under any name.
+
+A kernel belongs to the step (`ProfilerStep#n` on the host) in which it was launched: kernel and call carry one `correlation`. The
+steps are then cut on the device timeline. A trace without steps is one step 0 from the first to the last device event; a trace
+without device events has host times only, and says so.
+
+Collectives carry what NCCL's metadata states. `bytes` is the larger of the input and the output, in elements, times the size of an
+element, so that an all-gather and the reduce-scatter that undoes it are equally large. Their names count the operations of one
+group and step: the k-th on one rank is the k-th on every rank, since all must issue them in one order.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.trace import kinds
+from perfkit.trace._format import Format, Match, Sink
+from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
+from perfkit.trace._kineto_files import find_traces, rank_in_name
+from perfkit.trace._listing import Listing
+from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
+
+ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("bool", "byte", "char", "int8", "uint8"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
+    **dict.fromkeys(("half", "bfloat16", "float16", "short", "int16", "uint16"), 2),
+    **dict.fromkeys(("float", "float32", "int", "int32", "uint32", "complexhalf"), 4),
+    **dict.fromkeys(("double", "float64", "long", "int64", "uint64", "complexfloat"), 8),
+    "complexdouble": 16,
+}
+"""Size of an element by the name that PyTorch gives its type, in lower case."""
+
+HOW_TO_COLLECT_KERNELS = (
+    "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) on a device that is in use, and "
+    "check that no other profiler holds it"
+)
+_KERNEL_NAME = re.compile(r"[^(<\s]+")
+
+
+def detect(listing: Listing) -> Match | None:
+    """Traces by content: an object with Kineto's keys, or a list of events with Kineto's categories and no Ascend process."""
+    files = find_traces(listing)
+    return Match(files=files) if files else None
+
+
+def read(match: Match, sink: Sink) -> None:
+    """Read the files one by one; of two files of one rank the later recording is kept."""
+    chosen: dict[int, Recording] = {}
+    for file in match.files:
+        recording = read_recording(file, functools.partial(sink.advance, file.label))
+        _report_losses(recording, sink)
+        rank = _rank_of(recording, sink)
+        if rank in chosen:
+            earlier, recording = sorted((chosen[rank], recording), key=_time_of)
+            sink.note(
+                f"two files are of rank {rank}: the later one, {recording.file.label}, is kept and {earlier.file.label} is left "
+                "out; if they are of different ranks, put rank<number> into their names"
+            )
+        chosen[rank] = recording
+    for rank in sorted(chosen):
+        _add_rank(sink, rank, chosen[rank])
+    _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
+
+
+def _report_losses(recording: Recording, sink: Sink) -> None:
+    label = recording.file.label
+    for reason, count in recording.lost.items():
+        sink.drop(reason, count, recording.file)
+    if recording.damage:
+        sink.note(f"{label} is damaged: {recording.damage}; everything complete before that was read")
+    if recording.repaired:
+        sink.note(
+            f"{label}: {recording.repaired} event(s) had raw control characters, wrong escapes or NaN; they were repaired and read"
+        )
+
+
+def _rank_of(recording: Recording, sink: Sink) -> int:
+    info = recording.head.get("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    if type(rank) is int and 0 <= rank < 2**31:
+        return rank
+    if (named := rank_in_name(recording.file)) is not None:
+        return named
+    sink.note(f"{recording.file.label} does not say its rank, neither in distributedInfo nor in its name: taken as rank 0")
+    return 0
+
+
+def _time_of(recording: Recording) -> tuple[int, float]:
+    """When a recording was made: its last device event or the end of the host, then the file's own time."""
+    ends_ns = [window.end_ns for window in (*recording.steps, recording.host) if window is not None]
+    if len(recording.device) and recording.device["start_ns"].notna().any():
+        ends_ns.append(int(recording.device["start_ns"].max()))
+    return max(ends_ns, default=0), recording.file.path.stat().st_mtime
+
+
+def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
+    file = recording.file
+    state = "partial" if recording.damage else None
+    sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
+    if recording.device.empty:
+        _add_host_only(sink, rank, recording)
+        return
+    kernels = recording.device.assign(step=_steps_of(recording, sink))
+    kept = sink.add(
+        "kernels",
+        source=file,
+        rank=rank,
+        **{name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")},
+    )
+    sink.cover(rank, "kernels", file, rows=kept, state=state)
+    _add_collectives(sink, rank, recording, kernels)
+    timed = kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)]
+    windows = device_windows(recording.steps, timed) if recording.steps else [_whole(timed)] if len(timed) else []
+    add_window_steps(sink, rank=rank, windows=windows, kernels=timed)
+    sink.cover(rank, "step times", file, rows=len(windows), state=state)
+    devices = recording.device["device"].nunique()
+    if devices > 1:
+        sink.note(f"{file.label} has kernels of {devices} devices; they are shown as one timeline of rank {rank}")
+
+
+def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
+    windows = recording.steps or ([recording.host] if recording.host else [])
+    add_host_steps(sink, rank=rank, windows=windows)
+    sink.cover(rank, "kernels", None)
+    sink.cover(rank, "step times", recording.file if windows else None, rows=len(windows), state="partial" if windows else None)
+    sink.note(
+        f"{recording.file.label}: no device kernels were recorded, so computing, communication and idle time of rank {rank} are "
+        f"not measured (they are not zero). To collect them: {HOW_TO_COLLECT_KERNELS}"
+    )
+
+
+def _steps_of(recording: Recording, sink: Sink) -> pd.Series:
+    """The step in which each device event was launched; by its own start only if the trace has no launches at all."""
+    kernels = recording.device
+    if not recording.steps:
+        return pd.Series(0, index=kernels.index, dtype="Int64")
+    launched_ns = _launch_of(kernels, recording.launches) if len(recording.launches) else kernels["start_ns"]
+    unknown = int(launched_ns.isna().sum())
+    if unknown:
+        sink.note(f"{recording.file.label}: {unknown} device event(s) have no recorded launch; they belong to no step")
+    starts = np.array([window.start_ns for window in recording.steps], dtype=np.int64)
+    ends = np.array([window.end_ns for window in recording.steps], dtype=np.int64)
+    numbers = np.array([window.step for window in recording.steps], dtype=np.int64)
+    moment_ns = launched_ns.fillna(-1).to_numpy(dtype=np.int64)
+    index = np.searchsorted(starts, moment_ns, side="right") - 1
+    inside = (index >= 0) & (moment_ns < ends[index])
+    return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=kernels.index)
+
+
+def _launch_of(kernels: pd.DataFrame, launches: pd.DataFrame) -> pd.Series:
+    """When each device event was launched: the first call with its correlation; null if there is none."""
+    first = launches.groupby("correlation", sort=True)["start_ns"].min()
+    known = first.index.to_numpy(dtype=np.int64)
+    wanted = kernels["correlation"].to_numpy(dtype=np.int64)
+    index = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+    missing = (known[index] != wanted) | (wanted == NO_CORRELATION)
+    return pd.Series(pd.arrays.IntegerArray(first.to_numpy(dtype=np.int64)[index], missing), index=kernels.index)
+
+
+def _whole(timed: pd.DataFrame) -> Window:
+    return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))
+
+
+def _add_collectives(sink: Sink, rank: int, recording: Recording, kernels: pd.DataFrame) -> None:
+    stated = recording.collectives
+    if stated.empty:
+        return
+    rows = kernels.loc[stated["row"]].reset_index(drop=True)
+    base = stated["operation"].where(stated["operation"].notna(), rows["name"].map(_short_name))
+    order = pd.DataFrame({"step": rows["step"].fillna(-1), "group": stated["group"].fillna(""), "start_ns": rows["start_ns"]})
+    number = order.sort_values("start_ns", kind="stable").groupby(["step", "group"]).cumcount().sort_index()
+    element_bytes = stated["element_type"].map(lambda name: ELEMENT_BYTES.get(name.lower(), 0), na_action="ignore").fillna(0)
+    num_bytes = (stated["elements"] * element_bytes).astype("Int64")
+    recorded = int(stated["operation"].notna().sum())
+    kept = sink.add(
+        "collectives",
+        source=recording.file,
+        rank=rank,
+        step=rows["step"],
+        name=base.astype(str) + "#" + number.astype(str),
+        operation=[kinds.operation_of(name) for name in base],
+        group=stated["group"],
+        group_size=_known(stated["group_size"]),
+        start_ns=rows["start_ns"],
+        duration_ns=rows["duration_ns"],
+        bytes=_known(num_bytes),
+    )
+    state = "partial" if recorded < len(stated) or recording.damage else None
+    sink.cover(rank, "collectives", recording.file, rows=kept, state=state)
+    if recorded < len(stated):
+        sink.note(
+            f"{recording.file.label}: {len(stated) - recorded} of {len(stated)} communication kernels carry no metadata, so their "
+            "group and bytes are not known"
+        )
+
+
+def _known(values: pd.Series) -> pd.Series:
+    """0 stands for: not recorded."""
+    return values.astype("Int64").where(values > 0)
+
+
+def _short_name(kernel: str) -> str:
+    found = _KERNEL_NAME.match(kernel)
+    return found[0] if found else kernel
+
+
+def _add_facts(sink: Sink, recordings: Sequence[Recording]) -> None:
+    sink.fact("num_events", sum(recording.num_events for recording in recordings), "traceEvents of the files that were read")
+    for recording in recordings:
+        info = recording.head.get("distributedInfo")
+        world_size = info.get("world_size") if isinstance(info, dict) else None
+        if type(world_size) is int and world_size > 0:
+            sink.fact("num_devices", world_size, f"{recording.file.label}, distributedInfo.world_size")
+        if (name := _device_name(recording.head.get("deviceProperties"))) is not None:
+            sink.fact("device_name", name, f"{recording.file.label}, deviceProperties")
+
+
+def _device_name(properties: Any) -> str | None:
+    first = properties[0] if isinstance(properties, list) and properties else None
+    return text(first.get("name")) if isinstance(first, dict) else None
+
+
+FORMAT = Format(
+    name="kineto",
+    title="Kineto trace of the PyTorch profiler (JSON)",
+    looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
+    detail=3,
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "coverage"}),
+    detect=detect,
+    read=read,
+)
