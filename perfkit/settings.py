@@ -30,6 +30,16 @@ def read_only() -> bool:
     return os.environ.get("PERFKIT_READ_ONLY", "") not in ("", "0")
 
 
+def in_app() -> bool:
+    """Whether pages are shown by `perfkit serve` (`PERFKIT_APP`), whose links differ from those of JupyterLab."""
+    return os.environ.get("PERFKIT_APP", "") not in ("", "0")
+
+
+def wait_for_panels() -> bool:
+    """Whether a panel computes before its cell ends and raises its errors (`PERFKIT_WAIT_FOR_PANELS`), as tests of pages need."""
+    return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")
+
+
 def num_threads() -> int:
     """Workers and engine threads (`PERFKIT_THREADS`), by default the number of processors."""
     return _positive_int("PERFKIT_THREADS") or os.cpu_count() or 1

@@ -19,6 +19,8 @@ import altair as alt
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
 
 Columns = dict[str, list[Any]]
+AnyChart = alt.TopLevelMixin
+"""Any chart of altair: single, layered or concatenated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class ChartSpec:
     datasets: dict[str, Columns]
 
 
-def split(chart: alt.TopLevelMixin) -> ChartSpec:
+def split(chart: AnyChart) -> ChartSpec:
     """Take `chart` apart. Frames given inline get the names "data-0", "data-1", ... in order of appearance."""
     copy = chart.copy(deep=False)  # type: ignore[attr-defined]
     records = copy.datasets

@@ -1,0 +1,36 @@
+// Bundles the browser side of the panels. Every bundle starts with the digest of its sources, so that a test can tell a stale one.
+import { createHash } from "node:crypto";
+import { readFile, readdir } from "node:fs/promises";
+import { build } from "esbuild";
+
+const bundles = [
+  { entry: "src/widgets.js", outfile: "../perfkit/panels/_widgets.js", sources: await sourcesBeside("src") },
+  { entry: "vega/vega.js", outfile: "../perfkit/panels/_vega.js", sources: ["vega/vega.js", "package-lock.json"] },
+];
+
+for (const { entry, outfile, sources } of bundles) {
+  await build({
+    entryPoints: [entry],
+    outfile,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    charset: "utf8",
+    legalComments: "none",
+    banner: { js: `/* sources ${await digest(sources)}; built from js/ by "make js"; see js/README.md */` },
+    // d3-fetch and vega-loader can read files under node; the browser never does.
+    external: ["node:*", "fs"],
+  });
+}
+
+async function sourcesBeside(folder) {
+  const names = await readdir(folder);
+  return names.filter((name) => name.endsWith(".js")).sort().map((name) => `${folder}/${name}`);
+}
+
+async function digest(files) {
+  const hash = createHash("sha256");
+  for (const file of files) hash.update(await readFile(file));
+  return hash.digest("hex").slice(0, 16);
+}

@@ -1,0 +1,222 @@
+// A chart: the specification becomes a live view once, later only its named data sets and parameters are replaced.
+import { csv, download, el, freshId, popover } from "./dom.js";
+import { loadVega } from "./load_vega.js";
+import { Table } from "./table.js";
+import { onThemeChange, themed, vegaConfig } from "./theme.js";
+
+const CANVAS_FROM_ROWS = 1500; // an SVG node a mark gets slow; below, SVG stays sharp and readable for assistive technology
+
+export class Chart {
+  /** `send` carries messages to the kernel; `description` is {name, title, spec, alt, sources}. */
+  constructor(model, send) {
+    this.model = model;
+    this.send = send;
+    this.datasets = {};
+    this.params = {};
+    this.queue = Promise.resolve();
+    this.plot = el("div", { class: "pk-plot", role: "img" });
+    this.tableBox = el("div", { class: "pk-chart-table", hidden: true });
+    this.tools = el("div", { class: "pk-tools", role: "group" });
+    this.title = el("figcaption", { class: "pk-chart-title", id: freshId("title") });
+    this.root = el("figure", { class: "pk-chart", "aria-labelledby": this.title.id },
+      el("div", { class: "pk-chart-head" }, this.title, this.tools), this.plot, this.tableBox);
+    this.stopTheme = onThemeChange(() => this.description && this.rebuild(this.description, this.datasets, this.params));
+    this.resize = new ResizeObserver(() => this.fit());
+    this.resize.observe(this.plot);
+  }
+
+  /** Embeds a new structure; resolves when it is drawn. */
+  rebuild(description, datasets, params = {}) {
+    this.datasets = datasets;
+    this.params = params;
+    this.describe(description);
+    return this.enqueue(() => this.embed());
+  }
+
+  /** Takes over title, text alternative and sources; the drawing stays. */
+  describe(description) {
+    this.description = description;
+    this.title.textContent = description.title ?? "";
+    this.plot.setAttribute("aria-label", description.alt || description.title || "chart");
+    this.drawTools();
+  }
+
+  /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn. */
+  update(datasets = {}, params = {}, alt = null) {
+    this.datasets = { ...this.datasets, ...datasets };
+    this.params = { ...this.params, ...params };
+    if (alt) this.plot.setAttribute("aria-label", alt);
+    return this.enqueue(() => this.patch(datasets, params));
+  }
+
+  destroy() {
+    this.stopTheme();
+    this.resize.disconnect();
+    this.enqueue(() => this.view?.finalize());
+  }
+
+  enqueue(work) {
+    this.queue = this.queue.then(work).catch((error) => {
+      console.error("perfkit chart", error);
+      this.plot.replaceChildren(el("p", { class: "pk-problem" }, `This chart cannot be drawn: ${error.message}`));
+    });
+    return this.queue;
+  }
+
+  async embed() {
+    const vega = await loadVega(this.model);
+    const { spec } = this.description;
+    const config = vegaConfig(this.root, spec.config);
+    const compiled = vega.compile({ ...themed(spec, this.root), config: undefined }, { config }).spec;
+    this.sized = sizedSignals(spec, compiled);
+    const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
+    const view = new vega.View(vega.parse(compiled), {
+      renderer: rows > CANVAS_FROM_ROWS ? "canvas" : "svg",
+      loader: offlineLoader(vega),
+      hover: true,
+    });
+    view.tooltip(new vega.TooltipHandler({ theme: "custom" }).call);
+    for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
+    for (const [name, columns] of Object.entries(this.datasets)) setData(view, name, columns);
+    view.addEventListener("click", (event, item) => this.onClick(item));
+    this.view?.finalize();
+    this.plot.replaceChildren();
+    this.view = view;
+    if (this.sized && this.width()) view.signal("width", this.width());
+    await view.initialize(this.plot).runAsync();
+    this.drawTable();
+  }
+
+  async patch(datasets, params) {
+    if (!this.view) return;
+    for (const [name, value] of Object.entries(params)) setSignal(this.view, name, value);
+    for (const [name, columns] of Object.entries(datasets)) setData(this.view, name, columns);
+    await this.view.runAsync();
+    this.drawTable();
+  }
+
+  width() {
+    return Math.floor(this.plot.clientWidth);
+  }
+
+  fit() {
+    const width = this.width();
+    if (!this.sized || !this.view || !width || this.view.signal("width") === width) return;
+    this.enqueue(() => this.view.signal("width", width).runAsync());
+  }
+
+  onClick(item) {
+    if (!item?.datum || item.mark?.role !== "mark") return;
+    this.send({ type: "select", chart: this.description.name, datum: plain(item.datum) });
+  }
+
+  drawTools() {
+    const name = this.description.name || "chart";
+    const table = el("button", { type: "button", class: "pk-quiet", "aria-pressed": String(!this.tableBox.hidden) }, "Table");
+    table.addEventListener("click", () => {
+      this.tableBox.hidden = !this.tableBox.hidden;
+      table.setAttribute("aria-pressed", String(!this.tableBox.hidden));
+      this.drawTable();
+    });
+    const button = (label, title, onclick) => el("button", { type: "button", class: "pk-quiet", title, onclick }, label);
+    const sources = this.description.sources ?? [];
+    this.tools.setAttribute("aria-label", `${this.description.title || name}: view and download`);
+    this.tools.replaceChildren(
+      ...[
+        table,
+        button("CSV", "Download the rows of this chart", () => download(`${name}.csv`, csv(this.mainColumns()), "text/csv")),
+        button("PNG", "Download this chart as a picture", () => this.export("png")),
+        button("SVG", "Download this chart as a vector drawing", () => this.export("svg")),
+        sources.length ? popover("Where from", el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
+      ].filter(Boolean),
+    );
+  }
+
+  async export(kind) {
+    const name = this.description.name || "chart";
+    if (!this.view) return;
+    if (kind === "svg") download(`${name}.svg`, await this.view.toSVG(), "image/svg+xml");
+    else download(`${name}.png`, await this.view.toImageURL("png", 2), "image/png");
+  }
+
+  mainColumns() {
+    const name = this.description.table ?? Object.keys(this.datasets)[0];
+    return this.datasets[name] ?? {};
+  }
+
+  drawTable() {
+    if (this.tableBox.hidden) return;
+    const columns = this.mainColumns();
+    const table = new Table((row) => this.send({ type: "select", chart: this.description.name, datum: rowAt(columns, row) }));
+    table.update(rawTable(columns));
+    this.tableBox.replaceChildren(table.root);
+  }
+}
+
+function rawTable(columns) {
+  return {
+    selectable: true,
+    label: "rows of the chart",
+    columns: Object.entries(columns).map(([name, raw]) => ({
+      label: name,
+      raw,
+      text: raw.map((value) => (typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString("en") : String(value ?? ""))),
+      numeric: raw.every((value) => value === null || typeof value === "number"),
+    })),
+  };
+}
+
+function setData(view, name, columns) {
+  try {
+    view.data(name, rowsOf(columns));
+  } catch (error) {
+    if (!/unrecognized data set/i.test(error.message)) throw error;
+    console.warn(`perfkit chart: no data set ${name}`);
+  }
+}
+
+function setSignal(view, name, value) {
+  try {
+    view.signal(name, value);
+  } catch (error) {
+    if (!/unrecognized signal/i.test(error.message)) throw error;
+    console.warn(`perfkit chart: no parameter ${name}`);
+  }
+}
+
+export function rowsOf(columns) {
+  const names = Object.keys(columns);
+  const rows = new Array(names.length ? columns[names[0]].length : 0);
+  for (let index = 0; index < rows.length; index += 1) rows[index] = rowAt(columns, index, names);
+  return rows;
+}
+
+function rowAt(columns, index, names = Object.keys(columns)) {
+  const row = {};
+  for (const name of names) row[name] = columns[name][index];
+  return row;
+}
+
+function lengthOf(columns) {
+  return Object.values(columns)[0]?.length ?? 0;
+}
+
+function plain(datum) {
+  return Object.fromEntries(
+    Object.entries(datum).filter(([, value]) => value === null || ["string", "number", "boolean"].includes(typeof value)),
+  );
+}
+
+// A chart as wide as its container follows it; concatenated ones have no such width and keep their own.
+function sizedSignals(spec, compiled) {
+  return spec.width === "container" && (compiled.signals ?? []).some((signal) => signal.name === "width");
+}
+
+// Charts get their rows from the kernel. A specification that names an address is refused instead of fetched.
+function offlineLoader(vega) {
+  const loader = vega.loader();
+  const refuse = async (uri) => {
+    throw new Error(`charts load nothing from outside (${String(uri).slice(0, 80)})`);
+  };
+  return { ...loader, load: refuse, http: refuse, file: refuse, sanitize: refuse };
+}

@@ -1,0 +1,244 @@
+// The controls of a panel: native inputs with a label, a unit and a hint that names the configuration key.
+import { el, freshId } from "./dom.js";
+
+/** One control; `onValue(value)` is called while the visitor changes it. `update({spec, value, note})` never steals the focus. */
+export function makeControl(spec, onValue, send) {
+  const make = makers[spec.kind];
+  if (!make) throw new Error(`unknown control ${spec.kind}`);
+  const id = freshId("control");
+  const note = el("span", { class: "pk-control-note", id: `${id}-note`, "aria-live": "polite" });
+  const parts = make(spec, id, onValue, send);
+  const hint = spec.hint ? el("span", { class: "pk-hint", id: `${id}-hint` }, spec.hint) : null;
+  const label = parts.label ?? el("label", { for: id, class: "pk-label", title: spec.hint || null }, spec.label);
+  const root = el(parts.group ? "fieldset" : "div", { class: `pk-control pk-${spec.kind}`, "data-control": spec.name },
+    el("div", { class: "pk-control-head" }, label, parts.aside), parts.body, hint, note);
+  for (const input of root.querySelectorAll("input, select")) input.setAttribute("aria-describedby", `${id}-hint ${id}-note`);
+  return {
+    root,
+    update(value, message, fresh = spec) {
+      parts.update(value, fresh);
+      note.textContent = message ?? "";
+      root.hidden = fresh.hidden === true;
+    },
+  };
+}
+
+const makers = {
+  slider: makeSlider,
+  number: makeNumber,
+  text: makeText,
+  toggle: makeToggle,
+  choice: (spec, id, onValue) => (spec.multiple ? makeChecks(spec, id, onValue) : spec.buttons ? makeButtons(spec, id, onValue) : makeSelect(spec, id, onValue)),
+  path: makePath,
+};
+
+// A slider has positions; `values` names them when they are few or not evenly spaced (powers of two, a log scale).
+function makeSlider(spec, id, onValue) {
+  let current = spec;
+  const range = el("input", { type: "range", id, "aria-label": spec.label });
+  const exact = el("input", { type: "number", class: "pk-exact", "aria-label": `${spec.label}, exact` });
+  const valueAt = (position) => (current.values ? current.values[position] : position);
+  const positionOf = (value) => (current.values ? nearest(current.values, value) : value);
+  const describe = (value) => range.setAttribute("aria-valuetext", `${value} ${current.unit ?? ""}`.trim());
+  range.addEventListener("input", () => {
+    const value = valueAt(Number(range.value));
+    exact.value = value;
+    describe(value);
+    onValue(value);
+  });
+  exact.addEventListener("change", () => Number.isFinite(exact.valueAsNumber) && onValue(exact.valueAsNumber));
+  const unit = el("span", { class: "pk-unit" }, spec.unit);
+  return {
+    aside: el("span", { class: "pk-aside" }, exact, unit),
+    body: range,
+    update(value, fresh) {
+      current = fresh;
+      const positions = fresh.values ? { min: 0, max: fresh.values.length - 1, step: 1 } : { min: fresh.low, max: fresh.high, step: fresh.step };
+      Object.assign(range, positions);
+      Object.assign(exact, { min: fresh.low, max: fresh.high, step: fresh.step ?? "any" });
+      if (document.activeElement !== range || Number(range.value) !== positionOf(value)) range.value = positionOf(value);
+      exact.value = value;
+      describe(value);
+    },
+  };
+}
+
+function makeNumber(spec, id, onValue) {
+  const input = el("input", { type: "number", id, min: spec.low, max: spec.high, step: spec.step ?? "any" });
+  input.addEventListener("change", () => Number.isFinite(input.valueAsNumber) && onValue(input.valueAsNumber));
+  return {
+    body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
+    update(value) {
+      if (Number(input.value) !== value || input.value === "") input.value = value ?? "";
+    },
+  };
+}
+
+function makeText(spec, id, onValue) {
+  const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
+  input.addEventListener("change", () => onValue(input.value));
+  return {
+    body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
+    update(value) {
+      if (document.activeElement !== input) input.value = value ?? "";
+    },
+  };
+}
+
+function makeToggle(spec, id, onValue) {
+  const input = el("input", { type: "checkbox", id, role: "switch" });
+  input.addEventListener("change", () => onValue(input.checked));
+  return {
+    label: el("label", { class: "pk-label pk-switch", for: id, title: spec.hint || null }, input, el("span", {}, spec.label)),
+    update(value) {
+      input.checked = Boolean(value);
+    },
+  };
+}
+
+function makeSelect(spec, id, onValue) {
+  const select = el("select", { id });
+  let shown = "";
+  let options = [];
+  select.addEventListener("change", () => onValue(options[select.selectedIndex].value));
+  return {
+    body: el("span", { class: "pk-field" }, select, el("span", { class: "pk-unit" }, spec.unit)),
+    update(value, fresh) {
+      const wanted = JSON.stringify(fresh.options);
+      if (wanted !== shown) {
+        shown = wanted;
+        ({ options } = fresh);
+        select.replaceChildren(...grouped(options));
+      }
+      select.selectedIndex = options.findIndex((option) => same(option.value, value));
+    },
+  };
+}
+
+function grouped(options) {
+  const nodes = [];
+  const groups = new Map();
+  for (const option of options) {
+    const node = el("option", {}, option.label);
+    if (!option.group) nodes.push(node);
+    else {
+      if (!groups.has(option.group)) {
+        groups.set(option.group, el("optgroup", { label: option.group }));
+        nodes.push(groups.get(option.group));
+      }
+      groups.get(option.group).append(node);
+    }
+  }
+  return nodes;
+}
+
+function makeButtons(spec, id, onValue) {
+  const box = el("div", { class: "pk-segments" });
+  return choices(spec, id, box, "radio", (option) => onValue(option.value), same);
+}
+
+function makeChecks(spec, id, onValue) {
+  const box = el("div", { class: "pk-checks" });
+  let chosen = [];
+  const toggle = (option, checked) => {
+    chosen = chosen.filter((value) => !same(value, option.value));
+    if (checked) chosen.push(option.value);
+    onValue(chosen);
+  };
+  const parts = choices(spec, id, box, "checkbox", toggle, (value, values) => (values ?? []).some((one) => same(one, value)));
+  return { ...parts, update: (value, fresh) => parts.update((chosen = [...(value ?? [])]), fresh) };
+}
+
+function choices(spec, id, box, type, onPick, isChosen) {
+  let shown = "";
+  return {
+    group: true,
+    label: el("legend", { class: "pk-label", title: spec.hint || null }, spec.label, spec.unit ? el("span", { class: "pk-unit" }, ` ${spec.unit}`) : null),
+    body: box,
+    update(value, fresh) {
+      const wanted = JSON.stringify(fresh.options);
+      if (wanted !== shown) {
+        shown = wanted;
+        box.replaceChildren(...fresh.options.map((option) => {
+          const input = el("input", { type, name: id });
+          input.addEventListener("change", () => onPick(option, input.checked));
+          return el("label", {}, input, el("span", {}, option.label));
+        }));
+      }
+      fresh.options.forEach((option, index) => {
+        box.children[index].firstChild.checked = isChosen(option.value, value);
+      });
+    },
+  };
+}
+
+// A folder or file on the server: type it, or walk there. What may be listed is decided by the kernel.
+function makePath(spec, id, onValue, send) {
+  const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
+  const samples = el("select", { "aria-label": `${spec.label}: ready to use` });
+  const list = el("ul", { class: "pk-files", hidden: true, "aria-label": `${spec.label}: folder` });
+  let options = [];
+  const pick = (path) => {
+    input.value = path;
+    onValue(path);
+  };
+  const browse = el("button", { type: "button", class: "pk-button", "aria-expanded": "false" }, "Browse");
+  browse.addEventListener("click", () => {
+    list.hidden = !list.hidden;
+    browse.setAttribute("aria-expanded", String(!list.hidden));
+    if (!list.hidden) send({ type: "browse", name: spec.name, folder: input.value });
+  });
+  input.addEventListener("change", () => onValue(input.value));
+  samples.addEventListener("change", () => samples.selectedIndex > 0 && pick(options[samples.selectedIndex - 1].value));
+  let shown = "";
+  return {
+    body: el("div", { class: "pk-path-body" }, samples, el("span", { class: "pk-field" }, input, browse), list),
+    update(value, fresh) {
+      if (document.activeElement !== input) input.value = value ?? "";
+      const wanted = JSON.stringify(fresh.options);
+      if (wanted !== shown) {
+        shown = wanted;
+        ({ options } = fresh);
+        samples.hidden = options.length === 0;
+        samples.replaceChildren(el("option", {}, fresh.prompt), ...grouped(options));
+      }
+      samples.selectedIndex = options.findIndex((option) => option.value === value) + 1;
+      drawFiles(list, fresh.listing, {
+        open: (folder) => send({ type: "browse", name: spec.name, folder }),
+        use: (path) => {
+          list.hidden = true;
+          browse.setAttribute("aria-expanded", "false");
+          pick(path);
+        },
+      });
+    },
+  };
+}
+
+function drawFiles(list, listing, act) {
+  if (!listing) return;
+  const row = (label, onclick, use) =>
+    el("li", {}, el("button", { type: "button", class: "pk-file", onclick }, label),
+      use ? el("button", { type: "button", class: "pk-quiet", onclick: use }, "Use") : null);
+  list.replaceChildren(
+    el("li", { class: "pk-note" }, listing.folder, " ", el("button", { type: "button", class: "pk-quiet", onclick: () => act.use(listing.folder) }, "Use this folder")),
+    ...(listing.parent ? [row("↑ up", () => act.open(listing.parent))] : []),
+    ...listing.entries.map((entry) =>
+      entry.folder
+        ? row(`${entry.name}/`, () => act.open(entry.path), () => act.use(entry.path))
+        : row(entry.name, () => act.use(entry.path))),
+    ...(listing.note ? [el("li", { class: "pk-note" }, listing.note)] : []),
+  );
+}
+
+function nearest(values, value) {
+  let best = 0;
+  values.forEach((candidate, index) => {
+    if (Math.abs(candidate - value) < Math.abs(values[best] - value)) best = index;
+  });
+  return best;
+}
+
+function same(a, b) {
+  return a === b || JSON.stringify(a) === JSON.stringify(b);
+}

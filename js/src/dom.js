@@ -1,0 +1,71 @@
+// DOM helpers. Text always goes through textContent, so names from traces can never become markup.
+
+/** An element with attributes, listeners (`onclick`) and children; null children are left out. */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name in node && name !== "list" && typeof value !== "string") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return node;
+}
+
+let lastId = 0;
+
+/** An id that no other element of the page has. */
+export function freshId(prefix) {
+  lastId += 1;
+  return `pk-${prefix}-${lastId}`;
+}
+
+/** Hands `text` to the visitor as a file. */
+export function download(name, content, type) {
+  const url = content.startsWith?.("data:") ? content : URL.createObjectURL(new Blob([content], { type }));
+  const link = el("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  if (url.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+/** A button that opens `content` beside it, and closes on Escape or a click elsewhere. */
+export function popover(label, content) {
+  const panel = el("div", { class: "pk-popover", hidden: true, id: freshId("popover") }, content);
+  const button = el("button", { type: "button", class: "pk-quiet", "aria-expanded": "false", "aria-controls": panel.id }, label);
+  const show = (open) => {
+    panel.hidden = !open;
+    button.setAttribute("aria-expanded", String(open));
+  };
+  button.addEventListener("click", () => show(panel.hidden));
+  const box = el("span", { class: "pk-popover-box" }, button, panel);
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || panel.hidden) return;
+    event.stopPropagation();
+    show(false);
+    button.focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (!box.contains(event.target)) show(false);
+  });
+  return box;
+}
+
+/** CSV of equally long columns; a cell that a spreadsheet would run as a formula is quoted with an apostrophe. */
+export function csv(columns) {
+  const names = Object.keys(columns);
+  const length = names.length ? columns[names[0]].length : 0;
+  const lines = [names.map(csvCell).join(",")];
+  for (let row = 0; row < length; row += 1) lines.push(names.map((name) => csvCell(columns[name][row])).join(","));
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+function csvCell(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number") return String(value);
+  let text = typeof value === "object" ? JSON.stringify(value) : String(value);
+  if (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text))) text = `'${text}`;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,239 @@
+// A panel: answer sentence, charts, controls, tables, and the six states that it can be in.
+import { Chart } from "./chart.js";
+import { makeControl } from "./controls.js";
+import { el } from "./dom.js";
+import { begin, finish } from "./ready.js";
+import { Table } from "./table.js";
+
+const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
+
+export function renderPanel({ model, el: host }) {
+  const panel = new Panel(model);
+  host.replaceChildren(panel.root);
+  return panel.start();
+}
+
+class Panel {
+  constructor(model) {
+    this.model = model;
+    this.charts = new Map();
+    this.tables = new Map();
+    this.controls = new Map();
+    this.seq = 0;
+    this.outstanding = null;
+    this.wanted = null;
+    this.key = model.get("key");
+    this.send = (message) => model.send(message);
+    this.status = el("div", { class: "pk-status", role: "status" });
+    this.sentence = el("p", { class: "pk-sentence", "aria-live": "polite" });
+    this.notes = el("ul", { class: "pk-notes", hidden: true });
+    this.figures = el("div", { class: "pk-figures" });
+    this.controlBox = el("div", { class: "pk-controls" });
+    this.tableBox = el("div", { class: "pk-tables" });
+    this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
+    this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
+      this.status, this.sentence, this.notes, this.main, this.tableBox);
+  }
+
+  start() {
+    begin(this.key);
+    const listeners = [
+      ["change:controls", () => this.drawControls()],
+      ["change:status", () => this.drawStatus()],
+      ["change:frame", () => this.drawFrame()],
+      ["change:data", () => this.drawData()],
+    ];
+    for (const [event, listener] of listeners) this.model.on(event, listener);
+    this.drawControls();
+    this.drawStatus();
+    this.drawFrame();
+    return () => {
+      for (const [event, listener] of listeners) this.model.off(event, listener);
+      for (const chart of this.charts.values()) chart.destroy();
+      clearTimeout(this.staleTimer);
+      finish(this.key);
+    };
+  }
+
+  // Controls ---------------------------------------------------------------
+
+  drawControls() {
+    const specs = this.model.get("controls");
+    const names = specs.map((spec) => spec.name);
+    this.controlBox.hidden = specs.every((spec) => spec.hidden);
+    if (names.join("\n") !== [...this.controls.keys()].join("\n")) {
+      this.controls = new Map(specs.map((spec) => [spec.name, makeControl(spec, (value) => this.onValue(spec.name, value), this.send)]));
+      this.controlBox.replaceChildren(...[...this.controls.values()].map((control) => control.root));
+    }
+    for (const spec of specs) {
+      // A value that the visitor is still changing is newer than the kernel's.
+      if (this.wanted && spec.name in this.wanted) continue;
+      if (this.outstanding && spec.name in this.outstanding.values) continue;
+      this.controls.get(spec.name).update(spec.value, spec.note, spec);
+    }
+  }
+
+  onValue(name, value) {
+    this.wanted = { ...this.wanted, [name]: value };
+    this.changedAt ??= performance.now();
+    this.flush();
+  }
+
+  // One request at a time: while the kernel computes, only the newest values are kept.
+  flush() {
+    if (this.outstanding || !this.wanted) return;
+    this.seq += 1;
+    this.outstanding = { seq: this.seq, values: this.wanted, at: this.changedAt };
+    this.wanted = null;
+    this.changedAt = undefined;
+    this.send({ type: "set", seq: this.seq, values: this.outstanding.values });
+    clearTimeout(this.staleTimer);
+    this.staleTimer = setTimeout(() => this.setStale(true), STALE_AFTER_MS);
+  }
+
+  answered(seq) {
+    if (!this.outstanding || seq < this.outstanding.seq) return;
+    const { at } = this.outstanding;
+    this.outstanding = null;
+    clearTimeout(this.staleTimer);
+    this.setStale(false);
+    this.drawControls();
+    this.drawn.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
+    this.flush();
+  }
+
+  setStale(stale) {
+    this.root.classList.toggle("pk-stale", stale);
+    this.root.setAttribute("aria-busy", String(stale));
+  }
+
+  // States -----------------------------------------------------------------
+
+  drawStatus() {
+    const status = this.model.get("status");
+    const draw = states[status.state];
+    this.root.dataset.state = status.state;
+    this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
+    this.status.hidden = !draw;
+    const shown = status.state === "result" || (status.state === "loading" && status.again);
+    for (const box of [this.sentence, this.figures, this.tableBox]) box.hidden = !shown;
+    this.notes.hidden = !shown || this.notes.children.length === 0;
+    if (status.state === "loading") begin(this.key);
+    else this.settle();
+    if (status.state !== "result" && status.state !== "loading") this.answered(status.seq);
+  }
+
+  // Result -----------------------------------------------------------------
+
+  drawFrame() {
+    const frame = this.model.get("frame");
+    const data = this.model.get("data");
+    const charts = frame.charts ?? [];
+    for (const [name, chart] of this.charts) {
+      if (charts.some((description) => description.name === name)) continue;
+      chart.destroy();
+      this.charts.delete(name);
+    }
+    for (const description of charts) {
+      const known = this.charts.get(description.name);
+      const chart = known ?? new Chart(this.model, this.send);
+      this.charts.set(description.name, chart);
+      if (known && known.description.digest === description.digest) {
+        chart.describe(description);
+        continue;
+      }
+      chart.root.classList.toggle("pk-wide", description.wide === true);
+      chart.fresh = true;
+    }
+    this.figures.replaceChildren(...charts.map((description) => this.charts.get(description.name).root));
+    for (const description of charts) {
+      const chart = this.charts.get(description.name);
+      if (!chart.fresh) continue;
+      chart.fresh = false;
+      chart.rebuild(description, data.datasets?.[description.name] ?? {}, data.params?.[description.name] ?? {});
+      chart.rebuiltFor = data.version;
+    }
+    this.drawData();
+  }
+
+  drawData() {
+    const data = this.model.get("data");
+    this.sentence.textContent = data.sentence ?? "";
+    this.notes.replaceChildren(...(data.notes ?? []).map((note) => el("li", {}, note)));
+    for (const [name, chart] of this.charts) {
+      if (chart.rebuiltFor === data.version) continue;
+      chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {}, data.alt?.[name]);
+    }
+    this.drawTables(data.tables ?? []);
+    this.drawn = Promise.all([...this.charts.values()].map((chart) => chart.queue));
+    this.drawStatus();
+    this.answered(data.seq);
+  }
+
+  drawTables(tables) {
+    for (const content of tables) {
+      if (!this.tables.has(content.name)) {
+        this.tables.set(content.name, new Table((row) => this.send({ type: "row", table: content.name, row })));
+      }
+      this.tables.get(content.name).update(content);
+    }
+    this.tableBox.replaceChildren(...tables.map((content) => this.tables.get(content.name).root));
+  }
+
+  settle() {
+    const { state } = this.model.get("status");
+    if (state === "loading") return;
+    if (state !== "result") {
+      finish(this.key);
+      return;
+    }
+    // Data and structure may arrive in either order; the promise of the newest drawing counts.
+    const drawn = this.drawn;
+    drawn?.then(() => this.drawn === drawn && finish(this.key));
+  }
+}
+
+const states = {
+  empty: (status, send) => [
+    el("h3", {}, status.title || "Nothing to show yet"),
+    el("p", {}, status.text),
+    status.action ? el("button", { type: "button", class: "pk-button pk-primary", onclick: () => send({ type: "action" }) }, status.action) : null,
+    status.retry ? retryButton(send) : null,
+  ].filter(Boolean),
+  loading: (status, send) => {
+    const { progress } = status;
+    const share = progress?.total ? Math.min(1, progress.done / progress.total) : null;
+    return [
+      el("p", {}, status.text || "Computing…"),
+      el("progress", share === null ? { "aria-label": "progress" } : { value: share, max: 1, "aria-label": "progress" }),
+      progress ? el("p", { class: "pk-note" }, progress.text) : null,
+      status.cancellable ? el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "cancel" }) }, "Cancel") : null,
+    ].filter(Boolean);
+  },
+  unmeasured: (status) => [
+    el("h3", {}, "Not measured"),
+    el("p", {}, status.text),
+    status.how ? el("pre", { class: "pk-code", tabindex: "0" }, status.how) : null,
+    status.how ? copyButton(status.how) : null,
+  ].filter(Boolean),
+  error: (status, send) => [
+    el("h3", {}, status.title),
+    el("ul", {}, (status.problems ?? []).map((problem) => el("li", {}, problem))),
+    status.details ? el("details", {}, el("summary", {}, "Details"), el("pre", { class: "pk-code", tabindex: "0" }, status.details)) : null,
+    status.retry ? retryButton(send) : null,
+  ].filter(Boolean),
+};
+
+function retryButton(send) {
+  return el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "retry" }) }, "Try again");
+}
+
+export function copyButton(text) {
+  const button = el("button", { type: "button", class: "pk-button" }, "Copy");
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  });
+  return button;
+}

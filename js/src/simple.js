@@ -1,0 +1,118 @@
+// The small views: a chart or a table on its own, text, the cycle strip, links to other pages, and the state in the address.
+import { Chart } from "./chart.js";
+import { el } from "./dom.js";
+import { copyButton } from "./panel.js";
+import { begin, finish } from "./ready.js";
+import { Table } from "./table.js";
+
+/** Draws with `draw` at once and whenever the trait `content` changes. */
+function follow(draw) {
+  return ({ model, el: host }) => {
+    const root = el("div", { class: "pk" });
+    host.replaceChildren(root);
+    const key = model.get("key");
+    begin(key);
+    const redraw = () => draw(root, model.get("content"), (message) => model.send(message), model);
+    model.on("change:content", redraw);
+    redraw();
+    finish(key);
+    return () => model.off("change:content", redraw);
+  };
+}
+
+export const renderTable = follow((root, content, send) => {
+  root.table ??= new Table((row) => send({ type: "row", row }));
+  root.table.update(content);
+  if (!root.firstChild) root.append(root.table.root);
+});
+
+export const renderText = follow((root, content) => {
+  const tags = { heading: "h2", note: "p", code: "pre", text: "p", warning: "p" };
+  root.replaceChildren(
+    ...content.blocks.map((block) => {
+      const node = el(tags[block.style] ?? "p", { class: `pk-text-${block.style}` }, block.text);
+      if (block.style !== "code") return node;
+      node.classList.add("pk-code");
+      node.tabIndex = 0;
+      return el("div", { class: "pk-copyable" }, node, copyButton(block.text));
+    }),
+  );
+});
+
+export const renderHeader = follow((root, content) => {
+  const facts = [
+    el("strong", { class: "pk-project" }, content.project),
+    content.round ? el("span", {}, content.round) : null,
+    content.goal ? el("span", {}, content.goal) : null,
+    content.sample ? el("span", { class: "pk-badge" }, "sample") : null,
+    content.read_only ? el("span", { class: "pk-badge" }, "Read-only") : null,
+  ].filter(Boolean);
+  const chips = content.chips.map((chip) => {
+    const tag = chip.href ? "a" : "span";
+    return el("li", {}, el(tag, {
+      class: `pk-chip pk-chip-${chip.state}`, href: chip.href, title: chip.why || null,
+      "aria-current": chip.state === "current" ? "step" : null,
+    }, el("span", { class: "pk-chip-id" }, chip.id), ` ${chip.label}`));
+  });
+  root.replaceChildren(
+    el("div", { class: "pk-header" }, el("div", { class: "pk-facts" }, facts),
+      chips.length ? el("ol", { class: "pk-strip", "aria-label": "cycle" }, chips) : null),
+  );
+});
+
+export const renderLinks = follow((root, content) => {
+  root.replaceChildren(
+    el("nav", { class: "pk-next", "aria-label": content.label },
+      el("span", { class: "pk-next-label" }, content.label),
+      content.links.map((link) =>
+        el("a", { class: "pk-card", href: link.href },
+          el("span", { class: "pk-card-title" }, link.title), link.why ? el("span", { class: "pk-card-why" }, link.why) : null))),
+  );
+});
+
+/** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */
+export function renderState({ model, el: host }) {
+  host.hidden = true;
+  const read = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const fromAddress = () => {
+    const values = read();
+    if (JSON.stringify(values) !== JSON.stringify(model.get("values"))) model.send({ type: "hash", values });
+  };
+  const fromKernel = () => {
+    const hash = new URLSearchParams(model.get("values")).toString();
+    if (hash !== new URLSearchParams(read()).toString()) history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  };
+  model.on("change:values", fromKernel);
+  addEventListener("hashchange", fromAddress);
+  if (location.hash.length > 1) fromAddress();
+  else fromKernel();
+  begin(model.get("key"));
+  finish(model.get("key"));
+  return () => {
+    model.off("change:values", fromKernel);
+    removeEventListener("hashchange", fromAddress);
+  };
+}
+
+export function renderChart({ model, el: host }) {
+  const key = model.get("key");
+  begin(key);
+  const chart = new Chart(model, (message) => model.send(message));
+  host.replaceChildren(el("div", { class: "pk" }, chart.root));
+  let digest = null;
+  const draw = () => {
+    const description = model.get("description");
+    const data = model.get("data");
+    const drawing = digest === description.digest
+      ? chart.update(data.datasets, data.params, description.alt)
+      : chart.rebuild(description, data.datasets, data.params);
+    digest = description.digest;
+    drawing.then(() => finish(key));
+  };
+  model.on("change:data", draw);
+  draw();
+  return () => {
+    model.off("change:data", draw);
+    chart.destroy();
+  };
+}

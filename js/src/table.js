@@ -1,0 +1,116 @@
+// A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy.
+import { csv, download, el } from "./dom.js";
+
+export class Table {
+  /** `onRow` gets the index of the chosen row in the order in which the kernel sent the rows. */
+  constructor(onRow = () => {}) {
+    this.onRow = onRow;
+    this.sort = null;
+    this.chosen = null;
+    this.root = el("div", { class: "pk-table" });
+  }
+
+  /** `content`: {title, label, columns: [{label, unit, text, raw, numeric}], total, selectable, name}. */
+  update(content) {
+    this.content = content;
+    if (this.sort && !content.columns[this.sort.column]) this.sort = null;
+    if (this.chosen !== null && this.chosen >= this.length()) this.chosen = null;
+    this.draw();
+  }
+
+  length() {
+    return this.content.columns[0]?.text.length ?? 0;
+  }
+
+  draw() {
+    const { content } = this;
+    const head = el("tr", {}, content.columns.map((column, index) => this.headCell(column, index)));
+    this.body = el("tbody", {}, this.order().map((row) => this.row(row)));
+    const label = content.label || content.title || "table";
+    const table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
+    const shown = this.length();
+    const more = content.total > shown ? el("p", { class: "pk-note" }, `The first ${shown} of ${content.total} rows are shown.`) : null;
+    const none = shown === 0 ? el("p", { class: "pk-note" }, "No rows.") : null;
+    this.root.replaceChildren(
+      ...[this.bar(), el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table), none, more].filter(Boolean),
+    );
+  }
+
+  bar() {
+    const { title, name } = this.content;
+    const columns = () => Object.fromEntries(this.content.columns.map((column) => [heading(column), column.raw ?? column.text]));
+    if (title === undefined) return null;
+    return el("div", { class: "pk-chart-head" },
+      el("span", { class: "pk-chart-title" }, title),
+      el("span", { class: "pk-tools" },
+        el("button", { type: "button", class: "pk-quiet", title: "Download this table",
+          onclick: () => download(`${name || "table"}.csv`, csv(columns()), "text/csv") }, "CSV")));
+  }
+
+  headCell(column, index) {
+    const sorted = this.sort?.column === index ? this.sort.direction : null;
+    const button = el("button", { type: "button", class: "pk-sort", onclick: () => this.sortBy(index) },
+      column.label, column.unit ? el("span", { class: "pk-unit" }, ` ${column.unit}`) : null,
+      sorted ? el("span", { "aria-hidden": "true" }, sorted > 0 ? " ▲" : " ▼") : null);
+    return el("th", {
+      scope: "col",
+      class: column.numeric ? "pk-number" : null,
+      "aria-sort": sorted ? (sorted > 0 ? "ascending" : "descending") : "none",
+    }, button);
+  }
+
+  row(index) {
+    const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : null }, column.text[index]));
+    const row = el("tr", { "data-row": String(index) }, cells);
+    if (!this.content.selectable) return row;
+    row.tabIndex = 0;
+    row.classList.add("pk-selectable");
+    row.setAttribute("aria-selected", String(index === this.chosen));
+    row.addEventListener("click", () => this.choose(index));
+    row.addEventListener("keydown", (event) => this.onKey(event, row, index));
+    return row;
+  }
+
+  onKey(event, row, index) {
+    if (event.key === "Enter" || event.key === " ") this.choose(index);
+    else if (event.key === "ArrowDown") row.nextElementSibling?.focus();
+    else if (event.key === "ArrowUp") row.previousElementSibling?.focus();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  choose(index) {
+    this.chosen = index;
+    for (const row of this.body.rows) row.setAttribute("aria-selected", String(row.dataset.row === String(index)));
+    this.onRow(index);
+  }
+
+  sortBy(column) {
+    const direction = this.sort?.column === column ? -this.sort.direction : this.content.columns[column].numeric ? -1 : 1;
+    this.sort = { column, direction };
+    this.draw();
+    this.root.querySelectorAll(".pk-sort")[column]?.focus();
+  }
+
+  order() {
+    const rows = Array.from({ length: this.length() }, (_, index) => index);
+    if (!this.sort) return rows;
+    const { column, direction } = this.sort;
+    const values = this.content.columns[column].raw ?? this.content.columns[column].text;
+    return rows.sort((a, b) => direction * compare(values[a], values[b]));
+  }
+}
+
+function heading(column) {
+  return column.unit ? `${column.label} (${column.unit})` : column.label;
+}
+
+// Missing values stay below the others in both directions' eyes: they compare as smallest.
+function compare(a, b) {
+  if (a === b) return 0;
+  if (a === null || a === undefined) return -1;
+  if (b === null || b === undefined) return 1;
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a).localeCompare(String(b), "en", { numeric: true });
+}

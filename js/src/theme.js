@@ -1,0 +1,73 @@
+// Colours of axes, grid and text, taken from the page's CSS variables, so that light and dark need one specification.
+
+/** The chart configuration in the colours of `node`'s theme, over which the specification's own wins. */
+export function vegaConfig(node, own = {}) {
+  const style = getComputedStyle(node.isConnected ? node : document.documentElement);
+  const color = (name, fallback) => style.getPropertyValue(`--pk-${name}`).trim() || fallback;
+  const text = color("text", "#1b2733");
+  const muted = color("muted", "#52606d");
+  const grid = color("grid", "#e4e9ef");
+  const font = style.fontFamily || "system-ui, sans-serif";
+  return merge(
+    {
+      background: "transparent",
+      font,
+      axis: {
+        labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: grid, domainColor: grid, tickColor: grid,
+        labelFontSize: 12, titleFontSize: 12, labelLimit: 260, titlePadding: 10,
+      },
+      legend: { labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260 },
+      title: { color: text, subtitleColor: muted, fontSize: 13, fontWeight: 600, subtitleFontSize: 12, anchor: "start" },
+      header: { labelColor: muted, titleColor: muted },
+      text: { color: text },
+      rule: { color: muted },
+      view: { stroke: null },
+      autosize: { type: "fit-x", contains: "padding" },
+    },
+    own,
+  );
+}
+
+// The two colours of charts/_theme.py that stand for the page's own text colours.
+const TEXT = "#1b2733";
+const MUTED = "#52606d";
+
+/** `spec` with the stand-in colours replaced by those of the page. */
+export function themed(spec, node) {
+  const style = getComputedStyle(node.isConnected ? node : document.documentElement);
+  const colors = { [TEXT]: style.getPropertyValue("--pk-text").trim() || TEXT, [MUTED]: style.getPropertyValue("--pk-muted").trim() || MUTED };
+  return JSON.parse(JSON.stringify(spec), (key, value) => (typeof value === "string" && Object.hasOwn(colors, value) ? colors[value] : value));
+}
+
+/** Calls `listener` when the page changes between light and dark; returns the function that stops it. */
+export function onThemeChange(listener) {
+  let last = signature();
+  const check = () => {
+    const now = signature();
+    if (now === last) return;
+    last = now;
+    listener();
+  };
+  const observer = new MutationObserver(check);
+  observer.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  media.addEventListener("change", check);
+  return () => {
+    observer.disconnect();
+    media.removeEventListener("change", check);
+  };
+}
+
+function signature() {
+  return getComputedStyle(document.documentElement).getPropertyValue("--pk-text") + (document.body.dataset.jpThemeLight ?? "");
+}
+
+function merge(base, over) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(over ?? {})) {
+    const both = value && typeof value === "object" && !Array.isArray(value) && result[key] && typeof result[key] === "object";
+    result[key] = both ? merge(result[key], value) : value;
+  }
+  return result;
+}

@@ -1,0 +1,19 @@
+// The one module that every perfkit widget loads; the trait `kind` says which view it draws.
+import { renderPanel } from "./panel.js";
+import { renderChart, renderHeader, renderLinks, renderState, renderTable, renderText } from "./simple.js";
+
+const renderers = {
+  panel: renderPanel,
+  chart: renderChart,
+  table: renderTable,
+  text: renderText,
+  header: renderHeader,
+  links: renderLinks,
+  state: renderState,
+};
+
+export default {
+  render(context) {
+    return renderers[context.model.get("kind")](context);
+  },
+};

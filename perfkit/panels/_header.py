@@ -1,0 +1,100 @@
+"""Header: project, goal and the steps of the tuning cycle above every page; it also keeps the page's address."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import traitlets
+
+from perfkit import settings
+from perfkit._resources import pages
+from perfkit.errors import InputError
+from perfkit.panels._navigation import page_link
+from perfkit.panels._page_state import page_state
+from perfkit.panels._view import Content
+from perfkit.project import Project, find_project, open_project
+from perfkit.units import format_ns, format_ratio, significant
+
+CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("S0", "Goal", "State the goal and measure the start", ("01", "00")),
+    ("S1", "Strategy", "Choose how the work is split", ("02", "03", "06")),
+    ("S2", "Memory", "Check that it fits", ("04", "05", "19")),
+    ("S3", "Predict", "Write down what you expect, before you measure", ()),
+    ("S4", "Measure", "Record and load a run", ("10",)),
+    ("S5", "Analyse", "Find where the step goes", ("11", "12", "13", "14", "15", "16", "17", "18", "20", "23")),
+    ("S6", "Align", "Check that the accuracy stayed", ("22",)),
+    ("S7", "Decide", "Keep, revert or repeat", ("21",)),
+)
+"""The states of a round: id, name, what is done there, numbers of its pages."""
+
+
+class HeaderView(Content):
+    """The header; it also keeps the values of `page_state` and the page's address equal."""
+
+    values = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        state = page_state()
+        super().__init__(kind="header", content=dict(content), values=dict(state.values))
+        state.on_change(self._on_change)
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """The visitor changed the address, or opened a link with values in it."""
+        if message.get("type") == "hash":
+            self.values = {str(name): str(value) for name, value in message["values"].items()}
+            page_state().set(self.values, origin=self)
+
+    def _on_change(self, values: Mapping[str, str], origin: object) -> None:
+        if origin is not self:
+            self.values = dict(values)
+
+
+def header(page: str = "", *, sample: bool = False) -> HeaderView:
+    """Show project, goal and cycle; `page` is the page's name ("11_step_breakdown"), known by itself in the app.
+
+    `sample` marks what the page shows as a sample that is not the project's own.
+    """
+    folder = find_project()
+    project, problem = None, ""
+    if folder is not None:
+        try:
+            project = open_project(folder)
+        except InputError as error:
+            problem = str(error)
+    page = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
+    return HeaderView(
+        {
+            "project": project.name if project else "No project open",
+            "round": f"Round {project.open_round}" if project and project.open_round is not None else "",
+            "goal": _goal_text(project) if project else "",
+            "sample": sample,
+            "read_only": project.read_only if project else settings.read_only(),
+            "warnings": [problem] if problem else list(project.warnings) if project else [],
+            "chips": _chips(page),
+        }
+    )
+
+
+def _goal_text(project: Project) -> str:
+    value = project.goal_value
+    if value is None:
+        return ""
+    text = {
+        "tokens_per_s_per_device": lambda: f"{significant(value, 4)} tokens/s/device",
+        "step_time_ns": lambda: f"{format_ns(value)} a step",
+        "mfu": lambda: f"MFU {format_ratio(value)}",
+    }[project.goal_metric]()
+    return f"Goal {'≥' if project.goal_op == '>=' else '≤'} {text}"
+
+
+def _chips(page: str) -> list[dict[str, str]]:
+    existing = {found.number: found.name for found in pages()}
+    chips = []
+    for id_, label, work, numbers in CYCLE:
+        names = [existing[number] for number in numbers if number in existing]
+        state = "current" if page[:2] in numbers else "open" if names else "blocked"
+        why = work if names else f"{work}: there is no page for it yet"
+        chips.append({"id": id_, "label": label, "state": state, "why": why, "href": page_link(names[0]) if names else ""})
+    return chips

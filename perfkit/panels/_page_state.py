@@ -1,0 +1,54 @@
+"""Page state: the few values that restore a page, kept in the address after # (`#run=7&rank=3`).
+
+The kernel knows the query of the address when the page opens; the part after # comes a moment later, once the header is drawn in
+the browser. Panels that share values follow every change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+OnChange = Callable[[Mapping[str, str], object], None]
+
+
+class PageState:
+    """Values by name, all text as in an address. Without a browser it is an ordinary mapping that tells of changes."""
+
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self.values: dict[str, str] = dict(values or {})
+        self._listeners: list[OnChange] = []
+
+    def get(self, name: str, default: str = "") -> str:
+        """The value of `name`."""
+        return self.values.get(name, default)
+
+    def set(self, values: Mapping[str, Any], origin: object = None) -> None:
+        """Change some values, None removes one; everybody but `origin` is told if anything is new."""
+        merged = {**self.values, **{name: address_text(value) for name, value in values.items()}}
+        merged = {name: value for name, value in merged.items() if value}
+        if merged == self.values:
+            return
+        self.values = merged
+        for listener in list(self._listeners):
+            listener(dict(merged), origin)
+
+    def on_change(self, listener: OnChange) -> None:
+        """Call `listener(values, origin)` after every change."""
+        self._listeners.append(listener)
+
+
+def address_text(value: Any) -> str:
+    """A value as it stands in an address; several are joined with commas."""
+    if value is None:
+        return ""
+    return ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+@cache
+def page_state() -> PageState:
+    """The state of the page that this kernel serves."""
+    return PageState(dict(parse_qsl(os.environ.get("QUERY_STRING", ""))))

@@ -1,0 +1,269 @@
+"""Panel: controls, one pure function, figures, tables and a sentence; and the six states that a visitor can see.
+
+`compute(state)` gives a result and `view(result)` its figures; both are pure and run in a thread. A changed control makes a new
+state; only the newest one is computed. Which state is shown follows from how `compute` ends:
+
+    returns                    result (meanwhile the page greys the old figure)
+    raises NothingYet          empty: what would be here, and the button of `Panel.empty` that fills it
+    raises NotMeasuredError    not measured: what is missing and the lines that collect it
+    raises InputError          error: all problems in words
+    raises anything else       error: one line, the traceback folded
+    calls progress(...)        loading, with a bar and a cancel button
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pandas as pd
+import traitlets
+
+from perfkit.charts._spec import AnyChart, split
+from perfkit.errors import InputError, PerfkitError
+from perfkit.panels._chart import Figure, as_figure, describe
+from perfkit.panels._control import Choice, Control, Slider
+from perfkit.panels._control import describe as describe_control
+from perfkit.panels._page_state import address_text, page_state
+from perfkit.panels._state import read, write
+from perfkit.panels._status import failure, loading
+from perfkit.panels._table import Table, table_content
+from perfkit.panels._view import View
+from perfkit.panels._worker import Background, Cancelled, Progress
+
+State = Any
+Change = Callable[[State], State]
+
+
+class Answer(NamedTuple):
+    """What `view` returns; a plain tuple of the first three does as well."""
+
+    charts: Mapping[str, Figure | AnyChart]
+    tables: Mapping[str, Table | pd.DataFrame]
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Empty:
+    """What an empty panel offers: the label of its button and the state that the button leads to."""
+
+    action: str
+    fill: Callable[[State], State]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Panel:
+    """One question of a page.
+
+    `start` is the first state, or a function that gives it. `compute` may take a second argument `progress`. `on_select(state,
+    chart, datum)` and `on_row(state, table, row)` give the next state after a click on a mark or row. The paths in `shared` are
+    kept in the page's address under their last part, so that a link restores the view and panels of one page agree.
+    """
+
+    compute: Callable[..., Any]
+    view: Callable[[Any], tuple[Any, ...]]
+    start: State | Callable[[], State] = field(default_factory=dict)
+    controls: tuple[Control, ...] = ()
+    title: str = ""
+    empty: Empty | None = None
+    on_select: Callable[[State, str, dict[str, Any]], State] | None = None
+    on_row: Callable[[State, str, dict[str, Any]], State] | None = None
+    shared: tuple[str, ...] = ()
+
+
+class PanelView(View):
+    """A panel on a page. `state` is what is or will be shown, `answer` what `view` returned last, `error` why there is none."""
+
+    name = traitlets.Unicode().tag(sync=True)
+    title = traitlets.Unicode().tag(sync=True)
+    controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    status = traitlets.Dict().tag(sync=True)
+    frame = traitlets.Dict().tag(sync=True)
+    data = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, panel: Panel, *, name: str = "panel", state: State | None = None) -> None:
+        self.panel = panel
+        self.state = state if state is not None else panel.start() if callable(panel.start) else panel.start
+        self.answer: Answer | None = None
+        self.error: Exception | None = None
+        self._changes: list[tuple[int, Change]] = []
+        self._seq, self._version = 0, 0
+        self._notes: dict[str, str] = {}
+        self._tables: dict[str, Table] = {}
+        super().__init__(kind="panel", name=name, title=panel.title, status=loading())
+        self._apply_shared(page_state().values)
+        self._draw_controls()
+        self._background = Background(self._work, self._show_progress)
+        page_state().on_change(self._on_address)
+        self._background.ask()
+
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Change values of the state by path, as a visitor would with the controls."""
+        self.on_message({"type": "set", "seq": self._seq, "values": dict(values)})
+
+    def wait(self, timeout_s: float = 60.0) -> Answer:
+        """The answer to the present state; raises the error if there is none."""
+        if not self._background.wait(timeout_s):
+            raise TimeoutError(f"panel {self.name} still computes after {timeout_s} s")
+        if self.error is not None:
+            raise self.error
+        assert self.answer is not None
+        return self.answer
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """What the visitor did in the panel."""
+        panel, kind = self.panel, message.get("type")
+        if kind == "set":
+            self._ask(lambda state: self._accept(state, message["values"]), seq=int(message["seq"]))
+        elif kind == "select" and panel.on_select is not None:
+            select, chart, datum = panel.on_select, message["chart"], message["datum"]
+            self._ask(lambda state: select(state, chart, datum))
+        elif kind == "row" and panel.on_row is not None:
+            choose, table = panel.on_row, message["table"]
+            row = self._tables[table].row(int(message["row"]))
+            self._ask(lambda state: choose(state, table, row))
+        elif kind == "action" and panel.empty is not None:
+            self._ask(panel.empty.fill)
+        elif kind == "retry":
+            self._ask(lambda state: state)
+        elif kind == "cancel":
+            self._background.cancel()
+        elif kind == "browse":
+            self._browse(message["name"], message["folder"])
+
+    def _ask(self, change: Change, seq: int = 0) -> None:
+        with self.lock:
+            self._changes.append((seq, change))
+        self._background.ask()
+
+    def _accept(self, state: State, values: Mapping[str, Any]) -> State:
+        known = {control.path: control for control in self.panel.controls}
+        for path, value in values.items():
+            accepted, self._notes[path] = known[path].accept(value, state) if path in known else (value, "")
+            state = write(state, path, accepted)
+        return state
+
+    # The thread -------------------------------------------------------------
+
+    def _work(self, progress: Progress) -> None:
+        with self.lock:
+            changes, self._changes = self._changes, []
+            if changes:
+                self._notes = {}
+        try:
+            for seq, change in changes:
+                self._seq = max(self._seq, seq)
+                self.state = change(self.state)
+            self._settle_choices()
+            answer = Answer(*self.panel.view(_call(self.panel.compute, self.state, progress)))
+            progress.check()
+            self._show(answer)
+        except Cancelled as cancelled:
+            if progress.by_visitor:
+                self._fail(cancelled)
+        except Exception as error:  # every end of `compute` is a state that the visitor sees
+            self._fail(error)
+        self._share()
+
+    def _settle_choices(self) -> None:
+        """Options follow the state: a value that is none of them any more gives way to one that is."""
+        for control in self.panel.controls:
+            if isinstance(control, Choice) or (isinstance(control, Slider) and callable(control.values)):
+                value, note = control.accept(read(self.state, control.path), self.state)
+                self.state = write(self.state, control.path, value)
+                self._notes[control.path] = self._notes.get(control.path) or note
+
+    def _show(self, answer: Answer) -> None:
+        figures = {name: as_figure(chart) for name, chart in answer.charts.items()}
+        specs = {name: split(figure.chart) for name, figure in figures.items()}
+        tables = {name: table if isinstance(table, Table) else Table(frame=table) for name, table in answer.tables.items()}
+        contents = [table_content(name, table) for name, table in tables.items()]
+        with self.lock, self.hold_sync():
+            self.answer, self.error, self._tables = answer, None, tables
+            self._version += 1
+            self._draw_controls()
+            self.frame = {"charts": [{**describe(name, figures[name], spec), "alt": ""} for name, spec in specs.items()]}
+            self.data = {
+                "version": self._version,
+                "seq": self._seq,
+                "sentence": answer.text,
+                "notes": list(answer.notes),
+                "datasets": {name: spec.datasets for name, spec in specs.items()},
+                "params": {name: dict(figure.params) for name, figure in figures.items()},
+                "alt": {name: figure.alt or answer.text for name, figure in figures.items()},
+                "tables": contents,
+            }
+            self.status = {"state": "result", "seq": self._seq}
+
+    def _fail(self, error: Exception) -> None:
+        with self.lock, self.hold_sync():
+            self.error = error
+            self._draw_controls()
+            action = self.panel.empty.action if self.panel.empty else ""
+            self.status = {**failure(error, action), "seq": self._seq}
+
+    def _show_progress(self, what: str, done: int, total: int) -> None:
+        with self.lock:
+            self.status = loading(what, done, total, again=self.answer is not None)
+
+    def _draw_controls(self) -> None:
+        try:
+            self.controls = [
+                describe_control(control, self.state, read(self.state, control.path), self._notes.get(control.path, ""))
+                for control in self.panel.controls
+            ]
+        except PerfkitError as error:
+            # Options that cannot be known (their run cannot be read) leave the controls as they were.
+            self.error = error
+
+    def _browse(self, name: str, folder: str) -> None:
+        for control in self.panel.controls:
+            if control.path == name and hasattr(control, "browse"):
+                listing = control.browse(folder)
+                with self.lock:
+                    self.controls = [{**drawn, "listing": listing} if drawn["name"] == name else drawn for drawn in self.controls]
+
+    # The address ------------------------------------------------------------
+
+    def _share(self) -> None:
+        if self.panel.shared:
+            page_state().set({path.rsplit(".", 1)[-1]: read(self.state, path) for path in self.panel.shared}, origin=self)
+
+    def _on_address(self, values: Mapping[str, str], origin: object) -> None:
+        if origin is not self and self._differing(values):
+            self._ask(lambda state: self._accept(state, self._differing(values)))
+
+    def _apply_shared(self, values: Mapping[str, str]) -> None:
+        try:
+            self.state = self._accept(self.state, self._differing(values))
+        except InputError as error:
+            # A bad address must not keep the page from opening: the first state is shown, with the reason beside the control.
+            self._notes.update(dict.fromkeys(self._differing(values), error.problems[0]))
+
+    def _differing(self, values: Mapping[str, str]) -> dict[str, Any]:
+        """Shared paths whose value in the address is another than in the state, typed as the state has them."""
+        named = {path: values[name] for path in self.panel.shared if (name := path.rsplit(".", 1)[-1]) in values}
+        return {
+            path: _typed(value, read(self.state, path))
+            for path, value in named.items()
+            if value != address_text(read(self.state, path))
+        }
+
+
+def _call(compute: Callable[..., Any], state: State, progress: Progress) -> Any:
+    if "progress" in inspect.signature(compute).parameters:
+        return compute(state, progress=progress)
+    return compute(state)
+
+
+def _typed(text: str, like: Any) -> Any:
+    for kind in (int, float):
+        if isinstance(like, kind) and not isinstance(like, bool):
+            try:
+                return kind(text)
+            except ValueError:
+                return text
+    return text
