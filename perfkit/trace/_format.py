@@ -135,7 +135,7 @@ class Sink:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, (pd.Series, np.ndarray, list, tuple, pd.Categorical, pd.Index))
+    return isinstance(value, (pd.Series, np.ndarray, list, tuple, pd.api.extensions.ExtensionArray, pd.Index))
 
 
 def _series(value: Any, column: Column, rows: int) -> pd.Series:
@@ -143,11 +143,13 @@ def _series(value: Any, column: Column, rows: int) -> pd.Series:
     if value is None or value is pd.NA:
         return pd.Series([np.nan if dtype == "float64" else None] * rows, dtype=dtype)
     if _is_array(value):
-        series = pd.Series(value).reset_index(drop=True)
+        # A list with nulls would become float64, which cannot hold times of the epoch to the ns.
+        series = pd.Series(np.array(value, dtype="object") if isinstance(value, (list, tuple)) else value).reset_index(drop=True)
         if len(series) == 1 and rows != 1:
             series = pd.Series([series.iloc[0]] * rows)
         return pd.Series(series.astype(dtype))
-    return pd.Series([value] * rows, dtype=dtype)
+    scalar: pd.Series = pd.Series([value] * rows, dtype=dtype)
+    return scalar
 
 
 def _refused(values: pd.Series, column: Column) -> np.ndarray:

@@ -38,7 +38,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
             f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
         )
     tables = sink.tables()
-    if not any(name != "coverage" and len(frame) for name, frame in tables.items()):
+    if not sink.placement and not any(name != "coverage" and len(frame) for name, frame in tables.items()):
         problems = [f"{dropped.file}: {dropped.what} ({dropped.count})" for dropped in sink.dropped]
         raise InputError(
             printable(str(root)), [f"recognised as {chosen.title}, but nothing in it can be read", *problems, *sink.notes]

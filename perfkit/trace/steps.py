@@ -49,7 +49,9 @@ def device_windows(host_steps: Sequence[Window], kernels: pd.DataFrame) -> list[
     ]
 
 
-def add_window_steps(sink: Sink, *, rank: int, windows: Sequence[Window], kernels: pd.DataFrame) -> None:
+def add_window_steps(
+    sink: Sink, *, rank: int, windows: Sequence[Window], kernels: pd.DataFrame, pipeline_stage: int | None = None
+) -> None:
     """Break each window down by the kernels that run in it and add its rows to `steps` and `step_parts`."""
     timeline = Timeline(kernels)
     times = [timeline.window(window.start_ns, window.end_ns) for window in windows]
@@ -59,6 +61,7 @@ def add_window_steps(sink: Sink, *, rank: int, windows: Sequence[Window], kernel
         "steps",
         rank=rank,
         step=[window.step for window in windows],
+        pipeline_stage=pipeline_stage,
         start_ns=[window.start_ns for window in windows],
         duration_ns=[time.span_ns for time in times],
         computing_ns=[time.computing_ns for time in times],
@@ -68,14 +71,13 @@ def add_window_steps(sink: Sink, *, rank: int, windows: Sequence[Window], kernel
         free_ns=[time.free_ns for time in times],
         copy_ns=[time.copy_ns for time in times],
     )
-    for window, time in zip(windows, times, strict=True):
-        sink.add(
-            "step_parts",
-            rank=rank,
-            step=window.step,
-            path=["computing", "communication/exposed", "free"],
-            amount_ns=[time.computing_ns, time.exposed_ns, time.free_ns],
-        )
+    sink.add(
+        "step_parts",
+        rank=rank,
+        step=[window.step for window in windows for _ in range(3)],
+        path=["computing", "communication/exposed", "free"] * len(windows),
+        amount_ns=[amount for time in times for amount in (time.computing_ns, time.exposed_ns, time.free_ns)],
+    )
 
 
 def add_host_steps(sink: Sink, *, rank: int, windows: Sequence[Window]) -> None:
@@ -90,30 +92,39 @@ def add_host_steps(sink: Sink, *, rank: int, windows: Sequence[Window]) -> None:
         )
 
 
-def add_summary_steps(sink: Sink, rows: pd.DataFrame, source: File) -> None:
-    """Steps of a vendor's step_trace_time.csv or cluster_step_trace_time.csv; one row a rank and step.
+def add_summary_steps(sink: Sink, rows: pd.DataFrame, source: File) -> pd.DataFrame:
+    """Steps of a vendor's step_trace_time.csv or cluster_step_trace_time.csv; one row a rank and step. Returns the rows kept.
 
     `rows` has `rank`, `step`, `pipeline_stage`, and in ns `computing`, `exposed` (Communication(Not Overlapped), which still
-    contains the receive wait), `overlapped`, `communication`, `free`, `bubble` (null: the file has no such column). The vendor
-    counts the receive wait of a pipeline stage in Communication(Not Overlapped) and again as Bubble; here it is bubble only.
+    contains the receive wait), `overlapped`, `communication`, `free`, `bubble` (null: the file has no such column); `start`, where
+    the kernels tell it, is optional. The vendor counts the receive wait of a pipeline stage in Communication(Not Overlapped) and
+    again as Bubble; here it is bubble only. Of two rows of one rank and step the later one counts.
     """
-    complete = rows[["computing", "exposed", "free"]].notna().all(axis=1)
-    sink.drop("step row without computing, communication or free time", int((~complete).sum()), source)
-    rows = rows[complete]
+    times = rows[["computing", "exposed", "overlapped", "communication", "free", "bubble"]]
+    refused = {
+        "step row without computing, communication or free time": times[["computing", "exposed", "free"]].isna().any(axis=1),
+        "step row with a negative time": (times < 0).fillna(False).any(axis=1),
+        "step row whose Bubble is larger than its Communication(Not Overlapped)": (
+            (times["exposed"] < times["bubble"]).fillna(False).astype(bool)
+        ),
+    }
+    bad = pd.Series(False, index=rows.index)
+    for what, which in refused.items():
+        sink.drop(what, int((which & ~bad).sum()), source)
+        bad |= which
+    repeated = rows[~bad].duplicated(["rank", "step"], keep="last")
+    sink.drop("step row of a rank and step that another row repeats", int(repeated.sum()), source)
+    rows = rows[~bad][~repeated]
     if rows.empty:
-        return
-    bubble = rows["bubble"].fillna(0)
-    exposed_ns = rows["exposed"] - bubble
-    impossible = exposed_ns < 0
-    if impossible.any():
-        sink.drop("step row whose Bubble is larger than its Communication(Not Overlapped)", int(impossible.sum()), source)
-        rows, bubble, exposed_ns = rows[~impossible], bubble[~impossible], exposed_ns[~impossible]
+        return rows
+    exposed_ns = rows["exposed"] - rows["bubble"].fillna(0)
     sink.add(
         "steps",
         source=source,
         rank=rows["rank"],
         step=rows["step"],
         pipeline_stage=rows["pipeline_stage"],
+        start_ns=rows.get("start"),
         duration_ns=rows["computing"] + rows["exposed"] + rows["free"],
         computing_ns=rows["computing"],
         communication_ns=rows["communication"],
@@ -133,3 +144,4 @@ def add_summary_steps(sink: Sink, rows: pd.DataFrame, source: File) -> None:
         keep = measured_bubble if path == "bubble" else np.ones(len(rows), dtype=bool)
         if keep.any():
             sink.add("step_parts", rank=rows["rank"][keep], step=rows["step"][keep], path=path, amount_ns=amounts[keep])
+    return rows
