@@ -1,0 +1,134 @@
+"""Collectives of one rank folder: its communication files, and its communication kernels joined with them.
+
+communication.json: {step: {"p2p" or "collective": {operation: blocks}}}; communication_matrix.json: the same with links in place
+of the blocks. The kernel row has the exact start and duration, the JSON the transit, the wait and the size: they are joined by
+step and name, in order of their starts where a name repeats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from perfkit.trace._ascend_communication import TOTAL, Link, Losses, Operation, entries, link, operation, step_number
+from perfkit.trace._ascend_json import read_json
+from perfkit.trace._ascend_layout import Groups
+from perfkit.trace._format import Sink
+from perfkit.trace._listing import File
+from perfkit.trace.kinds import operation_of
+
+_KEY = ["step", "name", "occurrence"]
+
+
+def read_operations(file: File, rank: int, sink: Sink) -> tuple[list[Operation], bool]:
+    """The operations of communication.json, and whether the whole file could be read."""
+    content, losses = _open(file, sink)
+    found = [
+        read
+        for step, kinds in entries(content[0], losses)
+        for _, operations in entries(kinds, losses)
+        for key, info in entries(operations, losses)
+        if key != TOTAL and (read := operation(rank, step_number(step), key, info, losses)) is not None
+    ]
+    return found, _report(losses, content[1], file, sink)
+
+
+def read_links(file: File, rank: int, sink: Sink) -> tuple[list[Link], bool]:
+    """The links of communication_matrix.json with their numbers as recorded, and whether the whole file could be read."""
+    content, losses = _open(file, sink)
+    found = [
+        replace(read, rank=rank)
+        for step, kinds in entries(content[0], losses)
+        for _, operations in entries(kinds, losses)
+        for name, links in entries(operations, losses)
+        for key, info in entries(links, losses)
+        if (read := link(step_number(step), name, key, info, losses)) is not None
+    ]
+    return found, _report(losses, content[1], file, sink)
+
+
+def _open(file: File, sink: Sink) -> tuple[tuple[object, int], Losses]:
+    content, dropped_bytes = read_json(file, depth=3)
+    sink.drop("bytes after the break of a cut file", dropped_bytes, file)
+    return (content, dropped_bytes), Losses()
+
+
+def _report(losses: Losses, dropped_bytes: int, file: File, sink: Sink) -> bool:
+    for what, count in losses.counts.items():
+        sink.drop(what, count, file)
+    return not dropped_bytes and not losses.counts
+
+
+def collectives(operations: list[Operation], kernels: pd.DataFrame | None, groups: Groups) -> pd.DataFrame:
+    """The communication of one rank with the columns of the table `collectives` but for `rank`."""
+    told = _told(operations)
+    timed = _timed(kernels)
+    if len(timed) and len(told) and set(told["step"]) == {0} and timed["step"].nunique() == 1:
+        told["step"] = timed["step"].iloc[0]  # a recording without a schedule writes "step" in place of a number
+    both = timed.merge(told, on=_KEY, how="outer", suffixes=("", "_told"))
+    tails = _tails(groups)
+    names = pd.Series(both["name"].unique(), dtype="object")
+    kinds = {name: operation_of(name) for name in names}
+    group = both["group"].where(both["group"].notna(), both["name"].map({name: _group_of_tail(name, tails) for name in names}))
+    sizes = {name: len(members) for name in group.dropna().unique() if (members := groups.members(name)) is not None}
+    rows = pd.DataFrame(
+        {
+            "step": both["step"],
+            "name": both["name"],
+            "operation": both["name"].map(kinds),
+            "group": group,
+            "group_size": group.map(sizes).astype("Int64"),
+            "start_ns": both["start_ns"].fillna(both["start_ns_told"]),
+            "duration_ns": both["duration_ns"].fillna(both["duration_ns_told"]),
+            "transit_ns": both["transit_ns"],
+            "wait_ns": both["wait_ns"],
+            "bytes": both["bytes"],
+        }
+    )
+    return rows.sort_values(["step", "start_ns"], ignore_index=True)
+
+
+def _told(operations: list[Operation]) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "step": pd.array([item.step for item in operations], dtype="Int64"),
+            "name": pd.Series([item.name for item in operations], dtype="object"),
+            "group": pd.Series([item.group for item in operations], dtype="object"),
+            "start_ns": pd.array([item.start_ns for item in operations], dtype="Int64"),
+            "duration_ns": pd.array([item.duration_ns for item in operations], dtype="Int64"),
+            "transit_ns": pd.array([item.transit_ns for item in operations], dtype="Int64"),
+            "wait_ns": pd.array([item.wait_ns for item in operations], dtype="Int64"),
+            "bytes": pd.array([item.size_bytes for item in operations], dtype="Int64"),
+        }
+    )
+    return _numbered(frame)
+
+
+def _timed(kernels: pd.DataFrame | None) -> pd.DataFrame:
+    if kernels is None:
+        kernels = pd.DataFrame({name: [] for name in ("kind", "step", "name", "start_ns", "duration_ns")})
+    frame = kernels.loc[kernels["kind"] == "communication", ["step", "name", "start_ns", "duration_ns"]]
+    return _numbered(frame.astype({"step": "Int64", "name": "object", "start_ns": "Int64", "duration_ns": "Int64"}))
+
+
+def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
+    ordered = frame.sort_values("start_ns", kind="stable").reset_index(drop=True)
+    return ordered.assign(occurrence=ordered.groupby(["step", "name"], dropna=False).cumcount())
+
+
+def _tails(groups: Groups) -> dict[str, list[str]]:
+    tails: dict[str, list[str]] = {}
+    for group in groups.users:
+        tails.setdefault(group[-3:], []).append(group)
+    return tails
+
+
+def _group_of_tail(name: str, tails: dict[str, list[str]]) -> str | None:
+    """The group of "hcom_allReduce__586_0_1": the hash that ends in 586 if the run has one such, else the tail itself."""
+    _, found, rest = name.partition("__")
+    tail = rest.split("_")[0]
+    if not found or not tail.isdigit():
+        return None
+    known = tails.get(tail.zfill(3), [])
+    return known[0] if len(known) == 1 else tail

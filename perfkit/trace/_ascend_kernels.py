@@ -1,0 +1,96 @@
+"""Kernels: what ran on the device, from kernel_details.csv of one rank.
+
+One row a device task or communication operation. Columns differ by profiler level and version, so they are read by name: level 0
+has no type, core, stream and shapes. A row is communication if its core is HCCL (COMMUNICATION in newer versions) or its name
+starts with "hcom_"; its duration includes waiting for peers. Times are us of the epoch with up to 3 decimals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from perfkit.trace import _store
+from perfkit.trace._format import Sink
+from perfkit.trace._listing import File
+
+NAME, START, DURATION = "Name", "Start Time(us)", "Duration(us)"
+_COLUMNS: dict[str, _store.Cell] = {
+    "Step Id": "int",
+    NAME: "text",
+    "Type": "text",
+    "Accelerator Core": "text",
+    "Stream ID": "text",
+    START: "us",
+    DURATION: "us",
+    "Wait Time(us)": "us",
+    "Input Shapes": "text",
+    "Input Data Types": "text",
+}
+_COMMUNICATION_CORES = ("HCCL", "COMMUNICATION")
+_COPY_NAME = re.compile(r"memcpy|sdma", re.IGNORECASE)
+_STACK = re.compile(r"[;\s]*[\r\n].*$", re.DOTALL)
+
+
+def read_kernels(file: File, rank: int, sink: Sink) -> pd.DataFrame:
+    """The kernels of one rank with the columns of the table `kernels`; rows without a name or a duration >= 0 are counted as lost.
+
+    `step` is null where the file has no step. Raises InputError if the file is empty or has no names, starts or durations.
+    """
+    csv = _store.read_csv(file, _COLUMNS, required=(NAME, START, DURATION))
+    for what, count in csv.losses().items():
+        sink.drop(what, count, file)
+    rows = csv.frame
+    wait_ns = rows["Wait Time(us)"]
+    negative = (wait_ns < 0).fillna(False)
+    sink.drop("Wait Time(us): negative", int(negative.sum()), file)
+    kernels = pd.DataFrame(
+        {
+            "rank": rank,
+            "step": rows["Step Id"],
+            "name": _each(rows[NAME], lambda name: _STACK.sub("", name)),  # MindSpore appends the stack to the name
+            "type": rows["Type"],
+            "core": rows["Accelerator Core"],
+            "kind": _kinds(rows),
+            "stream": rows["Stream ID"],
+            "start_ns": rows[START],
+            "duration_ns": rows[DURATION],
+            "wait_ns": wait_ns.mask(negative),
+            "input_shapes": _each(rows["Input Shapes"], lambda text: text.strip('"')),
+            "input_dtypes": _each(rows["Input Data Types"], lambda text: text.strip('"')),
+        }
+    )
+    bad = kernels["name"].isna() | kernels["duration_ns"].isna() | (kernels["duration_ns"] < 0).fillna(False)
+    sink.drop("kernel without a name or with a missing or negative duration", int(bad.sum()), file)
+    return kernels[~bad.astype(bool)].reset_index(drop=True)
+
+
+def _kinds(rows: pd.DataFrame) -> pd.Series:
+    kinds = pd.Series("computing", index=rows.index, dtype="object")
+    for column in (NAME, "Type"):
+        kinds[_holds(rows[column], lambda text: _COPY_NAME.match(text) is not None)] = "copy"
+    kinds[_holds(rows[NAME], lambda name: name.startswith("hcom_")) | rows["Accelerator Core"].isin(_COMMUNICATION_CORES)] = (
+        "communication"
+    )
+    return kinds
+
+
+def _each(texts: pd.Series, change: Callable[[str], str]) -> pd.Series:
+    """`change` of every text, called once a distinct one, because names and shapes repeat a thousandfold; null stays null."""
+    codes, values = pd.factorize(texts)
+    return pd.Series(np.array([*map(change, values), None], dtype="object")[codes], index=texts.index, dtype="object")
+
+
+def _holds(texts: pd.Series, test: Callable[[str], bool]) -> pd.Series:
+    """Whether `test` holds for every text, called once a distinct one; null does not."""
+    codes, values = pd.factorize(texts)
+    return pd.Series(np.array([*map(test, values), False], dtype=bool)[codes], index=texts.index)
+
+
+def has_details(kernels: pd.DataFrame) -> bool:
+    """Whether the profiler recorded operator types (level 1 and above) and not only names."""
+    computing = kernels[kernels["kind"] == "computing"]
+    return computing.empty or bool(computing["type"].notna().any())

@@ -1,0 +1,250 @@
+"""Cluster analysis: the folder cluster_analysis_output, in which Ascend's cluster tool sums up all ranks of a run.
+
+cluster_step_trace_time.csv has rows of type `rank` and `stage`; a stage row is the maximum over its ranks column by column, so its
+parts do not add up and only its order and its ranks are used: stages follow one another in the pipeline. The JSON files hold
+{"p2p" or ranks of the group: {step: {operation: {rank or "source-target": ...}}}}. Any of the files may be missing. In `links`,
+"Total Op Info" sums up the other operations of its group: add either those or the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from perfkit.errors import InputError
+from perfkit.run import Position
+from perfkit.trace import _ascend_steps, _store
+from perfkit.trace._ascend_communication import TOTAL, Losses, Operation, add_links, entries, link, operation, step_number
+from perfkit.trace._ascend_json import read_json
+from perfkit.trace._ascend_layout import placement, rank_list
+from perfkit.trace._format import Format, Match, Sink
+from perfkit.trace._listing import File, Listing
+from perfkit.trace.kinds import operation_of
+from perfkit.trace.steps import add_summary_steps
+
+STEPS, COLLECTIVES, LINKS, GROUPS = (
+    "cluster_step_trace_time.csv",
+    "cluster_communication.json",
+    "cluster_communication_matrix.json",
+    "communication_group.json",
+)
+PARTS = {STEPS: "step times", COLLECTIVES: "collectives", LINKS: "links", GROUPS: "layout"}
+_COLUMNS: dict[str, _store.Cell] = {
+    **_ascend_steps.COLUMNS,
+    "Type": "text",
+    "Index": "text",
+    "DP Index": "int",
+    "PP Index": "int",
+    "TP Index": "int",
+}
+_NUMBER = re.compile(r"\d+")
+
+
+def detect(listing: Listing) -> Match | None:
+    """The folder that has most of the four files; a folder is not recognised by its own name."""
+    folders: dict[str, dict[str, File]] = {}
+    for file in listing.named(*PARTS):
+        folders.setdefault(str(file.path.parent), {})[file.name] = file
+    if not folders:
+        return None
+    best = max(folders.values(), key=len)
+    return Match(files=tuple(best.values()), details=(best, len(folders)))
+
+
+def read(match: Match, sink: Sink) -> None:
+    """Read what is there; a file that cannot be read is counted in `dropped` and shown as partial in `coverage`."""
+    files: dict[str, File] = match.details[0]
+    if match.details[1] > 1:
+        sink.note(f"{match.details[1]} cluster analyses were found; the one with {match.files[0].label} was read")
+    rows: dict[str, int] = {}
+    states: dict[str, str] = {}
+    ranks: set[int] = set()
+    groups = _Layout()
+    for name, load in ((GROUPS, _read_groups), (STEPS, _read_steps), (COLLECTIVES, _read_collectives), (LINKS, _read_links)):
+        if (file := files.get(name)) is None:
+            states[name] = "missing"
+            continue
+        try:
+            found, rows[name], whole = load(file, groups, sink)
+            ranks |= found
+            states[name] = "present" if whole else "partial"
+        except InputError as error:
+            sink.drop("; ".join(error.problems), 1, file)
+            states[name] = "partial" if file.size_bytes else "empty"
+        sink.advance(file.label, file.size_bytes)
+    for rank, stage in groups.stages().items():
+        ranks.add(rank)
+        sink.placement.setdefault(rank, Position(pipeline=stage))
+    _add_coverage(sink, sorted(ranks), files, rows, states)
+
+
+def _add_coverage(
+    sink: Sink, ranks: list[int], files: Mapping[str, File], rows: Mapping[str, int], states: Mapping[str, str]
+) -> None:
+    pairs = [(rank, name) for rank in ranks for name in PARTS]
+    if pairs:
+        sink.add(
+            "coverage",
+            rank=[rank for rank, _ in pairs],
+            part=[PARTS[name] for _, name in pairs],
+            state=[states[name] for _, name in pairs],
+            file=[files[name].label if name in files else None for _, name in pairs],
+            bytes=[files[name].size_bytes if name in files else None for _, name in pairs],
+            rows=[rows.get(name) for _, name in pairs],
+        )
+
+
+class _Layout:
+    """What the files say about groups: their ranks by hash, the stages in order, and the groups by name."""
+
+    def __init__(self) -> None:
+        self.members: dict[str, tuple[int, ...]] = {}
+        self.ordered_stages: list[tuple[int, ...]] = []
+        self.named: list[tuple[str, tuple[int, ...]]] = []
+
+    def stages(self) -> dict[int, int]:
+        """The pipeline stage of every rank that a stage names; the first one counts."""
+        stages: dict[int, int] = {}
+        for stage, members in enumerate(self.ordered_stages):
+            for rank in members:
+                stages.setdefault(rank, stage)
+        return stages
+
+
+def _read_groups(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+    content, dropped_bytes = read_json(file, depth=2)
+    sink.drop("bytes after the break of a cut file", dropped_bytes, file)
+    if not isinstance(content, Mapping):
+        raise InputError(file.label, ["is no JSON object"])
+    described = content.get("comm_group_parallel_info")
+    for group in described if isinstance(described, list) else ():
+        members = _ranks(group.get("rank_set")) if isinstance(group, Mapping) else ()
+        if members and isinstance(group.get("group_name"), str) and group["group_name"]:
+            groups.members[group["group_name"]] = members
+            if isinstance(group.get("pg_name"), str):
+                groups.named.append((group["pg_name"], members))
+    lists = {kind: [members for entry in content.get(kind) or () if (members := _ranks(entry))] for kind in ("collective", "p2p")}
+    stages = sorted(lists["p2p"], key=min)
+    if len(stages) > 1 and len({rank for stage in stages for rank in stage}) == sum(map(len, stages)):
+        groups.ordered_stages = [tuple(sorted(stage)) for stage in stages]
+    ranks = {rank for members in (*lists["collective"], *lists["p2p"], *groups.members.values()) for rank in members}
+    for name, fact in (("tp", "tensor"), ("pp", "pipeline"), ("dp", "data"), ("cp", "context")):
+        sizes = {len(members) for kind, members in groups.named if kind == name}
+        if len(sizes) == 1:
+            sink.fact(f"{fact}_parallel_size", sizes.pop(), f"{file.label}: ranks of the groups named {name}")
+    sink.placement.update(placement(groups.named, ranks, sink.facts))
+    if not groups.named and not groups.ordered_stages:
+        sink.note(f"{file.label} lists {len(lists['collective'])} groups, but no names of theirs and no pipeline stages")
+    return ranks, len(lists["collective"]) + len(lists["p2p"]), not dropped_bytes
+
+
+def _ranks(value: Any) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, list) and all(isinstance(rank, int) and rank >= 0 for rank in value) else ()
+
+
+def _read_steps(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+    csv = _store.read_csv(file, _COLUMNS, required=("Type", "Index", *_ascend_steps.REQUIRED))
+    for what, count in csv.losses().items():
+        sink.drop(what, count, file)
+    frame = csv.frame
+    stage_rows = frame[frame["Type"] == "stage"]
+    if len(stage_rows):
+        first = stage_rows[stage_rows["Step"].fillna("") == stage_rows["Step"].fillna("").iloc[0]]
+        groups.ordered_stages = [tuple(int(rank) for rank in _NUMBER.findall(str(text))) for text in first["Index"]]
+        sink.fact("pipeline_parallel_size", len(first), f"{file.label}: rows of type stage")
+    of_ranks = frame[(frame["Type"] == "rank") & frame["Index"].str.fullmatch(r"\d{1,6}", na=False)]
+    sink.drop("row that is neither of a rank nor of a stage", len(frame) - len(stage_rows) - len(of_ranks), file)
+    ranks = of_ranks["Index"].astype("int64")
+    for rank, data, pipeline, tensor in zip(ranks, *(of_ranks[f"{name} Index"] for name in ("DP", "PP", "TP")), strict=True):
+        if not (pd.isna(data) and pd.isna(pipeline) and pd.isna(tensor)):
+            sink.placement[int(rank)] = Position(data=_int(data), pipeline=_int(pipeline), tensor=_int(tensor))
+    stages = {**groups.stages(), **{rank: at.pipeline for rank, at in sink.placement.items() if at.pipeline is not None}}
+    steps = _ascend_steps.summary(of_ranks).assign(rank=ranks, pipeline_stage=ranks.map(stages).astype("Int64"))
+    _ascend_steps.check_sums(sink, steps, STEPS)
+    kept = add_summary_steps(sink, steps, file)
+    absent = set(groups.stages()) - {int(rank) for rank in ranks}
+    if absent:
+        sink.note(f"{file.label} has no row of {rank_list(absent)}, though a pipeline stage names them")
+    return {int(rank) for rank in ranks}, len(kept), len(kept) == len(of_ranks) and not csv.losses()
+
+
+def _int(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def _operations(content: Any, losses: Losses) -> Iterator[tuple[str, int, str, str, Any]]:
+    """Every (group text, step, operation, rank or link, blocks) of a file."""
+    for group, steps in entries(content, losses):
+        for step, operations in entries(steps, losses):
+            for name, parts in entries(operations, losses):
+                for key, info in entries(parts, losses):
+                    yield group, step_number(step), name, key, info
+
+
+def _read_collectives(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+    content, dropped_bytes = read_json(file, depth=4)
+    sink.drop("bytes after the break of a cut file", dropped_bytes, file)
+    losses = Losses()
+    found: list[tuple[str, Operation]] = []
+    for text, step, name, key, info in _operations(content, losses):
+        if name == TOTAL:
+            continue
+        if not re.fullmatch(r"\d{1,6}", key):
+            losses.add("operation of something that is no rank")
+        elif (read := operation(int(key), step, name, info, losses)) is not None:
+            found.append((text, read))
+    for what, count in losses.counts.items():
+        sink.drop(what, count, file)
+    _add_collectives(found, groups, file, sink)
+    return {item.rank for _, item in found}, len(found), not dropped_bytes and not losses.counts
+
+
+def _add_collectives(found: list[tuple[str, Operation]], groups: _Layout, file: File, sink: Sink) -> None:
+    if not found:
+        return
+    members = {text: tuple(int(rank) for rank in _NUMBER.findall(text)) for text, _ in found if text != "p2p"}
+    sizes = [len(groups.members.get(item.group or "", members.get(text, ()))) or None for text, item in found]
+    sink.add(
+        "collectives",
+        source=file,
+        rank=[item.rank for _, item in found],
+        step=[item.step for _, item in found],
+        name=[item.name for _, item in found],
+        operation=[operation_of(item.name) for _, item in found],
+        group=[item.group or text for text, item in found],
+        group_size=sizes,
+        start_ns=[item.start_ns for _, item in found],
+        duration_ns=[item.duration_ns for _, item in found],
+        transit_ns=[item.transit_ns for _, item in found],
+        wait_ns=[item.wait_ns for _, item in found],
+        bytes=[item.size_bytes for _, item in found],
+    )
+
+
+def _read_links(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+    content, dropped_bytes = read_json(file, depth=4)
+    sink.drop("bytes after the break of a cut file", dropped_bytes, file)
+    losses = Losses()
+    found = [
+        read
+        for _, step, name, key, info in _operations(content, losses)
+        if (read := link(step, name, key, info, losses)) is not None
+    ]
+    for what, count in losses.counts.items():
+        sink.drop(what, count, file)
+    add_links(sink, found, file)
+    return {item.rank for item in found}, len(found), not dropped_bytes and not losses.counts
+
+
+FORMAT = Format(
+    name="cluster-analysis",
+    title="Ascend cluster analysis",
+    looks_for=", ".join(PARTS),
+    detail=2,
+    provides=frozenset({"steps", "step_parts", "collectives", "links", "coverage"}),
+    detect=detect,
+    read=read,
+)
