@@ -9,11 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfkit.dialects import read_config as read_config
     from perfkit.trace.load import load as load
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "read_config": "perfkit.dialects",
     "load": "perfkit.trace.load",
 }
 

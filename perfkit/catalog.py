@@ -99,9 +99,7 @@ def _device(name: str, table: Mapping[str, Any]) -> HardwareSpec:
         links={link: Link(name=link, **values) for link, values in table["links"].items()},
         devices_per_node=table["devices_per_node"],
         sources={
-            field: Source(
-                "assumed" if field in assumed else "published", sources.get(field, table["source"]), table.get("note", "")
-            )
+            field: Source("assumed" if field in assumed else "published", sources.get(field, table["source"]), note)
             for field in fields
         },
     )

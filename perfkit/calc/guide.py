@@ -135,7 +135,7 @@ def _why_closed_form(model: ModelSpec) -> str:
 
 
 CALCULATOR = Calculator(
-    name="guide-flops",
+    name="guide",
     question="How much matrix work do the guides count for one token?",
     unit=UNIT,
     inputs=("model", "workload"),

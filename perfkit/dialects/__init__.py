@@ -1,1 +1,5 @@
 """Configuration dialects: from a config file to a `Plan` and back."""
+
+from perfkit.dialects._read import read_config
+
+__all__ = ["read_config"]
