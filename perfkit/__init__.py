@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit.dialects import read_config as read_config
+    from perfkit.experiments import ExperimentLog as ExperimentLog
+    from perfkit.sample import demo as demo
     from perfkit.trace.load import load as load
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "ExperimentLog": "perfkit.experiments",
+    "demo": "perfkit.sample",
     "read_config": "perfkit.dialects",
     "load": "perfkit.trace.load",
 }

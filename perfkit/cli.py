@@ -124,7 +124,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from perfkit.demo import demo  # noqa: PLC0415
+    from perfkit.sample import demo  # noqa: PLC0415
 
     project = demo(arguments.folder)
     print(f"sample project written to {project.folder}; look at it with: perfkit serve {arguments.folder}")

@@ -8,8 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from perfkit.demo import demo
 
+from perfkit.sample import demo
 from tests import notebook_format
 
 PAGES = notebook_format.pages()
