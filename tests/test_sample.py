@@ -219,3 +219,9 @@ def test_every_configuration_of_the_case_reads_without_unknown_keys(number: int)
     assert plan.num_devices == (8 if number == 0 else 16)
     assert plan.workload.global_batch_size == (16 if number == 0 else 1024)
     assert plan.document.unknown == ()
+
+
+def test_the_opened_profile_is_the_one_whose_step_is_136_581_ms(written: Path):
+    run = perfkit.load(open_project(written).open_run)
+    assert run.steps()["duration_ns"].tolist()[0] == pytest.approx(136_581_000, rel=1e-6)
+    assert run.ranks == (0, 1)

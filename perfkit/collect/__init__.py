@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from perfkit.collect._request import Language as Language
-from perfkit.collect._request import Request, Snippet
+from perfkit.collect._request import Request
+from perfkit.collect._request import Snippet as Snippet
 from perfkit.collect._writers import GRAPH_WRITERS, SWITCHES, WRITERS
 from perfkit.errors import InputError
 

@@ -30,7 +30,8 @@ from perfkit.experiments._rules import FEWEST_PASS_STEPS, decision_problems, mis
 from perfkit.experiments._rules import goal_met as goal_met
 from perfkit.experiments._rules import is_real_change as is_real_change
 from perfkit.experiments._schema import ACCURACY, METRIC_UNITS, RUN_KINDS, VERDICTS
-from perfkit.experiments._writer import Measurement, Writer, evidence_of, round_row, to_json
+from perfkit.experiments._writer import Measurement as Measurement
+from perfkit.experiments._writer import Writer, evidence_of, round_row, to_json
 from perfkit.run import Run
 
 AttachAs = Literal["config", "as_run", "run", "log", "trace", "ir", "report", "chart"]
