@@ -1,20 +1,19 @@
 """Kineto files: which files of a listing are traces of the PyTorch profiler, and the rank that a name states.
 
-Decided by the first 4 KiB after gunzip. Only if nothing is found there, the first MiB of some files is looked at, because a few
-writers put long metadata before the events.
+Decided by the first 4 KiB after gunzip. A JSON object that shows nothing there is looked at further, because a few writers put long
+metadata before the events.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import islice
+import zlib
 
-from perfkit.trace._blocks import Blocks
 from perfkit.trace._listing import File, Listing
-from perfkit.units import MIB
+from perfkit.units import KIB
 
-MAX_DEEP_LOOKS = 32
-_DEEP_BYTES = MIB
+MAX_DEEP_LOOKS = 256
+_DEEP_BYTES = 256 * KIB
 _MARKS = re.compile(
     rb'"(?:traceEvents|baseTimeNanoseconds|deviceProperties|distributedInfo|cuda_runtime_version|hip_runtime_version)"\s*:'
 )
@@ -32,12 +31,17 @@ _RANK = re.compile(r"rank[-_]?(\d{1,9})|worker[-_]?(\d{1,9})", re.IGNORECASE)
 
 def find_traces(listing: Listing) -> tuple[File, ...]:
     """The traces of a listing, in its order."""
-    candidates = [file for file in listing if file.size_bytes > 0 and file.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")]
-    found = tuple(file for file in candidates if _is_trace(file.head, file))
-    if found:
-        return found
-    unclear = [file for file in candidates if file.size_bytes > len(file.head) and not _ASCEND.search(file.head)]
-    return tuple(file for file in unclear[:MAX_DEEP_LOOKS] if _is_trace(_start(file), file))
+    found: list[File] = []
+    deep_looks = 0
+    for file in listing:
+        first = _text(file.head)[:1] if file.size_bytes else b""
+        recognised = first in (b"{", b"[") and _is_trace(file.head, file)
+        if first == b"{" and not recognised and deep_looks < MAX_DEEP_LOOKS:
+            deep_looks += 1
+            recognised = _is_trace(_start(file), file)
+        if recognised:
+            found.append(file)
+    return tuple(found)
 
 
 def rank_in_name(file: File) -> int | None:
@@ -49,7 +53,7 @@ def rank_in_name(file: File) -> int | None:
 
 
 def _is_trace(start: bytes, file: File) -> bool:
-    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+    text = _text(start)
     if text.startswith(b"{"):
         return _MARKS.search(text) is not None and not _ASCEND.search(text)
     listed = re.match(rb"\[\s*\{", text) is not None and _PHASE.search(text) is not None and _CATEGORY.search(text) is not None
@@ -57,10 +61,19 @@ def _is_trace(start: bytes, file: File) -> bool:
 
 
 def _is_ascend(file: File, start: bytes) -> bool:
-    """Ascend's traces have categories of PyTorch too; their process names may stand a MiB further on."""
-    return _ASCEND.search(start) is not None or _ASCEND.search(_start(file)) is not None
+    """Ascend's traces have categories of PyTorch too; their process names may stand far behind."""
+    return file.name.startswith("trace_view") or any(_ASCEND.search(text) for text in (start, _start(file)))
 
 
 def _start(file: File) -> bytes:
-    """The first MiB of the content, or what can be read of it."""
-    return b"".join(islice(Blocks(file), 1))[:_DEEP_BYTES]
+    """The start of the content, or what can be read of it."""
+    try:
+        with file.path.open("rb") as stream:
+            start = stream.read(_DEEP_BYTES)
+        return zlib.decompressobj(wbits=31).decompress(start, _DEEP_BYTES) if file.is_gzip else start
+    except (OSError, zlib.error):
+        return b""
+
+
+def _text(start: bytes) -> bytes:
+    return start.lstrip(b"\xef\xbb\xbf \t\r\n")

@@ -102,7 +102,7 @@ class EventReader(Generic[Event]):
             if key is None or text.peek() != b":":
                 if not text.find(_EVENTS_START):
                     self._lose_rest(text, LOST_TEXT)
-                    break
+                    continue
                 key = _EVENTS_KEY
             else:
                 text.skip(1)
@@ -128,11 +128,11 @@ class EventReader(Generic[Event]):
 
     def _list(self, text: _Text) -> Iterator[list[Event]]:
         """The events of one list; the position is behind its bracket."""
-        boundary: re.Pattern[bytes] | None = None
+        boundary, learned = _boundary(b"name"), False
         limit = _MAX_VALUE_BYTES
         while (mark := text.peek()) and mark != b"]":
-            if boundary is None and (first := _FIRST_KEY.match(text.data, text.at)):
-                boundary = _boundary(first[1])
+            if not learned and (first := _FIRST_KEY.match(text.data, text.at)):
+                boundary, learned = _boundary(first[1]), True
             stop = min(len(text.data), text.at + limit)
             cut = _last_boundary(boundary, text.data, text.at, stop)
             events = None
@@ -174,13 +174,13 @@ class EventReader(Generic[Event]):
             self.repaired += event is not None
         return event
 
-    def _next_event(self, text: _Text, boundary: re.Pattern[bytes] | None) -> list[Event]:
+    def _next_event(self, text: _Text, boundary: re.Pattern[bytes]) -> list[Event]:
         """The event at the position, found by its brackets; where that fails, go on at the next likely start of an event."""
         value = text.take()
         if value is not None and (event := self._event(value)) is not None:
             return [event]
         start, end = (text.at, len(text.data)) if value is None else (text.at - len(value), text.at)
-        following = boundary.search(text.data, start + 1, end) if boundary else None
+        following = boundary.search(text.data, start + 1, end)
         if value is None and following is None:
             self._lose_rest(text, LOST_TAIL)
         else:
@@ -274,18 +274,17 @@ def _boundary(first_key: bytes) -> re.Pattern[bytes]:
     return re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|' + re.escape(first_key) + rb')"\s*:)')
 
 
-def _last_boundary(boundary: re.Pattern[bytes] | None, data: bytes, start: int, stop: int) -> int:
+def _last_boundary(boundary: re.Pattern[bytes], data: bytes, start: int, stop: int) -> int:
     """The index behind the last event that another one follows, within [start, stop); -1 if there is none."""
     reach = _SMALL_CHUNK_BYTES
-    while boundary is not None:
+    while True:
         begin = max(start, stop - reach)
         found = deque(boundary.finditer(data, begin, stop), maxlen=1)
         if found:
             return found[0].start() + 1
         if begin == start:
-            break
+            return -1
         reach *= 16
-    return -1
 
 
 def _attempt(decode: Callable[[bytes], Value], text: bytes) -> Value | None:

@@ -106,7 +106,7 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     if recording.device.empty:
         _add_host_only(sink, rank, recording)
         return
-    kernels = recording.device.assign(step=_steps_of(recording, sink))
+    kernels = recording.device.assign(step=_steps_of(recording))
     kept = sink.add(
         "kernels",
         source=file,
@@ -116,7 +116,7 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     sink.cover(rank, "kernels", file, rows=kept, state=state)
     _add_collectives(sink, rank, recording, kernels)
     timed = kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)]
-    windows = device_windows(recording.steps, timed) if recording.steps else [_whole(timed)] if len(timed) else []
+    windows = _step_windows(recording, timed, sink) if recording.steps else [_whole(timed)] if len(timed) else []
     add_window_steps(sink, rank=rank, windows=windows, kernels=timed)
     sink.cover(rank, "step times", file, rows=len(windows), state=state)
     devices = recording.device["device"].nunique()
@@ -135,15 +135,12 @@ def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
     )
 
 
-def _steps_of(recording: Recording, sink: Sink) -> pd.Series:
+def _steps_of(recording: Recording) -> pd.Series:
     """The step in which each device event was launched; by its own start only if the trace has no launches at all."""
     kernels = recording.device
     if not recording.steps:
         return pd.Series(0, index=kernels.index, dtype="Int64")
     launched_ns = _launch_of(kernels, recording.launches) if len(recording.launches) else kernels["start_ns"]
-    unknown = int(launched_ns.isna().sum())
-    if unknown:
-        sink.note(f"{recording.file.label}: {unknown} device event(s) have no recorded launch; they belong to no step")
     starts = np.array([window.start_ns for window in recording.steps], dtype=np.int64)
     ends = np.array([window.end_ns for window in recording.steps], dtype=np.int64)
     numbers = np.array([window.step for window in recording.steps], dtype=np.int64)
@@ -151,6 +148,23 @@ def _steps_of(recording: Recording, sink: Sink) -> pd.Series:
     index = np.searchsorted(starts, moment_ns, side="right") - 1
     inside = (index >= 0) & (moment_ns < ends[index])
     return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=kernels.index)
+
+
+def _step_windows(recording: Recording, timed: pd.DataFrame, sink: Sink) -> list[Window]:
+    """The steps on the device; the first one begins when the device has finished what was launched before the recording."""
+    stray = timed["step"].isna()
+    first_ns = timed.loc[~stray, "start_ns"].min() if not stray.all() else recording.steps[0].start_ns
+    before = timed[stray & (timed["start_ns"] < first_ns)]
+    finished_ns = int((before["start_ns"] + before["duration_ns"]).max()) if len(before) else 0
+    if len(before):
+        sink.note(
+            f"{recording.file.label}: {len(before)} device event(s) were launched before the first recorded step; they belong to "
+            "no step, and that step begins on the device when they have ended"
+        )
+    if stray.sum() > len(before):
+        sink.note(f"{recording.file.label}: {stray.sum() - len(before)} later device event(s) were launched in no recorded step")
+    marks = [Window(mark.step, max(mark.start_ns, finished_ns), max(mark.end_ns, finished_ns)) for mark in recording.steps]
+    return device_windows(marks, timed[~stray])
 
 
 def _launch_of(kernels: pd.DataFrame, launches: pd.DataFrame) -> pd.Series:

@@ -1,0 +1,218 @@
+"""Ascend trace: one trace_view.json as columns, before steps are made of it.
+
+Device events carry no category; what they are follows from the names of their process and thread, which `M` events give anywhere
+in the file. `Ascend Hardware` has the tasks of the streams, of which those of a computing unit are kernels; `HCCL` (`Communication`
+in newer files) has whole operations in threads `Group k Communication` and their parts in threads `Plane k`, which are left out,
+since they would count twice. Flows of category `async_npu` lead from the launch on the host to a device task: their id is the
+start of the task in ns. Times are us in decimal text.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from perfkit.trace._lexer import EventReader
+from perfkit.trace._listing import File
+from perfkit.trace._store import times_ns
+from perfkit.trace.steps import Window
+
+HARDWARE = "Ascend Hardware"
+COMMUNICATION = frozenset({"HCCL", "Communication"})
+OVERLAP = "Overlap Analysis"
+_HOST_CATEGORIES = frozenset({"cpu_op", "python_function", "enqueue", "dequeue", "user_annotation"})
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,18})$")
+_OPERATIONS_THREAD = re.compile(r"Group .*Communication$")
+_COMPUTING_TASK = re.compile(r"AI_?CORE|AI_?VEC|MIX_AI|AI_?CPU|DSA|^AIC$|^AIV$|^Other$", re.IGNORECASE)
+_COPY_NAME = re.compile(r"^(?:MEMCPY|MEMSET)(?:_|$)")
+_CONTROL_NAME = re.compile(r"^(?:EVENT_|PROFILING_|Notify|Write Value|SDMA$|RDMA)")
+_PHASES = "BEbeniICtfPNODSTpFRcvV(),"
+
+
+class Arguments(msgspec.Struct, gc=False):
+    """What is used of `args`."""
+
+    name: Any = None
+    task_type: Any = msgspec.field(name="Task Type", default=None)
+    element_type: Any = msgspec.field(name="data_type", default=None)
+    count: Any = None
+
+
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+    args: Arguments | str | int | float | list[Any] | None = None
+
+
+class Name(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """An event that names a process or thread."""
+
+    name: str | None = None
+    pid: Any = None
+    tid: Any = None
+    args: Arguments | str | int | float | list[Any] | None = None
+
+
+class Launch(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """The beginning of a flow."""
+
+    cat: str | None = None
+    id: Any = None
+    ts: msgspec.Raw = msgspec.Raw()
+
+
+_OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Name | Launch)
+_NO_ARGUMENTS = Arguments()
+
+
+@dataclass
+class Recording:
+    """One trace file as columns.
+
+    `device` has a row per kernel, copy and communication operation: `name`, `kind`, `core` (task type), `stream` (of an operation:
+    its thread), `start_ns`, `duration_ns`, `launch_ns` (null: no flow), and `element_type`, `elements` of operations. `lanes` sums
+    the profiler's own overlap analysis by name, in ns; it is empty if the file has none.
+    """
+
+    file: File
+    num_events: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    repaired: int = 0
+    damage: str | None = None
+    device: pd.DataFrame = field(default_factory=pd.DataFrame)
+    steps: list[Window] = field(default_factory=list)
+    lanes: dict[str, int] = field(default_factory=dict)
+
+
+def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
+    """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
+    reader: EventReader[Any] = EventReader(file, _EVENT, on_read=on_read)
+    names: dict[Hashable, str] = {}
+    spans: list[pd.DataFrame] = []
+    marks: list[pd.DataFrame] = []
+    launches: list[pd.DataFrame] = []
+    for events in reader:
+        for event in events:
+            if type(event) is Name and event.name in ("process_name", "thread_name") and type(event.args) is Arguments:
+                names[_place(event.pid, None if event.name == "process_name" else event.tid)] = str(event.args.name)
+        found = [event for event in events if type(event) is Span]
+        spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
+        marks.append(_mark_rows([span for span in found if span.name is not None and _STEP.match(span.name)]))
+        launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == "async_npu"]))
+        del events  # so that one block of events is alive at a time, not two
+    recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
+    if spans:
+        rows = pd.concat(spans, ignore_index=True)
+        rows["process"] = _column(names.get(_place(pid, None)) for pid in rows["pid"])
+        rows["thread"] = _column(names.get(_place(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
+        recording.device = _with_launches(_device_rows(rows), pd.concat(launches, ignore_index=True))
+        recording.steps = _windows(pd.concat(marks, ignore_index=True))
+        overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
+        recording.lanes = {str(name): int(total) for name, total in overlap.groupby("name")["duration_ns"].sum().items()}
+    return recording
+
+
+def _place(pid: object, tid: object) -> str:
+    """A process, or a thread of it, as a key; numbers and their text are the same."""
+    return f"{pid}" if tid is None else f"{pid}\0{tid}"
+
+
+def _span_rows(spans: list[Span]) -> pd.DataFrame:
+    arguments = [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
+    return pd.DataFrame(
+        {
+            "name": _column(span.name or "" for span in spans),
+            "pid": pd.Series([span.pid for span in spans], dtype="object"),
+            "tid": pd.Series([span.tid for span in spans], dtype="object"),
+            "core": _column(_text(argument.task_type) for argument in arguments),
+            "element_type": _column(_text(argument.element_type) for argument in arguments),
+            "elements": pd.Series([_count(argument.count) for argument in arguments], dtype="Int64"),
+            "start_ns": times_ns([span.ts for span in spans], "us"),
+            "duration_ns": times_ns([span.dur for span in spans], "us"),
+        }
+    )
+
+
+def _mark_rows(spans: list[Span]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "step": np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64),
+            "start_ns": times_ns([span.ts for span in spans], "us"),
+            "duration_ns": times_ns([span.dur for span in spans], "us"),
+        }
+    )
+
+
+def _launch_rows(flows: list[Launch]) -> pd.DataFrame:
+    """When the task that starts at `task_ns` was launched."""
+    ids = [flow.id if type(flow.id) in (int, str) else "" for flow in flows]
+    return pd.DataFrame(
+        {
+            "task_ns": times_ns([str(number).encode() for number in ids], "ns"),
+            "launch_ns": times_ns([flow.ts for flow in flows], "us"),
+        }
+    )
+
+
+def _device_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """The kernels, copies and communication operations among all spans of the device side."""
+    kind = [_kind(*row) for row in rows[["process", "thread", "name", "core"]].itertuples(index=False)]
+    device = rows.assign(kind=_column(kind)).dropna(subset=["kind"]).reset_index(drop=True)
+    threads = [(thread or f"{tid}").removeprefix("Stream ") for thread, tid in zip(device["thread"], device["tid"], strict=True)]
+    return device.assign(stream=_column(threads)).drop(columns=["pid", "tid", "process", "thread"])
+
+
+@functools.lru_cache(maxsize=100_000)
+def _kind(process: str | None, thread: str | None, name: str, task_type: str | None) -> str | None:
+    """What a span of the device side is: computing, copy, communication, or None for what is not counted."""
+    if process in COMMUNICATION:
+        return "communication" if _OPERATIONS_THREAD.match(thread or "") else None
+    if process != HARDWARE:
+        return None
+    if _COPY_NAME.match(name):
+        return "copy"
+    if _CONTROL_NAME.match(name):
+        return None
+    return "computing" if task_type is None or _COMPUTING_TASK.search(task_type) else None
+
+
+def _with_launches(device: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    known = launches.dropna().drop_duplicates("task_ns").set_index("task_ns")["launch_ns"]
+    return device.assign(launch_ns=device["start_ns"].map(known).astype("Int64"))
+
+
+def _windows(marks: pd.DataFrame) -> list[Window]:
+    good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
+    return [
+        Window(int(step), int(start_ns), int(start_ns + duration_ns))
+        for step, start_ns, duration_ns in good.drop_duplicates("step")[["step", "start_ns", "duration_ns"]].itertuples(index=False)
+    ]
+
+
+def _column(values: Iterable[str | None]) -> pd.Series:
+    """Text as objects, so that what is missing stays None."""
+    return pd.Series(list(values), dtype="object")
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**63 else None
