@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import nbformat
@@ -19,33 +18,33 @@ def test_there_are_pages():
     assert [page.name[:2] for page in PAGES][:5] == ["00", "01", "02", "10", "11"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_has_the_normal_form(page: Path):
-    text = page.read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_page_has_the_normal_form(path: Path):
+    text = path.read_text(encoding="utf-8")
     assert notebook_format.normal(text) == text, "run: python -m tests.notebook_format --fix"
     assert notebook_format.problems(text) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_asks_one_question_in_its_title(page: Path):
-    first = nbformat.read(page, as_version=4).cells[0]
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_page_asks_one_question_in_its_title(path: Path):
+    first = nbformat.read(path, as_version=4).cells[0]
     assert first.cell_type == "markdown"
     assert first.source.startswith("# ")
     assert first.source.splitlines()[0].rstrip().endswith("?")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("project", ["sample", "empty"])
-def test_page_runs_from_top_to_bottom(page: Path, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_page_runs_from_top_to_bottom(path: Path, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "project"
     if project == "sample":
         demo(folder)
     else:
         folder.mkdir()
     monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
-    notebook = nbformat.read(page, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}, env=os.environ).execute()
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert outputs
     assert not [output for output in outputs if output.output_type == "error"]

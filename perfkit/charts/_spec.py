@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
 
@@ -64,7 +65,7 @@ def plain(value: Any) -> Any:
         return None
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    if value != value:  # noqa: PLR0124  NaT and NA differ from themselves
+    if value is pd.NA or value is pd.NaT:
         return None
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 

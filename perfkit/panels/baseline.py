@@ -1,0 +1,345 @@
+"""Baseline: what a step takes now, from a training log, and how far that is from the hardware.
+
+Step time is the median after warm-up. Throughput divides by all devices (erratum X02). MFU needs the model's FLOPs: from the
+configuration, from a chosen model, or from the rate that the log itself prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from perfkit import catalog
+from perfkit._resources import data_folder
+from perfkit.calc.flops import training_flops
+from perfkit.calc.utilization import judge_utilization, mfu, samples_per_s_per_device, tokens_per_s_per_device
+from perfkit.charts.steps import step_time_rows, step_times
+from perfkit.dialects import read_config
+from perfkit.errors import NotMeasuredError
+from perfkit.panels import _context as context
+from perfkit.panels._chart import Figure
+from perfkit.panels._control import Choice, Number, PathPicker, Slider, Toggle
+from perfkit.panels._panel import Answer, Empty, Panel
+from perfkit.panels._table import Table
+from perfkit.run import Run
+from perfkit.spec.model import ModelSpec
+from perfkit.spec.plan import Plan
+from perfkit.trace.training_log import StepStatistics, detect_divisor, step_statistics, suggest_warmup
+from perfkit.units import NS_PER_S, TERA, format_ns, format_ratio, format_si, significant
+
+MAX_WARMUP = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What the page knows. A size of 0 means: take it from the log or the configuration."""
+
+    log: str
+    config: str = ""
+    suggest: bool = True
+    num_warmup: int = 1
+    num_devices: int = 0
+    global_batch_size: int = 0
+    seq_length: int = 0
+    model: str = ""
+    peak_tflops_per_s: float = 376.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """A denominator with its origin; `value` is None where nothing states it."""
+
+    value: int | None
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """All that the page shows; rates are None where a denominator is not known."""
+
+    state: State
+    run: Run
+    log: pd.DataFrame
+    statistics: StepStatistics
+    suggested_warmup: int
+    sizes: dict[str, Size]
+    model: ModelSpec | None
+    plan: Plan | None
+    samples_per_s_per_device: float | None
+    tokens_per_s_per_device: float | None
+    flops_per_s_per_device: float | None
+    flops_origin: str
+    mfu: float | None
+
+
+def start() -> State:
+    """The project's log if it has one open, else the bundled one."""
+    project = context.current_project()
+    first = context.first_run(context.SAMPLE_LOGS)
+    if not Path(first).is_file():
+        first = next((path for _, path, _ in context.log_options()), "")
+    peak = project.peak_flops_per_s / TERA if project is not None and project.peak_flops_per_s else 376.0
+    return State(log=first, peak_tflops_per_s=peak)
+
+
+def compute(state: State, progress: context.Progress | None = None) -> Result:
+    """Statistics, throughput and MFU of the log; raises NotMeasuredError for a recording that is no training log."""
+    run = context.read_run(state.log, progress)
+    if not run.has("log"):
+        raise NotMeasuredError(
+            f"step times of a whole training: {run.name} is a profile of a few steps",
+            how_to_collect="choose the training log of MindFormers or Megatron; page 11 shows what the profiled steps are made of",
+        )
+    log = run.frame("log")
+    suggested = suggest_warmup(log["duration_ns"].to_numpy())
+    statistics = step_statistics(log, suggested if state.suggest else min(state.num_warmup, len(log) - 1))
+    plan = read_config(state.config) if state.config else None
+    model = catalog.model(state.model) if state.model else plan.model if plan else None
+    sizes = _sizes(state, run, plan, log)
+    devices, batch, seq = (sizes[name].value for name in ("num_devices", "global_batch_size", "seq_length"))
+    step_s = statistics.median_ns / NS_PER_S
+    samples = samples_per_s_per_device(batch, step_s, devices) if batch and devices else statistics.samples_per_s_per_device
+    tokens = statistics.tokens_per_s_per_device
+    if batch and devices and seq:
+        tokens = tokens_per_s_per_device(batch, seq, step_s, devices)
+    elif samples and seq:
+        tokens = samples * seq
+    flops, origin = _flops_rate(model, tokens, seq, statistics)
+    return Result(
+        state=state,
+        run=run,
+        log=log,
+        statistics=statistics,
+        suggested_warmup=suggested,
+        sizes=sizes,
+        model=model,
+        plan=plan,
+        samples_per_s_per_device=samples,
+        tokens_per_s_per_device=tokens,
+        flops_per_s_per_device=flops,
+        flops_origin=origin,
+        mfu=None if flops is None else mfu(flops, 1.0, state.peak_tflops_per_s * TERA),
+    )
+
+
+def _sizes(state: State, run: Run, plan: Plan | None, log: pd.DataFrame) -> dict[str, Size]:
+    from_plan = {
+        "num_devices": plan.num_devices if plan else None,
+        "global_batch_size": plan.workload.global_batch_size if plan else None,
+        "seq_length": plan.workload.seq_length if plan else None,
+    }
+    printed = log["global_batch_size"].dropna()
+    sizes: dict[str, Size] = {}
+    for name, planned in from_plan.items():
+        entered = getattr(state, name)
+        if entered:
+            sizes[name] = Size(value=entered, origin="entered on this page")
+        elif name in run.facts:
+            sizes[name] = Size(value=int(run.facts[name].value), origin=run.facts[name].source.where)
+        elif name == "global_batch_size" and len(printed):
+            sizes[name] = Size(value=int(printed.iloc[-1]), origin="printed with the steps of the log")
+        elif planned is not None:
+            sizes[name] = Size(value=planned, origin=Path(state.config).name)
+        else:
+            sizes[name] = Size(value=None, origin="neither the log nor a configuration states it; enter it")
+    return sizes
+
+
+def _flops_rate(
+    model: ModelSpec | None, tokens: float | None, seq: int | None, statistics: StepStatistics
+) -> tuple[float | None, str]:
+    project = context.current_project()
+    if model is not None and tokens is not None and seq is not None:
+        attention, head = (project.attention, project.count_head) if project else ("full", True)
+        work = training_flops(model, seq, attention, head=head)
+        convention = f"{attention} attention, {'with' if head else 'without'} head"
+        return (
+            work.total * tokens,
+            f"{format_si(work.total, 'FLOP/token')} of {model.name or 'the model'} ({convention}) x tokens/s",
+        )
+    if statistics.flops_per_s_per_device is not None:
+        return statistics.flops_per_s_per_device, "printed by the log, median of the same steps; the log's own convention"
+    return None, "needs a model and tokens/s, or a log that prints its FLOP rate"
+
+
+def view(result: Result) -> Answer:
+    """The step times as a chart, the figures with their origin as a table, and the answer in one sentence."""
+    statistics, state = result.statistics, result.state
+    rows = step_time_rows(
+        result.log, num_warmup=statistics.num_warmup, median_ns=statistics.median_ns, outliers=statistics.outlier_steps
+    )
+    figure = Figure(
+        chart=step_times(rows),
+        title=context.marked(state.log, f"Step times of {result.run.name}"),
+        sources=[f"measured: {result.run.name}, table log"],
+        table="steps",
+        wide=True,
+    )
+    figures = Table(
+        frame=_figures(result),
+        title="Figures and where they come from",
+        labels={"value": "value", "origin": "where from"},
+    )
+    return Answer({"steps": figure}, {"figures": figures}, _sentence(result), _notes(result))
+
+
+def _figures(result: Result) -> pd.DataFrame:
+    statistics, sizes = result.statistics, result.sizes
+    rows = [
+        ("step time, median", format_ns(statistics.median_ns, 4), f"{statistics.num_steps} steps after warm-up"),
+        ("spread, median absolute deviation", format_ns(statistics.mad_ns), "same steps, not scaled"),
+        ("10th to 90th percentile", context.span(statistics.p10_ns, statistics.p90_ns), "same steps"),
+        ("devices", _count(sizes["num_devices"]), sizes["num_devices"].origin),
+        ("global batch", _count(sizes["global_batch_size"], "sequences"), sizes["global_batch_size"].origin),
+        ("sequence length", _count(sizes["seq_length"], "tokens"), sizes["seq_length"].origin),
+        (
+            "throughput",
+            format_si(result.samples_per_s_per_device, "samples/s per device"),
+            "global batch / (step x all devices)" if result.samples_per_s_per_device else "needs devices and global batch",
+        ),
+        (
+            "throughput",
+            "not measured"
+            if result.tokens_per_s_per_device is None
+            else f"{significant(result.tokens_per_s_per_device, 4)} tokens/s per device",
+            "sequence length x samples/s per device"
+            if result.tokens_per_s_per_device
+            else "needs devices, global batch and sequence length",
+        ),
+        ("model FLOP rate", format_si(result.flops_per_s_per_device, "FLOP/s per device"), result.flops_origin),
+        ("MFU", format_ratio(result.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),
+    ]
+    return pd.DataFrame(rows, columns=["quantity", "value", "origin"])
+
+
+def _count(size: Size, unit: str = "") -> str:
+    return "not known" if size.value is None else f"{significant(size.value, 7)} {unit}".rstrip()
+
+
+def _sentence(result: Result) -> str:
+    statistics = result.statistics
+    left_out = (
+        "nothing left out"
+        if not statistics.num_warmup
+        else f"{statistics.num_warmup} warm-up step{'s' if statistics.num_warmup > 1 else ''} left out"
+    )
+    spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
+    median = format_ns(statistics.median_ns, 4)
+    text = f"A step takes {median} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
+    if result.tokens_per_s_per_device is not None:
+        text += f" That is {significant(result.tokens_per_s_per_device, 4)} tokens/s per device."
+    if result.mfu is not None:
+        text += f" MFU is {format_ratio(result.mfu)} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
+        text += "." if result.model is not None else ", by the log's own FLOP rate."
+    return text
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    statistics, notes = result.statistics, []
+    ratio = statistics.first_to_median
+    if ratio is not None and ratio >= 2 and statistics.num_warmup == 0:
+        notes.append(f"The first step is {significant(ratio, 2)} times the median: it holds compilation. Leave it out.")
+    if statistics.num_warmup != result.suggested_warmup:
+        notes.append(f"Suggested warm-up: {result.suggested_warmup} steps.")
+    if statistics.num_steps < 3:
+        notes.append(f"Only {statistics.num_steps} steps are left: too few for a baseline, 3 or more are needed.")
+    if statistics.outlier_steps:
+        shown = ", ".join(map(str, statistics.outlier_steps[:8])) + (" …" if len(statistics.outlier_steps) > 8 else "")
+        notes.append(
+            f"{len(statistics.outlier_steps)} of {statistics.num_steps} steps lie more than 3 MAD from the median: {shown}."
+        )
+    if result.mfu is not None and judge_utilization(result.mfu) != "plausible":
+        notes.append(
+            f"An MFU of {format_ratio(result.mfu)} is {judge_utilization(result.mfu)}: "
+            "check devices, batch, sequence length and peak."
+        )
+    notes += _divisor_note(result)
+    notes += [f"Not read: {lost.count} x {lost.what} ({lost.file})." for lost in result.run.dropped]
+    return (*notes, *result.run.notes)
+
+
+def _divisor_note(result: Result) -> list[str]:
+    logged = result.statistics.samples_per_s_per_device
+    devices, batch = result.sizes["num_devices"].value, result.sizes["global_batch_size"].value
+    if logged is None or not devices or not batch:
+        return []
+    candidates = {"all devices": devices}
+    if result.plan is not None:
+        candidates["the data-parallel size"] = result.plan.parallel.data_parallel_size
+    found = detect_divisor(logged, global_batch_size=batch, duration_ns=result.statistics.median_ns, candidates=candidates)
+    if found is None:
+        return [
+            f"The log prints {significant(logged, 4)} samples/s/p, which does not fit {' or '.join(candidates)}: "
+            "check batch and devices."
+        ]
+    return [f"The log's {significant(logged, 4)} samples/s/p is divided by {found.name} ({found.size})."]
+
+
+def fill(state: State) -> State:
+    """The bundled log."""
+    sample = next(iter(context.SAMPLE_LOGS.values()))
+    return replace(state, log=str(data_folder() / sample))
+
+
+def _models(_state: State) -> list[tuple[str, str]]:
+    return [("from the configuration, or none", ""), *((name, name) for name in catalog.models())]
+
+
+PANEL = Panel(
+    title="Step time and throughput",
+    start=start,
+    compute=compute,
+    view=view,
+    empty=Empty(action="Use the sample log", fill=fill),
+    shared=("log",),
+    controls=(
+        PathPicker(
+            path="log", options=context.log_options, label="Training log", help="MindFormers or Megatron; a file or its folder"
+        ),
+        Toggle(path="suggest", label="Suggested warm-up", help="leave out the first steps that are longer than the run explains"),
+        Slider(
+            path="num_warmup",
+            low=0,
+            high=MAX_WARMUP,
+            label="Warm-up steps left out",
+            unit="steps",
+            visible=lambda state: not state.suggest,
+        ),
+        PathPicker(
+            path="config",
+            options=context.config_options,
+            label="Configuration",
+            help="states devices, batch, sequence length and model",
+        ),
+        Choice(path="model", options=_models, label="Model", help="for the model FLOPs in MFU"),
+        Number(path="num_devices", low=0, high=1_000_000, step=1, label="Devices", help="0: from the log or the configuration"),
+        Number(
+            path="global_batch_size",
+            low=0,
+            high=10_000_000,
+            step=1,
+            label="Global batch",
+            unit="sequences",
+            help="0: from the log or the configuration",
+        ),
+        Number(
+            path="seq_length",
+            low=0,
+            high=10_000_000,
+            step=1,
+            label="Sequence length",
+            unit="tokens",
+            key="model.model_config.seq_length",
+        ),
+        Number(
+            path="peak_tflops_per_s",
+            low=0.1,
+            high=100_000,
+            label="Peak of one device",
+            unit="TFLOP/s",
+            help="dense, of the training dtype",
+        ),
+    ),
+)
