@@ -29,22 +29,28 @@ class Panel {
     this.notes = el("ul", { class: "pk-notes", hidden: true });
     this.figures = el("div", { class: "pk-figures" });
     this.controlBox = el("div", { class: "pk-controls" });
+    this.actionBox = el("div", { class: "pk-actions", hidden: true });
+    this.outcome = el("div", { class: "pk-outcome", role: "status", hidden: true });
+    this.codeBox = el("div", { class: "pk-code-blocks" });
     this.tableBox = el("div", { class: "pk-tables" });
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
     this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
-      this.status, this.sentence, this.notes, this.main, this.tableBox);
+      this.status, this.sentence, this.notes, this.main, this.codeBox, this.actionBox, this.outcome, this.tableBox);
   }
 
   start() {
     begin(this.key);
     const listeners = [
       ["change:controls", () => this.drawControls()],
+      ["change:actions", () => this.drawActions()],
+      ["change:outcome", () => this.drawOutcome()],
       ["change:status", () => this.drawStatus()],
       ["change:frame", () => this.drawFrame()],
       ["change:data", () => this.drawData()],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
     this.drawControls();
+    this.drawActions();
     this.drawStatus();
     this.drawFrame();
     return () => {
@@ -71,6 +77,22 @@ class Panel {
       if (this.outstanding && spec.name in this.outstanding.values) continue;
       this.controls.get(spec.name).update(spec.value, spec.note, spec);
     }
+  }
+
+  drawActions() {
+    const actions = this.model.get("actions");
+    this.actionBox.hidden = actions.length === 0;
+    this.actionBox.replaceChildren(...actions.map((action) => el("button", {
+      type: "button", class: "pk-button pk-primary", title: action.help, "data-action": action.name,
+      onclick: () => this.send({ type: "act", name: action.name }),
+    }, action.label)));
+  }
+
+  drawOutcome() {
+    const { text, problems = [] } = this.model.get("outcome");
+    this.outcome.hidden = !text;
+    this.outcome.classList.toggle("pk-failed", problems.length > 0);
+    this.outcome.replaceChildren(el("p", {}, text ?? ""), ...(problems.length ? [el("ul", {}, ...problems.map((problem) => el("li", {}, problem)))] : []));
   }
 
   onValue(name, value) {
@@ -116,7 +138,7 @@ class Panel {
     this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
     this.status.hidden = !draw;
     const shown = status.state === "result" || (status.state === "loading" && status.again);
-    for (const box of [this.sentence, this.figures, this.tableBox]) box.hidden = !shown;
+    for (const box of [this.sentence, this.figures, this.codeBox, this.tableBox]) box.hidden = !shown;
     this.notes.hidden = !shown || this.notes.children.length === 0;
     if (status.state === "loading") begin(this.key);
     else this.settle();
@@ -164,6 +186,9 @@ class Panel {
       if (chart.rebuiltFor === data.version) continue;
       chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {}, data.alt?.[name]);
     }
+    this.codeBox.replaceChildren(...(data.code ?? []).map((part) => el("figure", { class: "pk-code-block" },
+      el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
+      el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text))));
     this.drawTables(data.tables ?? []);
     this.drawn = Promise.all([...this.charts.values()].map((chart) => chart.queue));
     this.drawStatus();

@@ -37,6 +37,14 @@ State = Any
 Change = Callable[[State], State]
 
 
+class Code(NamedTuple):
+    """Lines to copy into a file: `text` in `language` under `title`."""
+
+    text: str
+    language: str = ""
+    title: str = ""
+
+
 class Answer(NamedTuple):
     """What `view` returns; a plain tuple of the first three does as well."""
 
@@ -44,6 +52,22 @@ class Answer(NamedTuple):
     tables: Mapping[str, Table | pd.DataFrame]
     text: str
     notes: tuple[str, ...] = ()
+    code: tuple[Code, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Action:
+    """A button that does something outside of the panel, such as saving to the project.
+
+    `run(state)` gives the sentence that says what was done; a PerfkitError that it raises is shown beside the button. The panel
+    computes anew after it.
+    """
+
+    name: str
+    label: str
+    run: Callable[[State], str]
+    help: str = ""
+    visible: Callable[[State], bool] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +91,7 @@ class Panel:
     view: Callable[[Any], tuple[Any, ...]]
     start: State | Callable[[], State] = field(default_factory=dict)
     controls: tuple[Control, ...] = ()
+    actions: tuple[Action, ...] = ()
     title: str = ""
     empty: Empty | None = None
     on_select: Callable[[State, str, dict[str, Any]], State] | None = None
@@ -80,6 +105,8 @@ class PanelView(View):
     name = traitlets.Unicode().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
     controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    actions: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    outcome = traitlets.Dict().tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     data = traitlets.Dict().tag(sync=True)
@@ -90,7 +117,7 @@ class PanelView(View):
         self.answer: Answer | None = None
         self.error: Exception | None = None
         self._changes: list[tuple[int, Change]] = []
-        self._seq, self._version = 0, 0
+        self._seq, self._version, self._num_acts = 0, 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
         super().__init__(kind="panel", name=name, title=panel.title, status=loading())
@@ -127,12 +154,27 @@ class PanelView(View):
             self._ask(lambda state: choose(state, table, row))
         elif kind == "action" and panel.empty is not None:
             self._ask(panel.empty.fill)
+        elif kind == "act":
+            self.act(message["name"])
         elif kind == "retry":
             self._ask(lambda state: state)
         elif kind == "cancel":
             self._background.cancel()
         elif kind == "browse":
             self._browse(message["name"], message["folder"])
+
+    def act(self, name: str) -> None:
+        """Do what the button `name` does with the present state, say how it went, and compute anew."""
+        action = next(action for action in self.panel.actions if action.name == name)
+        try:
+            outcome = {"name": name, "text": action.run(self.state), "problems": []}
+        except PerfkitError as error:
+            problems = list(error.problems) if isinstance(error, InputError) else []
+            outcome = {"name": name, "text": "Not done:" if problems else str(error), "problems": problems}
+        with self.lock:
+            self._num_acts += 1
+            self.outcome = {**outcome, "count": self._num_acts}
+        self._ask(lambda state: state)
 
     def _ask(self, change: Change, seq: int = 0) -> None:
         with self.lock:
@@ -195,6 +237,7 @@ class PanelView(View):
                 "params": {name: dict(figure.params) for name, figure in figures.items()},
                 "alt": {name: figure.alt or answer.text for name, figure in figures.items()},
                 "tables": contents,
+                "code": [part._asdict() for part in answer.code],
             }
             self.status = {"state": "result", "seq": self._seq}
 
@@ -214,6 +257,11 @@ class PanelView(View):
             self.controls = [
                 describe_control(control, self.state, read(self.state, control.path), self._notes.get(control.path, ""))
                 for control in self.panel.controls
+            ]
+            self.actions = [
+                {"name": action.name, "label": action.label, "help": action.help}
+                for action in self.panel.actions
+                if action.visible is None or action.visible(self.state)
             ]
         except PerfkitError as error:
             # Options that cannot be known (their run cannot be read) leave the controls as they were.
