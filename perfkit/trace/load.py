@@ -72,5 +72,5 @@ def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
     empty = sum(file.size_bytes == 0 for file in listing.files)
     problems = [f"no known format in {len(listing.files)} files: {', '.join(names)}{more}"]
     if empty:
-        problems.append(f"{empty} of them are empty (0 bytes)")
+        problems.append(f"{empty} of them {'is' if empty == 1 else 'are'} empty (0 bytes)")
     return problems + [f"looked for {candidate.title}: {candidate.looks_for}" for candidate in candidates]

@@ -35,6 +35,8 @@ def device_windows(host_steps: Sequence[Window], kernels: pd.DataFrame) -> list[
     step that launched it, waiting for data at the start of a step counts to that step, and the windows leave no gap.
     `kernels` has `step`, `start_ns` and `duration_ns`.
     """
+    if not host_steps:
+        return []
     ordered = sorted(host_steps, key=lambda window: window.start_ns)
     ends = (kernels["start_ns"] + kernels["duration_ns"]).groupby(kernels["step"]).max().to_dict()
     starts_ns: list[int] = []
@@ -42,7 +44,7 @@ def device_windows(host_steps: Sequence[Window], kernels: pd.DataFrame) -> list[
     for window in ordered:
         starts_ns.append(max(window.start_ns, finished_ns))
         finished_ns = max(finished_ns, int(ends.get(window.step, 0)))
-    last_ns = max(ordered[-1].end_ns, finished_ns) if ordered else 0
+    last_ns = max(ordered[-1].end_ns, finished_ns)
     return [
         Window(window.step, start_ns, end_ns)
         for window, start_ns, end_ns in zip(ordered, starts_ns, [*starts_ns[1:], last_ns], strict=True)
