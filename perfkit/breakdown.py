@@ -126,7 +126,8 @@ def align(a: Breakdown, b: Breakdown) -> tuple[Breakdown, Breakdown]:
     """Both collapsed to the deepest paths that they share, so that they can be compared leaf by leaf.
 
     Seconds meet nanoseconds here and nowhere else: if one is in "s" and the other in "ns", the former is converted to ns.
-    A path that only one has is kept as long as it neither begins nor continues a path of the other.
+    A path that only one has is kept as long as it neither begins nor continues a path of the other. An unmeasured path stays
+    unmeasured unless it was merged into a measured one.
     """
     if {a.unit, b.unit} == {"s", "ns"}:
         a, b = _to_ns(a), _to_ns(b)
@@ -154,4 +155,10 @@ def _regroup(breakdown: Breakdown, cuts: Mapping[str, str]) -> Breakdown:
     parts: dict[str, Amount] = {}
     for path, amount in breakdown.parts.items():
         parts[cuts[path]] = parts.get(cuts[path], 0) + amount
-    return replace(breakdown, parts=parts, unmeasured=frozenset())
+    apart = {path for path in breakdown.unmeasured if not any(_nested(path, kept) for kept in parts)}
+    return replace(breakdown, parts=parts, unmeasured=frozenset(apart))
+
+
+def _nested(path: str, other: str) -> bool:
+    """Whether one of the paths is or begins the other."""
+    return path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/")

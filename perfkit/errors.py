@@ -5,7 +5,7 @@ Anything that is not a `PerfkitError` is a bug: the command line prints one line
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class PerfkitError(Exception):
@@ -22,6 +22,10 @@ class InputError(PerfkitError):
         lines = "".join(f"\n  - {problem}" for problem in self.problems)
         super().__init__(f"{subject}: {count} problem{'' if count == 1 else 's'}{lines}")
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[str, tuple[str, ...]]]:
+        """Parts to build it again from, so that it crosses from a worker process to its parent."""
+        return type(self), (self.subject, self.problems)
+
 
 class NotMeasuredError(PerfkitError):
     """A question that the recorded data cannot answer; says what is missing and how to collect it."""
@@ -30,3 +34,11 @@ class NotMeasuredError(PerfkitError):
         self.missing = missing
         self.how_to_collect = how_to_collect
         super().__init__(f"not measured: {missing}. To collect it: {how_to_collect}")
+
+    def __reduce__(self) -> tuple[Callable[[str, str], NotMeasuredError], tuple[str, str]]:
+        """Parts to build it again from, as for InputError."""
+        return _not_measured, (self.missing, self.how_to_collect)
+
+
+def _not_measured(missing: str, how_to_collect: str) -> NotMeasuredError:
+    return NotMeasuredError(missing, how_to_collect=how_to_collect)

@@ -16,6 +16,8 @@ NS_PER_S = 1_000_000_000
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 TERA = 1e12
 
+MAX_EXPONENT = 24  # 10**24 s is older than the universe; larger exponents only fill memory
+
 THIN_SPACE = "\u2009"
 
 _SI = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -33,8 +35,8 @@ def decimal_to_ns(text: str, ns_per_unit: int) -> int:
         value = Decimal(text.strip())
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is not a number") from error
-    if not value.is_finite():
-        raise ValueError(f"{text!r} is not a finite number")
+    if not value.is_finite() or value.adjusted() > MAX_EXPONENT:
+        raise ValueError(f"{text!r} is not a finite number of a sensible size")
     return int((value * ns_per_unit).to_integral_value())
 
 
@@ -70,7 +72,7 @@ def format_ns(ns: float | None, digits: int = 3) -> str:
     if ns is None:
         return "not measured"
     for size, unit in _TIME:
-        if abs(ns) >= size or size == 1:
+        if _reaches(ns, size, digits) or size == 1:
             return f"{significant(ns / size, digits)} {unit}"
     raise AssertionError("unreachable: the last unit is 1 ns")
 
@@ -94,6 +96,11 @@ def _prefixed(value: float | None, unit: str, scale: tuple[tuple[float, str], ..
     if value is None:
         return "not measured"
     for size, prefix in scale:
-        if abs(value) >= size or size == 1.0:
+        if _reaches(value, size, digits) or size == 1.0:
             return f"{significant(value / size, digits)} {prefix}{unit}"
     raise AssertionError("unreachable: the last prefix is 1")
+
+
+def _reaches(value: float, size: float, digits: int) -> bool:
+    """Whether `value` shows as at least 1 in a unit of `size` once it is rounded: 999.9 µs is 1.00 ms."""
+    return math.isfinite(value) and abs(value) / size >= 1 - 0.5 * 10.0**-digits
