@@ -13,7 +13,7 @@ import functools
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,14 +103,15 @@ class Recording:
 def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
     """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
     reader: EventReader[Any] = EventReader(file, _EVENT, on_read=on_read)
-    names: dict[Hashable, str] = {}
+    names: dict[str, str] = {}
     spans: list[pd.DataFrame] = []
     marks: list[pd.DataFrame] = []
     launches: list[pd.DataFrame] = []
     for events in reader:
         for event in events:
             if type(event) is Name and event.name in ("process_name", "thread_name") and type(event.args) is Arguments:
-                names[_place(event.pid, None if event.name == "process_name" else event.tid)] = str(event.args.name)
+                place = _process(event.pid) if event.name == "process_name" else _thread(event.pid, event.tid)
+                names[place] = str(event.args.name)
         found = [event for event in events if type(event) is Span]
         spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
         marks.append(_mark_rows([span for span in found if span.name is not None and _STEP.match(span.name)]))
@@ -119,8 +120,8 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
     if spans:
         rows = pd.concat(spans, ignore_index=True)
-        rows["process"] = _column(names.get(_place(pid, None)) for pid in rows["pid"])
-        rows["thread"] = _column(names.get(_place(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
+        rows["process"] = _column(names.get(_process(pid)) for pid in rows["pid"])
+        rows["thread"] = _column(names.get(_thread(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
         recording.device = _with_launches(_device_rows(rows), pd.concat(launches, ignore_index=True))
         recording.steps = _windows(pd.concat(marks, ignore_index=True))
         overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
@@ -128,9 +129,13 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     return recording
 
 
-def _place(pid: object, tid: object) -> str:
-    """A process, or a thread of it, as a key; numbers and their text are the same."""
-    return f"{pid}" if tid is None else f"{pid}\0{tid}"
+def _process(pid: object) -> str:
+    """A process as a key; numbers and their text are the same."""
+    return f"{pid}"
+
+
+def _thread(pid: object, tid: object) -> str:
+    return f"{pid}\0{tid}"
 
 
 def _span_rows(spans: list[Span]) -> pd.DataFrame:

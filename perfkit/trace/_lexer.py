@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from perfkit.trace._blocks import Blocks
+from perfkit.trace._json_text import SMALL_CHUNK_BYTES, Cuts, Text
 from perfkit.trace._listing import File
-from perfkit.units import KIB, MIB
 
 Event = TypeVar("Event")
 Value = TypeVar("Value")
@@ -30,15 +30,9 @@ LOST_EVENTS = "event that is no valid JSON"
 LOST_TAIL = "bytes after the last complete event (the file ends inside an event)"
 LOST_TEXT = "bytes that belong to no trace"
 
-_MAX_VALUE_BYTES = 64 * MIB
-_SMALL_CHUNK_BYTES = 64 * KIB
 _MIN_EVENTS = 10_000
 _EVENTS_KEY = b'"traceEvents"'
-_SPACE = re.compile(rb"[\s,\x00]*")
-_FIRST_KEY = re.compile(rb'\{\s*"([^"\\]{0,32})"\s*:')
 _EVENTS_START = re.compile(_EVENTS_KEY + rb"\s*:\s*(?=\[)")
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
-_SCALAR = re.compile(rb"[^\s,\[\]{}\"]+")
 _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 _FAILED_AT = re.compile(r"\(byte (\d+)\)")
 _LENIENT = json.JSONDecoder(strict=False, parse_float=msgspec.Raw, parse_int=msgspec.Raw, parse_constant=lambda _: None)
@@ -82,7 +76,7 @@ class EventReader(Generic[Event]):
             yield ready
 
     def _documents(self) -> Iterator[list[Event]]:
-        text = _Text(iter(self._blocks))
+        text = Text(iter(self._blocks))
         while mark := text.peek():
             if mark == b"[":
                 text.skip(1)
@@ -95,7 +89,7 @@ class EventReader(Generic[Event]):
         if self._blocks.damage:
             self.damage = self._blocks.damage
 
-    def _object(self, text: _Text) -> Iterator[list[Event]]:
+    def _object(self, text: Text) -> Iterator[list[Event]]:
         """The members of the top-level object; the position is behind its brace."""
         while (mark := text.peek()) and mark != b"}":
             key = text.take() if mark == b'"' else None
@@ -126,30 +120,37 @@ class EventReader(Generic[Event]):
         except _UNREADABLE:
             self.lost[f"top-level key {name} that is no valid JSON"] += 1
 
-    def _list(self, text: _Text) -> Iterator[list[Event]]:
+    def _list(self, text: Text) -> Iterator[list[Event]]:
         """The events of one list; the position is behind its bracket."""
-        boundary, learned = _boundary(b"name"), False
-        limit = _MAX_VALUE_BYTES
+        cuts = Cuts()
+        one_by_one = 0  # how many events to take singly before the next guess, more after each guess in vain
         while (mark := text.peek()) and mark != b"]":
-            if not learned and (first := _FIRST_KEY.match(text.data, text.at)):
-                boundary, learned = _boundary(first[1]), True
-            stop = min(len(text.data), text.at + limit)
-            cut = _last_boundary(boundary, text.data, text.at, stop)
-            events = None
-            while events is None and cut >= 0:
-                events, trusted_bytes = self._chunk(_as_list(text.data, text.at, cut))
-                if events is None:
-                    limit = _SMALL_CHUNK_BYTES
-                    cut = _last_boundary(boundary, text.data, text.at, text.at + trusted_bytes)
-            if events is None:
-                events = self._next_event(text, boundary)
+            cuts.learn(text.data, text.at)
+            if one_by_one > 0:
+                one_by_one -= 1
+                yield self._next_event(text, cuts)
+            elif (events := self._many_events(text, cuts)) is not None:
+                yield events
             else:
-                text.at = cut
-                limit = min(4 * limit, _MAX_VALUE_BYTES)
-            yield events
+                one_by_one = cuts.patience
+                yield self._next_event(text, cuts)
         if not mark:
             self.damage = "it ends before its list of events is closed"
         text.skip(1)
+
+    def _many_events(self, text: Text, cuts: Cuts) -> list[Event] | None:
+        """The events up to a cut that decoding proves right; None if no cut can be found."""
+        cut = cuts.last(text.data, text.at, text.at + cuts.limit)
+        while cut >= 0:
+            events, trusted_bytes = self._chunk(_as_list(text.data, text.at, cut))
+            if events is not None:
+                text.at = cut
+                cuts.succeeded()
+                return events
+            cuts.limit = SMALL_CHUNK_BYTES
+            cut = cuts.last(text.data, text.at, text.at + trusted_bytes)
+        cuts.failed()
+        return None
 
     def _chunk(self, chunk: bytes) -> tuple[list[Event] | None, int]:
         """The events of a list; or None and how many of its bytes hold no error, if it is no list of whole events."""
@@ -174,13 +175,13 @@ class EventReader(Generic[Event]):
             self.repaired += event is not None
         return event
 
-    def _next_event(self, text: _Text, boundary: re.Pattern[bytes]) -> list[Event]:
+    def _next_event(self, text: Text, cuts: Cuts) -> list[Event]:
         """The event at the position, found by its brackets; where that fails, go on at the next likely start of an event."""
         value = text.take()
         if value is not None and (event := self._event(value)) is not None:
             return [event]
         start, end = (text.at, len(text.data)) if value is None else (text.at - len(value), text.at)
-        following = boundary.search(text.data, start + 1, end)
+        following = cuts.boundary.search(text.data, start + 1, end)
         if value is None and following is None:
             self._lose_rest(text, LOST_TAIL)
         else:
@@ -188,103 +189,11 @@ class EventReader(Generic[Event]):
             text.at = following.end() if following else end
         return []
 
-    def _lose_rest(self, text: _Text, reason: str) -> None:
+    def _lose_rest(self, text: Text, reason: str) -> None:
         """Count all that is left as lost."""
         self.lost[reason] += text.skip(len(text.data) - text.at)
         while text.more():
             self.lost[reason] += text.skip(len(text.data))
-
-
-class _Text:
-    """The part of the content that was read and not yet used: `data` from `at` on."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self.data = b""
-        self.at = 0
-        self._blocks = blocks
-        if self.more() and self.data.startswith(b"\xef\xbb\xbf"):
-            self.at = 3
-
-    def more(self) -> bool:
-        """Read another block; False at the end."""
-        rest = self.data[self.at :]
-        self.data, self.at = b"", 0  # before the next block is read, so that two of them are never held
-        block = next(self._blocks, None)
-        if block is None:
-            self.data = rest
-            return False
-        self.data, self.at = rest + block, 0
-        return True
-
-    def peek(self) -> bytes:
-        """The next byte that is neither space nor comma; empty at the end. The position moves to it."""
-        while True:
-            found = _SPACE.match(self.data, self.at)
-            self.at = found.end() if found else self.at
-            if self.at < len(self.data) or not self.more():
-                return self.data[self.at : self.at + 1]
-
-    def skip(self, num_bytes: int) -> int:
-        """Move on by up to `num_bytes`; returns by how many."""
-        before = self.at
-        self.at = min(self.at + num_bytes, len(self.data))
-        return self.at - before
-
-    def take(self) -> bytes | None:
-        """The JSON value at the position, which moves behind it; None if the content ends inside it or it is too large."""
-        while (end := value_end(self.data, self.at)) < 0:
-            if len(self.data) - self.at > _MAX_VALUE_BYTES or not self.more():
-                return None
-        value, self.at = self.data[self.at : end], end
-        return value
-
-    def find(self, pattern: re.Pattern[bytes]) -> bool:
-        """Move behind the next match of `pattern`; False if there is none in what was read."""
-        found = pattern.search(self.data, self.at)
-        if found:
-            self.at = found.end()
-        return found is not None
-
-
-def value_end(data: bytes, start: int) -> int:
-    """The index behind the JSON value that starts at `start`, or -1 if `data` ends inside it.
-
-    Counts brackets outside of strings; the value itself need not be valid. A single stray byte is a value of its own.
-    """
-    if data[start : start + 1] not in (b"{", b"[", b'"'):
-        scalar = _SCALAR.match(data, start)
-        end = scalar.end() if scalar else start + 1
-        return end if end < len(data) else -1
-    depth = 0
-    for token in _TOKEN.finditer(data, start):
-        text = token[0]
-        if text in (b"{", b"["):
-            depth += 1
-        elif text in (b"}", b"]"):
-            depth -= 1
-        elif text == b'"':
-            return -1
-        if depth == 0:
-            return token.end()
-    return -1
-
-
-def _boundary(first_key: bytes) -> re.Pattern[bytes]:
-    """What lies between two events: the end of one up to the start of another, which begins with `first_key` or `ph`."""
-    return re.compile(rb'\}\s*,\s*(?=\{\s*"(?:ph|' + re.escape(first_key) + rb')"\s*:)')
-
-
-def _last_boundary(boundary: re.Pattern[bytes], data: bytes, start: int, stop: int) -> int:
-    """The index behind the last event that another one follows, within [start, stop); -1 if there is none."""
-    reach = _SMALL_CHUNK_BYTES
-    while True:
-        begin = max(start, stop - reach)
-        found = deque(boundary.finditer(data, begin, stop), maxlen=1)
-        if found:
-            return found[0].start() + 1
-        if begin == start:
-            return -1
-        reach *= 16
 
 
 def _attempt(decode: Callable[[bytes], Value], text: bytes) -> Value | None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit.trace import _blocks, _lexer
-from perfkit.trace._lexer import LOST_EVENTS, LOST_TAIL, LOST_TEXT, EventReader, value_end
+from perfkit.trace._lexer import LOST_EVENTS, LOST_TAIL, LOST_TEXT, EventReader
 from perfkit.trace._listing import File
 
 HOSTILE = ['},{"ph":"X"', '"', "\\", "\n", "]", "}],", "é\u2028", '{"traceEvents": [', ""]
@@ -46,7 +46,9 @@ def as_document(events, form, indent):
 
 
 texts = st.one_of(st.sampled_from(HOSTILE), st.text(st.characters(codec="utf-8"), max_size=8))
-values = st.recursive(texts | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6)
+values = st.recursive(
+    texts | st.integers(), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
 events_lists = st.lists(st.fixed_dictionaries({"ph": st.just("X"), "name": texts, "args": values}), max_size=12)
 documents = st.tuples(events_lists, st.sampled_from(["list", "object"]), st.sampled_from([None, 2]))
 
@@ -62,7 +64,9 @@ def test_any_trace_in_blocks_of_any_size_gives_what_the_standard_library_reads(p
     monkeypatch.setattr(_blocks, "BLOCK_BYTES", block)
     content = as_document(*document)
     events, reader = read(path, gzip.compress(content) if zipped else content)
-    assert [(event.ph, event.name, event.args) for event in events] == [(event["ph"], event["name"], event["args"]) for event in document[0]]
+    assert [(event.ph, event.name, event.args) for event in events] == [
+        (event["ph"], event["name"], event["args"]) for event in document[0]
+    ]
     assert (reader.num_events, dict(+reader.lost), reader.repaired, reader.damage) == (len(events), {}, 0, None)
 
 
@@ -201,20 +205,6 @@ def test_what_is_no_trace_gives_no_event(path, content):
     events, reader = read(path, content)
     assert events == []
     assert bool(reader.lost[LOST_TEXT]) == (content.strip(b"\0 ,") != b"")
-
-
-@settings(deadline=None)
-@given(values)
-def test_the_end_of_a_value_is_found_in_the_text_around_it(value):
-    text = json.dumps(value).encode()
-    assert value_end(text + b", ", 0) == len(text)
-
-
-@settings(deadline=None)
-@given(st.dictionaries(texts, values, min_size=1))
-def test_no_end_is_found_in_a_cut_value(value):
-    text = json.dumps(value).encode()
-    assert all(value_end(text[:stop], 0) == -1 for stop in range(1, len(text), 1 + len(text) // 50))
 
 
 def test_blocks_are_read_without_decoding_the_whole_document(path, monkeypatch):

@@ -17,10 +17,15 @@ def test_every_decimal_is_rounded_half_to_even_without_a_float(parts):
 
 
 def test_nineteen_digits_are_exact():
-    assert times_ns([b"1736408883704643.212", b'"1736408883704643.211"'], "us").tolist() == [1736408883704643212, 1736408883704643211]
+    assert times_ns([b"1736408883704643.212", b'"1736408883704643.211"'], "us").tolist() == [
+        1736408883704643212,
+        1736408883704643211,
+    ]
 
 
-@pytest.mark.parametrize("text", [b"", b"NaN", b"null", b"Infinity", b"{}", b"1.2.3", b"9223372036854775.808", b"1e999999", b"\xff"])
+@pytest.mark.parametrize(
+    "text", [b"", b"NaN", b"null", b"Infinity", b"{}", b"1.2.3", b"9223372036854775.808", b"1e999999", b"\xff"]
+)
 def test_what_is_no_time_is_null_and_leaves_its_neighbors(text):
     times = times_ns([b"1", text, b"2"], "us")
     assert times.isna().tolist() == [False, True, False]

@@ -1,0 +1,138 @@
+"""JSON text: the unread part of a document, where a value ends, and where a list of events may be cut.
+
+Nothing is decoded here: brackets and strings are counted, as far as that is needed, and starts of events are guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from perfkit.units import KIB, MIB
+
+MAX_VALUE_BYTES = 64 * MIB
+SMALL_CHUNK_BYTES = 64 * KIB
+_MAX_FIRST_KEYS = 8
+_MAX_PATIENCE = 1024
+_SPACE = re.compile(rb"[\s,\x00]*")
+_FIRST_KEY = re.compile(rb'\{\s*"([^"\\]{0,32})"\s*:')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+_SCALAR = re.compile(rb"[^\s,\[\]{}\"]+")
+
+
+class Cuts:
+    """Where a list may be cut: between the end of one event and the start of another, known by its first key."""
+
+    def __init__(self) -> None:
+        self._keys = [b"ph", b"name"]
+        self.boundary = self._pattern()
+        self.limit = MAX_VALUE_BYTES
+        self.patience = 1
+
+    def learn(self, data: bytes, start: int) -> None:
+        """Take the first key of the event at `start` for one that events begin with."""
+        first = _FIRST_KEY.match(data, start)
+        if first and first[1] not in self._keys and len(self._keys) < _MAX_FIRST_KEYS:
+            self._keys.append(first[1])
+            self.boundary = self._pattern()
+
+    def last(self, data: bytes, start: int, stop: int) -> int:
+        """The index behind the last event in [start, stop) that another one follows; -1 if there is none."""
+        reach = SMALL_CHUNK_BYTES
+        stop = min(stop, len(data))
+        while True:
+            begin = max(start, stop - reach)
+            found = deque(self.boundary.finditer(data, begin, stop), maxlen=1)
+            if found:
+                return found[0].start() + 1
+            if begin == start:
+                return -1
+            reach *= 16
+
+    def succeeded(self) -> None:
+        """Guess larger and more often."""
+        self.limit = min(4 * self.limit, MAX_VALUE_BYTES)
+        self.patience = 1
+
+    def failed(self) -> None:
+        """Guess less often, so that the cost stays in proportion to the text."""
+        self.patience = min(2 * self.patience, _MAX_PATIENCE)
+
+    def _pattern(self) -> re.Pattern[bytes]:
+        keys = b"|".join(re.escape(key) for key in self._keys)
+        return re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + keys + rb')"\s*:)')
+
+
+class Text:
+    """The part of the content that was read and not yet used: `data` from `at` on."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.data = b""
+        self.at = 0
+        self._blocks = blocks
+        if self.more() and self.data.startswith(b"\xef\xbb\xbf"):
+            self.at = 3
+
+    def more(self) -> bool:
+        """Read another block; False at the end."""
+        rest = self.data[self.at :]
+        self.data, self.at = b"", 0  # before the next block is read, so that two of them are never held
+        block = next(self._blocks, None)
+        if block is None:
+            self.data = rest
+            return False
+        self.data, self.at = rest + block, 0
+        return True
+
+    def peek(self) -> bytes:
+        """The next byte that is neither space nor comma; empty at the end. The position moves to it."""
+        while True:
+            found = _SPACE.match(self.data, self.at)
+            self.at = found.end() if found else self.at
+            if self.at < len(self.data) or not self.more():
+                return self.data[self.at : self.at + 1]
+
+    def skip(self, num_bytes: int) -> int:
+        """Move on by up to `num_bytes`; returns by how many."""
+        before = self.at
+        self.at = min(self.at + num_bytes, len(self.data))
+        return self.at - before
+
+    def take(self) -> bytes | None:
+        """The JSON value at the position, which moves behind it; None if the content ends inside it or it is too large."""
+        while (end := value_end(self.data, self.at)) < 0:
+            if len(self.data) - self.at > MAX_VALUE_BYTES or not self.more():
+                return None
+        value, self.at = self.data[self.at : end], end
+        return value
+
+    def find(self, pattern: re.Pattern[bytes]) -> bool:
+        """Move behind the next match of `pattern`; False if there is none in what was read."""
+        found = pattern.search(self.data, self.at)
+        if found:
+            self.at = found.end()
+        return found is not None
+
+
+def value_end(data: bytes, start: int) -> int:
+    """The index behind the JSON value that starts at `start`, or -1 if `data` ends inside it.
+
+    Counts brackets outside of strings; the value itself need not be valid. A single stray byte is a value of its own.
+    """
+    if data[start : start + 1] not in (b"{", b"[", b'"'):
+        scalar = _SCALAR.match(data, start)
+        end = scalar.end() if scalar else start + 1
+        return end if end < len(data) else -1
+    depth = 0
+    for token in _TOKEN.finditer(data, start):
+        text = token[0]
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif text == b'"':
+            return -1
+        if depth == 0:
+            return token.end()
+    return -1
