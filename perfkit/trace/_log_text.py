@@ -6,28 +6,24 @@ line is decoded with replacement, never refused, and readers search inside it in
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import IO, cast
 
+from perfkit.trace._blocks import Blocks
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File, Listing
-from perfkit.units import decimal_to_ns
+from perfkit.units import MIB, decimal_to_ns
 
 NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf"
 
-_MAX_LINE_BYTES = 1 << 20
-_SEARCHED_BYTES = 64 << 20
-_CHUNK_BYTES = 1 << 20
+_MAX_LINE_BYTES = MIB
+_SEARCHED_BYTES = 64 * MIB
 _LARGEST_NS = 2**62
 _LOG_NAME = re.compile(r"(?:\.(?:log|txt|out|err)(?:\.\d+)?|^stdout|^stderr|^log)(?:\.gz)?$", re.IGNORECASE)
 _OTHER_NAME = re.compile(r"\.(?:json|csv|db|ya?ml|py|md|pt|zip|tar)(?:\.gz)?$", re.IGNORECASE)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CUT_NUMBER = re.compile(r"[\d.eE+-]+$")
 _RANK = re.compile(r"(?:worker|rank)[_-]?(\d{1,9})(?!\d)", re.IGNORECASE)
 _TIMESTAMP = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?(?!\d)")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,17 +52,22 @@ def find_logs(listing: Listing, marker: re.Pattern[bytes]) -> tuple[File, ...]:
 def read_lines(file: File, sink: Sink) -> Iterator[Line]:
     """The lines of a log, gzip or not; a last line without its end loses a number that may be cut off.
 
-    Lines longer than 1 MiB are handed out in pieces with one number. Reports progress to `sink` and counts a broken archive.
+    A line longer than 1 MiB is handed out in pieces with one number. Reports progress to `sink` and counts a damaged archive.
     """
-    number, done = 1, 0
-    with _opened(file) as stream:
-        while raw := _next_line(stream, file, sink):
-            done += len(raw)
-            text = _COLOUR.sub("", raw.decode("utf-8", "replace")).rstrip("\r\n")
-            ended = raw.endswith(b"\n")
-            yield Line(number, text if ended else _CUT_NUMBER.sub("", text))
-            number += ended
-    sink.advance(file.label, file.size_bytes)
+    blocks = Blocks(file, lambda num_bytes: sink.advance(file.label, num_bytes))
+    number, rest = 1, b""
+    for block in blocks:
+        *whole, rest = (rest + block).split(b"\n")
+        for raw in whole:
+            yield from (Line(number, text) for text in _pieces(raw))
+            number += 1
+        if len(rest) > _MAX_LINE_BYTES:
+            yield from (Line(number, text) for text in _pieces(rest))
+            rest = b""
+    if rest:
+        yield from (Line(number, text.rstrip("0123456789.eE+-")) for text in _pieces(rest))
+    if blocks.damage is not None:
+        sink.drop(f"{blocks.damage}; what follows is lost", 1, file)
 
 
 def number_after(label: str, unit: str = "") -> re.Pattern[str]:
@@ -126,26 +127,17 @@ def rank_of(file: File) -> int | None:
     return None
 
 
-def _opened(file: File) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(file.path)) if file.is_gzip else file.path.open("rb")
-
-
-def _next_line(stream: IO[bytes], file: File, sink: Sink) -> bytes:
-    try:
-        return stream.readline(_MAX_LINE_BYTES)
-    except (OSError, EOFError, zlib.error):
-        sink.drop("the compressed log breaks off; what follows is lost", 1, file)
-        return b""
+def _pieces(raw: bytes) -> Iterator[str]:
+    for start in range(0, max(1, len(raw)), _MAX_LINE_BYTES):
+        yield _COLOUR.sub("", raw[start : start + _MAX_LINE_BYTES].decode("utf-8", "replace")).rstrip("\r")
 
 
 def _contains(file: File, marker: re.Pattern[bytes]) -> bool:
     tail, searched = b"", 0
-    try:
-        with _opened(file) as stream:
-            while searched < _SEARCHED_BYTES and (chunk := stream.read(_CHUNK_BYTES)):
-                if marker.search(tail + chunk):
-                    return True
-                tail, searched = chunk[-512:], searched + len(chunk)
-    except (OSError, EOFError, zlib.error):
-        return False
+    for block in Blocks(file):
+        if marker.search(tail + block):
+            return True
+        tail, searched = block[-512:], searched + len(block)
+        if searched >= _SEARCHED_BYTES:
+            break
     return False

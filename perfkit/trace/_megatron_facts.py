@@ -42,7 +42,7 @@ NAMES = {
     "train_iters": "train_iters",
 }
 
-_ARGUMENT = re.compile(r"(?:^|\s)(\w+) \.{2,} (\S.*?)\s*$")
+_ARGUMENT = re.compile(r"(?:^|\s)(\w+) \.{2,} (\S.{0,300}?)\s*$")
 _WORLD = re.compile(r"using world size: ?(\d{1,9})")
 _SIZE = re.compile(r"\b(data|tensor-model|pipeline-model|context|expert-model)-parallel(?:-| )size: ?(\d{1,9})")
 _VOCABULARY = re.compile(r"padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d{1,15})\)")

@@ -125,8 +125,8 @@ def _read_costs(file: File, sink: Sink) -> list[_Operation]:
 def _operation(step: int, name: str, values: Any) -> _Operation | None:
     try:
         _, cost, wait, links = values
-        times = (None if time is None else _whole(time, NS_PER_MS) for time in (cost, wait))
-        return _Operation(step, name, *times, tuple(_links(links)))
+        transit_ns, wait_ns = (None if time is None else _whole(time, NS_PER_MS) for time in (cost, wait))
+        return _Operation(step, name, transit_ns, wait_ns, tuple(_links(links)))
     except (TypeError, ValueError, ArithmeticError, LookupError):
         return None
 

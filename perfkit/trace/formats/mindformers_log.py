@@ -43,7 +43,7 @@ _LOSS = number_after("loss:")
 _LEARNING_RATE = number_after("lr:")
 _GRADIENT_NORM = re.compile(r"(?:global_norm|grad_norm):?\s*\[?\s*([^\],}]*)")
 _OVERFLOW = re.compile(r"overflow cond:\s*\[?\s*(True|False)")
-_SAMPLES = re.compile(r"(\d+(?:\.\d+)?)\s*samples/s/p")
+_SAMPLES = re.compile(r"(?<![\d.])(\d{1,12}(?:\.\d{1,12})?)\s*samples/s/p")
 _FLOPS = re.compile(r"(?<![A-Za-z])(?:train_throughput_per_npu|throughput):\s*(\d+(?:\.\d+)?)\s*T")
 
 
