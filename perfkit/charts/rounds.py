@@ -19,7 +19,7 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     rows = rounds.assign(verdict=rounds["verdict"].fillna("open"))
     base = alt.Chart(alt.NamedData("rounds"))
     x = alt.X("number:O", title="round", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("value:Q", title=metric_title, scale=alt.Scale(zero=True))
+    y = alt.Y("value:Q", title=metric_title, scale=alt.Scale(zero=False, padding=24))
     tooltip = [
         alt.Tooltip("number:O", title="round"),
         "title:N",

@@ -43,6 +43,12 @@ def current_project() -> Project | None:
         return None
 
 
+def can_save(_state: object = None) -> bool:
+    """Whether there is a project that this page may write to."""
+    project = current_project()
+    return project is not None and not project.read_only
+
+
 def run_options(_state: object = None) -> list[tuple[str, str, str]]:
     """Recordings to choose from: the project's, then the bundled samples, each marked as such."""
     return _options(SAMPLES, lambda path: path.is_dir())
@@ -82,7 +88,7 @@ def remember_run(path: str) -> None:
     """Keep `path` as the open run of the project, so that the next page starts with it."""
     project = current_project()
     place = Path(path).expanduser()
-    if project is not None and not project.read_only and project.open_run != place and not _is_sample(place):
+    if project is not None and not project.read_only and project.open_run != place and not is_sample(place):
         save(replace(project, open_run=place))
 
 
@@ -96,7 +102,7 @@ def first_run(samples: dict[str, str]) -> str:
 
 def marked(path: str, title: str) -> str:
     """`title` with the word sample if the path is a bundled sample."""
-    return f"{title} (sample)" if _is_sample(Path(path).expanduser()) else title
+    return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title
 
 
 def span(low_ns: int, high_ns: int) -> str:
@@ -120,5 +126,9 @@ def _relative(folder: Path, path: Path) -> str:
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
 
 
-def _is_sample(path: Path) -> bool:
-    return path.resolve().is_relative_to(data_folder().resolve())
+def is_sample(path: Path) -> bool:
+    """Whether a path is one of the samples that come with perfkit, also where a sample project holds a copy."""
+    project = current_project()
+    samples = project.folder / "samples" if project is not None else None
+    place = path.expanduser().resolve()
+    return place.is_relative_to(data_folder().resolve()) or (samples is not None and place.is_relative_to(samples))

@@ -17,11 +17,12 @@ from perfkit.calc.flops import training_flops
 from perfkit.calc.utilization import judge_utilization, mfu, samples_per_s_per_device, tokens_per_s_per_device
 from perfkit.charts.steps import step_time_rows, step_times
 from perfkit.dialects import read_config
-from perfkit.errors import NotMeasuredError
+from perfkit.errors import InputError, NotMeasuredError
+from perfkit.experiments import ExperimentLog, Measurement
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider, Toggle
-from perfkit.panels._panel import Answer, Empty, Panel
+from perfkit.panels._panel import Action, Answer, Empty, Panel
 from perfkit.panels._table import Table
 from perfkit.run import Run
 from perfkit.spec.model import ModelSpec
@@ -277,6 +278,44 @@ def _divisor_note(result: Result) -> list[str]:
     return [f"The log's {significant(logged, 4)} samples/s/p is divided by {found.name} ({found.size})."]
 
 
+def save_baseline(state: State) -> str:
+    """Write the log and its figures to the open round of the project, the first one if there is none yet."""
+    project = context.current_project()
+    if project is None:
+        raise InputError("baseline", ["no project is open; make one on page 00"])
+    result = compute(state)
+    if result.statistics.num_steps < 3:
+        raise InputError("baseline", [f"{result.statistics.num_steps} steps after warm-up; a baseline needs 3 or more"])
+    log = ExperimentLog(project.folder)
+    rounds = log.show("json")["rounds"]
+    number = next((row["number"] for row in rounds if not row["verdict"]), None)
+    if number is None and rounds:
+        raise InputError("baseline", [f"all {len(rounds)} rounds of {project.name} are decided; start the next one first"])
+    if number is None:
+        number = log.start("Baseline", "what the training does before anything is changed")
+    kind = "reported" if context.is_sample(Path(state.log)) else result.run.kind
+    run_id = log.attach(number, state.log, "run", run=result.run, kind=kind)
+    log.measure(run_id, _measurements(result))
+    return f"Saved to round {number} of {project.name}: step time, throughput and MFU of {result.run.name}."
+
+
+def _measurements(result: Result) -> list[Measurement]:
+    statistics, name = result.statistics, result.run.name
+    found = [
+        Measurement(
+            metric="step_time_ns",
+            value=statistics.median_ns,
+            n=statistics.num_steps,
+            median_abs_dev=statistics.mad_ns,
+            source=f"{name}: per-step times after {statistics.num_warmup} warm-up steps",
+        ),
+        Measurement(metric="tokens_per_s_per_device", value=result.tokens_per_s_per_device, source=f"{name}: page 01"),
+        Measurement(metric="samples_per_s_per_device", value=result.samples_per_s_per_device, source=f"{name}: page 01"),
+        Measurement(metric="mfu", value=result.mfu, source=result.flops_origin),
+    ]
+    return [measurement for measurement in found if measurement.value is not None]
+
+
 def fill(state: State) -> State:
     """The bundled log."""
     sample = next(iter(context.SAMPLE_LOGS.values()))
@@ -294,6 +333,15 @@ PANEL = Panel(
     view=view,
     empty=Empty(action="Use the sample log", fill=fill),
     shared=("log",),
+    actions=(
+        Action(
+            name="save",
+            label="Save as baseline",
+            run=save_baseline,
+            help="writes the log and its figures to the open round of the project",
+            visible=context.can_save,
+        ),
+    ),
     controls=(
         PathPicker(
             path="log", options=context.log_options, label="Training log", help="MindFormers or Megatron; a file or its folder"

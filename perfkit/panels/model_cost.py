@@ -20,11 +20,13 @@ from perfkit.calc.roofline import layer_matmuls
 from perfkit.calc.utilization import guide_selective_hfu, hfu, judge_utilization, mfu
 from perfkit.charts.cost import flops_bars, parameter_bars, roofline
 from perfkit.dialects import read_config
+from perfkit.errors import InputError
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, Slider, Toggle
-from perfkit.panels._panel import Answer, Panel
+from perfkit.panels._panel import Action, Answer, Panel
 from perfkit.panels._table import Table
+from perfkit.project import save
 from perfkit.spec.hardware import HardwareSpec
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.parallel import ParallelPlan
@@ -234,6 +236,19 @@ def _notes(result: Result) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def save_convention(state: State) -> str:
+    """Write the counting convention and the peak to the project: all MFU figures use them."""
+    project = context.current_project()
+    if project is None:
+        raise InputError("convention", ["no project is open; make one on page 00"])
+    saved = save(
+        replace(project, attention=state.attention, count_head=state.count_head, peak_flops_per_s=state.peak_tflops_per_s * TERA)
+    )
+    head = "with" if saved.count_head else "without"
+    peak = significant(state.peak_tflops_per_s)
+    return f"All MFU figures of {saved.name} now count {saved.attention} attention {head} head, of {peak} TFLOP/s."
+
+
 def _presets(_state: State) -> list[tuple[str, str, str]]:
     configs = [(label, path, "From a configuration") for label, path, group in context.config_options() if group == "Project"]
     return [*configs, *((name, name, "Published models") for name in catalog.models())]
@@ -250,6 +265,15 @@ PANEL = Panel(
     compute=compute,
     view=view,
     shared=("preset",),
+    actions=(
+        Action(
+            name="save",
+            label="Use this convention in the project",
+            run=save_convention,
+            help="writes attention, head and peak to perfkit.toml",
+            visible=context.can_save,
+        ),
+    ),
     controls=(
         Choice(path="preset", options=_presets, label="Model", key="model.model_config.type"),
         Slider(

@@ -67,14 +67,15 @@ _CHART_COLUMNS = ("number", "title", "value", "prediction", "prediction_low", "p
 
 def _table(result: Result) -> pd.DataFrame:
     metric = result.project.goal_metric
+    title, scale = METRICS[metric]
     return pd.DataFrame(
         [
             {
                 "round": row["number"],
                 "title": row["title"],
-                METRICS[metric][0].split(" (")[0]: written(metric, row["value"]),
-                "predicted": written(metric, row["prediction"]),
-                "error of the prediction": None if row["error_ratio"] is None else f"{row['error_ratio']:+.1%}",
+                title: _scaled(row["value"], scale),
+                "predicted": _scaled(row["prediction"], scale),
+                "error": None if row["error_ratio"] is None else f"{row['error_ratio']:+.1%}",
                 "gain": None if row["gain_ratio"] is None else f"{row['gain_ratio']:+.2%}",
                 "verdict": row["verdict"] or "open",
                 "kind": row["kind"],
@@ -82,6 +83,10 @@ def _table(result: Result) -> pd.DataFrame:
             for row in result.document["rounds"]
         ]
     )
+
+
+def _scaled(value: float | None, scale: float) -> str | None:
+    return None if value is None else significant(value / scale, 4)
 
 
 def written(metric: str, value: float | None) -> str | None:
@@ -103,7 +108,8 @@ def _sentence(result: Result) -> str:
     text += f", {gain:+.1%} in total." if gain else "."
     if project.goal_value is not None:
         reached = "reached" if document["goal_met"] else "not reached yet"
-        text += f" The goal, {project.goal_op} {written(project.goal_metric, project.goal_value)}, is {reached}."
+        sign = {">=": "at least", "<=": "at most"}[project.goal_op]
+        text += f" The goal of {sign} {written(project.goal_metric, project.goal_value)} is {reached}."
     return text
 
 

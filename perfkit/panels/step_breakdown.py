@@ -28,6 +28,7 @@ from perfkit.units import NS_PER_MS, THIN_SPACE, format_ns
 
 MEDIAN = "median"
 ALL = "all"
+RANK_LABELS = {"exposed_ns": "exposed comm.", "hidden_ns": "hidden comm.", "against stage median": "vs. stage median"}
 NEXT_PAGE = {
     "computing": ("12", "the operators (which kernels cost most)"),
     "communication": ("13", "the communication (is it needed, slow, or waiting)"),
@@ -125,7 +126,9 @@ def view(result: Result) -> Answer:
             chart=step_trend(trend), title=f"Steps of rank {rank}", sources=[f"measured: {run.name}"], wide=True
         )
     tables: dict[str, Any] = {
-        "ranks": Table(frame=_rank_table(result), title="Ranks, most computing against their stage first", selectable=True),
+        "ranks": Table(
+            frame=_rank_table(result), title="Ranks, most computing against their stage first", labels=RANK_LABELS, selectable=True
+        ),
     }
     if len(result.kernels):
         columns = [state.by, *(name for name in ("type", "core") if name != state.by), "count", "total_ns", "mean_ns", "share"]
@@ -151,8 +154,8 @@ def _rank_table(result: Result) -> pd.DataFrame:
             "against stage median": (steps["computing_ns"].astype("float64") / median_ns - 1).map(
                 lambda excess: None if pd.isna(excess) else f"{excess:+.1%}"
             ),
-            "exposed_communication_ns": steps["exposed_communication_ns"],
-            "hidden_communication_ns": steps["overlapped_ns"],
+            "exposed_ns": steps["exposed_communication_ns"],
+            "hidden_ns": steps["overlapped_ns"],
             "bubble_ns": steps["bubble_ns"],
             "free_ns": steps["free_ns"],
         }
