@@ -35,6 +35,12 @@ def in_app() -> bool:
     return os.environ.get("PERFKIT_APP", "") not in ("", "0")
 
 
+def pages_folder() -> Path | None:
+    """A folder with other pages than the bundled ones (`PERFKIT_PAGES`), or None."""
+    folder = os.environ.get("PERFKIT_PAGES")
+    return Path(folder) if folder else None
+
+
 def wait_for_panels() -> bool:
     """Whether a panel computes before its cell ends and raises its errors (`PERFKIT_WAIT_FOR_PANELS`), as tests of pages need."""
     return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")

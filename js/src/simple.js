@@ -50,7 +50,7 @@ export const renderHeader = follow((root, content) => {
   const chips = content.chips.map((chip) => {
     const tag = chip.href ? "a" : "span";
     return el("li", {}, el(tag, {
-      class: `pk-chip pk-chip-${chip.state}`, href: chip.href, title: chip.why || null,
+      class: `pk-chip pk-chip-${chip.state}`, href: chip.href || null, title: chip.why || null,
       "aria-current": chip.state === "current" ? "step" : null,
     }, el("span", { class: "pk-chip-id" }, chip.id), ` ${chip.label}`));
   });

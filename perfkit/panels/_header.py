@@ -90,7 +90,7 @@ def _goal_text(project: Project) -> str:
 
 
 def _chips(page: str) -> list[dict[str, str]]:
-    existing = {found.number: found.name for found in pages()}
+    existing = {found.number: found.name for found in pages(settings.pages_folder())}
     chips = []
     for id_, label, work, numbers in CYCLE:
         names = [existing[number] for number in numbers if number in existing]

@@ -21,7 +21,7 @@ def next_pages(*names: str, page: str = "", label: str = "Next", **why: str) -> 
 
     Pages that do not exist are left out.
     """
-    known = pages()
+    known = pages(settings.pages_folder())
     wanted = [found for name in names for found in known if name in (found.name, found.number)]
     if not names:
         here = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]

@@ -1,0 +1,180 @@
+"""Kernels: at most as many as memory allows, one of them started ahead, and none left behind by a closed tab.
+
+Starting a kernel and importing the panels takes seconds of processor time. `PageKernels` keeps generic warm ones that have done
+both and hands them to whichever page is opened next; a new one is started once the page has had its time. A warm kernel gets
+the environment of its request when it is handed over, through its own shell channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Coroutine, Iterable
+from contextvars import ContextVar
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from traitlets import Float, Integer
+
+from perfkit import settings
+
+WARM_UP = "import perfkit.panels"
+"""Everything that each page needs and no page's content decides."""
+
+started_for_page: ContextVar[list[str] | None] = ContextVar("started_for_page", default=None)
+"""Set by a page's request; the kernel that is started for it puts its id there."""
+
+_REPLY_TIMEOUT_S = 60.0
+_MEMINFO = Path("/proc/meminfo")
+_UNKNOWN_MEMORY_BYTES = 4 * 2**30
+
+
+class PageKernels(AsyncMappingKernelManager):
+    """The kernels of the app. `limit` counts pages; warm kernels come on top and are bounded by `num_warm`."""
+
+    num_warm = Integer(1, config=True, help="kernels started ahead")
+    refill_delay_s = Float(4.0, config=True, help="pause before the next warm kernel, so that it does not slow the page down")
+    grace_s = Float(6.0, config=True, help="how long a page may be without connection before its kernel ends")
+    limit = Integer(0, config=True, help="pages open at once; 0: by free memory")
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self._warm: list[str] = []
+        self._warming: set[str] = set()
+        self._starting: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        if not self.limit:
+            self.limit = settings.max_kernels(free_memory_bytes())
+
+    @property
+    def num_pages(self) -> int:
+        """Kernels that serve a page or are being started for one."""
+        return len((set(self.list_kernel_ids()) | self._starting) - self._warming - set(self._warm))
+
+    @property
+    def warm_kernels(self) -> tuple[str, ...]:
+        """Ids of the kernels that wait for a page."""
+        return tuple(self._warm)
+
+    @property
+    def full(self) -> bool:
+        """Whether the next visitor has to wait."""
+        return self.num_pages >= self.limit
+
+    async def start_kernel(self, **kwargs: Any) -> str:  # type: ignore[override]
+        """A kernel for a page: a warm one if there is, else a new one."""
+        kernel_id = await self._take_warm(dict(kwargs.get("env") or {})) or await self._start_cold(**kwargs)
+        if (started := started_for_page.get()) is not None:
+            started.append(kernel_id)
+        self.refill_later()
+        return kernel_id
+
+    def refill_later(self, delay_s: float | None = None) -> None:
+        """Start the missing warm kernels after a pause."""
+        self._later(self._refill(self.refill_delay_s if delay_s is None else delay_s))
+
+    async def cull_kernel_if_idle(self, kernel_id: str) -> None:
+        """Warm kernels are idle on purpose."""
+        if kernel_id not in self._warm:
+            await super().cull_kernel_if_idle(kernel_id)  # type: ignore[no-untyped-call]
+
+    def notify_disconnect(self, kernel_id: str) -> None:
+        """A page lost its connection. If it does not come back soon, its browser is gone without having said so."""
+        super().notify_disconnect(kernel_id)  # type: ignore[no-untyped-call]
+        if not self._kernel_connections.get(kernel_id):
+            self._later(self._end_if_left(kernel_id))
+
+    async def shutdown_all(self, now: bool = False) -> None:  # type: ignore[override]
+        """End every kernel, the warm ones and those still starting too."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        self._warm.clear()
+        await super().shutdown_all(now=now)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end_if_left(self, kernel_id: str) -> None:
+        await asyncio.sleep(self.grace_s)
+        if kernel_id in self and not self._kernel_connections.get(kernel_id):
+            await self._drop(kernel_id)
+
+    async def _refill(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        while len(self._warm) + len(self._warming) < self.num_warm:
+            kernel_id = self.new_kernel_id()
+            self._warming.add(kernel_id)
+            try:
+                await super().start_kernel(kernel_id=kernel_id, kernel_name="python3")
+                ready = await self._execute(kernel_id, WARM_UP)
+            finally:
+                self._warming.discard(kernel_id)
+            if not ready:
+                self.log.warning("a kernel could not be warmed up; pages start their own")
+                await self._drop(kernel_id)
+                return
+            self._warm.append(kernel_id)
+
+    async def _take_warm(self, environment: dict[str, str]) -> str | None:
+        while self._warm:
+            kernel_id = self._warm.pop(0)
+            self._starting.add(kernel_id)
+            try:
+                if kernel_id in self and await self._hand_over(kernel_id, environment):
+                    return kernel_id
+            finally:
+                self._starting.discard(kernel_id)
+            await self._drop(kernel_id)
+        return None
+
+    async def _start_cold(self, **kwargs: Any) -> str:
+        kernel_id = self.new_kernel_id()
+        self._starting.add(kernel_id)
+        try:
+            return str(await super().start_kernel(**{**kwargs, "kernel_id": kernel_id}))
+        finally:
+            self._starting.discard(kernel_id)
+
+    async def _hand_over(self, kernel_id: str, environment: dict[str, str]) -> bool:
+        # Voila names some variables by members of an enumeration, whose repr is no Python.
+        fresh = {str(name): str(value) for name, value in environment.items() if os.environ.get(name) != value}
+        code = f"import os; os.environ.update({fresh!r}); del os"
+        return await self._execute(kernel_id, code)
+
+    async def _execute(self, kernel_id: str, code: str) -> bool:
+        """Whether `code` ran in the kernel without an error."""
+        client = self.get_kernel(kernel_id).client()
+        client.start_channels(iopub=False, stdin=False, hb=False, control=False)
+        try:
+            client.execute(code, silent=True, store_history=False, allow_stdin=False)
+            # The shell channel is ordered: the reply is that of this request, whenever the kernel comes up.
+            reply = await client.get_shell_msg(timeout=_REPLY_TIMEOUT_S)  # type: ignore[misc]
+        except Empty:
+            self.log.warning("kernel %s does not answer", kernel_id)
+            return False
+        finally:
+            client.stop_channels()
+        if reply["content"]["status"] != "ok":
+            self.log.warning("kernel %s could not be prepared: %s", kernel_id, reply["content"].get("evalue"))
+            return False
+        return True
+
+    async def _drop(self, kernel_id: str) -> None:
+        with contextlib.suppress(KeyError):
+            await self.shutdown_kernel(kernel_id, now=True)  # type: ignore[no-untyped-call]
+
+
+def free_memory_bytes(lines: Iterable[str] | None = None) -> int:
+    """Memory that new processes can have; 4 GiB where the system does not say."""
+    if lines is None:
+        lines = _MEMINFO.read_text(encoding="ascii").splitlines() if _MEMINFO.exists() else ()
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable":
+            return int(rest.split()[0]) * 1024
+    return _UNKNOWN_MEMORY_BYTES

@@ -1,0 +1,194 @@
+"""Server: the guided pages as an app on this machine (Voila), or as notebooks (JupyterLab), with a folder as the tuning project.
+
+Voila brings the kernel and the widget manager; everything that a visitor sees is perfkit's own template. Nothing is requested
+from another host, sources stay hidden, and only the page assets of `handlers.ASSETS` are served as files. The server listens on
+127.0.0.1 and answers to no other host name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager
+from tornado.ioloop import IOLoop
+from traitlets.config import Config
+from voila.app import Voila, VoilaShutdownKernelHandler
+from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.treehandler import TornadoVoilaTreeHandler
+
+from perfkit import settings
+from perfkit._resources import notebooks_folder
+from perfkit.app import handlers
+from perfkit.errors import InputError
+
+HOST = "127.0.0.1"
+CULL_IDLE_S = 15 * 60
+CULL_CHECK_S = 60
+MAX_MESSAGE_BYTES = 256 * 2**20
+"""A message over tornado's own 10 MiB ends the connection without a word; an upload easily is one."""
+
+TEMPLATES = Path(__file__).parent / "templates"
+WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
+
+
+def serve(
+    folder: str | Path = ".",
+    *,
+    port: int = 8866,
+    lab: bool = False,
+    read_only: bool = False,
+    open_browser: bool = False,
+) -> None:
+    """Serve the guided pages on 127.0.0.1:`port` with `folder` as the tuning project, until Ctrl-C.
+
+    `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
+    if the folder does not exist or the port is taken.
+    """
+    project = _checked_folder(folder)
+    _check_port(port)
+    os.environ["PERFKIT_PROJECT"] = str(project)
+    if read_only:
+        os.environ["PERFKIT_READ_ONLY"] = "1"
+    if lab:
+        os.environ.pop("PERFKIT_APP", None)
+        _start_lab(port, open_browser=open_browser)
+        return
+    os.environ["PERFKIT_APP"] = "1"
+    app = App(config=_configuration(port))
+    app.initialize(argv=[])
+    url = f"http://{HOST}:{port}/"
+    print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
+    if open_browser:
+        webbrowser.open(url)
+    app.start()
+
+
+class App(Voila):  # type: ignore[misc]
+    """Voila with perfkit's template, routes and kernels, and without its file tree."""
+
+    config_file_paths: list[str] = []  # noqa: RUF012  a trait's value: a user's own Voila settings are for other servers
+
+    def setup_template_dirs(self) -> None:
+        """Look for templates in the package first."""
+        super().setup_template_dirs()
+        self.template_paths.insert(0, str(TEMPLATES))
+
+    def init_handlers(self) -> list[Any]:
+        """Voila's routes without those that list or render arbitrary files, and with ours."""
+        kept = []
+        for route, handler, *arguments in super().init_handlers():
+            if handler is VoilaShutdownKernelHandler:
+                kept.append((route, handlers.ShutdownHandler, *arguments))
+            elif handler is TornadoVoilaHandler:
+                kept.append((r"/(\d\d_[a-z0-9_]+)", handlers.PageHandler, *arguments))
+            elif not issubclass(handler, TornadoVoilaTreeHandler) and "contents" not in route:
+                kept.append((route, handler, *arguments))
+        return [
+            (r"/", handlers.RootHandler),
+            (r"/perfkit/health", handlers.HealthHandler),
+            (r"/perfkit/kernel/([\w-]+)", handlers.AliveHandler),
+            (r"/perfkit/static/([\w.]+)", handlers.AssetHandler),
+            *kept,
+        ]
+
+    def listen(self) -> None:
+        """Serve until stopped; the first warm kernel starts with the loop."""
+        IOLoop.current().add_callback(self.kernel_manager.refill_later, 0.0)
+        super().listen()
+
+
+class OwnKernels(KernelSpecManager):
+    """Only the Python that runs the server: a kernel of that name elsewhere on the machine may not have perfkit."""
+
+    kernel_dirs: list[str] = []  # noqa: RUF012  a trait's value
+
+
+def _pages_folder() -> Path:
+    return settings.pages_folder() or notebooks_folder()
+
+
+def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -> dict[str, Any]:
+    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem)}
+
+
+def _configuration(port: int) -> Config:
+    return Config(
+        {
+            "Voila": {
+                "ip": HOST,
+                "port": port,
+                "port_retries": 0,
+                "root_dir": str(_pages_folder()),
+                "open_browser": False,
+                "log_level": "WARN",
+                "tornado_settings": {
+                    "websocket_max_message_size": MAX_MESSAGE_BYTES,
+                    "allow_remote_access": False,  # a page of another site that resolves to this machine gets no answer
+                    "pages_folder": str(_pages_folder()),
+                },
+            },
+            "VoilaConfiguration": {
+                "template": "lab",
+                "strip_sources": True,
+                "show_tracebacks": False,
+                "allow_template_override": "NO",
+                "allow_theme_override": "NO",
+                "file_allowlist": [],
+                "extension_allowlist": WIDGET_EXTENSIONS,
+                "multi_kernel_manager_class": "perfkit.app.kernels.PageKernels",
+                "kernel_spec_manager_class": OwnKernels,
+                "page_config_hook": _page_config,
+                "http_keep_alive_timeout": 10,
+            },
+            # Files instead of ports: other users of the machine cannot talk to the kernels.
+            "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
+            "PageKernels": {
+                "cull_idle_timeout": CULL_IDLE_S,
+                "cull_interval": CULL_CHECK_S,
+                "cull_connected": False,
+            },
+        }
+    )
+
+
+def _start_lab(port: int, *, open_browser: bool) -> None:
+    from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
+
+    arguments = {
+        "ServerApp.ip": HOST,
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": str(_pages_folder()),
+        "ServerApp.open_browser": open_browser,
+        "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
+        "LabApp.news_url": "None",
+        "LabApp.extension_manager": "readonly",
+        "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
+    }
+    LabApp.launch_instance(argv=[f"--{name}={value}" for name, value in arguments.items()])
+
+
+def _checked_folder(folder: str | Path) -> Path:
+    project = Path(folder).expanduser().resolve()
+    if not project.is_dir():
+        raise InputError(str(folder), ["is no folder; `perfkit demo FOLDER` writes a sample project"])
+    settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
+    return project
+
+
+def _check_port(port: int) -> None:
+    if not 0 < port < 65536:
+        raise InputError("--port", [f"{port} is no port; 1 to 65535 are"])
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise InputError("--port", [f"{port} is taken by another program; try --port {port + 1}"]) from error
+            raise InputError("--port", [f"{port} cannot be used: {error.strerror}"]) from error
