@@ -59,7 +59,7 @@ def layer_table(family: Family, model: ModelSpec, seq_length: int, batch: int = 
         ("projection", "2bsh²", 2 * b * s * h * width, "layer"),
     ]
     names = ("MLP up", "MLP gate", "MLP down") if family == "llama" else ("MLP up", "MLP down")
-    formula = "2bshf" if family == "llama" else "8bsh²"
+    formula = "8bsh²" if family != "llama" and f == 4 * h else "2bshf"
     rows += [(name, formula, 2 * b * s * h * f, "layer") for name in names]
     if family == "bert":
         rows.append(("transform", "2bsh²", 2 * b * s * h * h, "head"))

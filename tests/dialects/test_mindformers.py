@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perfkit import catalog, read_config
 from perfkit.calc.params import count_params
@@ -312,7 +315,7 @@ def test_a_syntax_error_names_its_line_and_text():
     "text",
     [
         "model: &a [*a]\nrunner_config: {}\n",
-        "model: " + "[" * 3000,
+        "model: " + "[" * 1500,
         "model: 2001-99-99\n",
         "model: {[a]: 1}\n",
         "model:\n  ? {a: b}\n  : c\n",
@@ -332,6 +335,20 @@ def test_sizes_that_would_never_end_are_refused():
 def test_hostile_text_is_kept_as_data():
     text = SMALL.format(stages=1, mode=1, copies=1, use_parallel=True) + "trainer: {model_name: '<img src=x onerror=alert(1)>'}\n"
     assert read_text(text, "x.yaml").model.name == "<img src=x onerror=alert(1)>"
+
+
+WEIRD = ["two", "-1", ".nan", ".inf", "[1, 2]", "{a: 1}", "null", '""', "010", "9" * 5000, "*x", "[[true]]", "2001-01-01", "- a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(WEIRD)), min_size=1, max_size=3))
+def test_a_damaged_file_is_a_plan_or_an_input_error(path, damage):
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for position, value in damage:
+        index = position % len(lines)
+        lines[index] = f"{lines[index].partition(':')[0]}: {value}"
+    with contextlib.suppress(InputError):
+        assert read_text("\n".join(lines), "damaged.yaml").num_devices >= 1
 
 
 def test_windows_line_ends_change_nothing():
