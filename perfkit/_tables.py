@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from perfkit.trace._listing import printable
 from perfkit.units import format_bytes, format_ns, format_ratio
 
 NAME_WIDTH = 60
@@ -34,7 +35,7 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
         print(f"\nlargest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})", file=out)
         print_table(
             ["name", "count", "total"],
-            [[kernel["name"][:NAME_WIDTH], str(kernel["count"]), format_ns(kernel["total_ns"])] for kernel in kernels],
+            [[printable(kernel["name"])[:NAME_WIDTH], str(kernel["count"]), format_ns(kernel["total_ns"])] for kernel in kernels],
             out,
         )
     if summary["collectives"]:
@@ -77,8 +78,8 @@ def _part(step: dict[str, Any], path: str) -> str:
 
 def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
     for note in summary["notes"]:
-        print(f"\nnote: {note}", file=out)
+        print(f"\nnote: {printable(note)}", file=out)
     if summary["dropped"]:
         print("\nnot read:", file=out)
         for lost in summary["dropped"]:
-            print(f"  {lost['count']} x {lost['what']} ({lost['file']})", file=out)
+            print(f"  {lost['count']} x {printable(lost['what'])} ({lost['file']})", file=out)

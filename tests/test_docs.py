@@ -1,0 +1,52 @@
+"""The documentation and the program say the same things."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from perfkit import cli
+from perfkit.trace.load import formats
+from tests.notebook_format import pages
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", sorted(cli._COMMANDS))
+def test_every_command_is_documented(command):
+    assert f"## perfkit {command}" in text("docs/commands.md")
+
+
+@pytest.mark.parametrize("name", [known.name for known in formats()])
+def test_every_format_is_documented(name):
+    assert f"`{name}`" in text("docs/formats.md")
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_page_is_named_in_the_readme(page):
+    assert f"page {page.name[:2]}" in text("README.md")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_files_that_exist(document):
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target
+
+
+def test_the_first_screen_of_the_readme_has_one_picture_and_two_commands():
+    screen = "\n".join(text("README.md").splitlines()[:30])
+    assert screen.count("![") == 1
+    assert re.findall(r"^make \w+", screen, re.MULTILINE) == ["make app", "make test"]
+
+
+def test_make_targets_that_the_documents_name_exist():
+    targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
+    named = {target for document in DOCUMENTS for target in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8"))}
+    assert named <= targets
