@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit.errors import InputError
@@ -61,7 +62,7 @@ def add_collectives(group: RankFiles, trace: StepTrace | None, layout: Layout | 
         costs = pd.DataFrame(
             {
                 "step": pd.array([operation.step for operation in operations], dtype="Int64"),
-                "name": [operation.name for operation in operations],
+                "name": pd.Series([operation.name for operation in operations], dtype="object"),
                 "transit_ns": pd.array([operation.transit_ns for operation in operations], dtype="Int64"),
                 "wait_ns": pd.array([operation.wait_ns for operation in operations], dtype="Int64"),
             }
@@ -87,15 +88,18 @@ def _timed_operations(trace: StepTrace, sink: Sink) -> pd.DataFrame:
         return _no_rows(*_KEYS, "start_ns", "duration_ns")
     cells = {f"{name}{end}": "int" for name in names for end in (_START, _END)}
     csv = _store.read_csv(trace.file, {"step_num": "int", **cells})  # type: ignore[dict-item]
-    rows = csv.frame[csv.frame["step_num"].isin(trace.rows["step"]) & ~is_mean(csv.frame)]
-    pieces = []
-    for name in names:
-        starts, ends = rows[f"{name}{_START}"], rows[f"{name}{_END}"]
-        ran = ((starts > 0) & (ends >= starts)).fillna(False)
-        piece = pd.DataFrame({"step": rows["step_num"], "start_ns": starts * TICK_NS, "duration_ns": (ends - starts) * TICK_NS})
-        pieces.append(piece[ran].assign(name=name))
-        sink.drop("communication operation that ends before it starts", int((ends < starts).fillna(False).sum()), trace.file)
-    return pd.concat(pieces, ignore_index=True)
+    rows = csv.frame[csv.frame["step_num"].isin(trace.rows["step"]) & ~is_mean(csv.frame)].fillna(0)
+    starts, ends = (rows[[f"{name}{end}" for name in names]].to_numpy(dtype=np.int64) for end in (_START, _END))
+    sink.drop("communication operation that ends before it starts", int((ends < starts).sum()), trace.file)
+    step, operation = np.nonzero((starts > 0) & (ends >= starts))
+    return pd.DataFrame(
+        {
+            "step": pd.array(rows["step_num"].to_numpy(dtype=np.int64)[step], dtype="Int64"),
+            "name": np.array(names, dtype=object)[operation],
+            "start_ns": pd.array(starts[step, operation] * TICK_NS, dtype="Int64"),
+            "duration_ns": pd.array((ends - starts)[step, operation] * TICK_NS, dtype="Int64"),
+        }
+    )
 
 
 def _read_costs(file: File, sink: Sink) -> list[_Operation]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.errors import InputError
@@ -68,11 +68,13 @@ def test_warmup_is_what_the_second_half_does_not_explain(durations_ms, warmup):
     assert suggest_warmup([duration * NS_PER_MS for duration in durations_ms]) == warmup
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**15), max_size=30))
 def test_warmup_leaves_at_least_half_of_the_steps(durations_ns):
     assert 0 <= suggest_warmup(durations_ns) <= len(durations_ns) // 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**15), min_size=1, max_size=30), st.integers(1, 1000))
 def test_warmup_does_not_depend_on_the_unit_of_time(durations_ns, factor):
     assert suggest_warmup(durations_ns) == suggest_warmup([duration * factor for duration in durations_ns])
@@ -124,6 +126,7 @@ def test_a_number_that_no_divisor_explains_gives_none():
     assert detect_divisor(0.7, global_batch_size=1024, duration_ns=122_726_600_000, candidates={}) is None
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10_000), st.integers(1, 10**13), st.integers(1, 4096))
 def test_the_divisor_that_made_the_number_is_recovered(batch, duration_ns, devices):
     logged = batch / (duration_ns / 1e9) / devices

@@ -189,7 +189,7 @@ def test_a_truncated_last_line_is_counted_and_the_rest_kept(tmp_path):
     assert [(lost.what, lost.count) for lost in run.dropped] == [("step line cut off or mixed with another, without a time", 1)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, len(STEP % (2, 1234)) + 1))
 def test_wherever_a_log_is_cut_no_time_is_invented(tmp_path_factory, cut):
     folder = tmp_path_factory.mktemp("cut")
