@@ -6,6 +6,7 @@ Nothing is decoded here: brackets and strings are counted, as far as that is nee
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from collections.abc import Iterator
 
@@ -99,10 +100,10 @@ class Text:
         self.at = min(self.at + num_bytes, len(self.data))
         return self.at - before
 
-    def take(self) -> bytes | None:
-        """The JSON value at the position, which moves behind it; None if the content ends inside it or it is too large."""
-        while (end := value_end(self.data, self.at)) < 0:
-            if len(self.data) - self.at > MAX_VALUE_BYTES or not self.more():
+    def take(self, limit: int = MAX_VALUE_BYTES) -> bytes | None:
+        """The JSON value at the position, which moves behind it; None if the content, or `limit` bytes, end inside it."""
+        while (end := value_end(self.data, self.at, self.at + limit)) < 0:
+            if len(self.data) - self.at > limit or not self.more():
                 return None
         value, self.at = self.data[self.at : end], end
         return value
@@ -115,8 +116,8 @@ class Text:
         return found is not None
 
 
-def value_end(data: bytes, start: int) -> int:
-    """The index behind the JSON value that starts at `start`, or -1 if `data` ends inside it.
+def value_end(data: bytes, start: int, stop: int = sys.maxsize) -> int:
+    """The index behind the JSON value that starts at `start`, or -1 if `data`, up to `stop`, ends inside it.
 
     Counts brackets outside of strings; the value itself need not be valid. A single stray byte is a value of its own.
     """
@@ -125,7 +126,7 @@ def value_end(data: bytes, start: int) -> int:
         end = scalar.end() if scalar else start + 1
         return end if end < len(data) else -1
     depth = 0
-    for token in _TOKEN.finditer(data, start):
+    for token in _TOKEN.finditer(data, start, stop):
         text = token[0]
         if text in (b"{", b"["):
             depth += 1

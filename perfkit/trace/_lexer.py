@@ -22,6 +22,7 @@ import msgspec
 from perfkit.trace._blocks import Blocks
 from perfkit.trace._json_text import SMALL_CHUNK_BYTES, Cuts, Text
 from perfkit.trace._listing import File
+from perfkit.units import KIB
 
 Event = TypeVar("Event")
 Value = TypeVar("Value")
@@ -31,6 +32,7 @@ LOST_TAIL = "bytes after the last complete event (the file ends inside an event)
 LOST_TEXT = "bytes that belong to no trace"
 
 _MIN_EVENTS = 10_000
+_LIKELY_VALUE_BYTES = 256 * KIB
 _EVENTS_KEY = b'"traceEvents"'
 _EVENTS_START = re.compile(_EVENTS_KEY + rb"\s*:\s*(?=\[)")
 _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
@@ -176,8 +178,14 @@ class EventReader(Generic[Event]):
         return event
 
     def _next_event(self, text: Text, cuts: Cuts) -> list[Event]:
-        """The event at the position, found by its brackets; where that fails, go on at the next likely start of an event."""
-        value = text.take()
+        """The event at the position, found by its brackets; where that fails, go on at the next likely start of an event.
+
+        A quote too many turns all that follows inside out, so the search for the end of an event goes far only where no other
+        event seems to start before.
+        """
+        value = text.take(_LIKELY_VALUE_BYTES)
+        if value is None and not cuts.boundary.search(text.data, text.at + 1, text.at + _LIKELY_VALUE_BYTES):
+            value = text.take()
         if value is not None and (event := self._event(value)) is not None:
             return [event]
         start, end = (text.at, len(text.data)) if value is None else (text.at - len(value), text.at)
