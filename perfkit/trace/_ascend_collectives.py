@@ -21,43 +21,44 @@ from perfkit.trace.kinds import operation_of
 _KEY = ["step", "name", "occurrence"]
 
 
-def read_operations(file: File, rank: int, sink: Sink) -> tuple[list[Operation], bool]:
-    """The operations of communication.json, and whether the whole file could be read."""
-    content, losses = _open(file, sink)
+def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
+    """The operations of communication.json; what of it cannot be read is counted."""
+    content, losses = _open(file, sink), Losses()
     found = [
         read
-        for step, kinds in entries(content[0], losses)
+        for step, kinds in entries(content, losses)
         for _, operations in entries(kinds, losses)
         for key, info in entries(operations, losses)
         if key != TOTAL and (read := operation(rank, step_number(step), key, info, losses)) is not None
     ]
-    return found, _report(losses, content[1], file, sink)
+    _report(losses, file, sink)
+    return found
 
 
-def read_links(file: File, rank: int, sink: Sink) -> tuple[list[Link], bool]:
-    """The links of communication_matrix.json with their numbers as recorded, and whether the whole file could be read."""
-    content, losses = _open(file, sink)
+def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
+    """The links of communication_matrix.json with their numbers as recorded; what of it cannot be read is counted."""
+    content, losses = _open(file, sink), Losses()
     found = [
         replace(read, rank=rank)
-        for step, kinds in entries(content[0], losses)
+        for step, kinds in entries(content, losses)
         for _, operations in entries(kinds, losses)
         for name, links in entries(operations, losses)
         for key, info in entries(links, losses)
         if (read := link(step_number(step), name, key, info, losses)) is not None
     ]
-    return found, _report(losses, content[1], file, sink)
+    _report(losses, file, sink)
+    return found
 
 
-def _open(file: File, sink: Sink) -> tuple[tuple[object, int], Losses]:
+def _open(file: File, sink: Sink) -> object:
     content, dropped_bytes = read_json(file, depth=3)
     sink.drop("bytes after the break of a cut file", dropped_bytes, file)
-    return (content, dropped_bytes), Losses()
+    return content
 
 
-def _report(losses: Losses, dropped_bytes: int, file: File, sink: Sink) -> bool:
+def _report(losses: Losses, file: File, sink: Sink) -> None:
     for what, count in losses.counts.items():
         sink.drop(what, count, file)
-    return not dropped_bytes and not losses.counts
 
 
 def collectives(operations: list[Operation], kernels: pd.DataFrame | None, groups: Groups) -> pd.DataFrame:

@@ -72,7 +72,7 @@ class Sink:
             raise TypeError(f"table {table} has no column {', '.join(sorted(unknown))}")
         rows = max((len(value) for value in columns.values() if _is_array(value)), default=1)
         file = source.label if source else ""
-        frame = pd.DataFrame(index=range(rows))
+        kept: dict[str, pd.Series] = {}
         bad = np.zeros(rows, dtype=bool)
         for column in schema.columns:
             values = _series(columns.get(column.name), column, rows)
@@ -80,11 +80,13 @@ class Sink:
             if refused.any():
                 self.drop(f"{table}.{column.name}: value missing or negative", int((refused & ~bad).sum()), file)
                 bad |= refused
-            frame[column.name] = values
-        frame = frame.loc[~bad]
+            kept[column.name] = values
+        if bad.any():
+            kept = {name: values[~bad] for name, values in kept.items()}
         for column in schema.columns:
             if column.dtype != "text":
-                frame[column.name] = frame[column.name].astype(pandas_dtype(column))
+                kept[column.name] = kept[column.name].astype(pandas_dtype(column))
+        frame = pd.DataFrame(kept)
         self._pieces.setdefault(table, []).append(frame)
         return len(frame)
 

@@ -29,7 +29,7 @@ _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
 
 @dataclass
 class _Recording:
-    """What was read of one rank: steps as in the summary file, kernels, operations and links; `rows` counts by file name."""
+    """What was read of one rank: steps as in the summary file, kernels, operations and links; `rows` read and files `cut`, by name."""
 
     rank: Rank
     stage: int | None
@@ -74,11 +74,13 @@ def _record(rank: Rank, stage: int | None, sink: Sink) -> _Recording:
         file = rank.source.files.get(name)
         if file is None:
             continue
+        whole = len(sink.dropped)
         try:
             load(recording, file, sink)
         except InputError as error:
-            recording.cut.add(name)
             sink.drop("; ".join(error.problems), 1, file)
+        if len(sink.dropped) > whole:
+            recording.cut.add(name)
         sink.advance(file.label, file.size_bytes)
     return recording
 
@@ -104,17 +106,13 @@ def _load_kernels(recording: _Recording, file: File, sink: Sink) -> None:
 
 
 def _load_operations(recording: _Recording, file: File, sink: Sink) -> None:
-    recording.operations, whole = read_operations(file, recording.rank.rank, sink)
+    recording.operations = read_operations(file, recording.rank.rank, sink)
     recording.rows[COLLECTIVES] = len(recording.operations)
-    if not whole:
-        recording.cut.add(COLLECTIVES)
 
 
 def _load_links(recording: _Recording, file: File, sink: Sink) -> None:
-    recording.links, whole = read_links(file, recording.rank.rank, sink)
+    recording.links = read_links(file, recording.rank.rank, sink)
     recording.rows[LINKS] = len(recording.links)
-    if not whole:
-        recording.cut.add(LINKS)
 
 
 def _add_steps(recording: _Recording, sink: Sink) -> None:
@@ -123,11 +121,11 @@ def _add_steps(recording: _Recording, sink: Sink) -> None:
     told: set[int] = set()
     if summary is not None:
         starts = pd.Series({window.step: window.start_ns for window in spans}, dtype="Int64")
-        kept = add_summary_steps(
-            sink, summary.assign(start=summary["step"].map(starts).astype("Int64")), recording.rank.source.files[STEPS]
-        )
-        recording.steps = kept
-        told = {int(step) for step in kept["step"]}
+        summary = summary.assign(start=summary["step"].map(starts).astype("Int64"))
+        recording.steps = add_summary_steps(sink, summary, recording.rank.source.files[STEPS])
+        told = {int(step) for step in recording.steps["step"]}
+        if len(recording.steps) < len(summary):
+            recording.cut.add(STEPS)
     if kernels is None:
         return
     left = [window for window in device_windows(spans, kernels.dropna(subset=["start_ns", "step"])) if window.step not in told]

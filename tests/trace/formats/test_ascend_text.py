@@ -361,9 +361,11 @@ def test_without_step_times_the_steps_are_computed_from_kernels(copy: Path):
 def test_a_step_that_the_summary_lacks_is_computed_from_its_kernels(tmp_path: Path):
     rows = "1,MatMul,N/A,N/A,100,10,0,1\n1,MatMul,N/A,N/A,120,10,0,1\n2,MatMul,N/A,N/A,150,10,0,1\n"
     rank_folder(tmp_path, 0, kernel_rows=rows, step_rows="1,20,0,0,0,10,30,0\n2,nan,0,0,0,10,20,0\n")
-    steps = load(tmp_path).steps().set_index("step")
+    run = load(tmp_path)
+    steps = run.steps().set_index("step")
     assert steps["duration_ns"].to_dict() == {1: 30_000, 2: 10_000}
     assert steps["start_ns"].to_dict() == {1: 100_000, 2: 150_000}
+    assert state(run, "step times") == "partial"
 
 
 def test_missing_columns_are_named_and_the_other_files_are_read(copy: Path):
@@ -378,7 +380,7 @@ def test_missing_columns_are_named_and_the_other_files_are_read(copy: Path):
 
 def test_values_that_make_no_sense_are_counted(tmp_path: Path):
     rows = (
-        "1,Good,N/A,AI_CORE,10,5,0,1\n"
+        "1,Good,MatMulV2,AI_CORE,10,5,0,1\n"
         "1,NotANumber,N/A,AI_CORE,20,NaN,0,1\n"
         "1,Negative,N/A,AI_CORE,30,-5,0,1\n"
         "1,Text,N/A,AI_CORE,40,five,0,1\n"
