@@ -101,7 +101,10 @@ def _content(file: File) -> bytes:
 
 def _header(file: File, content: bytes) -> list[str]:
     line = content[: content.find(b"\n") + 1] or content
-    names = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    try:
+        names = next(csv.reader([line.decode("utf-8", "replace")]), [])
+    except csv.Error as error:
+        raise InputError(file.label, [f"the header line cannot be read as CSV: {error}"]) from error
     if not any(name.strip() for name in names):
         raise InputError(file.label, ["the file has no header line"])
     return [name.strip() for name in names]

@@ -297,6 +297,14 @@ def test_communication_that_cannot_be_read_is_counted(tmp_path, cell):
     assert lost == (0 if "null" in cell else 1)
 
 
+def test_a_header_broken_by_a_lone_carriage_return_is_an_error_of_that_file_only(tmp_path):
+    write_steps(tmp_path, step_row(1, 1000, 1, 2, 3))
+    (tmp_path / "step_trace_raw_1_detail_time.csv").write_bytes(b"step_num,start_\rpoint,end_point\n1,2,3\n")
+    run = load(tmp_path)
+    assert run.steps()["rank"].tolist() == [0]
+    assert ["header line cannot be read" in lost.what for lost in run.dropped] == [True]
+
+
 def test_links_of_a_group_that_is_not_described_say_so(tmp_path):
     write_steps(tmp_path, step_row(1, 1000, 1, 2, 3))
     costs = json.dumps({"AllReduce-op1": ["1", 0.5, 0.25, {"3-0": {"RDMA": [0.5, 2.048, 4.096]}}]}).replace('"', '""')
