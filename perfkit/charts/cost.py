@@ -77,22 +77,26 @@ def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_pe
     x = alt.X("intensity:Q", title="FLOP per byte moved", scale=alt.Scale(type="log"))
     y = alt.Y("tflops:Q", title="attainable TFLOP/s", scale=alt.Scale(type="log"))
     roof = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
-    points = alt.Chart(alt.NamedData("products")).encode(x=x, y=y)
-    marks = points.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color(
-            "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=[theme.COMPUTING, theme.FREE])
-        ),
-        shape=alt.Shape(
-            "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
-        ),
-        tooltip=[
-            alt.Tooltip("part:N"),
-            alt.Tooltip("intensity:Q", format=",.3~r", title="FLOP/byte"),
-            alt.Tooltip("tflops:Q", format=",.3~r", title="TFLOP/s"),
-        ],
+    parts = [row["part"] for row in data["products"]]
+    marks = (
+        alt.Chart(alt.NamedData("products"))
+        .mark_point(filled=True, size=110, opacity=0.9)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("part:N", title=None, sort=parts, scale=theme.path_scale(parts)),
+            shape=alt.Shape(
+                "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
+            ),
+            tooltip=[
+                alt.Tooltip("part:N"),
+                alt.Tooltip("bound:N", title="bound by"),
+                alt.Tooltip("intensity:Q", format=",.3~r", title="FLOP/byte"),
+                alt.Tooltip("tflops:Q", format=",.3~r", title="TFLOP/s"),
+            ],
+        )
     )
-    labels = points.mark_text(dy=-12, fontSize=11, color=theme.TEXT).encode(text="part:N")
-    chart = alt.LayerChart(layer=[roof, marks, labels], width="container", height=280)
+    chart = alt.LayerChart(layer=[roof, marks], width="container", height=280)
     return theme.with_rows(chart, data)
 
 

@@ -9,6 +9,7 @@ from perfkit.charts import _theme as theme
 
 SYMBOLS = {"present": "●", "partial": "◐", "empty": "○", "missing": "–"}
 MAX_RANKS_WITH_SYMBOLS = 64
+FEW_RANKS = 8
 
 
 def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
@@ -32,5 +33,5 @@ def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
     )
     symbols = base.mark_text(fontSize=12).encode(text="symbol:N", color=alt.value("#1b1b1b"))
     layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
-    chart = alt.LayerChart(layer=layers, width=max(120, min(900, 44 * len(ranks))), height={"step": 26})
+    chart = alt.LayerChart(layer=layers, width={"step": 64} if len(ranks) <= FEW_RANKS else "container", height={"step": 26})
     return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})

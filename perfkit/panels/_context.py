@@ -115,7 +115,7 @@ def _options(samples: dict[str, str], wanted: Callable[[Path], bool]) -> list[tu
     found: dict[str, tuple[str, str]] = {}
     if project is not None:
         own = {name: path for name, path in sample_paths(project).items() if path.exists() and wanted(path)}
-        found |= {str(path): (name, "Project") for name, path in own.items()}
+        found |= {str(path): (_relative(project.folder, path), "Project") for path in own.values()}
         if project.open_run is not None and project.open_run.exists() and wanted(project.open_run):
             found[str(project.open_run)] = (_relative(project.folder, project.open_run), "Project")
     found |= {str(data_folder() / path): (label, "Samples") for label, path in samples.items() if (data_folder() / path).exists()}

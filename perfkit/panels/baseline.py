@@ -362,15 +362,16 @@ PANEL = Panel(
             help="states devices, batch, sequence length and model",
         ),
         Choice(path="model", options=_models, label="Model", help="for the model FLOPs in MFU"),
-        Number(path="num_devices", low=0, high=1_000_000, step=1, label="Devices", help="0: from the log or the configuration"),
+        Number(
+            path="num_devices", low=0, high=1_000_000, step=1, label="Devices (0: as the log says)", help="all devices of the job"
+        ),
         Number(
             path="global_batch_size",
             low=0,
             high=10_000_000,
             step=1,
-            label="Global batch",
+            label="Global batch (0: as the log says)",
             unit="sequences",
-            help="0: from the log or the configuration",
         ),
         Number(
             path="seq_length",

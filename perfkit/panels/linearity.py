@@ -59,7 +59,7 @@ def parse_runs(text: str) -> list[tuple[str, int, float]]:
     for piece in (part.strip() for part in text.replace(";", ",").split(",") if part.strip()):
         devices, colon, rate = (side.strip().replace(" ", "").replace("_", "") for side in piece.partition(":"))
         try:
-            runs.append((f"{int(devices)} devices", int(devices), float(rate)))
+            runs.append((f"{int(devices)} device{'s' if int(devices) != 1 else ''}", int(devices), float(rate)))
         except ValueError:
             problems.append(f"{piece!r} is no run; write devices: tokens/s, for example 64: 270000")
         if not colon and not problems:
@@ -95,7 +95,8 @@ def view(result: Result) -> Answer:
         sources=["computed: measured throughput / (throughput of the smallest run x growth), perfkit.calc.scaling"],
         wide=True,
     )
-    shown = table.assign(linearity=table["linearity"].map(lambda value: f"{value:.2%}"))
+    rates = {name: table[name].map(lambda value: significant(float(value), 4)) for name in ("tokens_per_s", "ideal_tokens_per_s")}
+    shown = table.assign(linearity=table["linearity"].map(lambda value: f"{value:.2%}"), **rates)
     if len(table) == 1:
         text = f"One run of {int(base['num_devices'])} devices: add a larger one to see how the job scales."
     else:
