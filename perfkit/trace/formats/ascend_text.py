@@ -29,7 +29,7 @@ _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
 
 @dataclass
 class _Recording:
-    """What was read of one rank: steps as in the summary file, kernels, operations and links; `rows` read and files `cut`, by name."""
+    """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name."""
 
     rank: Rank
     stage: int | None
