@@ -16,7 +16,7 @@ from perfkit.trace._format import Sink
 from perfkit.trace._listing import File, Listing
 from perfkit.units import MIB, decimal_to_ns
 
-NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?nan|[+-]?inf"
+NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:nan|inf)"
 
 _MAX_LINE_BYTES = MIB
 _SEARCHED_BYTES = 64 * MIB
@@ -73,7 +73,7 @@ def read_lines(file: File, sink: Sink) -> Iterator[Line]:
 def number_after(label: str, unit: str = "") -> re.Pattern[str]:
     """A pattern whose group 1 is the number behind `label` (a regular expression), bracketed or not, and before `unit`."""
     end = rf"\s*{unit}(?![A-Za-z])" if unit else ""
-    return re.compile(rf"(?<![A-Za-z_]){label}[\s\[(]*({NUMBER}){end}", re.IGNORECASE)
+    return re.compile(rf"(?<![A-Za-z_]){label}[\s\[(]*({NUMBER}){end}")
 
 
 def find_float(pattern: re.Pattern[str], text: str) -> float | None:

@@ -60,7 +60,8 @@ def _read_log(file: File, sink: Sink) -> Log:
                 log.steps.append(step)
         if not found:
             torn += _TORN.search(line.text) is not None
-            find_facts(line.text, f"{file.label}:{line.number}", log)
+            if not log.steps:
+                find_facts(line.text, f"{file.label}:{line.number}", log)
     sink.drop("iteration line cut off or mixed with another, without a time", torn, file)
     _add_intervals(log, sink)
     return log

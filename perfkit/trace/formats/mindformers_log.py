@@ -32,9 +32,7 @@ from perfkit.units import NS_PER_MS, TERA
 LOOKS_FOR = "a log with lines such as '{ Epoch:[  1/  2], step:[    2/   19], loss: 10.633, per_step_time: 1752ms, ...'"
 MARKER = re.compile(rb"(?<![A-Za-z_])step:\s*\[\s*\d+\s*/\s*\d+\s*\]|per_step_time:|Epoch:\s*\[\s*\d+\s*/")
 
-_STEP = re.compile(
-    r"(?:Epoch:\s*\[\s*(\d{1,9})\s*/\s*\d+\s*\],?\s*)?(?<![A-Za-z_])step:\s*\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]", re.IGNORECASE
-)
+_STEP = re.compile(r"(?:Epoch:\s*\[\s*(\d{1,9})\s*/\s*\d+\s*\],?\s*)?(?<![A-Za-z_])step:\s*\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]")
 _STEP_TIME = number_after("per_step_time:", "ms")
 _SINK_TIME = number_after("time:", "ms")
 _SINK_LINE = re.compile(r"per sink_size step time:\s*([\d.]+)\s*ms,\s*per step time:\s*([\d.]+)\s*ms", re.IGNORECASE)
@@ -42,6 +40,7 @@ _TORN = re.compile(r"per_step_time:|Epoch:\s*\[\s*\d+\s*/")
 _LOSS = number_after("loss:")
 _LEARNING_RATE = number_after("lr:")
 _GRADIENT_NORM = re.compile(r"(?:global_norm|grad_norm):?\s*\[?\s*([^\],}]*)")
+_ONE_NUMBER = re.compile(rf"^({NUMBER})$")
 _OVERFLOW = re.compile(r"overflow cond:\s*\[?\s*(True|False)")
 _SAMPLES = re.compile(r"(?<![\d.])(\d{1,12}(?:\.\d{1,12})?)\s*samples/s/p")
 _FLOPS = re.compile(r"(?<![A-Za-z])(?:train_throughput_per_npu|throughput):\s*(\d+(?:\.\d+)?)\s*T")
@@ -72,13 +71,14 @@ def read(match: Match, sink: Sink) -> None:
 def _read_log(file: File, sink: Sink) -> Log:
     log = _MindFormersLog(file)
     for line in read_lines(file, sink):
-        found = list(_STEP.finditer(line.text))
+        found = list(_STEP.finditer(line.text)) if "step:" in line.text else []
         ends = [*(step.start() for step in found[1:]), len(line.text)]
         for step, end in zip(found, ends, strict=False):
             _read_step(log, line, step, line.text[step.end() : end])
         if not found:
             _read_other(log, line)
-            find_facts(line.text, f"{file.label}:{line.number}", log)
+            if not log.steps:
+                find_facts(line.text, f"{file.label}:{line.number}", log)
     _divide(log, sink)
     sink.drop("step line cut off or mixed with another, without a time", log.torn, file)
     return log
@@ -104,7 +104,7 @@ def _read_step(log: _MindFormersLog, line: Line, found: re.Match[str], text: str
             learning_rate=find_float(_LEARNING_RATE, text),
             gradient_norm=_gradient_norm(text),
             flops_per_s_per_device=_tera(text),
-            samples_per_s_per_device=find_float(_SAMPLES, text),
+            samples_per_s_per_device=find_float(_SAMPLES, text) if "samples/s/p" in text else None,
             overflow=overflow[1] == "True" if overflow else None,
         )
     )
@@ -115,7 +115,7 @@ def _read_other(log: _MindFormersLog, line: Line) -> None:
     log.torn += _TORN.search(line.text) is not None
     if not log.steps:
         return
-    samples = find_float(_SAMPLES, line.text)
+    samples = find_float(_SAMPLES, line.text) if "samples/s/p" in line.text else None
     if samples is not None and log.steps[-1].samples_per_s_per_device is None:
         log.steps[-1] = replace(log.steps[-1], samples_per_s_per_device=samples)
     if found := _SINK_LINE.search(line.text):
@@ -157,7 +157,7 @@ def _divide(log: _MindFormersLog, sink: Sink) -> None:
 def _gradient_norm(text: str) -> float | None:
     """The global gradient norm; None if the line prints none, or several numbers of which none is known to be it."""
     found = _GRADIENT_NORM.search(text)
-    return find_float(re.compile(rf"^({NUMBER})$"), found[1].strip()) if found else None
+    return find_float(_ONE_NUMBER, found[1].strip()) if found else None
 
 
 def _tera(text: str) -> float | None:
