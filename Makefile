@@ -21,6 +21,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	else \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e . ; \
 	fi
+	@$(BIN)/python -m compileall -q perfkit
 	@touch $@
 
 app: install  ## serve the app on 127.0.0.1 with the sample project

@@ -34,12 +34,15 @@ class Panel {
     this.codeBox = el("div", { class: "pk-code-blocks" });
     this.tableBox = el("div", { class: "pk-tables" });
     this.main = el("div", { class: "pk-main" }, this.figures, this.controlBox);
+    // Shown by the style sheet only where a page has several panels; one alone is named by the page.
+    this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
-      this.status, this.sentence, this.notes, this.main, this.codeBox, this.actionBox, this.outcome, this.tableBox);
+      this.heading, this.status, this.sentence, this.notes, this.main, this.codeBox, this.actionBox, this.outcome, this.tableBox);
   }
 
   start() {
     begin(this.key);
+    requestAnimationFrame(() => document.documentElement.toggleAttribute("data-perfkit-several", document.querySelectorAll(".pk-panel").length > 1));
     const listeners = [
       ["change:controls", () => this.drawControls()],
       ["change:actions", () => this.drawActions()],

@@ -1,4 +1,4 @@
-// The small views: a chart or a table on its own, text, the cycle strip, links to other pages, and the state in the address.
+// The small views: a chart or a table on its own, text, the header with the page's address, links to other pages.
 import { Chart } from "./chart.js";
 import { el } from "./dom.js";
 import { copyButton } from "./panel.js";
@@ -39,7 +39,7 @@ export const renderText = follow((root, content) => {
   );
 });
 
-export const renderHeader = follow((root, content) => {
+const drawHeader = follow((root, content) => {
   const facts = [
     el("strong", { class: "pk-project" }, content.project),
     content.round ? el("span", {}, content.round) : null,
@@ -70,9 +70,14 @@ export const renderLinks = follow((root, content) => {
   );
 });
 
+/** The header is on every page, so it also keeps the page's address. */
+export function renderHeader(context) {
+  const stops = [drawHeader(context), followAddress(context.model)];
+  return () => stops.forEach((stop) => stop());
+}
+
 /** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */
-export function renderState({ model, el: host }) {
-  host.hidden = true;
+function followAddress(model) {
   const read = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
   const fromAddress = () => {
     const values = read();
@@ -86,8 +91,6 @@ export function renderState({ model, el: host }) {
   addEventListener("hashchange", fromAddress);
   if (location.hash.length > 1) fromAddress();
   else fromKernel();
-  begin(model.get("key"));
-  finish(model.get("key"));
   return () => {
     model.off("change:values", fromKernel);
     removeEventListener("hashchange", fromAddress);

@@ -60,7 +60,7 @@ export class Table {
   }
 
   row(index) {
-    const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : null }, column.text[index]));
+    const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : isShort(column) ? "pk-short" : null }, column.text[index]));
     const row = el("tr", { "data-row": String(index) }, cells);
     if (!this.content.selectable) return row;
     row.tabIndex = 0;
@@ -113,4 +113,9 @@ function compare(a, b) {
   if (b === null || b === undefined) return 1;
   if (typeof a === "number" && typeof b === "number") return a - b;
   return String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+// Words and figures stay on one line; only a column with a long cell breaks.
+function isShort(column) {
+  return column.text.every((text) => text.length <= 22);
 }

@@ -16,7 +16,8 @@ export function vegaConfig(node, own = {}) {
         labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: grid, domainColor: grid, tickColor: grid,
         labelFontSize: 12, titleFontSize: 12, labelLimit: 260, titlePadding: 10,
       },
-      legend: { labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260 },
+      range: { category: CATEGORIES },
+      legend: { orient: "top", labelColor: text, titleColor: muted, titleFontWeight: 500, labelFontSize: 12, titleFontSize: 12, labelLimit: 260 },
       title: { color: text, subtitleColor: muted, fontSize: 13, fontWeight: 600, subtitleFontSize: 12, anchor: "start" },
       header: { labelColor: muted, titleColor: muted },
       text: { color: text },
@@ -27,6 +28,9 @@ export function vegaConfig(node, own = {}) {
     own,
   );
 }
+
+// Okabe and Ito, in the order of charts/_theme.py.
+const CATEGORIES = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999"];
 
 // The two colours of charts/_theme.py that stand for the page's own text colours.
 const TEXT = "#1b2733";

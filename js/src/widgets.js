@@ -1,6 +1,6 @@
 // The one module that every perfkit widget loads; the trait `kind` says which view it draws.
 import { renderPanel } from "./panel.js";
-import { renderChart, renderHeader, renderLinks, renderState, renderTable, renderText } from "./simple.js";
+import { renderChart, renderHeader, renderLinks, renderTable, renderText } from "./simple.js";
 
 const renderers = {
   panel: renderPanel,
@@ -9,7 +9,6 @@ const renderers = {
   text: renderText,
   header: renderHeader,
   links: renderLinks,
-  state: renderState,
 };
 
 export default {

@@ -1,0 +1,251 @@
+"""Every page in a real browser: it opens, its task can be done, and the numbers on screen are those of the package."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import perfkit
+from perfkit._resources import data_folder
+from perfkit.calc.flops import training_flops
+from perfkit.calc.params import count_params
+from perfkit.catalog import model
+from perfkit.experiments import ExperimentLog
+from perfkit.project import open_project
+from perfkit.units import THIN_SPACE
+from tests.browser.conftest import Server, wait_ready
+from tests.notebook_format import pages
+
+OpenPage = Callable[..., Page]
+SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
+
+
+def panel(page: Page, name: str) -> Locator:
+    return page.locator(f'section[data-panel="{name}"]')
+
+
+def sentence(page: Page, name: str) -> str:
+    return panel(page, name).locator(".pk-sentence").inner_text().replace(THIN_SPACE, " ")
+
+
+def rows(page: Page, name: str, title: str) -> list[list[str]]:
+    """The cells of the table under `title`, thin spaces as plain ones."""
+    table = panel(page, name).locator("figure, .pk-table, section").filter(has_text=title).last
+    return [
+        [cell.replace(THIN_SPACE, " ") for cell in row.locator("td").all_inner_texts()] for row in table.locator("tbody tr").all()
+    ]
+
+
+def milliseconds(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"(\d+\.\d{3}) ms", text)]
+
+
+@pytest.mark.parametrize("name", [path.stem for path in pages()])
+def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
+    page = open_page(name)
+    assert page.locator("h1").inner_text().endswith("?")
+    panels = page.locator("section[data-panel]")
+    assert panels.count() >= 1
+    for index in range(panels.count()):
+        assert panels.nth(index).get_attribute("data-state") == "result"
+    assert "Traceback" not in page.inner_text("body")
+
+
+def test_start_page_shows_the_ladder_of_the_sample_project(open_page: OpenPage, demo_server: Server):
+    page = open_page("00_start_here")
+    ladder = ExperimentLog(demo_server.project, read_only=True).ladder()
+    shown = [row[2] for row in rows(page, "rounds", "Rounds") if len(row) > 3]
+    assert [float(value.replace(" ", "")) for value in shown] == ladder["value"].tolist()
+    assert "+37.7%" in sentence(page, "rounds")
+
+
+def test_a_goal_is_saved_to_the_project_by_keyboard(open_page: OpenPage, demo_server: Server):
+    page = open_page("00_start_here")
+    goal = panel(page, "project-settings").get_by_label("Goal", exact=True)
+    before = open_project(demo_server.project).goal_value
+    goal.focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.type("2700")
+    page.keyboard.press("Enter")
+    expect(panel(page, "project-settings").locator(".pk-sentence")).to_contain_text("not saved yet")
+    save = panel(page, "project-settings").get_by_role("button", name="Save to the project")
+    save.focus()
+    page.keyboard.press("Enter")
+    expect(panel(page, "project-settings").locator(".pk-outcome")).to_contain_text("Saved")
+    assert open_project(demo_server.project).goal_value == 2700.0 != before
+
+
+def test_baseline_shows_the_log_and_reacts_to_its_controls(open_page: OpenPage):
+    page = open_page("01_baseline")
+    assert "1.755 s (median of 4, 1 warm-up step left out" in sentence(page, "baseline")
+    assert "45.3 %" in sentence(page, "baseline")
+    log = perfkit.load(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log").frame("log")
+    measured = log["duration_ns"].iloc[1:].median() / 1e9
+    assert f"{measured:.3f} s" in sentence(page, "baseline")
+    peak = panel(page, "baseline").get_by_label("Peak of one device")
+    peak.fill("313")
+    peak.press("Enter")
+    expect(panel(page, "baseline").locator(".pk-sentence")).to_contain_text("54.4 %")
+
+
+def test_leaving_the_compile_step_in_warns(open_page: OpenPage):
+    page = open_page("01_baseline")
+    suggest = panel(page, "baseline").get_by_label("Suggested warm-up")
+    suggest.focus()
+    page.keyboard.press("Space")
+    exact = panel(page, "baseline").get_by_label("Warm-up steps left out, exact")
+    exact.fill("0")
+    exact.press("Enter")
+    expect(panel(page, "baseline").locator(".pk-notes")).to_contain_text("59 times the median")
+
+
+def test_linearity_of_typed_runs(open_page: OpenPage):
+    page = open_page("01_baseline")
+    runs = panel(page, "linearity").get_by_label("devices: tokens/s of the whole job")
+    runs.fill("8: 37560, 64: 270000")
+    runs.press("Enter")
+    expect(panel(page, "linearity").locator(".pk-sentence")).to_contain_text("From 8 to 64 devices 89.86%")
+    runs.fill("8 37560")
+    runs.press("Enter")
+    expect(panel(page, "linearity").locator(".pk-status")).to_contain_text("is no run")
+
+
+def test_model_cost_equals_the_calculators_and_follows_a_slider(open_page: OpenPage):
+    page = open_page("02_model_cost", "preset=llama2-7b")
+    box = panel(page, "model-cost")
+    expect(box.locator(".pk-sentence")).to_contain_text("llama2-7b")
+    spec = model("llama2-7b")
+    assert f"{int(count_params(spec).total):,}".replace(",", " ") in sentence(page, "model-cost")
+    assert f"{training_flops(spec, 4096).total / 1e9:.2f} GFLOP" in sentence(page, "model-cost")
+    before = sentence(page, "model-cost")
+    box.get_by_label("Layers", exact=True).focus()
+    page.keyboard.press("ArrowRight")
+    expect(box.locator(".pk-sentence")).to_contain_text("changed")
+    assert sentence(page, "model-cost") != before
+
+
+def test_the_guides_three_conventions_are_side_by_side(open_page: OpenPage):
+    page = open_page("02_model_cost", "preset=llama2-13b")
+    expect(panel(page, "model-cost").locator(".pk-sentence")).to_contain_text("llama2-13b")
+    cells = {row[0]: row[2] for row in rows(page, "model-cost", "MFU of this speed in every convention")}
+    assert cells["full attention, with head"] == "59.40%"
+    assert cells["causal half, without head"] == "55.30%"
+
+
+def test_an_impossible_speed_is_flagged(open_page: OpenPage):
+    page = open_page("02_model_cost", "preset=llama2-70b")
+    speed = panel(page, "model-cost").get_by_label("Measured speed")
+    speed.fill("1974")
+    speed.press("Enter")
+    expect(panel(page, "model-cost").locator(".pk-notes")).to_contain_text("Impossible")
+
+
+def test_load_run_lists_damage_in_words(open_page: OpenPage, demo_server: Server):
+    broken = demo_server.project / "uploads" / "damaged"
+    shutil.copytree(SAMPLE, broken, dirs_exist_ok=True)
+    file = next(broken.rglob("communication.json"))
+    file.write_bytes(file.read_bytes()[:300])
+    page = open_page("10_load_run")
+    path = panel(page, "load-run").locator('[data-control="run"] input[type="text"]')
+    path.fill(str(broken))
+    path.press("Enter")
+    expect(panel(page, "load-run")).to_contain_text("What could not be read", timeout=20_000)
+    expect(panel(page, "load-run")).to_contain_text("communication.json")
+
+
+def test_a_folder_of_something_else_is_an_error_with_all_that_was_looked_for(open_page: OpenPage, tmp_path: Path):
+    (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
+    page = open_page("10_load_run")
+    path = panel(page, "load-run").locator('[data-control="run"] input[type="text"]')
+    path.fill(str(tmp_path))
+    path.press("Enter")
+    status = panel(page, "load-run").locator(".pk-status")
+    expect(status).to_contain_text("no known format")
+    expect(status).to_contain_text("kernel_details.csv")
+
+
+def test_the_lines_to_collect_follow_the_framework(open_page: OpenPage):
+    page = open_page("10_load_run")
+    box = panel(page, "collect")
+    expect(box.locator("pre")).to_contain_text("profile_start_step: 5")
+    box.get_by_label("Framework").select_option("pytorch")
+    expect(box.locator("pre")).to_contain_text("torch.profiler")
+
+
+def test_breakdown_on_screen_equals_the_run_and_a_click_picks_a_rank(open_page: OpenPage):
+    page = open_page("11_step_breakdown")
+    run = perfkit.load(SAMPLE)
+    breakdown = run.step_breakdown(0, 50)
+    shown = milliseconds(sentence(page, "step-breakdown"))
+    assert shown[0] == pytest.approx(breakdown.total / 1e6, abs=5e-4)
+    assert sorted(shown[1:4]) == pytest.approx(sorted(amount / 1e6 for amount in breakdown.parts.values() if amount), abs=5e-4)
+    box = panel(page, "step-breakdown")
+    row = box.locator("tbody tr").filter(has_text="132").first
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(box.locator(".pk-sentence")).to_contain_text("rank 1 took 131.913 ms")
+    expect(box).to_contain_text("Largest kernels of rank 1")
+    assert "rank=1" in page.evaluate("location.hash")
+
+
+def test_a_bar_picks_its_rank(open_page: OpenPage):
+    page = open_page("11_step_breakdown")
+    box = panel(page, "step-breakdown")
+    box.locator("canvas, svg").first.scroll_into_view_if_needed()
+    chart = box.locator(".pk-figures canvas, .pk-figures svg").first.bounding_box()
+    assert chart is not None
+    page.mouse.click(chart["x"] + chart["width"] * 0.55, chart["y"] + chart["height"] * 0.8)
+    expect(box.locator(".pk-sentence")).to_contain_text("rank 1 took")
+
+
+def test_a_link_restores_the_view(open_page: OpenPage):
+    page = open_page("11_step_breakdown", "rank=1")
+    expect(panel(page, "step-breakdown").locator(".pk-sentence")).to_contain_text("rank 1 took")
+
+
+def test_hostile_names_are_text_on_the_page(open_page: OpenPage, demo_server: Server):
+    folder = demo_server.project / "uploads" / "hostile" / "ASCEND_PROFILER_OUTPUT"
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "<img src=x onerror=alert(1)>"
+    (folder / "kernel_details.csv").write_text(
+        "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us)\n"
+        f'1,"{name}","{name}",AI_CORE,10,5,0\n1,"{name}2","{name}",AI_CORE,20,5,0\n',
+        encoding="utf-8",
+    )
+    page = open_page("11_step_breakdown", f"run={folder.parent}")
+    box = panel(page, "step-breakdown")
+    expect(box).to_contain_text(name)
+    assert page.locator("img[src='x']").count() == 0
+    box.locator(".pk-figures canvas, .pk-figures svg").first.hover()
+    assert page.locator("img[src='x']").count() == 0
+
+
+def test_an_empty_folder_is_no_dead_end(make_offline, start_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fresh")
+    server = start_server(folder)
+    page = make_offline(server)
+    page.goto(f"{server.url}00_start_here")
+    wait_ready(page)
+    expect(panel(page, "rounds").locator(".pk-status")).to_contain_text("no tuning project yet")
+    save = panel(page, "project-settings").get_by_role("button", name="Save to the project")
+    save.click()
+    expect(panel(page, "project-settings").locator(".pk-outcome")).to_contain_text("Made the project")
+    assert open_project(folder).name == "my tuning project"
+
+
+def test_a_read_only_app_shows_everything_and_saves_nothing(make_offline, start_server, demo_server: Server, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("readonly") / "demo"
+    shutil.copytree(demo_server.project, copy)
+    before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()}
+    server = start_server(copy, "--read-only")
+    page = make_offline(server)
+    for path in pages():
+        page.goto(f"{server.url}{path.stem}")
+        wait_ready(page)
+        assert "Read-only" in page.inner_text("body")
+    assert {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file()} == before
