@@ -20,8 +20,9 @@ from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns
 
 TOTAL = "Total Op Info"
 BYTES_PER_MB = 10**6
-_TRAILING_NUMBER = re.compile(r"(\d+)\s*$")
-_LINK = re.compile(r"^(\d+)-(\d+)$")
+MAX_RANKS = 1_000_000
+_TRAILING_NUMBER = re.compile(r"(\d{1,18})\s*$")
+_LINK = re.compile(r"^(\d{1,6})-(\d{1,6})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,11 @@ class Losses:
     def add(self, what: str) -> None:
         """Count one more."""
         self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def is_rank(value: object) -> bool:
+    """Whether a value of a file can be a global rank; a damaged file may hold any number there."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS
 
 
 def step_number(text: str) -> int:

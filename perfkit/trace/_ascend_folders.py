@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.errors import InputError
+from perfkit.trace._ascend_communication import is_rank
 from perfkit.trace._ascend_json import read_json
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File, Listing, printable
@@ -33,11 +34,10 @@ PARTS = {
     "memory_record.csv": "memory curve",
     METADATA: "layout",
 }
-MAX_RANKS = 1_000_000
 INFO_PART = "profiler settings"
 _ANCHORS = (STEPS, KERNELS, COLLECTIVES, LINKS)
 _OUTPUT = "ASCEND_PROFILER_OUTPUT"
-_INFO = re.compile(r"^profiler_info(?:_(\d+))?\.json$")
+_INFO = re.compile(r"^profiler_info(?:_(\d{1,6}))?\.json$")
 _SUFFIX = re.compile(r"_ascend_(?:pt|ms)$")
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|[_-]|^)(\d{1,5})$", re.IGNORECASE)
 _TIME_IN_NAME = re.compile(r"(?:^|_)(20\d{12})\d*(?:_|$)")
@@ -154,13 +154,13 @@ def _settings(file: File | None, sink: Sink) -> Mapping[str, Any]:
 
 def _rank(folder: RankFolder, info: Mapping[str, Any], metadata: Mapping[str, Any]) -> int | None:
     recorded = search(info, "rank_id")
-    if isinstance(recorded, int) and recorded < MAX_RANKS:
-        return max(recorded, 0)
+    if is_rank(recorded) or recorded == -1:
+        return max(int(recorded), 0)
     if folder.info is not None and (found := _INFO.match(folder.info.name)) is not None:
         return int(found[1] or 0)
     described = search(metadata, "rank")
-    if isinstance(described, int) and 0 <= described < MAX_RANKS:
-        return described
+    if is_rank(described):
+        return int(described)
     in_name = _RANK_IN_NAME.search(_SUFFIX.sub("", folder.folder.resolve().name))
     return int(in_name[1]) if in_name else None
 

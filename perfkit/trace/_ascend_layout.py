@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from perfkit.run import Fact, Position
-from perfkit.trace._ascend_communication import Link
+from perfkit.trace._ascend_communication import Link, is_rank
 from perfkit.trace._ascend_folders import LINKS, METADATA, Rank, search
 from perfkit.trace._format import Sink
 
@@ -43,7 +43,7 @@ def groups_of(ranks: Iterable[Rank]) -> list[tuple[str, tuple[int, ...]]]:
             if not isinstance(group, Mapping):
                 continue
             name, members = group.get("group_name"), group.get("global_ranks")
-            if isinstance(name, str) and isinstance(members, list) and all(isinstance(member, int) for member in members):
+            if isinstance(name, str) and isinstance(members, list) and all(map(is_rank, members)):
                 found[name, tuple(members)] = None
     return list(found)
 
@@ -80,7 +80,8 @@ def add_facts(sink: Sink, ranks: Iterable[Rank]) -> None:
         if METADATA in rank.source.files and isinstance(arguments, Mapping):
             for key, name in _SIZES.items():
                 value = arguments.get(key)
-                if name not in sink.facts and isinstance(value, int) and (value > 0 or isinstance(value, bool)):
+                fine = isinstance(value, bool) if name == "sequence_parallel" else is_rank(value) and value > 0
+                if fine and name not in sink.facts:
                     sink.fact(name, value, f"{rank.source.files[METADATA].label}: distributed_args.{key}")
         if rank.source.info is not None:
             for key, name in _SETTINGS.items():

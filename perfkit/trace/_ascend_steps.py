@@ -37,7 +37,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """The columns that `add_summary_steps` needs, in ns, and `stage_ns`; a row without a step number is step 0."""
     return pd.DataFrame(
         {
-            "step": rows["Step"].str.extract(r"(\d+)\s*$", expand=False).fillna("0").astype("int64"),
+            "step": rows["Step"].str.extract(r"(\d{1,18})\s*$", expand=False).fillna("0").astype("int64"),
             "computing": rows[COMPUTING],
             "exposed": rows[EXPOSED],
             "overlapped": rows["Overlapped"],

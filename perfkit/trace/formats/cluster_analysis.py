@@ -17,7 +17,7 @@ import pandas as pd
 from perfkit.errors import InputError
 from perfkit.run import Position
 from perfkit.trace import _ascend_steps, _store
-from perfkit.trace._ascend_communication import TOTAL, Losses, Operation, add_links, entries, link, operation, step_number
+from perfkit.trace._ascend_communication import TOTAL, Losses, Operation, add_links, entries, is_rank, link, operation, step_number
 from perfkit.trace._ascend_json import read_json
 from perfkit.trace._ascend_layout import placement, rank_list
 from perfkit.trace._format import Format, Match, Sink
@@ -40,7 +40,7 @@ _COLUMNS: dict[str, _store.Cell] = {
     "PP Index": "int",
     "TP Index": "int",
 }
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\b\d{1,6}\b")
 
 
 def detect(listing: Listing) -> Match | None:
@@ -142,7 +142,7 @@ def _read_groups(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int
 
 
 def _ranks(value: Any) -> tuple[int, ...]:
-    return tuple(value) if isinstance(value, list) and all(isinstance(rank, int) and rank >= 0 for rank in value) else ()
+    return tuple(value) if isinstance(value, list) and all(map(is_rank, value)) else ()
 
 
 def _read_steps(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
@@ -172,7 +172,7 @@ def _read_steps(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int,
 
 
 def _int(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
+    return None if pd.isna(value) or not is_rank(int(value)) else int(value)
 
 
 def _operations(content: Any, losses: Losses) -> Iterator[tuple[str, int, str, str, Any]]:

@@ -487,3 +487,17 @@ def test_copies_are_neither_computing_nor_communication(tmp_path: Path):
 def test_a_bubble_that_cannot_see_combined_receives_is_doubted(tmp_path: Path):
     rank_folder(tmp_path, 0, kernel_rows="1,hcom_batchSendRecv__001_0_1,N/A,HCCL,0,10,0,1\n", step_rows="1,0,10,0,10,0,10,0\n")
     assert any("Bubble is 0, but" in note for note in load(tmp_path).notes)
+
+
+@pytest.mark.parametrize("number", [10**30, -5, True, "7", 1.5, None])
+def test_numbers_that_are_no_ranks_are_left_aside(copy: Path, number: object):
+    metadata = {
+        "distributed_args": {"world_size": number, "rank": number, "tensor_model_parallel_size": number},
+        "parallel_group_info": {"a": {"group_name": "tp", "global_ranks": [number, 1]}},
+    }
+    for rank in (0, 1):
+        (copy / f"rank{rank}_ascend_pt" / "profiler_metadata.json").write_text(json.dumps(metadata))
+    (copy / "rank1_ascend_pt" / "profiler_info_1.json").write_text(json.dumps({"rank_id": number}))
+    run = load(copy)
+    assert run.ranks == (0, 1)
+    assert not run.placement

@@ -219,3 +219,13 @@ def test_of_several_analyses_the_fullest_is_read(copy: Path):
     run = load(copy)
     assert run.has("steps")
     assert run.notes[0].startswith("2 cluster analyses were found")
+
+
+@pytest.mark.parametrize("number", [10**30, -5, True, "7", 1.5, None])
+def test_numbers_that_are_no_ranks_are_left_aside(copy: Path, number: object):
+    group = {"group_name": "a", "pg_name": "tp", "rank_set": [number, 1]}
+    content = {"collective": [[number]], "p2p": [[0, number], [1]], "comm_group_parallel_info": [group, number]}
+    (copy / "communication_group.json").write_text(json.dumps(content))
+    run = load(copy)
+    assert run.ranks == tuple(range(16))
+    assert "tensor_parallel_size" not in run.facts
