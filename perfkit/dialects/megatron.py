@@ -18,7 +18,7 @@ from perfkit.spec.model import Bias, ModelSpec
 from perfkit.spec.optimizer import OptimizerSpec
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
-from perfkit.spec.workload import Workload
+from perfkit.spec.workload import AttentionKernel, Workload
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
 FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights disable_bias_linear add_qkv_bias qk_layernorm
@@ -65,6 +65,7 @@ def read(document: Document) -> Plan:
             sequence_parallel=sequence_parallel,
             optimizer_shard_size=shards if options.flag("use_distributed_optimizer", default=False) else 1,
             layers_per_stage=None if even else layers,
+            context_parallel_algorithm="ulysses" if str(options.raw("cp_comm_type")) == "a2a" else "ring",
         ),
         recompute=recompute,
         optimizer=optimizer,
@@ -78,6 +79,7 @@ def _sizes(options: Section) -> dict[str, int]:
         "pipeline_parallel_size": options.positive_int("pipeline_model_parallel_size", default=1),
         "context_parallel_size": options.positive_int("context_parallel_size", default=1),
         "expert_parallel_size": options.positive_int("expert_model_parallel_size", default=1),
+        "expert_tensor_parallel_size": options.integer("expert_tensor_parallel_size", default=0),
     }
 
 
@@ -211,9 +213,22 @@ def _workload(options: Section, data_parallel_size: int) -> Workload | None:
     batch = options.positive_int("global_batch_size", default=micro * data_parallel_size)
     return options.reading.build(
         lambda: Workload(
-            seq_length=seq_length, micro_batch_size=micro, global_batch_size=batch, dtype=next(iter(halves), "float32")
+            seq_length=seq_length,
+            micro_batch_size=micro,
+            global_batch_size=batch,
+            dtype=next(iter(halves), "float32"),
+            attention_kernel=_attention(options),
+            dropout=options.raw("hidden_dropout") != 0,
         )
     )
+
+
+def _attention(options: Section) -> AttentionKernel:
+    """Transformer Engine picks a fused kernel unless told otherwise; the local layers have one only with --use-flash-attn."""
+    if options.word("attention_backend", default="auto") in ("unfused", "local"):
+        return "unfused"
+    local = options.word("transformer_impl", default="transformer_engine") == "local"
+    return "unfused" if local and not options.flag("use_flash_attn", default=False) else "flash"
 
 
 def _optimizer(options: Section) -> OptimizerSpec | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from perfkit.dialects import _yaml
 from perfkit.dialects._dialect import Dialect, Document
@@ -48,7 +49,7 @@ def read(document: Document) -> Plan:
     config = top.section("model").section("model_config")
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
-    sizes = _sizes(top)
+    sizes: dict[str, Any] = _sizes(top)
     layers = _layers(top, config, model, sizes) if len(reading.problems) == before else ()
     sequence_parallel = _sequence_parallel(top, sizes["context_parallel_size"])
     workload = _workload(top, config, sizes)
@@ -60,7 +61,15 @@ def read(document: Document) -> Plan:
     return reading.plan(
         model=model,
         workload=workload,
-        parallel=ParallelPlan(**sizes, sequence_parallel=sequence_parallel, layers_per_stage=None if even else layers),
+        parallel=reading.build(
+            lambda: ParallelPlan(
+                **sizes,
+                **_context(top),
+                **_sharing(top),
+                sequence_parallel=sequence_parallel,
+                layers_per_stage=None if even else layers,
+            )
+        ),
         recompute=recompute,
         optimizer=optimizer,
         document=reading.annotated("mindformers", parsed.values, _unknown(top, config)),
@@ -87,7 +96,36 @@ def _sizes(top: Section) -> dict[str, int]:
         devices = math.prod(sizes[name] for name in SPLITS)
         top.reading.note(f"parallel_mode {mode}: all {devices} devices of parallel_config are taken as replicas")
         sizes = dict.fromkeys(sizes, 1) | {"data_parallel_size": devices}
-    return sizes | {"optimizer_shard_size": _optimizer_shard(parallel, sizes["data_parallel_size"])}
+    return sizes | {
+        "optimizer_shard_size": _optimizer_shard(parallel, sizes["data_parallel_size"]),
+        "expert_tensor_parallel_size": _expert_split(sizes),
+    }
+
+
+def _context(top: Section) -> dict[str, Any]:
+    """How the sequence is split: ring attention, Ulysses, or the latter in groups (the key is spelled hybird_cp)."""
+    config = top.section("parallel_config")
+    word = config.word("context_parallel_algo", default="colossalai_cp")
+    found: dict[str, Any] = {"context_parallel_algorithm": {"ulysses_cp": "ulysses", "hybird_cp": "hybrid"}.get(word, "ring")}
+    if word == "hybird_cp":
+        found["ulysses_size"] = config.positive_int("ulysses_degree_in_cp", default=1)
+    if top.section("parallel").section("pipeline_config").word("pipeline_scheduler", default="1f1b") == "seqpipe":
+        found["sequence_chunks"] = config.positive_int("seq_split_num", default=1)
+    return found
+
+
+def _sharing(top: Section) -> dict[str, Any]:
+    """What the optimizer's group shares; MindSpore's level1 shares weights and states, level2 gradients too."""
+    word = top.section("parallel").section("parallel_optimizer_config").word("optimizer_level", default="level1")
+    return {"optimizer_shard_level": {"level2": 2, "level3": 3}.get(word, 1)}
+
+
+def _expert_split(sizes: Mapping[str, int]) -> int:
+    """How far a single expert is split: experts take the replicas first, then the devices of the tensor group."""
+    replicas = sizes["data_parallel_size"] * sizes["context_parallel_size"]
+    devices = replicas * sizes["tensor_parallel_size"]
+    borrowed = replicas % sizes["expert_parallel_size"] and devices % sizes["expert_parallel_size"] == 0
+    return devices // sizes["expert_parallel_size"] if borrowed else 0
 
 
 def _sequence_parallel(top: Section, context_parallel_size: int) -> bool:
@@ -121,6 +159,7 @@ def _workload(top: Section, config: Section, sizes: Mapping[str, int]) -> Worklo
             micro_batch_size=batch,
             global_batch_size=batch * replicas * (micro_batches if staged else steps),
             dtype=config.word("compute_dtype", default="bfloat16", allowed=DTYPES),
+            attention_kernel="flash" if config.flag("use_flash_attention", default=False) else "unfused",
         )
     )
 

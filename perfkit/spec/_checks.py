@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 
 def counts(spec: object, names: Iterable[str], *, low: int = 1) -> list[str]:
-    """Problems of the fields that must be whole numbers of at least `low` (1 or 0)."""
+    """Problems of the fields that must be whole numbers of at least `low` (1, 0, or -1 where that stands for "as the others")."""
     return [problem for name in names if (problem := _count_problem(name, getattr(spec, name), low))]
 
 
@@ -30,9 +30,26 @@ def one_of(spec: object, name: str, allowed: Iterable[str]) -> list[str]:
     return [] if value in words else [f"{name} = {value!r} must be one of {', '.join(words)}"]
 
 
+def nearest_divisors(value: int, of: int) -> str:
+    """The divisors of `of` next to `value` below and above, as "4 or 8"."""
+    near: list[int] = []
+    for step in range(value, 0, -1):
+        if of % step == 0:
+            near = [step]
+            break
+    above = next((step for step in range(value + 1, min(of, value * 8) + 1) if of % step == 0), None)
+    return " or ".join(str(size) for size in [*near, *([above] if above else [])])
+
+
+def nearest_multiples(value: int, unit: int) -> str:
+    """The positive multiples of `unit` next to `value`, as "248 or 256"."""
+    below = value // unit * unit
+    return " or ".join(str(size) for size in (below, below + unit) if size)
+
+
 def _count_problem(name: str, value: object, low: int) -> str:
     if isinstance(value, bool) or not isinstance(value, Integral):
         return f"{name} = {value!r} must be a whole number"
     if int(value) >= low:
         return ""
-    return f"{name} = {value} must {'be positive' if low else 'not be negative'}"
+    return f"{name} = {value} must {('not be negative', 'be positive', 'be at least -1')[low]}"

@@ -46,6 +46,8 @@ class ModelSpec:
     same width always active (`shared_expert_ffn_hidden_size` if it differs). `kv_lora_rank` > 0 means multi-head latent attention,
     with the queries compressed too if `query_lora_rank` > 0.
 
+    `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
+
     `bias` names the matrices that have one: none, the query, key and value projections, all four of attention, or all.
     `max_position_embeddings` counts learned positions (0: rotary, ALiBi or none); `router_bias` is a weight an expert.
     """
@@ -73,6 +75,7 @@ class ModelSpec:
     shared_expert_gate: bool = False
     router_bias: bool = False
     num_dense_layers: int = 0
+    expert_capacity_factor: float = 0.0
     query_lora_rank: int = 0
     kv_lora_rank: int = 0
     nope_head_size: int = 0
@@ -99,7 +102,8 @@ class ModelSpec:
     def _expert_problems(self) -> list[str]:
         if not self.num_experts:
             return []
-        problems = positive(self, ("num_experts_per_token", "expert_ffn_hidden_size"))
+        problems = positive(self, ("expert_capacity_factor",)) if self.expert_capacity_factor else []
+        problems += positive(self, ("num_experts_per_token", "expert_ffn_hidden_size"))
         if self.num_experts_per_token > self.num_experts:
             problems.append(f"num_experts_per_token = {self.num_experts_per_token} is more than num_experts = {self.num_experts}")
         if self.num_dense_layers > self.num_layers:

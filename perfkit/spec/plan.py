@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfkit.errors import InputError
+from perfkit.spec._checks import nearest_divisors, nearest_multiples
 from perfkit.spec.hardware import HardwareSpec
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.optimizer import OptimizerSpec
@@ -31,7 +32,7 @@ class Plan:
     document: Any = None
 
     def __post_init__(self) -> None:
-        problems = [*self._batch_problems(), *self._split_problems()]
+        problems = [*self._batch_problems(), *self._split_problems(), *self._expert_problems()]
         if problems:
             raise InputError("Plan", problems)
 
@@ -44,7 +45,8 @@ class Plan:
         return [
             f"global_batch_size = {work.global_batch_size} is not divisible by micro_batch_size {work.micro_batch_size} x "
             f"data_parallel_size {parallel.data_parallel_size} x micro_batch_interleave_size "
-            f"{parallel.micro_batch_interleave_size}: {exact:.6g} micro batches"
+            f"{parallel.micro_batch_interleave_size}: {exact:.6g} micro batches; nearest is "
+            f"{nearest_multiples(work.global_batch_size, per_micro_batch)}"
         ]
 
     def _split_problems(self) -> list[str]:
@@ -55,16 +57,37 @@ class Plan:
             if placed != model.num_layers:
                 problems.append(f"layers_per_stage places {placed} layers, the model has {model.num_layers}")
         elif stages > model.num_layers:
-            problems.append(f"{stages} pipeline chunks for {model.num_layers} layers leave chunks empty")
+            problems.append(
+                f"{stages} pipeline chunks for {model.num_layers} layers leave chunks empty; stages x chunks can be "
+                f"{model.num_layers} at most"
+            )
         if model.num_attention_heads % parallel.tensor_parallel_size:
             problems.append(
                 f"num_attention_heads = {model.num_attention_heads} is not divisible by "
-                f"tensor_parallel_size = {parallel.tensor_parallel_size}"
+                f"tensor_parallel_size = {parallel.tensor_parallel_size}; nearest is "
+                f"{nearest_divisors(parallel.tensor_parallel_size, model.num_attention_heads)}"
             )
-        if model.num_experts and model.num_experts % parallel.expert_parallel_size:
+        return problems
+
+    def _expert_problems(self) -> list[str]:
+        model, parallel = self.model, self.parallel
+        if not model.num_experts:
+            return []
+        size, problems = parallel.expert_parallel_size, []
+        if model.num_experts % size:
+            near = nearest_divisors(size, model.num_experts)
             problems.append(
-                f"num_experts = {model.num_experts} is not divisible by expert_parallel_size = {parallel.expert_parallel_size}"
+                f"num_experts = {model.num_experts} is not divisible by expert_parallel_size = {size}; nearest is {near}"
             )
+        devices, names = parallel.data_parallel_size * parallel.context_parallel_size, "data_parallel_size x context_parallel_size"
+        if inner := parallel.expert_tensor_parallel_size:
+            devices *= parallel.tensor_parallel_size
+            names += f" x tensor_parallel_size / expert_tensor_parallel_size = {devices} / {inner}"
+        else:
+            inner, names = 1, f"{names} = {devices}"
+        if devices % (size * inner):
+            near = nearest_divisors(size, max(1, devices // inner))
+            problems.append(f"expert_parallel_size = {size} does not divide {names}; nearest is {near}")
         return problems
 
     @property

@@ -17,7 +17,8 @@ class RecomputePlan:
 
     `full_layers` counts layers recomputed from their input; `operators` maps an operator pattern (as written in the config) to
     counts that include the full layers; `communication` likewise for all-gathers. An empty tuple means none; the attribute
-    `all_layers` means every layer is recomputed in full.
+    `all_layers` means every layer is recomputed in full. `swapped_layers` counts layers whose activations wait on the host; they
+    come after the layers recomputed in full.
     """
 
     all_layers: bool = False
@@ -25,9 +26,11 @@ class RecomputePlan:
     operators: Mapping[str, Counts] = field(default_factory=dict)
     communication: Counts = ()
     attention_core: bool = False
+    swapped_layers: Counts = ()
 
     def __post_init__(self) -> None:
-        named = {"full_layers": self.full_layers, "communication": self.communication, **dict(self.operators)}
+        named = {"full_layers": self.full_layers, "communication": self.communication, "swapped_layers": self.swapped_layers}
+        named |= dict(self.operators)
         problems = [
             f"{name} = {counts} has a negative count"
             for name, counts in named.items()

@@ -123,3 +123,39 @@ def test_a_plan_names_every_contradiction_between_its_parts():
 def test_a_plan_counts_devices_micro_batches_and_tokens():
     plan = Plan(model=MODEL, workload=WORK, parallel=ParallelPlan(data_parallel_size=4, pipeline_parallel_size=2))
     assert (plan.num_devices, plan.num_micro_batches, plan.tokens_per_step) == (8, 64, 256 * 4096)
+
+
+def test_an_impossible_plan_names_every_reason_with_the_nearest_possible_sizes():
+    experts = replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=128)
+    text = message(
+        lambda: Plan(
+            model=experts,
+            workload=replace(WORK, global_batch_size=250),
+            parallel=ParallelPlan(
+                data_parallel_size=16,
+                tensor_parallel_size=5,
+                pipeline_parallel_size=16,
+                virtual_pipeline_parallel_size=3,
+                expert_parallel_size=3,
+            ),
+        )
+    )
+    assert "Plan: 5 problems" in text
+    for expected in (
+        "15.625 micro batches; nearest is 240 or 256",
+        "num_attention_heads = 32 is not divisible by tensor_parallel_size = 5; nearest is 4 or 8",
+        "stages x chunks can be 32 at most",
+        "num_experts = 8 is not divisible by expert_parallel_size = 3; nearest is 2 or 4",
+        "expert_parallel_size = 3 does not divide data_parallel_size x context_parallel_size = 16; nearest is 2 or 4",
+    ):
+        assert expected in text
+
+
+def test_the_words_and_sizes_of_memory_are_checked():
+    text = message(lambda: ParallelPlan(optimizer_shard_level=4, context_parallel_algorithm="star", sequence_chunks=0))
+    assert "optimizer_shard_level = 4 must be 1, 2 or 3" in text
+    assert "must be one of ring, ulysses, hybrid" in text
+    assert "sequence_chunks = 0 must be positive" in text
+    assert "does not divide context_parallel_size = 8" in message(lambda: ParallelPlan(context_parallel_size=8, ulysses_size=3))
+    assert "attention_kernel" in message(lambda: replace(WORK, attention_kernel="fast"))
+    assert "at least -1" in message(lambda: OptimizerSpec(matrix_state_bytes_per_parameter=-2))
