@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
@@ -70,7 +70,7 @@ class Losses:
         self.counts[what] = self.counts.get(what, 0) + 1
 
 
-def is_rank(value: object) -> bool:
+def is_rank(value: object) -> TypeGuard[int]:
     """Whether a value of a file can be a global rank; a damaged file may hold any number there."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS
 

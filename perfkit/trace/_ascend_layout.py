@@ -80,8 +80,8 @@ def add_facts(sink: Sink, ranks: Iterable[Rank]) -> None:
         if METADATA in rank.source.files and isinstance(arguments, Mapping):
             for key, name in _SIZES.items():
                 value = arguments.get(key)
-                fine = isinstance(value, bool) if name == "sequence_parallel" else is_rank(value) and value > 0
-                if fine and name not in sink.facts:
+                fine = isinstance(value, bool) if name == "sequence_parallel" else is_rank(value) and value != 0
+                if fine and isinstance(value, int) and name not in sink.facts:
                     sink.fact(name, value, f"{rank.source.files[METADATA].label}: distributed_args.{key}")
         if rank.source.info is not None:
             for key, name in _SETTINGS.items():
