@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit.dialects import read_config as read_config
+    from perfkit.estimate import estimate as estimate
+    from perfkit.estimate import estimate_table as estimate_table
     from perfkit.experiments import ExperimentLog as ExperimentLog
+    from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.sample import demo as demo
     from perfkit.trace.load import load as load
 
@@ -19,8 +22,11 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "ExperimentLog": "perfkit.experiments",
     "demo": "perfkit.sample",
+    "estimate": "perfkit.estimate",
+    "estimate_table": "perfkit.estimate",
     "read_config": "perfkit.dialects",
     "load": "perfkit.trace.load",
+    "simulate_schedule": "perfkit.plans.schedule",
 }
 
 

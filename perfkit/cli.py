@@ -131,10 +131,64 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _add_schedule(parser: argparse.ArgumentParser) -> None:
+    """Simulate pipeline schedules exactly: makespan, bubble, activations in flight, critical path.
+
+    example: perfkit schedule data/plans/schedules_4_stages.json --json
+    """
+    parser.add_argument("case", metavar="CASE", help="a perfkit.plans.schedules/1 file; - is standard input")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=_schedule)
+
+
+def _schedule(arguments: argparse.Namespace) -> int:
+    from perfkit.plans.case_file import read_schedules  # noqa: PLC0415
+    from perfkit.plans.schedule import simulate_schedule  # noqa: PLC0415
+
+    results = [simulate_schedule(case) for case in read_schedules(arguments.case)]
+    if arguments.json:
+        print(json.dumps([result.to_dict() for result in results]))
+        return 0
+    from perfkit._tables import print_table  # noqa: PLC0415
+    from perfkit.plans.text import schedule_table  # noqa: PLC0415
+
+    for result in results:
+        table = schedule_table(result)
+        print(table.title)
+        print_table(table.header, table.rows, sys.stdout)
+        print()
+    return 0
+
+
+def _add_estimate(parser: argparse.ArgumentParser) -> None:
+    """Predict step time, throughput, utilisation and memory of configurations, or of every row of a table.
+
+    example: perfkit estimate pretrain.yaml --device Ascend-910B2
+    """
+    parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
+    parser.add_argument("--device", help="the device, where a configuration names none")
+    parser.add_argument("--calibration", help="a calibration: a name, or a file that `perfkit.calibrate` wrote")
+    parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document a configuration")
+    parser.set_defaults(command=_estimate)
+
+
+def _estimate(arguments: argparse.Namespace) -> int:
+    from perfkit._estimates import estimate_configs, estimate_file  # noqa: PLC0415
+
+    if len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
+        estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, sys.stdout)
+    else:
+        estimate_configs(arguments.inputs, arguments.device, arguments.calibration, sys.stdout, as_json=arguments.json)
+    return 0
+
+
 _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "serve": _add_serve,
     "summary": _add_summary,
     "demo": _add_demo,
+    "estimate": _add_estimate,
+    "schedule": _add_schedule,
 }
 
 

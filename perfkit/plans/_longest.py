@@ -1,0 +1,55 @@
+"""Longest: ends of all nodes, makespans of many layouts at once, and the path that decides one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.plans._dag import Dag
+
+Times = NDArray[np.int64]
+
+
+def node_ends(dag: Dag, durations_ns: Sequence[int]) -> list[int]:
+    """The end of every node in ns, for one duration table with one entry a row."""
+    hop_ns = durations_ns[dag.hop_row]
+    ends: list[int] = []
+    for after, rows in dag.steps:
+        start = 0
+        for node, hop in after:
+            arrival = ends[node] + hop_ns if hop else ends[node]
+            if arrival > start:  # noqa: PLR1730  (max() doubles the time of this loop)
+                start = arrival
+        for row in rows:
+            start += durations_ns[row]
+        ends.append(start)
+    return ends
+
+
+def makespans(dag: Dag, durations_ns: Times) -> Times:
+    """The makespan of every column of `durations_ns`, shape (rows, layouts); the result has shape (layouts,)."""
+    hop_ns = durations_ns[dag.hop_row]
+    ends = np.zeros((len(dag.nodes), durations_ns.shape[1]), dtype=np.int64)
+    arrival = np.empty_like(hop_ns)
+    for end, (after, rows) in zip(ends, dag.steps, strict=True):
+        for node, hop in after:
+            if hop:
+                np.add(ends[node], hop_ns, out=arrival)
+                np.maximum(end, arrival, out=end)
+            else:
+                np.maximum(end, ends[node], out=end)
+        for row in rows:
+            np.add(end, durations_ns[row], out=end)
+    result: Times = ends.max(axis=0)
+    return result
+
+
+def longest_path(dag: Dag, durations_ns: Sequence[int], ends_ns: Sequence[int], last: int) -> list[int]:
+    """Nodes of the path that decides when node `last` ends, in order; of equal predecessors the lane's own is taken."""
+    path = [last]
+    while dag.nodes[path[-1]].after:
+        node = dag.nodes[path[-1]]
+        path.append(max(node.after, key=lambda edge: ends_ns[edge.node] + (durations_ns[dag.hop_row] if edge.hop else 0)).node)
+    return path[::-1]
