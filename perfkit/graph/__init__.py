@@ -1,0 +1,1 @@
+"""Graph files that the MindSpore compiler saves: operators, communications and their causes, recomputation in effect."""
