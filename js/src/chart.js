@@ -37,15 +37,19 @@ export class Chart {
   describe(description) {
     this.description = description;
     this.title.textContent = description.title ?? "";
-    this.plot.setAttribute("aria-label", description.alt || description.title || "chart");
+    this.setAlternative(description.alt);
     this.drawTools();
   }
 
+  /** The sentence that stands for the drawing where it cannot be seen. */
+  setAlternative(text) {
+    this.plot.setAttribute("aria-label", text || this.description.title || "chart");
+  }
+
   /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn. */
-  update(datasets = {}, params = {}, alt = null) {
+  update(datasets = {}, params = {}) {
     this.datasets = { ...this.datasets, ...datasets };
     this.params = { ...this.params, ...params };
-    if (alt) this.plot.setAttribute("aria-label", alt);
     return this.enqueue(() => this.patch(datasets, params));
   }
 
@@ -80,10 +84,11 @@ export class Chart {
     for (const [name, columns] of Object.entries(this.datasets)) setData(view, name, columns);
     view.addEventListener("click", (event, item) => this.onClick(item));
     this.view?.finalize();
-    this.plot.replaceChildren();
+    const host = el("div"); // Vega writes its own role and label on its container
+    this.plot.replaceChildren(host);
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
-    await view.initialize(this.plot).runAsync();
+    await view.initialize(host).runAsync();
     this.drawTable();
   }
 

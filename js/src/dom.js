@@ -13,12 +13,12 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-let lastId = 0;
 
 /** An id that no other element of the page has. */
 export function freshId(prefix) {
-  lastId += 1;
-  return `pk-${prefix}-${lastId}`;
+  // Every widget loads a copy of this module of its own, so the count is the page's.
+  globalThis.perfkitLastId = (globalThis.perfkitLastId ?? 0) + 1;
+  return `pk-${prefix}-${globalThis.perfkitLastId}`;
 }
 
 /** Hands `text` to the visitor as a file. */

@@ -186,8 +186,9 @@ class Panel {
     this.sentence.textContent = data.sentence ?? "";
     this.notes.replaceChildren(...(data.notes ?? []).map((note) => el("li", {}, note)));
     for (const [name, chart] of this.charts) {
+      chart.setAlternative(data.alt?.[name]);
       if (chart.rebuiltFor === data.version) continue;
-      chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {}, data.alt?.[name]);
+      chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {});
     }
     this.codeBox.replaceChildren(...(data.code ?? []).map((part) => el("figure", { class: "pk-code-block" },
       el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),

@@ -107,7 +107,7 @@ export function renderChart({ model, el: host }) {
     const description = model.get("description");
     const data = model.get("data");
     const drawing = digest === description.digest
-      ? chart.update(data.datasets, data.params, description.alt)
+      ? chart.update(data.datasets, data.params)
       : chart.rebuild(description, data.datasets, data.params);
     digest = description.digest;
     drawing.then(() => finish(key));

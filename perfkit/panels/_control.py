@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from perfkit.errors import InputError
 from perfkit.panels._files import list_folder
-from perfkit.units import significant
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -271,7 +270,7 @@ def _clamp(number: float, low: float, high: float, *, whole: bool, unit: str) ->
     if rounded == number:
         return rounded, ""
     limits = f"{_limit(low)} to {_limit(high)}"
-    return rounded, f"set to {significant(rounded, 12) if not whole else rounded} {unit}".rstrip() + f"; {limits} is allowed"
+    return rounded, f"set to {rounded:g} {unit}".rstrip() + f"; {limits} is allowed"
 
 
 def _limit(value: float) -> str:

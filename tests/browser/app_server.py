@@ -1,0 +1,90 @@
+"""A running app for tests: started on a free port, asked for its health, ended as Ctrl-C does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+READY = "document.documentElement.dataset.perfkitReady !== undefined"
+
+
+@dataclass
+class Server:
+    """A running app."""
+
+    url: str
+    project: Path
+    process: subprocess.Popen = field(repr=False)
+    log: Path
+
+    def health(self) -> dict:
+        """Open pages, warm kernels, limit."""
+        with urllib.request.urlopen(f"{self.url}perfkit/health", timeout=10) as reply:
+            return json.load(reply)
+
+    def wait_until(self, condition: Callable[[dict], bool], timeout_s: float = 60) -> dict:
+        """The first health that meets `condition`."""
+        end = time.monotonic() + timeout_s
+        while True:
+            health = self.health()
+            if condition(health):
+                return health
+            assert time.monotonic() < end, f"still {health} after {timeout_s} s; server said:\n{self.log.read_text()}"
+            time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(project: Path, log: Path, *, arguments: tuple[str, ...] = (), **environment: str) -> Server:
+    """`perfkit serve project` on a free port, once it answers."""
+    port = free_port()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERFKIT_")}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "perfkit", "serve", str(project), "--port", str(port), *arguments],
+            env=kept | {"PERFKIT_CACHE": str(log.parent / "cache"), **environment},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Server(url=f"http://127.0.0.1:{port}/", project=project, process=process, log=log)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            server.health()
+            return server
+        except OSError:
+            time.sleep(0.1)
+    stop(server)
+    raise AssertionError(f"the server did not start:\n{log.read_text()}")
+
+
+def stop(server: Server) -> None:
+    """End the server as Ctrl-C does; its kernels go with it."""
+    if server.process.poll() is None:
+        server.process.send_signal(signal.SIGINT)
+        try:
+            server.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            os.killpg(server.process.pid, signal.SIGKILL)
+            raise
+
+
+def wait_ready(page: Page, timeout_s: float = 60) -> None:
+    """Wait until every widget of the page is drawn."""
+    page.wait_for_function(READY, timeout=timeout_s * 1000)

@@ -1,0 +1,356 @@
+"""The frame of the app in a real browser: pages, kernels, states, keyboard, exports and what hostile text does."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.app_server import stop, wait_ready
+from tests.browser.frame_pages import HOSTILE, write_pages
+
+RANKS = "[data-panel=ranks]"
+STATES = "[data-panel=states]"
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory):
+    return write_pages(tmp_path_factory.mktemp("frame") / "pages")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, start_server, pages):
+    project = tmp_path_factory.mktemp("projects") / "frame"
+    project.mkdir()
+    return start_server(project, PERFKIT_PAGES=str(pages))
+
+
+@pytest.fixture
+def page(make_offline, server):
+    return make_offline(server)
+
+
+@pytest.fixture
+def ranks(page, server):
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    return page
+
+
+@pytest.fixture
+def states(page, server):
+    page.goto(f"{server.url}12_states")
+    wait_ready(page)
+    return page
+
+
+def sentence(page):
+    return page.locator(".pk-sentence")
+
+
+def status_of(url: str, **headers: str) -> int:
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as reply:
+            return reply.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_the_root_is_the_first_page_and_the_rail_lists_all(page, server):
+    page.goto(server.url)
+    wait_ready(page)
+    assert page.url == f"{server.url}00_start_here"
+    assert page.title() == "Where am I? · perfkit"
+    assert page.locator(".rail-group").all_inner_texts() == ["Start", "Measure", "Decide"]
+    expect(page.locator(".rail a[aria-current=page]")).to_have_text(re.compile("Where am I"))
+    page.get_by_role("link", name="How long is every rank").first.click()
+    page.wait_for_url("**/11_ranks")
+    wait_ready(page)
+
+
+def test_a_page_names_no_other_host(server):
+    html = urllib.request.urlopen(f"{server.url}11_ranks", timeout=60).read().decode()
+    assert not re.findall(r"https?://(?!127\.0\.0\.1|www\.w3\.org)[\w.-]+", html)
+    assert "def compute" not in html
+
+
+@pytest.mark.parametrize("path", ["voila/files/11_ranks.ipynb", "voila/tree", "voila/api/contents", "voila/render/11_ranks.ipynb"])
+def test_files_and_listings_are_not_served(server, path):
+    assert status_of(f"{server.url}{path}") in {403, 404}
+
+
+def test_another_host_name_gets_no_answer(server):
+    assert status_of(f"{server.url}perfkit/health", Host="evil.example") == 403
+    assert status_of(f"{server.url}perfkit/health") == 200
+
+
+def test_a_page_that_does_not_exist_says_so(server, browser):
+    page = browser.new_page()
+    assert page.goto(f"{server.url}77_none").status == 404
+    expect(page.locator("h1")).to_have_text("There is no such page")
+    page.close()
+
+
+def test_a_failing_cell_shows_a_sentence_and_no_traceback(page, server):
+    page.goto(f"{server.url}20_bare")
+    wait_ready(page)
+    expect(page.locator(".cell-error")).to_contain_text("could not be computed")
+    assert "ZeroDivisionError" not in page.content()
+
+
+def test_a_slider_moved_by_keyboard_changes_sentence_figure_table_and_address(ranks):
+    slider = ranks.get_by_role("slider", name="Ranks")
+    expect(sentence(ranks)).to_have_text("8 ranks, picked none.")
+    slider.focus()
+    slider.press("ArrowRight")
+    expect(sentence(ranks)).to_have_text("9 ranks, picked none.")
+    expect(ranks.locator(f"{RANKS} .pk-plot .mark-rect path")).to_have_count(9)
+    expect(ranks.locator(f"{RANKS} .pk-tables tbody tr")).to_have_count(9)
+    ranks.wait_for_function("location.hash === '#n=9'")
+
+
+def test_an_address_restores_the_view(page, server):
+    page.goto(f"{server.url}11_ranks#n=5")
+    wait_ready(page)
+    expect(sentence(page)).to_have_text("5 ranks, picked none.")
+    page.evaluate("location.hash = '#n=3'")
+    expect(sentence(page)).to_have_text("3 ranks, picked none.")
+
+
+def test_a_number_beyond_its_limits_is_clamped_and_said(ranks):
+    peak = ranks.get_by_label("Peak")
+    peak.fill("99999")
+    peak.press("Enter")
+    expect(ranks.locator("[data-control=peak] .pk-control-note")).to_have_text("set to 5000 TFLOP/s; 1 to 5000 is allowed")
+    expect(peak).to_have_value("5000")
+
+
+def test_a_mark_and_a_row_can_be_picked_by_mouse_and_keyboard(ranks):
+    ranks.locator(f"{RANKS} .pk-plot .mark-rect path").nth(6).click()
+    expect(sentence(ranks)).to_have_text("8 ranks, picked r6.")
+    row = ranks.locator(f"{RANKS} .pk-tables tbody tr").nth(2)
+    row.focus()
+    row.press("ArrowDown")
+    ranks.keyboard.press("Enter")
+    expect(sentence(ranks)).to_have_text("8 ranks, picked r3.")
+
+
+def test_hostile_names_stay_text_everywhere(ranks):
+    dialogs = []
+    ranks.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    ranks.get_by_role("button", name="Table").click()
+    ranks.get_by_role("button", name="Where from").click()
+    ranks.locator(f"{RANKS} .pk-plot .mark-rect path").nth(5).hover()
+    expect(ranks.locator("#vg-tooltip-element")).to_contain_text(HOSTILE)
+    assert ranks.locator("img").count() == 0
+    assert dialogs == []
+    expect(ranks.locator(".pk-popover")).to_contain_text(HOSTILE)
+
+
+def test_a_figure_has_its_table_and_downloads(ranks, tmp_path):
+    for name in ("CSV", "PNG", "SVG"):
+        with ranks.expect_download() as download:
+            ranks.locator(f"{RANKS} .pk-chart").get_by_role("button", name=name).click()
+        download.value.save_as(tmp_path / name)
+    assert (tmp_path / "CSV").read_text().splitlines()[:2] == ["rank,name,duration_ns,ms", "r0,computing,1500000,1.5"]
+    assert (tmp_path / "PNG").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "SVG").read_text().startswith("<svg")
+    ranks.get_by_role("button", name="Table").click()
+    expect(ranks.locator(".pk-chart-table tbody tr")).to_have_count(8)
+
+
+def test_the_figure_has_a_text_alternative(ranks):
+    assert ranks.locator(f"{RANKS} .pk-plot").get_attribute("aria-label") == "8 ranks, picked none."
+
+
+def show(page, state):
+    page.get_by_label("Show").select_option(label=state)
+
+
+def test_all_six_states_are_shown_in_words(states):
+    panel = states.locator(STATES)
+    expect(sentence(states)).to_have_text("shown: result")
+    show(states, "empty")
+    expect(panel).to_have_attribute("data-state", "empty")
+    states.get_by_role("button", name="Use the sample run").click()
+    expect(sentence(states)).to_have_text("shown: result")
+    show(states, "unmeasured")
+    expect(panel.locator(".pk-status")).to_contain_text("Missing: memory")
+    expect(panel.locator(".pk-code")).to_have_text("profile_memory: True")
+    show(states, "error")
+    expect(panel.locator(".pk-status h3")).to_have_text("run.csv: 2 problems")
+    expect(panel.locator(".pk-status li")).to_have_count(2)
+    show(states, "bug")
+    expect(panel.locator(".pk-status h3")).to_contain_text("bug in perfkit")
+    expect(panel.locator(".pk-status li")).to_have_text("ValueError: boom")
+    expect(panel.locator(".pk-status details")).not_to_have_attribute("open", "")
+    show(states, "loading")
+    expect(panel.locator(".pk-status")).to_contain_text("MiB of 400 MiB")
+    states.get_by_role("button", name="Cancel").click()
+    expect(panel.locator(".pk-status h3")).to_have_text("Cancelled")
+
+
+def test_an_old_figure_is_greyed_while_a_newer_one_is_computed(states):
+    show(states, "slow")
+    expect(states.locator(STATES)).to_have_class(re.compile("pk-stale"))
+    expect(sentence(states)).to_have_text("shown: slow")
+    expect(states.locator(STATES)).not_to_have_class(re.compile("pk-stale"))
+
+
+def test_only_the_newest_question_is_answered(states):
+    show(states, "slow")
+    show(states, "error")
+    show(states, "result")
+    expect(sentence(states)).to_have_text("shown: result")
+    expect(states.locator(STATES)).to_have_attribute("data-state", "result")
+
+
+CONTRAST = """() => {
+  const channel = (value) => (value /= 255, value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const behind = (node) => {
+    for (; node; node = node.parentElement) {
+      const color = parse(getComputedStyle(node).backgroundColor);
+      if (color.length < 4 || color[3] === 1) return color;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const node of document.querySelectorAll("body *")) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    if (!own || !node.checkVisibility() || node.closest("script, style, svg, .skip")) continue;
+    const [a, b] = [light(parse(getComputedStyle(node).color)), light(behind(node))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(`${node.className || node.tagName}: ${node.textContent.trim().slice(0, 30)} ${ratio.toFixed(2)}`);
+  }
+  return low;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(make_offline, server, scheme):
+    page = make_offline(server, color_scheme=scheme)
+    for name in ("00_start_here", "11_ranks"):
+        page.goto(f"{server.url}{name}")
+        wait_ready(page)
+        assert page.evaluate(CONTRAST) == []
+
+
+def test_the_theme_is_remembered(ranks, server):
+    before = ranks.evaluate("getComputedStyle(document.body).backgroundColor")
+    ranks.get_by_role("button", name="Light or dark theme").click()
+    after = ranks.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert before != after
+    ranks.goto(f"{server.url}00_start_here")
+    wait_ready(ranks)
+    assert ranks.evaluate("getComputedStyle(document.body).backgroundColor") == after
+
+
+def test_every_control_is_reached_by_tab_with_visible_focus(ranks):
+    ranks.keyboard.press("Tab")
+    expect(ranks.locator(".skip")).to_be_focused()
+    reached = set()
+    for _ in range(60):
+        ranks.keyboard.press("Tab")
+        if ranks.evaluate("document.activeElement === document.body"):
+            break  # past the last one
+        found = ranks.evaluate(
+            """() => {
+                const node = document.activeElement;
+                const outlined = (one) => getComputedStyle(one).outlineStyle !== 'none';
+                return [node.closest('[data-control]')?.dataset.control ?? '', outlined(node) || outlined(node.parentElement)];
+            }"""
+        )
+        assert found[1], ranks.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+        reached.add(found[0])
+    assert {"n", "case", "unit", "peak", "picked", "flag"} <= reached
+
+
+@pytest.mark.parametrize("width", [1280, 1920, 640])
+def test_nothing_is_wider_than_the_window(make_offline, server, width):
+    page = make_offline(server, viewport={"width": width, "height": 720})
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_kernels_of_closed_tabs_end(make_offline, server):
+    server.wait_until(lambda health: health["pages"] == 0)
+    first = make_offline(server)
+    tabs = [first, *(first.context.new_page() for _ in range(19))]
+    for tab in tabs:
+        tab.goto(f"{server.url}20_bare", wait_until="commit")
+    server.wait_until(lambda health: health["pages"] == 20, timeout_s=120)
+    for tab in tabs:
+        wait_ready(tab, timeout_s=180)
+    for tab in tabs:
+        tab.close(run_before_unload=True)
+    server.wait_until(lambda health: health["pages"] == 0, timeout_s=10)
+    assert server.health()["warm"] <= 1
+
+
+def test_kernels_of_a_crashed_browser_end_too(browser, server):
+    server.wait_until(lambda health: health["pages"] == 0)
+    page = browser.new_page()
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    assert server.health()["pages"] == 1
+    page.close(run_before_unload=False)
+    server.wait_until(lambda health: health["pages"] == 0, timeout_s=10)
+
+
+def test_a_page_left_before_it_was_drawn_leaves_no_kernel(browser, server):
+    server.wait_until(lambda health: health["pages"] == 0)
+    page = browser.new_page()
+    page.goto(f"{server.url}12_states", wait_until="commit")
+    page.close()
+    server.wait_until(lambda health: health["pages"] == 0, timeout_s=10)
+
+
+def test_an_ended_kernel_is_said_and_the_page_reopens_as_it_was(page, server):
+    page.goto(f"{server.url}11_ranks#n=4")
+    wait_ready(page)
+    kernel_id = page.evaluate("JSON.parse(document.getElementById('jupyter-config-data').textContent).kernelId")
+    request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
+    assert urllib.request.urlopen(request, timeout=20).status == 204
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange')); dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator("#ended")).to_be_visible(timeout=30_000)
+    page.problems[:] = [problem for problem in page.problems if "404" not in problem and "WebSocket" not in problem]
+    page.get_by_role("button", name="Reopen").click()
+    expect(sentence(page)).to_have_text("4 ranks, picked none.", timeout=60_000)
+
+
+def test_a_foreign_page_cannot_end_a_kernel(server):
+    request = urllib.request.Request(
+        f"{server.url}voila/api/shutdown/x", method="POST", data=b"", headers={"Origin": "https://evil.example"}
+    )
+    with pytest.raises(urllib.error.HTTPError) as error:
+        urllib.request.urlopen(request, timeout=20)
+    assert error.value.code in {403, 404}
+
+
+def test_the_visitor_after_the_last_place_waits_and_gets_in(browser, make_offline, start_server, server, pages):
+    small = start_server(server.project, "--read-only", PERFKIT_PAGES=str(pages), PERFKIT_MAX_KERNELS="1")
+    first = make_offline(small)
+    first.goto(f"{small.url}20_bare")
+    wait_ready(first)
+    expect(first.locator(".bar-badge")).to_have_text("Read-only")
+    second = browser.new_page()
+    assert second.goto(f"{small.url}11_ranks").status == 503
+    expect(second.locator("h1")).to_have_text("All places are taken")
+    first.close(run_before_unload=True)
+    expect(second.locator(".pk-sentence")).to_have_text("8 ranks, picked none.", timeout=60_000)
+    second.close(run_before_unload=True)
+    stop(small)
+    assert small.process.returncode == 0
+
+
+def test_health_is_numbers(server):
+    health = json.loads(urllib.request.urlopen(f"{server.url}perfkit/health", timeout=10).read())
+    assert health["limit"] >= 2
+    assert set(health) == {"pages", "limit", "warm", "full", "version"}
