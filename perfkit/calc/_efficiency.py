@@ -1,0 +1,54 @@
+"""Efficiency: the few numbers by which real devices and software fall short of their data sheets.
+
+One value for all plans, or an array with one a plan; the formulas broadcast. What each means, and where the shipped values come
+from, is in the files of `data/calibration`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from perfkit.calc._plan_columns import Floats
+
+Amount = float | Floats
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Efficiency:
+    """Shares of data-sheet rates (0 to 1), multipliers of modelled work, and times of the host and the network in seconds.
+
+    `layer_host_s` is the host's time to launch the forward pass of one layer; a backward pass takes `backward_host` as long.
+    `score_bytes` is what unfused attention moves for one score in the forward pass. `gradients_hidden` and `tensor_hidden` are the
+    shares of the window and of the time of a collective that computing hides.
+    """
+
+    matmul: Amount = 0.8
+    half_depth: Amount = 128.0
+    misaligned: Amount = 1.25
+    memory: Amount = 0.8
+    elementwise: Amount = 1.0
+    flash_forward: Amount = 0.6
+    flash_backward: Amount = 0.45
+    score_bytes: Amount = 13.0
+    layer_host_s: Amount = 4e-4
+    backward_host: Amount = 1.5
+    step_host_s: Amount = 5e-3
+    send_host_s: Amount = 5e-4
+    intra_share: Amount = 0.75
+    inter_share: Amount = 0.75
+    intra_latency_s: Amount = 2e-5
+    inter_latency_s: Amount = 2e-5
+    gradients_hidden: Amount = 0.0
+    tensor_hidden: Amount = 0.0
+    contention: Amount = 0.25
+    optimizer_bytes: Amount = 28.0
+    compute: Amount = 1.0
+    communication: Amount = 1.0
+    host: Amount = 1.0
+
+    def take(self, rows: slice) -> Efficiency:
+        """The efficiencies of the plans at `rows`."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return Efficiency(**{name: value[rows] if isinstance(value, np.ndarray) else value for name, value in values.items()})

@@ -1,0 +1,57 @@
+"""Time of operators on one device: matrix products by shape, attention by length, element-wise work by bytes.
+
+A roofline with shape: a product runs at `ceiling` of the peak, less what padding to tiles, a part-filled last wave of tiles and a
+short inner dimension lose; no operator is faster than its bytes over the memory bandwidth. NVIDIA's matrix multiplication guide
+describes the three losses; cube units of other vendors tile alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit.calc._plan_columns import Floats
+
+TILES = ((256.0, 128.0, 1.0), (128.0, 128.0, 0.92), (128.0, 64.0, 0.75))
+"""Rows, columns and relative speed of the output tiles that a library chooses from; a smaller one reads its inputs more often."""
+
+ALIGNMENT = 64.0
+"""Elements of a row that one memory transaction moves (128 bytes of 16 bits)."""
+
+TENSOR_ALIGNMENT = 8.0
+"""Elements that a row must be a multiple of for the matrix units to be fed directly (16 bytes of 16 bits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one device sustains, a row a plan: FLOP/s of products at the ceiling, bytes/s, units, and the shape losses."""
+
+    flops_per_s: Floats
+    bytes_per_s: Floats
+    units: Floats
+    half_depth: Floats
+    misaligned: Floats
+
+
+def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float = 1.0) -> Floats:
+    """Seconds of `count` independent products (rows x depth) (depth x columns) in 16 bits.
+
+    Time is the best tile's: ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner
+    dimension at which the filling of the pipeline costs as much as the work.
+    """
+    best = np.full(np.shape(rows), np.inf)
+    for tile_rows, tile_columns, speed in TILES:
+        tiles = np.ceil(rows / tile_rows) * np.ceil(columns / tile_columns) * count
+        waves = np.ceil(tiles / device.units)
+        best = np.minimum(best, waves * (tile_rows * tile_columns / speed))
+    work = 2.0 * best * (depth + device.half_depth) * device.units / device.flops_per_s
+    moved = 2.0 * count * (rows * depth + depth * columns + rows * columns) / device.bytes_per_s
+    return np.maximum(work * _misalignment(depth, columns, device), moved)
+
+
+def _misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
+    """Factor of a product whose rows start off the memory transaction (`misaligned`), squared off the matrix unit's grain."""
+    narrow = (depth % ALIGNMENT != 0) | (columns % ALIGNMENT != 0)
+    broken = (depth % TENSOR_ALIGNMENT != 0) | (columns % TENSOR_ALIGNMENT != 0)
+    return np.where(broken, device.misaligned**2, np.where(narrow, device.misaligned, 1.0))

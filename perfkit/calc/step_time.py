@@ -1,0 +1,65 @@
+"""Step time: how long one training step takes on the slowest pipeline stage, and what that time is made of.
+
+Operators by roofline with the losses of their shape, collectives by alpha-beta over the links that their group uses, the pipeline by
+(m - 1) slowest stages plus one pass through all of them (arXiv 2104.04473), what computing hides, recomputation, optimizer and host.
+How the parts are computed and how far they are off on measured runs: docs/prediction.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit.breakdown import Breakdown
+from perfkit.calc._calculator import Calculator
+from perfkit.calc._efficiency import Efficiency
+from perfkit.calc._plan_columns import Floats, PlanColumns
+from perfkit.calc._plan_rows import plan_columns
+from perfkit.calc._step_columns import step_parts
+from perfkit.errors import InputError
+from perfkit.source import Source
+from perfkit.spec.hardware import HardwareSpec
+from perfkit.spec.model import ModelSpec
+from perfkit.spec.parallel import ParallelPlan
+from perfkit.spec.plan import Plan
+from perfkit.spec.recompute import RecomputePlan
+from perfkit.spec.workload import Workload
+
+SOURCE = Source("computed", "perfkit.calc.step_time.step_time", "roofline operators, alpha-beta collectives, pipeline formula")
+
+
+def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
+    """Seconds of one step by part; the leaves sum to the step.
+
+    First levels as of a measured step: `computing` (forward, backward, recompute, optimizer), `communication/exposed` (by group),
+    `bubble` (waiting for other stages) and `free` (host). Parts that the plan does not have are left out. Raises InputError if the
+    plan names no device or the device's numbers do not suffice.
+    """
+    return breakdown(plan_columns([plan]), efficiency or Efficiency())
+
+
+def breakdown(plans: PlanColumns, efficiency: Efficiency) -> Breakdown:
+    """As `step_time`, for the first of the plans in columns."""
+    amounts = {path: float(amount[0]) for path, amount in step_parts(plans, efficiency).items()}
+    return Breakdown("s", {path: amount for path, amount in amounts.items() if amount > 0}, SOURCE)
+
+
+def seconds(plans: PlanColumns, efficiency: Efficiency) -> Floats:
+    """Seconds of one step of every plan."""
+    return sum(step_parts(plans, efficiency).values(), start=np.zeros(len(plans)))
+
+
+def _run(
+    model: ModelSpec, workload: Workload, parallel: ParallelPlan, recompute: RecomputePlan, hardware: HardwareSpec | None
+) -> Breakdown:
+    if hardware is None:
+        raise InputError("step_time", ["hardware is not named; a prediction needs the device"])
+    return step_time(Plan(model=model, workload=workload, parallel=parallel, recompute=recompute, hardware=hardware))
+
+
+CALCULATOR = Calculator(
+    name="step-time",
+    question="How long does a step take, and what is it made of?",
+    unit="s",
+    inputs=("model", "workload", "parallel", "recompute", "hardware"),
+    run=_run,
+)

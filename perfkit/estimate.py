@@ -1,0 +1,180 @@
+"""Estimates: how long a step takes, what it is made of, how much memory it needs, and how sure that is.
+
+`estimate` takes one plan, `estimate_table` a frame with the columns of `data/reference/step_time.csv`. Both use the same formulas
+(`perfkit.calc.step_time`), so a row and the plan that it describes give the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.breakdown import Breakdown
+from perfkit.calc import step_time as step
+from perfkit.calc._labels import Labels, network_of, stack_of
+from perfkit.calc._plan_columns import Floats, PlanColumns
+from perfkit.calc._plan_rows import plan_columns
+from perfkit.calc._plan_table import read_plans
+from perfkit.calc._rates import hfu_flops_per_token, mfu_flops_per_token
+from perfkit.calc.memory import peak_memory
+from perfkit.calc.memory_table import predict_row
+from perfkit.calc.utilization import judge_utilization
+from perfkit.calibration import Calibration, calibration
+from perfkit.errors import InputError
+from perfkit.source import Source
+from perfkit.spec.hardware import HardwareSpec
+from perfkit.spec.plan import Plan
+
+COLUMNS = ("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note")
+CHUNK = 4096
+UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device", "peak_memory_bytes", "exclude", "exclude_reason"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What is predicted for one plan. `breakdown` is in s, `memory` in bytes (None where it cannot be told), `interval_s` holds 80 %.
+
+    `fits` says whether the memory suffices.
+    """
+
+    step_time_s: float
+    interval_s: tuple[float, float]
+    tokens_per_s_per_device: float
+    mfu: float
+    hfu: float
+    breakdown: Breakdown
+    memory: Breakdown | None
+    fits: bool | None
+    sources: tuple[tuple[str, Source], ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Bytes of the fullest stage at its peak."""
+        return None if self.memory is None else round(self.memory.total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `perfkit estimate --json`."""
+        return {
+            "step_time_s": self.step_time_s,
+            "step_time_low_s": self.interval_s[0],
+            "step_time_high_s": self.interval_s[1],
+            "tokens_per_s_per_device": self.tokens_per_s_per_device,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "fits": self.fits,
+            "breakdown_s": dict(self.breakdown.parts),
+            "breakdown_bytes": None if self.memory is None else {path: round(amount) for path, amount in self.memory.parts.items()},
+            "sources": [
+                {"quantity": quantity, "formula": source.where, "source": source.note or source.kind}
+                for quantity, source in self.sources
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Estimate:
+    """Predict one plan. Raises InputError if it names no device or the device's numbers do not suffice."""
+    known = _known(calibration)
+    columns = plan_columns([plan])
+    breakdown = step.breakdown(columns, known.efficiency(_labels(plan)))
+    seconds = float(breakdown.total)
+    rates = {name: float(values[0]) for name, values in _rates(columns, np.array([seconds])).items()}
+    memory = peak_memory(plan)
+    peak, limit = memory.peak, plan.hardware.memory_bytes if plan.hardware else None
+    warnings = [] if limit is None or peak.total <= limit else [f"needs {peak.total / limit:.2f} times the memory of the device"]
+    if judge_utilization(rates["mfu"]) != "plausible":
+        warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
+    return Estimate(
+        step_time_s=seconds,
+        interval_s=(seconds * known.interval[0], seconds * known.interval[1]),
+        breakdown=breakdown,
+        memory=peak,
+        fits=None if limit is None else peak.total <= limit,
+        sources=(
+            ("step_time_s", step.SOURCE),
+            ("calibration", Source("computed", known.name, known.origin)),
+            ("peak_memory_bytes", peak.source),
+        ),
+        warnings=tuple(warnings),
+        **rates,
+    )
+
+
+def estimate_table(
+    frame: pd.DataFrame,
+    devices: Mapping[str, HardwareSpec] | None = None,
+    *,
+    calibration: str | Calibration | None = None,
+    memory: bool = True,
+) -> pd.DataFrame:
+    """Predict every row of a table; gives `COLUMNS` in the order of the input.
+
+    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. `memory` can be
+    switched off, as it is not computed in columns.
+    """
+    table = read_plans(frame, devices)
+    efficiency = _known(calibration).efficiency(table.labels)
+    seconds = np.full(len(frame), np.nan)
+    found = {name: np.full(len(frame), np.nan) for name in ("tokens_per_s_per_device", "mfu", "hfu")}
+    for start in range(0, len(table.rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        rows, plans = table.rows[part], table.plans.take(part)
+        seconds[rows] = step.seconds(plans, efficiency.take(part))
+        for name, values in _rates(plans, seconds[rows]).items():
+            found[name][rows] = values
+    notes = {row: ["assumed: " + "; ".join(messages)] for row, messages in table.assumed.items()}
+    notes |= {row: list(messages) for row, messages in table.problems.items()}
+    peaks = _peaks(frame, table.rows, notes) if memory else np.full(len(frame), np.nan)
+    ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
+    texts = ["; ".join(notes[row]) if row in notes else "" for row in range(len(frame))]
+    return pd.DataFrame({"row_id": ids, "step_time_s": seconds, **found, "peak_memory_bytes": peaks, "note": texts})[list(COLUMNS)]
+
+
+def _known(chosen: str | Calibration | None) -> Calibration:
+    return chosen if isinstance(chosen, Calibration) else calibration(chosen or "default")
+
+
+def _labels(plan: Plan) -> Labels:
+    """The labels of one plan, whose device is named."""
+    parallel, device = plan.parallel, plan.hardware
+    name = device.name if device else ""
+    link = device.links.get("inter_node") if device else None
+    stack = stack_of(
+        name,
+        sharded_parameters=parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level >= 2,
+        split=parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1,
+    )
+    return Labels(((name, stack, network_of(link.topology if link else "")),), np.zeros(1, dtype=np.intp))
+
+
+def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
+    tokens = plans.global_batch * plans.seq_length / (seconds * plans.devices)
+    return {
+        "tokens_per_s_per_device": tokens,
+        "mfu": tokens * mfu_flops_per_token(plans) / plans.peak_flops_per_s,
+        "hfu": tokens * hfu_flops_per_token(plans) / plans.peak_flops_per_s,
+    }
+
+
+def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:
+    """Peak memory in bytes of the given rows, each different plan computed once; why one cannot be told goes to its note."""
+    peaks, known = np.full(len(frame), np.nan), {}
+    records = frame.iloc[rows].to_dict("records")
+    for row, record in zip(rows, records, strict=True):
+        plain = {str(name): value for name, value in record.items()}
+        key = tuple(str(value) for name, value in plain.items() if name not in UNREAD)
+        if key not in known:
+            try:
+                known[key] = (float(predict_row(plain).total), ())
+            except InputError as error:
+                known[key] = (np.nan, tuple(f"memory: {problem}" for problem in error.problems))
+        peaks[row], problems = known[key]
+        if problems:
+            notes.setdefault(int(row), []).extend(problems)
+    return peaks
