@@ -183,7 +183,8 @@ class Panel {
 
   drawData() {
     const data = this.model.get("data");
-    this.sentence.textContent = data.sentence ?? "";
+    // A number and its unit stay on one line.
+    this.sentence.textContent = (data.sentence ?? "").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
     this.notes.replaceChildren(...(data.notes ?? []).map((note) => el("li", {}, note)));
     for (const [name, chart] of this.charts) {
       chart.setAlternative(data.alt?.[name]);

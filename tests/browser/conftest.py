@@ -42,15 +42,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.xdist_group("browser"))
 
 
+def find_chromium() -> str | None:
+    """Path of a browser: `CHROMIUM`, or one on PATH."""
+    return next((path for name in (os.environ.get("CHROMIUM", ""), *NAMES) if name and (path := shutil.which(name))), None)
+
+
 @pytest.fixture(scope="session")
 def chromium(playwright: Playwright) -> str:
     """Path of the browser."""
     own = playwright.chromium.executable_path
-    found = [shutil.which(name) for name in (os.environ.get("CHROMIUM", ""), *NAMES) if name]
-    found.append(own if own and Path(own).exists() else None)
-    for path in found:
-        if path:
-            return path
+    found = find_chromium() or (own if own and Path(own).exists() else None)
+    if found:
+        return found
     message = "no Chromium: install one (Debian: apt-get install chromium) or set CHROMIUM to its path"
     if os.environ.get("CI") or os.environ.get("PERFKIT_REQUIRE_BROWSER"):
         pytest.fail(message)

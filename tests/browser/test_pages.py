@@ -30,7 +30,7 @@ def panel(page: Page, name: str) -> Locator:
 
 
 def sentence(page: Page, name: str) -> str:
-    return panel(page, name).locator(".pk-sentence").inner_text().replace(THIN_SPACE, " ")
+    return panel(page, name).locator(".pk-sentence").inner_text().replace(THIN_SPACE, " ").replace("\u00a0", " ")
 
 
 def rows(page: Page, name: str, title: str) -> list[list[str]]:
