@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perfkit.estimate import estimate as estimate
     from perfkit.estimate import estimate_table as estimate_table
     from perfkit.experiments import ExperimentLog as ExperimentLog
+    from perfkit.graph import read_graph as read_graph
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.sample import demo as demo
     from perfkit.trace.load import load as load
@@ -25,6 +26,7 @@ _PUBLIC = {
     "estimate": "perfkit.estimate",
     "estimate_table": "perfkit.estimate",
     "read_config": "perfkit.dialects",
+    "read_graph": "perfkit.graph",
     "load": "perfkit.trace.load",
     "simulate_schedule": "perfkit.plans.schedule",
 }

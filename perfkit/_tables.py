@@ -83,3 +83,65 @@ def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
         print("\nnot read:", file=out)
         for lost in summary["dropped"]:
             print(f"  {lost['count']} x {printable(lost['what'])} ({lost['file']})", file=out)
+
+
+def print_graph(document: dict[str, Any], out: TextIO) -> None:
+    """Print what graph files hold: communication by cause, recomputation by operator, and what is missing."""
+    for name, file in document["files"].items():
+        kept = file["kept_activation_bytes"]
+        whole = "complete" if file["complete"] else "not complete"
+        print(f"{printable(name)}: {file['node_lines']} operators, {file['skipped_lines']} lines skipped, {whole}", file=out)
+        if kept is not None:
+            saved = file["recompute_saved_bytes"]
+            text = "" if not saved else f"; recomputation saves {format_bytes(saved)}"
+            print(f"activations that backward reads: {format_bytes(kept)}{text}", file=out)
+        _print_communication(file["communication"], out)
+        _print_recompute(file["recompute"], out)
+        for problem in file["problems"][:TOP]:
+            print(f"  line {problem['line']}: {printable(problem['what'])}", file=out)
+        print(file=out)
+    for key, title in (("missing", "missing"), ("config", "not as configured")):
+        for entry in document.get(key, ()):
+            place = printable(" ".join(part for part in (entry["file"], entry.get("node") or "", entry.get("scope") or "") if part))
+            print(f"{title}: {printable(entry['what'])} ({place}): {printable(entry['why'])}", file=out)
+    for entry in document["unread"]:
+        print(f"not read: {printable(entry['file'])}: {printable(entry['why'])}", file=out)
+
+
+def _print_communication(entries: Sequence[dict[str, Any]], out: TextIO) -> None:
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for entry in entries:
+        key = (entry["op"], entry["cause"], str(entry["group_size"] or "not stated"), entry["verdict"], entry["why"])
+        groups.setdefault(key, []).append(entry)
+    rows = [
+        [op, cause, size, str(len(members)), _moved(members), verdict] for (op, cause, size, verdict, _), members in groups.items()
+    ]
+    if not rows:
+        print("no communication", file=out)
+        return
+    print_table(["operator", "cause", "ranks", "count", "bytes a rank", "verdict"], rows, out)
+    for (op, cause, _, verdict, why), members in groups.items():
+        if verdict != "expected":
+            fix = f"; instead: {members[0]['fix']}" if members[0]["fix"] else ""
+            nodes = ", ".join(entry["node"] for entry in members[:6])
+            print(f"  {verdict}: {op} {cause} ({nodes}): {printable(why + fix)}", file=out)
+
+
+def _moved(entries: Sequence[dict[str, Any]]) -> str:
+    sizes = [max(entry["in_bytes"] or 0, entry["out_bytes"] or 0) for entry in entries]
+    return format_bytes(sum(sizes)) if any(sizes) else "not stated"
+
+
+def _print_recompute(entries: Sequence[dict[str, Any]], out: TextIO) -> None:
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for entry in entries:
+        groups.setdefault((entry["op"], "in effect" if entry["in_effect"] else "NOT in effect"), []).append(entry)
+    if not groups:
+        return
+    rows = [[op, str(len(members)), state] for (op, state), members in groups.items()]
+    print(file=out)
+    print_table(["recomputed operator", "count", "state"], rows, out)
+    for (op, state), members in groups.items():
+        if state == "NOT in effect":
+            fix = f"; add {members[0]['fix']}" if members[0]["fix"] else ""
+            print(f"  {op} {members[0]['node'] or ''}: {printable(members[0]['why'] + fix)}", file=out)

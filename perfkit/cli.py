@@ -183,12 +183,46 @@ def _estimate(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _add_graph(parser: argparse.ArgumentParser) -> None:
+    """Communications and their causes, recomputation in effect or not, from saved graph files.
+
+    example: perfkit graph graph/rank_0 --config pretrain.yaml
+    """
+    parser.add_argument("graph", metavar="IR", help="a graph file (.ir) that save_graphs wrote, or a folder of them")
+    parser.add_argument("--config", metavar="CONFIG", help="compare with this configuration; its device gives predicted times")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=_graph)
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    from perfkit.graph import against_config, read_graph  # noqa: PLC0415
+
+    plan = None
+    if arguments.config:
+        from perfkit.dialects import read_config  # noqa: PLC0415
+
+        plan = read_config(arguments.config)
+    with _Progress(sys.stderr) as progress:
+        report = read_graph(arguments.graph, hardware=plan.hardware if plan else None, progress=progress)
+    document = report.to_json()
+    if plan is not None:
+        document["config"] = against_config(report, plan)
+    if arguments.json:
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        from perfkit._tables import print_graph  # noqa: PLC0415
+
+        print_graph(document, sys.stdout)
+    return 0
+
+
 _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "serve": _add_serve,
     "summary": _add_summary,
     "demo": _add_demo,
     "estimate": _add_estimate,
     "schedule": _add_schedule,
+    "graph": _add_graph,
 }
 
 
