@@ -45,12 +45,16 @@ _TIME_IN_NAME = re.compile(r"(?:^|_)(20\d{12})\d*(?:_|$)")
 
 @dataclass(frozen=True)
 class RankFolder:
-    """The files of one rank by name; `folder` is where they lie, `info` its profiler_info file."""
+    """The files of one rank by name; `folder` is where they lie, `info` its profiler_info file.
+
+    `told` is what the files themselves say as profiler_metadata.json would.
+    """
 
     folder: Path
     label: str
     files: Mapping[str, File]
     info: File | None
+    told: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,20 +75,19 @@ class Rank:
 def find_folders(listing: Listing) -> list[RankFolder]:
     """The rank folders of a listing, in its order; none if no file of a profiler's output is there."""
     outputs: dict[Path, dict[str, File]] = {}
-    infos: dict[Path, File] = {}
-    metadata: dict[Path, File] = {}
     for file in listing:
         if file.name in PARTS and file.name != METADATA:
             outputs.setdefault(file.path.parent, {})[file.name] = file
-        elif file.name == METADATA:
-            metadata[file.path.parent] = file
-        elif _INFO.match(file.name):
-            infos[file.path.parent] = file
     if listing.root.is_file():
         outputs = {file.path.parent: {name: file} for file in listing if (name := _kind_of_file(file))}
     outputs = {folder: files for folder, files in outputs.items() if any(name in files for name in _ANCHORS)}
-    if not outputs:
-        return []
+    return with_settings(listing, outputs) if outputs else []
+
+
+def with_settings(listing: Listing, outputs: Mapping[Path, dict[str, File]]) -> list[RankFolder]:
+    """Rank folders from the `outputs` of ranks, each with the settings files in or above it."""
+    metadata = {file.path.parent: file for file in listing.named(METADATA)}
+    infos = {file.path.parent: file for file in listing if _INFO.match(file.name)}
     parents = [folder.parent for folder in outputs]
     found = []
     for folder, files in outputs.items():
@@ -128,7 +131,7 @@ def resolve_ranks(folders: Iterable[RankFolder], sink: Sink) -> list[Rank]:
     unnamed: list[Rank] = []
     for folder in folders:
         info = _settings(folder.info, sink)
-        metadata = _settings(folder.files.get(METADATA), sink)
+        metadata = {**folder.told, **_settings(folder.files.get(METADATA), sink)}
         rank = _rank(folder, info, metadata)
         found = Rank(-1 if rank is None else rank, folder, info, metadata)
         (unnamed if rank is None else known.setdefault(found.rank, [])).append(found)

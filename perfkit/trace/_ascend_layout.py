@@ -156,12 +156,12 @@ def _rank_at(position: int, ranks: Mapping[int, int], members: tuple[int, ...] |
     return members[position] if members is not None and position < len(members) else None
 
 
-def missing_ranks(found: Iterable[int], num_devices: int | None, peers: Iterable[int]) -> str | None:
-    """A sentence about ranks that took part and have no folder; None if there are none."""
+def missing_ranks(found: Iterable[int], num_devices: int | None, peers: Iterable[int], links: str = LINKS) -> str | None:
+    """A sentence about ranks that took part and have no folder; None if there are none. `links` names the file of the peers."""
     have = set(found)
     reasons = (
         (set(range(num_devices or 0)), f"the job had {num_devices} devices"),
-        (set(peers), f"{LINKS} names peers there"),
+        (set(peers), f"{links} names peers there"),
         (set(range(max(have) + 1)) if len(have) > 1 else set(), "a higher rank has one"),
     )
     for expected, reason in reasons:

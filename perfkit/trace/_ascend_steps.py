@@ -67,7 +67,9 @@ def check_sums(sink: Sink, steps: pd.DataFrame, where: str) -> None:
     )
 
 
-def compare_with_kernels(sink: Sink, steps: pd.DataFrame, kernels: Iterable[pd.DataFrame]) -> None:
+def compare_with_kernels(
+    sink: Sink, steps: pd.DataFrame, kernels: Iterable[pd.DataFrame], *, kernels_name: str, steps_name: str
+) -> None:
     """Note where a summary and the kernels of the same step differ by more than 0.1 %; the steps shown are those of the summary."""
     computed = {key: times for frame in kernels for key, times in _times(frame).items()}
     for part in ("computing", "exposed", "free"):
@@ -81,7 +83,7 @@ def compare_with_kernels(sink: Sink, steps: pd.DataFrame, kernels: Iterable[pd.D
             _, rank, step, ours, theirs = max(off)
             sink.note(
                 f"{part} time differs by more than 0.1 % in {len(off)} of {len(pairs)} steps; worst is rank {rank}, step {step}: "
-                f"{format_ns(ours, 6)} from kernel_details.csv, {format_ns(theirs, 6)} in step_trace_time.csv, which is shown"
+                f"{format_ns(ours, 6)} from {kernels_name}, {format_ns(theirs, 6)} in {steps_name}, which is shown"
             )
 
 

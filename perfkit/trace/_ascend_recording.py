@@ -1,0 +1,116 @@
+"""Recordings of Ascend ranks: what was read of each one, and the tables that follow from it, whatever files it came from.
+
+Files are known by what they answer (STEPS, KERNELS, COLLECTIVES, LINKS), so that text and database output end in equal tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from perfkit.trace import _ascend_layout, _ascend_steps
+from perfkit.trace._ascend_collectives import collectives
+from perfkit.trace._ascend_communication import Link, Operation, add_links
+from perfkit.trace._ascend_folders import KERNELS, LINKS, STEPS, Rank
+from perfkit.trace._format import Sink
+from perfkit.trace.steps import Window, add_summary_steps, add_window_steps, device_windows
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a user calls the sources of the steps, the kernels and the links."""
+
+    steps: str = STEPS
+    kernels: str = KERNELS
+    links: str = LINKS
+
+
+TEXT_NAMES = Names()
+
+
+@dataclass
+class Recording:
+    """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name."""
+
+    rank: Rank
+    stage: int | None
+    steps: pd.DataFrame | None = None
+    kernels: pd.DataFrame | None = None
+    operations: list[Operation] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+
+
+def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> None:
+    """Add the steps of the summary, and from the kernels those that it does not tell."""
+    kernels, summary, rank = recording.kernels, recording.steps, recording.rank.rank
+    spans = _spans(kernels)
+    told: set[int] = set()
+    if summary is not None:
+        starts = pd.Series({window.step: window.start_ns for window in spans}, dtype="Int64")
+        summary = summary.assign(start=summary["step"].map(starts).astype("Int64"))
+        recording.steps = add_summary_steps(sink, summary, recording.rank.source.files[STEPS])
+        told = {int(step) for step in recording.steps["step"]}
+        if len(recording.steps) < len(summary):
+            recording.cut.add(STEPS)
+    if kernels is None:
+        return
+    left = [window for window in device_windows(spans, kernels.dropna(subset=["start_ns", "step"])) if window.step not in told]
+    if left:
+        add_window_steps(sink, rank=rank, windows=left, kernels=kernels, pipeline_stage=recording.stage)
+        sink.note(
+            f"steps that {names.steps} does not tell were computed from the kernels between the first and the last of each step"
+        )
+
+
+def _spans(kernels: pd.DataFrame | None) -> list[Window]:
+    """Each step from its first to the end of its last kernel."""
+    if kernels is None:
+        return []
+    timed = kernels.dropna(subset=["start_ns", "step"])
+    ends = (timed["start_ns"] + timed["duration_ns"]).groupby(timed["step"]).max()
+    starts = timed["start_ns"].groupby(timed["step"]).min()
+    return [Window(int(step), int(starts[step]), int(ends[step])) for step in starts.index]
+
+
+def compare(recordings: list[Recording], sink: Sink, names: Names = TEXT_NAMES) -> None:
+    """Note where the parts of a step do not add up, and where the summary and the kernels differ."""
+    summaries = [recording.steps for recording in recordings if recording.steps is not None and len(recording.steps)]
+    if not summaries:
+        return
+    steps = pd.concat(summaries, ignore_index=True)
+    kernels = [recording.kernels for recording in recordings if recording.kernels is not None]
+    _ascend_steps.check_sums(sink, steps, names.steps)
+    _ascend_steps.compare_with_kernels(sink, steps, kernels, kernels_name=names.kernels, steps_name=names.steps)
+    operations = [str(name) for frame in kernels for name in frame.loc[frame["kind"] == "communication", "name"].unique()]
+    if any("batchsendrecv" in name.lower() for name in operations) and not steps["bubble"].fillna(0).any():
+        sink.note("Bubble is 0, but it does not count the combined sends and receives (hcom_batchSendRecv) of this run")
+
+
+def add_communication(
+    recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]], sink: Sink, names: Names = TEXT_NAMES
+) -> None:
+    """Add the collectives and links of all ranks; `named` are the process groups that the run names."""
+    found = frozenset(recording.rank.rank for recording in recordings)
+    users: dict[str, set[int]] = {}
+    for recording in recordings:
+        for group in {item.group for item in recording.operations} | {item.group for item in recording.links}:
+            if group is not None:
+                users.setdefault(group, set()).add(recording.rank.rank)
+    distinct = tuple(dict.fromkeys(members for _, members in named))
+    groups = _ascend_layout.Groups({group: frozenset(members) for group, members in users.items()}, distinct, found)
+    for recording in recordings:
+        rows = collectives(recording.operations, recording.kernels, groups)
+        columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
+        if len(rows):
+            sink.add("collectives", rank=recording.rank.rank, **columns)
+    links, lost = _ascend_layout.to_global([link for recording in recordings for link in recording.links], groups)
+    sink.drop("link between ranks that are numbered inside an unknown group", lost, names.links)
+    add_links(sink, links)
+    fact = sink.facts.get("num_devices")
+    peers = {end for link in links for end in (link.source, link.target)}
+    if sentence := _ascend_layout.missing_ranks(found, int(fact.value) if fact else None, peers, names.links):
+        sink.note(sentence)
