@@ -13,7 +13,9 @@ from perfkit._resources import data_folder
 from tests.browser.conftest import ARGUMENTS, find_chromium, start, stop, wait_ready
 from tests.notebook_format import pages
 
+SCHEMES = ("light", "dark")
 SIZE = {"width": 1280, "height": 720}
+README_SIZE = {"width": 1280, "height": 960}
 README_PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "step_breakdown.png"
 SIXTEEN_RANKS = data_folder() / "traces" / "cluster_16card"
 
@@ -27,7 +29,7 @@ def main(folder: Path) -> None:
         server = start(project, Path(temporary) / "server.log")
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         try:
-            for scheme in ("light", "dark"):
+            for scheme in SCHEMES:
                 page = browser.new_page(viewport=SIZE, color_scheme=scheme)
                 for path in pages():
                     page.goto(f"{server.url}{path.stem}", timeout=120_000)
@@ -36,10 +38,11 @@ def main(folder: Path) -> None:
                     page.screenshot(path=folder / f"{path.stem}{suffix}.png", full_page=True)
                     print(folder / f"{path.stem}{suffix}.png", flush=True)
                 page.close(run_before_unload=True)
-            page = browser.new_page(viewport=SIZE)
+            page = browser.new_page(viewport=README_SIZE)
             page.goto(f"{server.url}11_step_breakdown#run={SIXTEEN_RANKS}", timeout=120_000)
             wait_ready(page, timeout_s=120)
             page.wait_for_function("document.body.innerText.includes('of 16 ranks')")
+            page.wait_for_timeout(1_000)  # the drawing of the chart follows its title
             README_PICTURE.parent.mkdir(parents=True, exist_ok=True)
             page.screenshot(path=README_PICTURE)
         finally:

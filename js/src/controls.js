@@ -178,23 +178,21 @@ function makePath(spec, id, onValue, send) {
   const samples = el("select", { "aria-label": `${spec.label}: ready to use` });
   const list = el("ul", { class: "pk-files", hidden: true, "aria-label": `${spec.label}: folder` });
   let options = [];
-  const pick = (path) => {
-    input.value = path;
-    onValue(path);
-  };
+  let current = "";
+  const pick = (path) => onValue(path);
   const browse = el("button", { type: "button", class: "pk-button", "aria-expanded": "false" }, "Browse");
   browse.addEventListener("click", () => {
     list.hidden = !list.hidden;
     browse.setAttribute("aria-expanded", String(!list.hidden));
-    if (!list.hidden) send({ type: "browse", name: spec.name, folder: input.value });
+    if (!list.hidden) send({ type: "browse", name: spec.name, folder: input.value || current });
   });
-  input.addEventListener("change", () => onValue(input.value));
+  input.addEventListener("change", () => input.value && onValue(input.value));
   samples.addEventListener("change", () => samples.selectedIndex > 0 && pick(options[samples.selectedIndex - 1].value));
   let shown = "";
   return {
     body: el("div", { class: "pk-path-body" }, samples, el("span", { class: "pk-field" }, input, browse), list),
     update(value, fresh) {
-      if (document.activeElement !== input) input.value = value ?? "";
+      current = value ?? "";
       const wanted = JSON.stringify(fresh.options);
       if (wanted !== shown) {
         shown = wanted;
@@ -203,6 +201,9 @@ function makePath(spec, id, onValue, send) {
         samples.replaceChildren(el("option", {}, fresh.prompt), ...grouped(options));
       }
       samples.selectedIndex = options.findIndex((option) => option.value === value) + 1;
+      // A path that the list names is told by its name; the field is for paths that it does not.
+      if (document.activeElement !== input) input.value = samples.selectedIndex > 0 ? "" : current;
+      input.title = current;
       drawFiles(list, fresh.listing, {
         open: (folder) => send({ type: "browse", name: spec.name, folder }),
         use: (path) => {
