@@ -6,6 +6,7 @@ A preset fills the sizes; every size can then be changed. The guides' totals sta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from perfkit.calc.flops import Attention, pass_flops, training_flops
 from perfkit.calc.guide import guide_flops
 from perfkit.calc.params import active_params, count_params
 from perfkit.calc.roofline import layer_matmuls
-from perfkit.calc.utilization import guide_selective_hfu, hfu, judge_utilization, mfu
+from perfkit.calc.utilization import guide_selective_hfu, hfu, judge_utilization, mfu, published_cases
 from perfkit.charts.cost import flops_bars, parameter_bars, roofline
 from perfkit.dialects import read_config
 from perfkit.errors import InputError
@@ -163,6 +164,7 @@ def view(result: Result) -> Answer:
     tables = {
         "conventions": Table(frame=_conventions(result), title="MFU of this speed in every convention"),
         "guides": Table(frame=_guides(model, int(state.seq_length)), title="The guides' totals beside the exact ones"),
+        "published": Table(frame=_published(), title="Speeds and MFUs that the guides print, recomputed"),
     }
     return Answer(charts, tables, _sentence(result), _notes(result))
 
@@ -198,6 +200,24 @@ def _guides(model: ModelSpec, seq_length: int) -> pd.DataFrame:
             for figure in guide_flops(model, seq_length)
         ]
     )
+
+
+@cache
+def _published() -> pd.DataFrame:
+    rows = []
+    for case in published_cases().to_dict("records"):
+        speed, printed = case["tokens_per_s_per_device"], case["published_mfu"]
+        rows.append(
+            {
+                "case": case["case"],
+                "tokens/s per device": None if pd.isna(speed) else significant(speed, 4),
+                "printed MFU": None if pd.isna(printed) else f"{printed:.1%}",
+                "recomputed": None if pd.isna(case["mfu"]) else f"{case['mfu']:.1%}",
+                "counted as": case["convention"],
+                "verdict": case["judgement"],
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def _sentence(result: Result) -> str:
