@@ -4,6 +4,7 @@
 """
 
 from perfkit.graph.configured import against_config
+from perfkit.graph.difference import GraphDifference, compare_graphs
 from perfkit.graph.report import GraphAnalysis, GraphReport, read_graph
 
-__all__ = ["GraphAnalysis", "GraphReport", "against_config", "read_graph"]
+__all__ = ["GraphAnalysis", "GraphDifference", "GraphReport", "against_config", "compare_graphs", "read_graph"]
