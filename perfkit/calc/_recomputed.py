@@ -37,7 +37,7 @@ def recomputed_parts(model: ModelSpec, plan: RecomputePlan) -> dict[str, Fractio
         return shares
     beyond = {pattern: _beyond(counts, plan.full_layers) for pattern, counts in plan.operators.items()}
     for product in _products(model):
-        layers = [count for pattern, count in beyond.items() if any(_matches(pattern, path) for path in product.paths)]
+        layers = [count for pattern, count in beyond.items() if any(matches(pattern, path) for path in product.paths)]
         shares[product.part] += product.share * Fraction(max(layers, default=0), num_layers)
     if plan.attention_core:
         shares["scores"] = shares["values"] = Fraction(1)
@@ -66,7 +66,7 @@ def _products(model: ModelSpec) -> list[Product]:
     return products
 
 
-def _matches(pattern: str, path: str) -> bool:
+def matches(pattern: str, path: str) -> bool:
     """Whether the pattern names the operator at `path` or a cell above it."""
     pieces, names = re.split(r"\\\.", pattern), path.split(".")
     return len(pieces) <= len(names) and all(_full_match(piece, name) for piece, name in zip(pieces, names, strict=False))
