@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from perfkit.graph.model import GraphFile, Node, parameter_of
 
 Key = tuple[int, int]
 
+_WEIGHT_PATH = frozenset({"Load", "Cast", "AllGather", "Depend", "MakeTuple", "TupleGetItem"})
 _NUMBER = re.compile(r"^para\d+_")
 
 
@@ -19,10 +21,18 @@ class Links:
     users: dict[Key, list[tuple[Node, int]]]
     weights: dict[str, list[tuple[Node, int]]]
     by_unique_id: dict[str, Node]
+    _uses: dict[str, list[tuple[Node, int]]] = field(default_factory=dict)
 
     def readers(self, node: Node) -> list[tuple[Node, int]]:
         """The operators that read `node`, each with the place of the argument."""
         return self.users.get((node.graph, node.id), [])
+
+    def weight_uses(self, name: str) -> list[tuple[Node, int]]:
+        """The forward operators that compute with the weight `name`, whatever casts and gathers it first."""
+        if name not in self._uses:
+            uses = reached(self, self.weights.get(name, []), _WEIGHT_PATH)
+            self._uses[name] = [(node, place) for node, place in uses if not node.is_backward]
+        return self._uses[name]
 
     def forward_of(self, node: Node) -> Node | None:
         """The forward operator whose gradient `node` is, None if the file does not hold it."""
@@ -57,9 +67,9 @@ def weight_name(parameter: str) -> str:
 
 def reached(links: Links, start: list[tuple[Node, int]], through: frozenset[str]) -> list[tuple[Node, int]]:
     """The readers behind `start` that are none of the operators `through`, which are followed."""
-    found, queue, seen = [], list(start), set()
+    found, queue, seen = [], deque(start), set()
     while queue:
-        node, place = queue.pop(0)
+        node, place = queue.popleft()
         if (node.graph, node.id, place) in seen:
             continue
         seen.add((node.graph, node.id, place))

@@ -20,7 +20,6 @@ from perfkit.graph.sharding import CONTRACTIONS, LOOKUPS, REDUCTIONS, gradient_c
 Missing = dict[str, Any]
 
 _PASSES = frozenset({"Depend", "TupleGetItem", "MakeTuple"})
-_WEIGHT_PATH = frozenset({"Load", "Cast", "AllGather", "Depend"})
 _OPTIMIZERS = ("Apply", "AdamW", "Adam", "FusedAdam", "FusedWeight", "Lamb", "Assign", "Muon", "AdamWeightDecay")
 
 
@@ -107,8 +106,8 @@ def _gradients(file: GraphFile, links: Links, found: Sequence[Communication]) ->
         uses = links.weights.get(name, [])
         if not parameter.is_weight or name in synced or not any(node.op.startswith(_OPTIMIZERS) for node, _ in uses):
             continue
-        for node, place in reached(links, uses, _WEIGHT_PATH):
-            cut = None if node.is_backward or node.op not in CONTRACTIONS else gradient_cut(file, node, place)
+        for node, place in links.weight_uses(name):
+            cut = gradient_cut(node, place) if node.op in CONTRACTIONS else None
             if cut is not None and cut > 1 and file.complete:
                 why = f"{cut} ranks see other data, but the gradient of {name} is not summed: the copies drift apart"
                 missing.append(_missing(file, "gradient AllReduce", node, why))

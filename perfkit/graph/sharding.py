@@ -102,7 +102,7 @@ def reduced_cut(node: Node) -> int | None:
     return 1
 
 
-def gradient_cut(file: GraphFile, node: Node, weight: int) -> int | None:
+def gradient_cut(node: Node, weight: int) -> int | None:
     """Over how many ranks the gradient of input `weight` of `node` is partial, by the strategy of `node`; None is unknown."""
     cuts = in_strategy(node)
     if cuts is None or weight >= len(cuts):

@@ -31,7 +31,6 @@ from perfkit.graph.sharding import (
 EXPECTED, AVOIDABLE, UNEXPECTED = "expected", "avoidable", "unexpected"
 
 _LOCAL = frozenset(TRANSPARENT) - {"AllGather"}
-_WEIGHT_PATH = frozenset({"Load", "Cast", "AllGather", "Depend", "MakeTuple", "TupleGetItem"})
 _ATTENTION = ("FlashAttentionScore", "BatchMatMul", "BatchMatMulExt", "Softmax", "PromptFlashAttention")
 _NORMS = ("Rsqrt", "RmsNorm", "LayerNorm", "LayerNormExt", "BatchNorm", "Softmax", "Gather", "Embedding")
 MAX_WALK = 60
@@ -107,15 +106,14 @@ def backward(cause: str, origin: Verdict | None) -> Verdict:
 
 def gradient_sync(file: GraphFile, links: Links, parameter: str | None, size: int | None, gathered: int) -> Verdict:
     """The sum of a weight's gradient: needed over the ranks that saw other data, not over those that repeat the same work."""
-    uses = reached(links, links.weights.get(parameter or "", []), _WEIGHT_PATH)
-    forward_uses = [(node, place) for node, place in uses if not node.is_backward]
-    matrix = next(((node, place) for node, place in forward_uses if node.op in (*CONTRACTIONS, *LOOKUPS)), None)
+    uses = links.weight_uses(parameter or "")
+    matrix = next(((node, place) for node, place in uses if node.op in (*CONTRACTIONS, *LOOKUPS)), None)
     if matrix is None:
         if parameter and "norm" in parameter.lower():
             return Verdict(EXPECTED, "gradient sum of a replicated norm weight over all ranks that hold it")
         return Verdict(EXPECTED, "gradient sum of a replicated weight over all ranks that hold it")
     node, place = matrix
-    needed = gradient_cut(file, node, place)
+    needed = gradient_cut(node, place)
     if needed is None or size is None:
         return Verdict(EXPECTED, "data-parallel gradient sum; the file holds no strategy to check it with")
     if size * gathered == needed or size == needed:
