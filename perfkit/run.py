@@ -1,13 +1,15 @@
 """Run: tables of what happened on every rank, whether measured, simulated or reported.
 
 Every chart, rule and page takes a `Run` and never asks where it came from. Tables and columns are those of `schema.py`; frames
-are pandas. `step_parts` holds the leaves of every step, so that a breakdown is read, not computed, here.
+are pandas. `step_parts` holds the leaves of every step, so that a breakdown is read, not computed, here. The tables of a recording
+may be lazy (`LazyTables`): then only what a frame needs is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import RLock
 from types import MappingProxyType
 from typing import Literal
 
@@ -51,6 +53,63 @@ class Fact:
     source: Source
 
 
+Read = Callable[[Sequence[int] | None, Sequence[str] | None], pd.DataFrame]
+"""Reads the rows of some ranks and some columns of a table; None stands for all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LazyTable:
+    """A table that is read when it is asked for; what is known of it before are its `ranks` and its `num_rows`.
+
+    Where the rows are not counted yet `num_rows` is None.
+    """
+
+    ranks: frozenset[int]
+    num_rows: int | None
+    read: Read
+
+
+class LazyTables(Mapping[str, pd.DataFrame]):
+    """Tables that are read when first used. A table that was read as a whole is kept; parts of one are read anew."""
+
+    def __init__(self, sources: Mapping[str, LazyTable]) -> None:
+        self._sources = dict(sources)
+        self._whole: dict[str, pd.DataFrame] = {}
+        self._lock = RLock()
+
+    def __getitem__(self, table: str) -> pd.DataFrame:
+        with self._lock:
+            if table not in self._whole:
+                self._whole[table] = self._sources[table].read(None, None)
+            return self._whole[table]
+
+    def __contains__(self, table: object) -> bool:
+        return table in self._sources
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def rows(self, table: str, ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        """Rows and columns of a table, read alone unless the whole table is there already."""
+        if table in self._whole or (ranks is None and columns is None):
+            return _part(self[table], ranks, columns)
+        return self._sources[table].read(ranks, columns)
+
+    def has_rows(self, table: str) -> bool:
+        """Whether a table has rows; where they are not counted, its ranks are read one by one until one has some."""
+        source = self._sources[table]
+        if source.num_rows is not None:
+            return source.num_rows > 0
+        return any(len(self.rows(table, [rank], ["rank"])) for rank in sorted(source.ranks))
+
+    def ranks(self, table: str) -> frozenset[int]:
+        """The ranks of a table."""
+        return self._sources[table].ranks
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """One run of a training job.
@@ -74,19 +133,21 @@ class Run:
         unknown = sorted(set(self.tables) - set(TABLES))
         if unknown:
             raise InputError(f"Run {self.name}", [f"{name!r} is no table; tables are {', '.join(TABLES)}" for name in unknown])
-        for name in ("tables", "placement", "facts", "clock"):
+        for name in ("placement", "facts", "clock", *(() if isinstance(self.tables, LazyTables) else ("tables",))):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """Ranks found in any table or in the placement, ascending."""
         found = set(self.placement)
-        for frame in self.tables.values():
-            found.update(int(rank) for rank in frame["rank"].unique())
+        for table in self.tables:
+            found.update(self._ranks_of(table))
         return tuple(sorted(found))
 
     def has(self, table: str) -> bool:
         """Whether the run has at least one row of `table`."""
+        if isinstance(self.tables, LazyTables):
+            return table in self.tables and self.tables.has_rows(table)
         return table in self.tables and len(self.tables[table]) > 0
 
     def frame(
@@ -103,12 +164,22 @@ class Run:
         """
         if table not in TABLES:
             raise InputError("Run.frame", [f"{table!r} is no table; tables are {', '.join(TABLES)}"])
-        rows = self.tables[table] if table in self.tables else empty(table)
-        if ranks is not None:
-            rows = rows[rows["rank"].isin(list(ranks))]
+        chosen = None if ranks is None else list(ranks)
+        if table not in self.tables:
+            rows = empty(table)
+        elif isinstance(self.tables, LazyTables):
+            wanted = None if columns is None else list(dict.fromkeys([*columns, *(["step"] if steps is not None else [])]))
+            rows = self.tables.rows(table, chosen, wanted)
+        else:
+            rows = _part(self.tables[table], chosen, None)
         if steps is not None:
             rows = rows[rows["step"].isin(list(steps))]
         return rows.loc[:, list(columns)] if columns is not None else rows
+
+    def _ranks_of(self, table: str) -> Iterable[int]:
+        if isinstance(self.tables, LazyTables):
+            return self.tables.ranks(table)
+        return (int(rank) for rank in self.tables[table]["rank"].unique())
 
     def steps(self) -> pd.DataFrame:
         """Where the time went: one row a rank and step, the columns of the table `steps`."""
@@ -132,6 +203,11 @@ class Run:
             Source("measured" if self.kind == "measured" else "simulated", self.name, f"rank {rank}, step {step}"),
             frozenset(str(path) for path in rows.loc[~known, "path"]),
         )
+
+
+def _part(rows: pd.DataFrame, ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+    rows = rows if ranks is None else rows[rows["rank"].isin(ranks)]
+    return rows if columns is None else rows.loc[:, list(columns)]
 
 
 def empty(table: str) -> pd.DataFrame:

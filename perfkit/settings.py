@@ -19,6 +19,20 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perfkit"
 
 
+def cache_limit_bytes() -> int:
+    """How much converted runs may take on the disk (`PERFKIT_CACHE_LIMIT`, for example `5GiB`), by default 20 GiB; 0 keeps none."""
+    text = os.environ.get("PERFKIT_CACHE_LIMIT") or "20GiB"
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError("environment", [f"PERFKIT_CACHE_LIMIT: {error}"]) from error
+
+
+def dask_address() -> str | None:
+    """The Dask scheduler on which ranks are read (`PERFKIT_DASK`), or None for processes of this machine."""
+    return os.environ.get("PERFKIT_DASK") or None
+
+
 def project_folder() -> Path | None:
     """The tuning project chosen by `perfkit serve FOLDER` (`PERFKIT_PROJECT`), or None."""
     folder = os.environ.get("PERFKIT_PROJECT")

@@ -24,10 +24,11 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """The files that a format claims, and what it found out while claiming them."""
+    """The files that a format claims, those it needs `beside` the listing, and what it found out while claiming them."""
 
     files: tuple[File, ...]
     details: Any = None
+    beside: tuple[File, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from perfkit import _discover
 from perfkit.errors import InputError
 from perfkit.run import Run
+from perfkit.trace import _cache
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
 
@@ -20,16 +21,35 @@ def formats() -> tuple[Format, ...]:
     return _discover.constants("perfkit.trace.formats", "FORMAT")
 
 
-def load(path: str | Path, *, format: str | None = None, progress: Progress | None = None) -> Run:
+def load(path: str | Path, *, format: str | None = None, progress: Progress | None = None, cache: bool = True) -> Run:
     """Read a recorded run: a folder at any depth, or one file, in any format of `formats()`.
 
-    `format` forces one by name where a folder holds several. Raises InputError that says what was looked for and found if
-    nothing matches, or with everything that is wrong if nothing can be read; otherwise what could not be read is counted in
-    `dropped` of the run.
+    `format` forces one by name where a folder holds several. With `cache` a large run is kept as tables in the folder of the
+    setting PERFKIT_CACHE, so that it opens at once as long as its files do not change. Raises InputError that says what was looked
+    for and found if nothing matches, or with everything that is wrong if nothing can be read; otherwise what could not be read is
+    counted in `dropped` of the run.
     """
     root = Path(path).expanduser()
     listing = list_files(root)
     matches = find(listing, format)
+    chosen, match = matches[0]
+    if not cache or not _cache.worth_keeping(match.files):
+        return _read(root, matches, progress)
+    files = (*listing.files, *match.beside)
+    key = _cache.key_of(root, files, chosen)
+    kept = _cache.open_kept(key, root, lambda: _read_again(root, format, key))
+    if kept is not None:
+        total_bytes = sum(file.size_bytes for file in match.files)
+        if progress is not None:
+            progress(kept.name, total_bytes, total_bytes)
+        return kept
+    run = _read(root, matches, progress)
+    _cache.keep(key, run, match.files)
+    return run
+
+
+def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> Run:
+    """Read the first of the matches; the others become notes."""
     chosen, match = matches[0]
     sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
     chosen.read(match, sink)
@@ -53,6 +73,15 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
         dropped=tuple(sink.dropped),
         notes=tuple(sink.notes),
     )
+
+
+def _read_again(root: Path, format: str | None, key: str) -> Run:
+    """Read a run whose kept tables were deleted while it was open."""
+    listing = list_files(root)
+    matches = find(listing, format)
+    if _cache.key_of(root, (*listing.files, *matches[0][1].beside), matches[0][0]) != key:
+        raise InputError(printable(str(root)), ["the files have changed since the run was opened; open it again"])
+    return _read(root, matches, None)
 
 
 def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Match]]:

@@ -1,0 +1,129 @@
+"""Cache: a run that was read once, kept as Parquet tables and a manifest, so that it opens again at once.
+
+The key of a run is a hash over the place, names, sizes, times and first and last MiB of its files and over the code that reads
+them, so that neither changed files nor a newer perfkit ever meet old tables. Tables are read when they are asked for, and only the
+columns and ranks that are wanted. An entry that disappears while a run is open is replaced by reading the files again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from perfkit.errors import InputError
+from perfkit.run import Dropped, Fact, LazyTable, LazyTables, Position, Run
+from perfkit.schema import TABLES
+from perfkit.source import Source
+from perfkit.trace import _entries, _store
+from perfkit.trace._format import Format
+from perfkit.trace._listing import File, printable
+from perfkit.units import MIB
+
+MIN_BYTES = 4 * MIB
+"""Smaller runs are read within a quarter of a second, so keeping them does not pay."""
+_MANIFEST = "manifest.json"
+_KIND = "runs"
+
+
+def worth_keeping(files: Iterable[File]) -> bool:
+    """Whether reading these files takes longer than opening a kept run."""
+    return sum(file.size_bytes for file in files) >= MIN_BYTES
+
+
+def key_of(root: Path, files: Iterable[File], format: Format) -> str:
+    """The name of the entry for a run in `files` below `root`; it changes with every change of a file or of a reader."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(f"{_readers()}|{format.name}|{root.resolve()}".encode("utf-8", "surrogateescape"))
+    for file in files:
+        status = file.path.stat()
+        digest.update(f"|{file.relative}|{status.st_size}|{status.st_mtime_ns}|".encode("utf-8", "surrogateescape"))
+        digest.update(_ends(file.path, status.st_size))
+    return digest.hexdigest()
+
+
+def keep(key: str, run: Run, files: Iterable[File]) -> bool:
+    """Write a run to the cache; False if the disk or the texts of the run do not allow it."""
+    try:
+        with _entries.new_entry(_entries.entry(_KIND, key)) as folder:
+            for name, frame in run.tables.items():
+                _store.write_table(frame, folder / f"{name}.parquet")
+            (folder / _MANIFEST).write_text(json.dumps(_described(run, files)), encoding="utf-8")
+        _entries.make_room()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
+    """The kept run, or None if there is none that can be read. `reread` is called if its tables disappear later."""
+    folder = _entries.entry(_KIND, key)
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        tables = {name: _lazy(folder, name, known, reread) for name, known in manifest["tables"].items()}
+        run = Run(
+            name=printable(root.resolve().name),
+            kind="measured",
+            format=manifest["format"],
+            tables=LazyTables(tables),
+            placement={int(rank): Position(**position) for rank, position in manifest["placement"].items()},
+            facts={name: Fact(value=fact["value"], source=Source(**fact["source"])) for name, fact in manifest["facts"].items()},
+            dropped=tuple(Dropped(**lost) for lost in manifest["dropped"]),
+            notes=tuple(manifest["notes"]),
+            clock={int(rank): offset_ns for rank, offset_ns in manifest["clock"].items()},
+        )
+        _entries.used(folder)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
+        return None
+    return run
+
+
+def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
+    def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        try:
+            return _store.read_table(folder / f"{name}.parquet", TABLES[name], columns=columns, ranks=ranks)
+        except OSError:
+            return reread().frame(name, ranks=ranks, columns=columns)
+
+    return LazyTable(ranks=frozenset(known["ranks"]), num_rows=known["rows"], read=read)
+
+
+def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
+    return {
+        "readers": _readers(),
+        "format": run.format,
+        "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
+        "tables": {
+            name: {"rows": len(frame), "ranks": [int(rank) for rank in frame["rank"].unique()]}
+            for name, frame in run.tables.items()
+        },
+        "placement": {rank: asdict(position) for rank, position in run.placement.items()},
+        "facts": {name: asdict(fact) for name, fact in run.facts.items()},
+        "dropped": [asdict(lost) for lost in run.dropped],
+        "notes": list(run.notes),
+        "clock": dict(run.clock),
+    }
+
+
+@cache
+def _readers() -> str:
+    """A hash over the code that reads traces: its version, which nobody can forget to change."""
+    package = Path(__file__).parent.parent
+    code = [package / "schema.py", package / "units.py", *sorted((package / "trace").rglob("*.py"))]
+    return hashlib.blake2b(b"".join(path.read_bytes() for path in code), digest_size=16).hexdigest()
+
+
+def _ends(path: Path, size_bytes: int) -> bytes:
+    """The first and the last MiB of a file as a hash."""
+    with path.open("rb") as stream:
+        digest = hashlib.blake2b(stream.read(MIB))
+        if size_bytes > MIB:
+            stream.seek(max(MIB, size_bytes - MIB))
+            digest.update(stream.read(MIB))
+    return digest.digest()

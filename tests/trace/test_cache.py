@@ -1,0 +1,209 @@
+"""A kept run equals the run that was read, never outlives its files, and may disappear at any moment."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from perfkit._resources import data_folder
+from perfkit.errors import InputError
+from perfkit.run import LazyTables, Run
+from perfkit.trace import _cache, _entries, _store
+from perfkit.trace.load import load
+
+SAMPLES = ["torch_npu_2rank", "cluster_16card", "kineto_resnet"]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that keeps runs of any size."""
+    monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """A recording that a test may change."""
+    return Path(shutil.copytree(data_folder() / "traces" / "torch_npu_2rank", tmp_path / "recording"))
+
+
+def assert_equal(a: Run, b: Run) -> None:
+    assert (a.name, a.kind, a.format, a.dropped, a.notes) == (b.name, b.kind, b.format, b.dropped, b.notes)
+    assert (dict(a.placement), dict(a.facts), dict(a.clock)) == (dict(b.placement), dict(b.facts), dict(b.clock))
+    assert a.ranks == b.ranks
+    assert set(a.tables) == set(b.tables)
+    for name in a.tables:
+        pd.testing.assert_frame_equal(a.frame(name), b.frame(name))
+
+
+def entries(folder: Path) -> list[Path]:
+    return sorted(folder.glob("runs/*"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_kept_run_equals_the_run_that_was_read(sample: str):
+    path = data_folder() / "traces" / sample
+    first, second = load(path), load(path)
+    assert not isinstance(first.tables, LazyTables)
+    assert isinstance(second.tables, LazyTables)
+    assert_equal(first, second)
+    assert_equal(second, load(path, cache=False))
+
+
+def test_parts_of_a_kept_table_are_those_of_the_whole():
+    path = data_folder() / "traces" / "torch_npu_2rank"
+    read, kept = load(path), load(path)
+    step = int(read.steps()["step"].iloc[0])
+    for part in ({"ranks": [1]}, {"columns": ["name", "duration_ns"]}, {"ranks": [1], "steps": [step], "columns": ["start_ns"]}):
+        pd.testing.assert_frame_equal(read.frame("kernels", **part).reset_index(drop=True), kept.frame("kernels", **part))
+    assert kept.has("kernels")
+    assert not kept.has("log")
+    assert kept.step_breakdown(1, step) == read.step_breakdown(1, step)
+
+
+def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch):
+    path = data_folder() / "traces" / "torch_npu_2rank"
+    load(path)
+    seen: list[tuple[str, object]] = []
+    read_table = _store.read_table
+
+    def spy(file: Path, *arguments: object, **options: object) -> pd.DataFrame:
+        seen.append((file.stem, options["columns"]))
+        return read_table(file, *arguments, **options)
+
+    monkeypatch.setattr(_store, "read_table", spy)
+    kept = load(path)
+    assert kept.ranks == (0, 1)
+    assert kept.has("kernels")
+    assert seen == []
+    kept.frame("kernels", columns=["duration_ns"])
+    kept.steps()
+    kept.steps()
+    assert seen == [("kernels", ["duration_ns"]), ("steps", None)]
+
+
+def test_small_recordings_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_cache, "MIN_BYTES", 1 << 40)
+    load(data_folder() / "traces" / "torch_npu_2rank")
+    assert not folder.exists()
+
+
+def test_a_changed_file_is_read_anew_even_with_its_old_time_and_size(recording: Path):
+    load(recording)
+    file = next(recording.rglob("step_trace_time.csv"))
+    status, text = file.stat(), file.read_text()
+    digit = next(index for index, char in enumerate(text) if char.isdigit() and char != "9" and index > text.index("\n"))
+    file.write_text(text[:digit] + "9" + text[digit + 1 :])
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert file.stat().st_mtime_ns == status.st_mtime_ns
+    assert not isinstance(load(recording).tables, LazyTables)
+
+
+def test_other_reading_code_never_meets_old_tables(recording: Path, monkeypatch: pytest.MonkeyPatch):
+    load(recording)
+    monkeypatch.setattr(_cache, "_readers", lambda: "of another version")
+    assert not isinstance(load(recording).tables, LazyTables)
+
+
+def test_a_kept_run_survives_the_deletion_of_its_tables(recording: Path, folder: Path):
+    read, kept = load(recording), load(recording)
+    shutil.rmtree(folder)
+    assert_equal(read, kept)
+
+
+def test_after_the_deletion_changed_files_are_not_mixed_with_the_open_run(recording: Path, folder: Path):
+    load(recording)
+    kept = load(recording)
+    shutil.rmtree(folder)
+    next(recording.rglob("kernel_details.csv")).unlink()
+    with pytest.raises(InputError, match="changed since the run was opened"):
+        kept.frame("kernels")
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "garbage"])
+def test_a_damaged_cache_is_no_worse_than_none(recording: Path, folder: Path, damage: str):
+    read = load(recording)
+    for file in entries(folder)[0].iterdir():
+        content = file.read_bytes()
+        file.write_bytes({"cut": content[: len(content) // 2], "empty": b"", "garbage": b'{"tables": 3}'}[damage])
+    assert_equal(read, load(recording))
+
+
+def test_a_manifest_tells_what_was_kept(recording: Path, folder: Path):
+    load(recording)
+    manifest = json.loads((entries(folder)[0] / "manifest.json").read_text())
+    assert manifest["format"] == "ascend-text"
+    assert manifest["tables"]["steps"] == {"rows": 2, "ranks": [0, 1]}
+    assert all(set(file) == {"name", "bytes", "mtime_ns"} for file in manifest["files"])
+
+
+def test_a_conversion_that_breaks_off_leaves_nothing_to_be_read(recording: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(_store, "write_table", full)
+    assert load(recording).has("steps")
+    assert not entries(folder)
+    assert not list((folder / "work").iterdir())
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(recording: Path, folder: Path):
+    folder.write_text("a file where the folder should be")
+    assert load(recording).has("steps")
+
+
+def test_text_that_is_no_unicode_is_simply_not_kept(recording: Path, folder: Path):
+    run = load(recording, cache=False)
+    frame = run.frame("kernels").assign(name=pd.Categorical(["\ud800"] * len(run.frame("kernels"))))
+    odd = Run(name="odd", kind="measured", format="odd", tables={"kernels": frame})
+    assert not _cache.keep("odd", odd, [])
+    assert not entries(folder)
+
+
+def test_the_least_recently_used_runs_go_first(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    sample = data_folder() / "traces" / "torch_npu_2rank"
+    copies = [Path(shutil.copytree(sample, tmp_path / name)) for name in "abc"]
+    for age, copy in enumerate(copies[:2]):
+        load(copy)
+        newest = max(entries(folder), key=lambda entry: entry.stat().st_mtime_ns)
+        os.utime(newest, (1000 + age, 1000 + age))
+    assert isinstance(load(copies[0]).tables, LazyTables)  # used now, so that b is the oldest
+    size_bytes = sum(file.stat().st_size for file in entries(folder)[0].iterdir())
+    monkeypatch.setenv("PERFKIT_CACHE_LIMIT", str(int(size_bytes * 2.5)))
+    load(copies[2])
+    assert [isinstance(load(copy, cache=True).tables, LazyTables) for copy in (copies[0], copies[2])] == [True, True]
+    assert len(entries(folder)) == 2
+
+
+def test_a_limit_of_nothing_keeps_nothing(recording: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_CACHE_LIMIT", "0")
+    load(recording)
+    assert not entries(folder)
+
+
+def test_a_limit_that_is_no_size_is_named(recording: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_CACHE_LIMIT", "plenty")
+    with pytest.raises(InputError, match="PERFKIT_CACHE_LIMIT: 'plenty' is no"):
+        load(recording)
+
+
+def test_two_processes_that_make_one_entry_leave_one_whole_entry(folder: Path):
+    target = _entries.entry("runs", "same")
+    with _entries.new_entry(target) as mine:
+        (mine / "content").write_text("mine")
+        with _entries.new_entry(target) as other:
+            (other / "content").write_text("other")
+    assert (target / "content").read_text() == "other"
+    assert not list((folder / "work").iterdir())
+
+
+def test_progress_reports_all_bytes_of_a_kept_run(recording: Path):
+    load(recording)
+    seen: list[tuple[str, int, int]] = []
+    load(recording, progress=lambda *report: seen.append(report))
+    assert len(seen) == 1
+    assert seen[0][1] == seen[0][2] > 0
