@@ -40,6 +40,7 @@ _OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _INFO = re.compile(r"^profiler_info(?:_(\d{1,6}))?\.json$")
 _SUFFIX = re.compile(r"_ascend_(?:pt|ms)$")
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|[_-]|^)(\d{1,5})$", re.IGNORECASE)
+NUMBER_IN_DATABASE = re.compile(r"^(?:ascend_\w+_profiler(?:_(\d{1,5}))?|msprof_\d+|analysis)\.(?:db|dat)$")
 _TIME_IN_NAME = re.compile(r"(?:^|_)(20\d{12})\d*(?:_|$)")
 
 
@@ -97,10 +98,15 @@ def with_settings(listing: Listing, outputs: Mapping[Path, dict[str, File]]) -> 
         info = next((infos.pop(home) for home in homes if home in infos), None)
         if (described := next((metadata[home] for home in homes if home in metadata), None)) is not None:
             files[METADATA] = described
-        home = folder.parent if folder.name == _OUTPUT else folder
+        home = home_of(folder)
         found.append(RankFolder(home, _label(home, listing), files, info))
     without_output = {folder: info for folder, info in infos.items() if folder not in outputs}
     return found + [RankFolder(folder, _label(folder, listing), {}, info) for folder, info in without_output.items()]
+
+
+def home_of(folder: Path) -> Path:
+    """The folder of a rank, of which `folder` may be the output folder."""
+    return folder.parent if folder.name == _OUTPUT else folder
 
 
 def _kind_of_file(file: File) -> str | None:

@@ -54,7 +54,7 @@ def read_kernels(file: File, rank: int, sink: Sink) -> pd.DataFrame:
             "name": _each(rows[NAME], lambda name: _STACK.sub("", name)),  # MindSpore appends the stack to the name
             "type": rows["Type"],
             "core": rows["Accelerator Core"],
-            "kind": _kinds(rows),
+            "kind": kinds_of(rows),
             "stream": rows["Stream ID"],
             "start_ns": rows[START],
             "duration_ns": rows[DURATION],
@@ -68,7 +68,8 @@ def read_kernels(file: File, rank: int, sink: Sink) -> pd.DataFrame:
     return kernels[~bad.astype(bool)].reset_index(drop=True)
 
 
-def _kinds(rows: pd.DataFrame) -> pd.Series:
+def kinds_of(rows: pd.DataFrame) -> pd.Series:
+    """What each row is: computing, communication or copy, by its `Name`, `Type` and `Accelerator Core`."""
     kinds = pd.Series("computing", index=rows.index, dtype="object")
     for column in (NAME, "Type"):
         kinds[_holds(rows[column], lambda text: _COPY_NAME.match(text) is not None)] = "copy"

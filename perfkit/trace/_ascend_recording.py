@@ -15,6 +15,7 @@ from perfkit.trace._ascend_collectives import collectives
 from perfkit.trace._ascend_communication import Link, Operation, add_links
 from perfkit.trace._ascend_folders import KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._format import Sink
+from perfkit.trace._listing import File
 from perfkit.trace.steps import Window, add_summary_steps, add_window_steps, device_windows
 
 
@@ -42,6 +43,16 @@ class Recording:
     links: list[Link] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
+
+
+def add_kernels(recording: Recording, kernels: pd.DataFrame, source: File, sink: Sink) -> None:
+    """Add the kernels of a rank; those of a recording without a schedule are one step, numbered by its summary if that has one."""
+    if kernels["step"].isna().all():
+        numbers = set() if recording.steps is None else {int(step) for step in recording.steps["step"]}
+        kernels["step"] = kernels["step"].fillna(numbers.pop() if len(numbers) == 1 else 0)
+    recording.kernels = kernels
+    columns: dict[str, Any] = {name: kernels[name] for name in kernels.columns}
+    recording.rows[KERNELS] = sink.add("kernels", source=source, **columns)
 
 
 def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> None:

@@ -18,7 +18,7 @@ from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_steps, _store
 from perfkit.trace._ascend_collectives import read_links, read_operations
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_kernels import has_details, read_kernels
-from perfkit.trace._ascend_recording import Recording, add_communication, add_steps, compare
+from perfkit.trace._ascend_recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
 
@@ -29,7 +29,9 @@ def detect(listing: Listing) -> Match | None:
     """Rank folders at any depth, one of them, its output folder, or a single file of it."""
     folders = _ascend_folders.find_folders(listing)
     files = [file for folder in folders for name, file in folder.files.items() if name in _READ]
-    return Match(files=tuple(files), details=tuple(folders)) if files else None
+    settings = [file for folder in folders for file in (folder.info, folder.files.get(METADATA)) if file is not None]
+    beside = tuple(file for file in settings if not file.path.is_relative_to(listing.root))
+    return Match(files=tuple(files), details=tuple(folders), beside=beside) if files else None
 
 
 def read(match: Match, sink: Sink) -> None:
@@ -80,13 +82,7 @@ def _load_steps(recording: Recording, file: File, sink: Sink) -> None:
 
 
 def _load_kernels(recording: Recording, file: File, sink: Sink) -> None:
-    kernels = read_kernels(file, recording.rank.rank, sink)
-    if kernels["step"].isna().all():  # a recording without a schedule is one step, numbered by its summary if that has one
-        numbers = set() if recording.steps is None else {int(step) for step in recording.steps["step"]}
-        kernels["step"] = kernels["step"].fillna(numbers.pop() if len(numbers) == 1 else 0)
-    recording.kernels = kernels
-    columns: dict[str, Any] = {name: kernels[name] for name in kernels.columns}
-    recording.rows[KERNELS] = sink.add("kernels", source=file, **columns)
+    add_kernels(recording, read_kernels(file, recording.rank.rank, sink), file, sink)
 
 
 def _load_operations(recording: Recording, file: File, sink: Sink) -> None:
