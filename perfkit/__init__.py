@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perfkit.estimate import estimate_table as estimate_table
     from perfkit.experiments import ExperimentLog as ExperimentLog
     from perfkit.graph import read_graph as read_graph
+    from perfkit.plans.balance import balance as balance
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.sample import demo as demo
     from perfkit.trace.load import load as load
@@ -28,6 +29,7 @@ _PUBLIC = {
     "read_config": "perfkit.dialects",
     "read_graph": "perfkit.graph",
     "load": "perfkit.trace.load",
+    "balance": "perfkit.plans.balance",
     "simulate_schedule": "perfkit.plans.schedule",
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -216,12 +217,42 @@ def _graph(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _add_balance(parser: argparse.ArgumentParser) -> None:
+    """Choose layers and recomputation of every pipeline stage so that the step is shortest, with a proven bound.
+
+    example: perfkit balance data/plans/gpt_175b_16_stages.json --time-limit-s 60
+    """
+    parser.add_argument("case", metavar="CASE", help="a perfkit.plans.plan/1 file; - is standard input")
+    parser.add_argument("--time-limit-s", type=float, default=60.0, help="stop with the best layout so far (default: 60)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=_balance)
+
+
+def _balance(arguments: argparse.Namespace) -> int:
+    from perfkit.plans.balance import balance  # noqa: PLC0415
+
+    with _SolveProgress(sys.stderr) as progress:
+        result = balance(arguments.case, time_limit_s=arguments.time_limit_s, progress=progress)
+    if arguments.json:
+        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        return 0
+    from perfkit._tables import print_table  # noqa: PLC0415
+    from perfkit.plans.text import plan_table  # noqa: PLC0415
+
+    table = plan_table(result)
+    print(table.title)
+    if table.rows:
+        print_table(table.header, table.rows, sys.stdout)
+    return 0
+
+
 _COMMANDS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "serve": _add_serve,
     "summary": _add_summary,
     "demo": _add_demo,
     "estimate": _add_estimate,
     "schedule": _add_schedule,
+    "balance": _add_balance,
     "graph": _add_graph,
 }
 
@@ -245,3 +276,35 @@ class _Progress:
             share = done_bytes / total_bytes if total_bytes else 1.0
             self._stream.write(f"\r\x1b[K{share:4.0%} {what[:60]}")
             self._stream.flush()
+
+
+class _SolveProgress:
+    """Bound and best makespan on one line of a terminal; Ctrl-C once ends the solve with its best layout instead of an error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+        self._asked_to_stop = False
+
+    def __enter__(self) -> Callable[[Any], bool]:
+        try:
+            self._before = signal.signal(signal.SIGINT, self._stop)
+        except ValueError:  # not in the main thread, where nobody presses Ctrl-C
+            self._before = None
+        return self._show
+
+    def __exit__(self, *_: Any) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+
+    def _stop(self, *_: Any) -> None:
+        self._asked_to_stop = True
+
+    def _show(self, now: Any) -> bool:
+        if self._shown:
+            best = "none yet" if now.best_ns is None else f"{now.best_ns} ns"
+            self._stream.write(f"\r\x1b[K{now.seconds:.0f} s, {now.what}: best {best}, bound {now.bound_ns} ns")
+            self._stream.flush()
+        return not self._asked_to_stop

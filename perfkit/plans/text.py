@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from perfkit.plans.balance import PlanResult, layout_peaks_bytes
+from perfkit.plans.problem import layers_of
 from perfkit.plans.schedule import ScheduleResult
-from perfkit.units import format_ns, format_ratio
+from perfkit.units import format_bytes, format_ns, format_ratio
 
 
 class TextTable(NamedTuple):
@@ -37,4 +39,31 @@ def schedule_table(result: ScheduleResult) -> TextTable:
         ]
         for stage in range(case.num_stages)
     ]
+    return TextTable(title, header, rows)
+
+
+def plan_table(result: PlanResult) -> TextTable:
+    """Per stage: layers by chunk, recomputed layers by kind, busy time and memory; no rows when nothing fits."""
+    problem, layout = result.problem, result.layout
+    title = f"{result.status}: {result.why()}"
+    header = ["stage", "layers", "recomputed", "busy", "memory"]
+    if layout is None:
+        return TextTable(title, header, [])
+    layers, busy_ns = layers_of(layout), result.simulate().stage_busy_ns
+    peaks = layout_peaks_bytes(problem, layout)
+    rows = []
+    for stage in range(problem.num_stages):
+        again: dict[str, int] = {}
+        for variety, counts in zip(problem.varieties, layout, strict=True):
+            if variety.kind != "none" and counts[:, stage].sum():
+                again[variety.kind] = again.get(variety.kind, 0) + int(counts[:, stage].sum())
+        rows.append(
+            [
+                str(stage),
+                " + ".join(str(chunk[stage]) for chunk in layers),
+                ", ".join(f"{count} {kind}" for kind, count in again.items()) or "-",
+                format_ns(busy_ns[stage]),
+                format_bytes(peaks[stage]),
+            ]
+        )
     return TextTable(title, header, rows)
