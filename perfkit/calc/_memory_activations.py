@@ -153,7 +153,7 @@ def _norm(name: str, sizes: _Sizes, settings: MemorySettings, *, layer_input: bo
     """The input of a norm; where norms run in 32 bit that is the copy that was cast up, else the residual stream itself."""
     if settings.keeps_norm_in_fp32 and sizes.element == 2:
         wide = sizes.split_hidden
-        return [Saved("norm", f"input of {name}, cast to fp32", "4sbh", 2 * wide, (f"{name}.cast",), widened=wide)]
+        return [Saved("norm", f"input of {name}", "4sbh (fp32)", 2 * wide, (f"{name}.cast",), widened=wide)]
     makers = () if layer_input else ("add",)
     return [Saved("norm", f"input of {name}", "2sbh", sizes.split_hidden, makers)]
 

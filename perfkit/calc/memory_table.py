@@ -65,7 +65,7 @@ def _seen(stage: Breakdown, row: MemoryRow) -> Breakdown:
 
 
 CALCULATOR = Calculator(
-    name="memory_table",
+    name="memory-table",
     question="What does the memory counter of a measured run show?",
     unit="bytes",
     inputs=("row",),
