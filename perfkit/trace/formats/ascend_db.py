@@ -15,7 +15,15 @@ import pandas as pd
 
 from perfkit.errors import InputError
 from perfkit.run import Position
-from perfkit.trace import _ascend_db, _ascend_db_analysis, _ascend_folders, _ascend_layout, _ascend_recording, _sqlite
+from perfkit.trace import (
+    _ascend_db,
+    _ascend_db_analysis,
+    _ascend_folders,
+    _ascend_layout,
+    _ascend_recording,
+    _ascend_steps,
+    _sqlite,
+)
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_recording import Names, Recording
 from perfkit.trace._format import Format, Match, Sink
@@ -26,8 +34,8 @@ _NAMES = Names(steps="StepTraceTime", kernels="TASK", links="CommAnalyzerMatrix"
 _EVENT_TABLES = {"task", "string_ids"}
 _TABLES = {
     STEPS: _ascend_db_analysis.SUMMARY,
-    COLLECTIVES: _ascend_db_analysis.TIMES,
-    LINKS: _ascend_db_analysis.LINKS,
+    COLLECTIVES: _ascend_db_analysis.OF_RANK.times,
+    LINKS: _ascend_db_analysis.OF_RANK.links,
 }
 """The table that answers each part."""
 _HOST_CALLS = "CANN_API"
@@ -142,19 +150,20 @@ def _record(rank: Rank, sink: Sink) -> list[Recording]:
 
 
 def _load_steps(recording: Recording, database: _sqlite.Database, sink: Sink) -> None:
-    steps = _ascend_db_analysis.read_summary(database)
+    steps = _ascend_steps.summary(_ascend_db_analysis.read_steps(database, _ascend_db_analysis.SUMMARY))
     stage = pd.Series(recording.stage, index=steps.index, dtype="Int64")
     recording.steps = steps.assign(rank=recording.rank.rank, pipeline_stage=stage)
     recording.rows[STEPS] = len(steps)
 
 
 def _load_operations(recording: Recording, database: _sqlite.Database, sink: Sink) -> None:
-    recording.operations = _ascend_db_analysis.read_operations(database, recording.rank.rank)
+    told = _ascend_db_analysis.read_operations(database, _ascend_db_analysis.OF_RANK, recording.rank.rank)
+    recording.operations = [operation for _, operation in told]
     recording.rows[COLLECTIVES] = len(recording.operations)
 
 
 def _load_links(recording: Recording, database: _sqlite.Database, sink: Sink) -> None:
-    recording.links = _ascend_db_analysis.read_links(database, recording.rank.rank)
+    recording.links = _ascend_db_analysis.read_links(database, _ascend_db_analysis.OF_RANK, recording.rank.rank)
     recording.rows[LINKS] = len(recording.links)
 
 
@@ -167,8 +176,8 @@ def _load_tasks(recording: Recording, database: _sqlite.Database, sink: Sink) ->
         recording.operations = _ascend_db.read_payloads(database, tasks, recording.rank.rank)
         if any(item.size_bytes for item in recording.operations):
             sink.note(
-                f"without {_ascend_db_analysis.SIZES} the bytes of a collective are its elements times the size of one, not what "
-                "was sent over links"
+                f"without {_ascend_db_analysis.OF_RANK.sizes} the bytes of a collective are its elements times the size of one, "
+                "not what was sent over links"
             )
     if (name := _ascend_db.device_name(database)) is not None:
         sink.fact("device_name", name, f"{database.file.label}: NPU_INFO")

@@ -12,18 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pandas as pd
-
 from perfkit.errors import InputError
 from perfkit.run import Position
 from perfkit.trace import _ascend_steps, _store
 from perfkit.trace._ascend_communication import TOTAL, Losses, Operation, add_links, entries, is_rank, link, operation, step_number
 from perfkit.trace._ascend_json import read_json
-from perfkit.trace._ascend_layout import placement, rank_list
+from perfkit.trace._cluster_tables import COLUMNS, Layout, add_collectives, add_groups, add_steps
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
-from perfkit.trace.kinds import operation_of
-from perfkit.trace.steps import add_summary_steps
 
 STEPS, COLLECTIVES, LINKS, GROUPS = (
     "cluster_step_trace_time.csv",
@@ -32,15 +28,6 @@ STEPS, COLLECTIVES, LINKS, GROUPS = (
     "communication_group.json",
 )
 PARTS = {STEPS: "step times", COLLECTIVES: "collectives", LINKS: "links", GROUPS: "layout"}
-_COLUMNS: dict[str, _store.Cell] = {
-    **_ascend_steps.COLUMNS,
-    "Type": "text",
-    "Index": "text",
-    "DP Index": "int",
-    "PP Index": "int",
-    "TP Index": "int",
-}
-_NUMBER = re.compile(r"\b\d{1,6}\b")
 
 
 def detect(listing: Listing) -> Match | None:
@@ -62,7 +49,7 @@ def read(match: Match, sink: Sink) -> None:
     rows: dict[str, int] = {}
     states: dict[str, str] = {}
     ranks: set[int] = set()
-    groups = _Layout()
+    groups = Layout()
     for name, load in ((GROUPS, _read_groups), (STEPS, _read_steps), (COLLECTIVES, _read_collectives), (LINKS, _read_links)):
         if (file := files.get(name)) is None:
             states[name] = "missing"
@@ -97,24 +84,7 @@ def _add_coverage(
         )
 
 
-class _Layout:
-    """What the files say about groups: their ranks by hash, the stages in order, and the groups by name."""
-
-    def __init__(self) -> None:
-        self.members: dict[str, tuple[int, ...]] = {}
-        self.ordered_stages: list[tuple[int, ...]] = []
-        self.named: list[tuple[str, tuple[int, ...]]] = []
-
-    def stages(self) -> dict[int, int]:
-        """The pipeline stage of every rank that a stage names; the first one counts."""
-        stages: dict[int, int] = {}
-        for stage, members in enumerate(self.ordered_stages):
-            for rank in members:
-                stages.setdefault(rank, stage)
-        return stages
-
-
-def _read_groups(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+def _read_groups(file: File, groups: Layout, sink: Sink) -> tuple[set[int], int, bool]:
     content, dropped_bytes = read_json(file, depth=2)
     sink.drop("bytes after the break of a cut file", dropped_bytes, file)
     if not isinstance(content, Mapping):
@@ -127,17 +97,7 @@ def _read_groups(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int
             if isinstance(group.get("pg_name"), str):
                 groups.named.append((group["pg_name"], members))
     lists = {kind: [members for entry in content.get(kind) or () if (members := _ranks(entry))] for kind in ("collective", "p2p")}
-    stages = sorted(lists["p2p"], key=min)
-    if len(stages) > 1 and len({rank for stage in stages for rank in stage}) == sum(map(len, stages)):
-        groups.ordered_stages = [tuple(sorted(stage)) for stage in stages]
-    ranks = {rank for members in (*lists["collective"], *lists["p2p"], *groups.members.values()) for rank in members}
-    for name, fact in (("tp", "tensor"), ("pp", "pipeline"), ("dp", "data"), ("cp", "context")):
-        sizes = {len(members) for kind, members in groups.named if kind == name}
-        if len(sizes) == 1:
-            sink.fact(f"{fact}_parallel_size", sizes.pop(), f"{file.label}: ranks of the groups named {name}")
-    sink.placement.update(placement(groups.named, ranks, sink.facts))
-    if not groups.named and not groups.ordered_stages:
-        sink.note(f"{file.label} lists {len(lists['collective'])} groups, but no names of theirs and no pipeline stages")
+    ranks = add_groups(lists, groups, file, sink)
     return ranks, len(lists["collective"]) + len(lists["p2p"]), not dropped_bytes
 
 
@@ -145,34 +105,12 @@ def _ranks(value: Any) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, list) and all(map(is_rank, value)) else ()
 
 
-def _read_steps(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
-    csv = _store.read_csv(file, _COLUMNS, required=("Type", "Index", *_ascend_steps.REQUIRED))
+def _read_steps(file: File, groups: Layout, sink: Sink) -> tuple[set[int], int, bool]:
+    csv = _store.read_csv(file, COLUMNS, required=("Type", "Index", *_ascend_steps.REQUIRED))
     for what, count in csv.losses().items():
         sink.drop(what, count, file)
-    frame = csv.frame
-    stage_rows = frame[frame["Type"] == "stage"]
-    if len(stage_rows):
-        first = stage_rows[stage_rows["Step"].fillna("") == stage_rows["Step"].fillna("").iloc[0]]
-        groups.ordered_stages = [tuple(int(rank) for rank in _NUMBER.findall(str(text))) for text in first["Index"]]
-        sink.fact("pipeline_parallel_size", len(first), f"{file.label}: rows of type stage")
-    of_ranks = frame[(frame["Type"] == "rank") & frame["Index"].str.fullmatch(r"\d{1,6}", na=False)]
-    sink.drop("row that is neither of a rank nor of a stage", len(frame) - len(stage_rows) - len(of_ranks), file)
-    ranks = of_ranks["Index"].astype("int64")
-    for rank, data, pipeline, tensor in zip(ranks, *(of_ranks[f"{name} Index"] for name in ("DP", "PP", "TP")), strict=True):
-        if not (pd.isna(data) and pd.isna(pipeline) and pd.isna(tensor)):
-            sink.placement[int(rank)] = Position(data=_int(data), pipeline=_int(pipeline), tensor=_int(tensor))
-    stages = {**groups.stages(), **{rank: at.pipeline for rank, at in sink.placement.items() if at.pipeline is not None}}
-    steps = _ascend_steps.summary(of_ranks).assign(rank=ranks, pipeline_stage=ranks.map(stages).astype("Int64"))
-    _ascend_steps.check_sums(sink, steps, STEPS)
-    kept = add_summary_steps(sink, steps, file)
-    absent = set(groups.stages()) - {int(rank) for rank in ranks}
-    if absent:
-        sink.note(f"{file.label} has no row of {rank_list(absent)}, though a pipeline stage names them")
-    return {int(rank) for rank in ranks}, len(kept), len(kept) == len(of_ranks) and not csv.losses()
-
-
-def _int(value: Any) -> int | None:
-    return None if pd.isna(value) or not is_rank(int(value)) else int(value)
+    ranks, kept, whole = add_steps(csv.frame, STEPS, groups, file, sink)
+    return ranks, kept, whole and not csv.losses()
 
 
 def _operations(content: Any, losses: Losses) -> Iterator[tuple[str, int, str, str, Any]]:
@@ -184,7 +122,7 @@ def _operations(content: Any, losses: Losses) -> Iterator[tuple[str, int, str, s
                     yield group, step_number(step), name, key, info
 
 
-def _read_collectives(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+def _read_collectives(file: File, groups: Layout, sink: Sink) -> tuple[set[int], int, bool]:
     content, dropped_bytes = read_json(file, depth=4)
     sink.drop("bytes after the break of a cut file", dropped_bytes, file)
     losses = Losses()
@@ -198,33 +136,11 @@ def _read_collectives(file: File, groups: _Layout, sink: Sink) -> tuple[set[int]
             found.append((text, read))
     for what, count in losses.counts.items():
         sink.drop(what, count, file)
-    _add_collectives(found, groups, file, sink)
+    add_collectives(found, groups, file, sink)
     return {item.rank for _, item in found}, len(found), not dropped_bytes and not losses.counts
 
 
-def _add_collectives(found: list[tuple[str, Operation]], groups: _Layout, file: File, sink: Sink) -> None:
-    if not found:
-        return
-    members = {text: tuple(int(rank) for rank in _NUMBER.findall(text)) for text, _ in found if text != "p2p"}
-    sizes = [len(groups.members.get(item.group or "", members.get(text, ()))) or None for text, item in found]
-    sink.add(
-        "collectives",
-        source=file,
-        rank=[item.rank for _, item in found],
-        step=[item.step for _, item in found],
-        name=[item.name for _, item in found],
-        operation=[operation_of(item.name) for _, item in found],
-        group=[item.group or text for text, item in found],
-        group_size=sizes,
-        start_ns=[item.start_ns for _, item in found],
-        duration_ns=[item.duration_ns for _, item in found],
-        transit_ns=[item.transit_ns for _, item in found],
-        wait_ns=[item.wait_ns for _, item in found],
-        bytes=[item.size_bytes for _, item in found],
-    )
-
-
-def _read_links(file: File, groups: _Layout, sink: Sink) -> tuple[set[int], int, bool]:
+def _read_links(file: File, groups: Layout, sink: Sink) -> tuple[set[int], int, bool]:
     content, dropped_bytes = read_json(file, depth=4)
     sink.drop("bytes after the break of a cut file", dropped_bytes, file)
     losses = Losses()
