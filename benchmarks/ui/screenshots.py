@@ -10,7 +10,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from perfkit._resources import data_folder
-from tests.browser.conftest import ARGUMENTS, find_chromium, start, stop, wait_ready
+from tests.browser.app_server import start, stop, wait_ready
+from tests.browser.conftest import ARGUMENTS, find_chromium
 from tests.notebook_format import pages
 
 SCHEMES = ("light", "dark")
