@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, cast
 
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.websocket import WebSocketHandler
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
 
@@ -44,13 +45,14 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         self._started: list[str] = []
         started_for_page.set(self._started)
         await super().get(f"{name}.ipynb")
+        for kernel_id in self._started:
+            self.kernel_manager.expect_connection(kernel_id)
 
     def on_connection_close(self) -> None:
         """Nobody reads the page any more, and its script, which would end the kernel, has not run."""
         super().on_connection_close()
         for kernel_id in getattr(self, "_started", ()):
-            if kernel_id in self.kernel_manager:
-                asyncio.ensure_future(self.kernel_manager.shutdown_kernel(kernel_id, now=True))  # noqa: RUF006  nothing to wait for
+            asyncio.ensure_future(self.kernel_manager.end(kernel_id))  # noqa: RUF006  nothing to wait for
 
     async def _plain(self, template: str, status: int, name: str) -> None:
         self.set_status(status)
@@ -87,14 +89,31 @@ class HealthHandler(JupyterHandler):
         self.finish(json.dumps(answer))
 
 
-class AliveHandler(JupyterHandler):
-    """/perfkit/kernel/ID: whether the kernel of an open page still runs."""
+class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """/perfkit/presence/ID: a socket that an open page holds from its first moment.
 
-    def get(self, kernel_id: str) -> None:
-        """Answer as JSON."""
-        self.set_header("Content-Type", "application/json")
-        self.set_header("Cache-Control", "no-store")
-        self.finish(json.dumps({"alive": kernel_id in self.kernel_manager}))
+    When it closes, however the browser went, the kernel ends soon after; when the kernel ends, the page is told. The beacon of a
+    closing page is quicker but gets lost when the browser is busy or crashes.
+    """
+
+    def open(self, kernel_id: str) -> None:
+        """The page is there."""
+        self._kernel_id = kernel_id
+        super().open()
+        if not cast(PageKernels, self.kernel_manager).arrive(kernel_id, self._tell):
+            self._tell()
+
+    def on_message(self, message: str | bytes) -> None:
+        """Pages say nothing."""
+
+    def on_close(self) -> None:
+        """The page is gone."""
+        super().on_close()
+        cast(PageKernels, self.kernel_manager).leave(self._kernel_id, self._tell)
+
+    def _tell(self) -> None:
+        if self.ws_connection is not None:
+            self.write_message({"ended": True})
 
 
 class AssetHandler(tornado.web.StaticFileHandler):
@@ -124,12 +143,9 @@ class ShutdownHandler(VoilaShutdownKernelHandler):  # type: ignore[misc]
 
     async def post(self, kernel_id: str) -> None:
         """End the kernel; a second beacon for it is no error."""
-        if kernel_id not in self.kernel_manager:
-            self.set_status(204)
-            self.finish()
-            return
-        done: Awaitable[None] = super().post(kernel_id)
-        await done
+        self.set_status(204)
+        self.finish()
+        await cast(PageKernels, self.kernel_manager).end(kernel_id)
 
 
 def asset_url(name: str) -> str:

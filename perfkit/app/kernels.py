@@ -8,14 +8,15 @@ the environment of its request when it is handed over, through its own shell cha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from collections.abc import Coroutine, Iterable
+import signal
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from queue import Empty
 from typing import Any
 
+from jupyter_client.manager import KernelManager
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 from traitlets import Float, Integer
 
@@ -38,6 +39,7 @@ class PageKernels(AsyncMappingKernelManager):
     num_warm = Integer(1, config=True, help="kernels started ahead")
     refill_delay_s = Float(4.0, config=True, help="pause before the next warm kernel, so that it does not slow the page down")
     grace_s = Float(6.0, config=True, help="how long a page may be without connection before its kernel ends")
+    connect_s = Float(120.0, config=True, help="how long a browser may take to say that it shows the page")
     limit = Integer(0, config=True, help="pages open at once; 0: by free memory")
 
     def __init__(self, **kwargs: Any) -> None:
@@ -45,6 +47,8 @@ class PageKernels(AsyncMappingKernelManager):
         self._warm: list[str] = []
         self._warming: set[str] = set()
         self._starting: set[str] = set()
+        self._ending: set[str] = set()
+        self._open_pages: dict[str, set[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         if not self.limit:
             self.limit = settings.max_kernels(free_memory_bytes())
@@ -52,7 +56,7 @@ class PageKernels(AsyncMappingKernelManager):
     @property
     def num_pages(self) -> int:
         """Kernels that serve a page or are being started for one."""
-        return len((set(self.list_kernel_ids()) | self._starting) - self._warming - set(self._warm))
+        return len((set(self.list_kernel_ids()) | self._starting) - self._warming - self._ending - set(self._warm))
 
     @property
     def warm_kernels(self) -> tuple[str, ...]:
@@ -76,16 +80,48 @@ class PageKernels(AsyncMappingKernelManager):
         """Start the missing warm kernels after a pause."""
         self._later(self._refill(self.refill_delay_s if delay_s is None else delay_s))
 
+    def expect_connection(self, kernel_id: str) -> None:
+        """A page was sent in full; if its browser never connects, nobody is there."""
+        self._later(self._end_if_left(kernel_id, self.connect_s))
+
+    async def end(self, kernel_id: str) -> None:
+        """End a kernel and its workers at once; everything worth keeping is on disk, written in transactions.
+
+        Asking politely takes each kernel a second of processor time, which is long when 20 tabs are closed together.
+        """
+        if kernel_id in self._ending or kernel_id not in self:
+            return
+        self._ending.add(kernel_id)
+        try:
+            kernel: Any = self.get_kernel(kernel_id)
+            await kernel.signal_kernel(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
+            await self.shutdown_kernel(kernel_id, now=True)  # type: ignore[no-untyped-call]
+        except (KeyError, RuntimeError) as error:
+            self.log.info("kernel %s had ended already: %s", kernel_id, error)
+        finally:
+            self._ending.discard(kernel_id)
+
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Warm kernels are idle on purpose."""
         if kernel_id not in self._warm:
             await super().cull_kernel_if_idle(kernel_id)  # type: ignore[no-untyped-call]
 
-    def notify_disconnect(self, kernel_id: str) -> None:
-        """A page lost its connection. If it does not come back soon, its browser is gone without having said so."""
-        super().notify_disconnect(kernel_id)  # type: ignore[no-untyped-call]
-        if not self._kernel_connections.get(kernel_id):
-            self._later(self._end_if_left(kernel_id))
+    def arrive(self, kernel_id: str, on_end: Callable[[], None]) -> bool:
+        """A page says that it is open; `on_end` is called when its kernel ends. False if there is no such kernel."""
+        if kernel_id in self:
+            self._open_pages.setdefault(kernel_id, set()).add(on_end)
+        return kernel_id in self
+
+    def leave(self, kernel_id: str, on_end: Callable[[], None]) -> None:
+        """A page is gone. If it does not come back soon, its kernel ends."""
+        self._open_pages.get(kernel_id, set()).discard(on_end)
+        self._later(self._end_if_left(kernel_id, self.grace_s))
+
+    def remove_kernel(self, kernel_id: str) -> KernelManager:
+        """Forget a kernel that has ended, however it did, and tell its page."""
+        for on_end in self._open_pages.pop(kernel_id, ()):
+            on_end()
+        return super().remove_kernel(kernel_id)
 
     async def shutdown_all(self, now: bool = False) -> None:  # type: ignore[override]
         """End every kernel, the warm ones and those still starting too."""
@@ -99,10 +135,10 @@ class PageKernels(AsyncMappingKernelManager):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _end_if_left(self, kernel_id: str) -> None:
-        await asyncio.sleep(self.grace_s)
-        if kernel_id in self and not self._kernel_connections.get(kernel_id):
-            await self._drop(kernel_id)
+    async def _end_if_left(self, kernel_id: str, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        if kernel_id in self and not self._open_pages.get(kernel_id):
+            await self.end(kernel_id)
 
     async def _refill(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
@@ -116,7 +152,7 @@ class PageKernels(AsyncMappingKernelManager):
                 self._warming.discard(kernel_id)
             if not ready:
                 self.log.warning("a kernel could not be warmed up; pages start their own")
-                await self._drop(kernel_id)
+                await self.end(kernel_id)
                 return
             self._warm.append(kernel_id)
 
@@ -129,7 +165,7 @@ class PageKernels(AsyncMappingKernelManager):
                     return kernel_id
             finally:
                 self._starting.discard(kernel_id)
-            await self._drop(kernel_id)
+            await self.end(kernel_id)
         return None
 
     async def _start_cold(self, **kwargs: Any) -> str:
@@ -163,10 +199,6 @@ class PageKernels(AsyncMappingKernelManager):
             self.log.warning("kernel %s could not be prepared: %s", kernel_id, reply["content"].get("evalue"))
             return False
         return True
-
-    async def _drop(self, kernel_id: str) -> None:
-        with contextlib.suppress(KeyError):
-            await self.shutdown_kernel(kernel_id, now=True)  # type: ignore[no-untyped-call]
 
 
 def free_memory_bytes(lines: Iterable[str] | None = None) -> int:

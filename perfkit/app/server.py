@@ -91,7 +91,7 @@ class App(Voila):  # type: ignore[misc]
         return [
             (r"/", handlers.RootHandler),
             (r"/perfkit/health", handlers.HealthHandler),
-            (r"/perfkit/kernel/([\w-]+)", handlers.AliveHandler),
+            (r"/perfkit/presence/([\w-]+)", handlers.PresenceHandler),
             (r"/perfkit/static/([\w.]+)", handlers.AssetHandler),
             *kept,
         ]
@@ -127,6 +127,8 @@ def _configuration(port: int) -> Config:
                 "open_browser": False,
                 "log_level": "WARN",
                 "tornado_settings": {
+                    "ws_ping_interval": 30_000,
+                    "ws_ping_timeout": 30_000,
                     "websocket_max_message_size": MAX_MESSAGE_BYTES,
                     "allow_remote_access": False,  # a page of another site that resolves to this machine gets no answer
                     "pages_folder": str(_pages_folder()),

@@ -118,8 +118,6 @@ def make_offline(browser: Browser, browser_context_args: dict) -> Iterator[Calla
 
     yield open_one
     for context in contexts:
-        for page in context.pages:
-            page.close(run_before_unload=True)
         context.close()
     assert problems == []
 

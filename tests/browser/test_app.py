@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import urllib.error
 import urllib.request
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Error, expect
 
 from tests.browser.app_server import stop, wait_ready
 from tests.browser.frame_pages import HOSTILE, write_pages
@@ -279,10 +280,11 @@ def test_nothing_is_wider_than_the_window(make_offline, server, width):
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_kernels_of_closed_tabs_end(make_offline, server):
+def test_kernels_of_closed_tabs_end(browser, server):
     server.wait_until(lambda health: health["pages"] == 0)
-    first = make_offline(server)
-    tabs = [first, *(first.context.new_page() for _ in range(19))]
+    # Without routing: playwright holds back the beacon that a closing page sends.
+    context = browser.new_context()
+    tabs = [context.new_page() for _ in range(20)]
     for tab in tabs:
         tab.goto(f"{server.url}20_bare", wait_until="commit")
     server.wait_until(lambda health: health["pages"] == 20, timeout_s=120)
@@ -292,6 +294,7 @@ def test_kernels_of_closed_tabs_end(make_offline, server):
         tab.close(run_before_unload=True)
     server.wait_until(lambda health: health["pages"] == 0, timeout_s=10)
     assert server.health()["warm"] <= 1
+    context.close()
 
 
 def test_kernels_of_a_crashed_browser_end_too(browser, server):
@@ -300,7 +303,8 @@ def test_kernels_of_a_crashed_browser_end_too(browser, server):
     page.goto(f"{server.url}11_ranks")
     wait_ready(page)
     assert server.health()["pages"] == 1
-    page.close(run_before_unload=False)
+    with contextlib.suppress(Error):
+        page.goto("chrome://crash", timeout=5_000)
     server.wait_until(lambda health: health["pages"] == 0, timeout_s=10)
 
 
@@ -318,7 +322,6 @@ def test_an_ended_kernel_is_said_and_the_page_reopens_as_it_was(page, server):
     kernel_id = page.evaluate("JSON.parse(document.getElementById('jupyter-config-data').textContent).kernelId")
     request = urllib.request.Request(f"{server.url}voila/api/shutdown/{kernel_id}", method="POST", data=b"")
     assert urllib.request.urlopen(request, timeout=20).status == 204
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange')); dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator("#ended")).to_be_visible(timeout=30_000)
     page.problems[:] = [problem for problem in page.problems if "404" not in problem and "WebSocket" not in problem]
     page.get_by_role("button", name="Reopen").click()

@@ -2,7 +2,6 @@
 (() => {
   const root = document.documentElement;
   const WIDGET_VIEW = "application/vnd.jupyter.widget-view+json";
-  const CHECK_EVERY_MS = 20_000;
   let kernelId = null;
   let views = 0;
   let leaving = false;
@@ -14,6 +13,7 @@
     /** The kernel runs: from now on, leaving the page ends it. */
     started(id) {
       kernelId = id;
+      holdPresence();
     },
 
     /** All cells have arrived; Voila's script follows. */
@@ -60,34 +60,26 @@
   // A page taken back from the browser's memory has no kernel any more.
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-  // A kernel that ended ------------------------------------------------------
+  // Presence: the server ends the kernel when this socket closes, and says so when the kernel ended ---------------------------
 
-  const NativeSocket = window.WebSocket;
-  window.WebSocket = class extends NativeSocket {
-    constructor(...args) {
-      super(...args);
-      if (String(args[0]).includes("/channels")) this.addEventListener("close", () => setTimeout(checkKernel, 1000));
-    }
-  };
-  setInterval(() => document.visibilityState === "visible" && checkKernel(), CHECK_EVERY_MS);
-  addEventListener("visibilitychange", () => document.visibilityState === "visible" && checkKernel());
+  let failures = 0;
 
-  async function checkKernel() {
-    if (!kernelId || leaving) return;
-    const health = await getHealth();
-    if (leaving) return;
-    if (health === null) showEnded("perfkit's server does not answer. Start it again, then reopen this page.");
-    else if (!(await kernelLives())) showEnded("The kernel of this page has ended. Reopen it to go on; the view is restored.");
-    else document.getElementById("ended").hidden = true;
-  }
-
-  async function kernelLives() {
-    try {
-      const reply = await fetch(`${base()}perfkit/kernel/${kernelId}`);
-      return (await reply.json()).alive;
-    } catch {
-      return false;
-    }
+  function holdPresence() {
+    const socket = new WebSocket(`${base().replace(/^/, location.origin.replace(/^http/, "ws"))}perfkit/presence/${kernelId}`);
+    socket.addEventListener("open", () => {
+      failures = 0;
+    });
+    socket.addEventListener("message", (event) => {
+      if (!JSON.parse(event.data).ended) return;
+      leaving = true;
+      showEnded("The kernel of this page has ended. Reopen it to go on; the view is restored.");
+    });
+    socket.addEventListener("close", () => {
+      if (leaving) return;
+      failures += 1;
+      if (failures > 2) showEnded("perfkit's server does not answer. Start it again, then reopen this page.");
+      else setTimeout(holdPresence, 1000);
+    });
   }
 
   function showEnded(text) {
