@@ -21,28 +21,29 @@ KINDS: Mapping[str, str] = {
 }
 VERDICTS: Mapping[str, str] = {"expected": theme.GREEN, "avoidable": theme.FREE, "unexpected": theme.DATA}
 
-ROW_PIXELS = 38
-HALF_WIDTH, HALF_HEIGHT = 0.46, 0.34
-LABEL_LETTERS = 20
+ROW_PIXELS = 50
+HALF_WIDTH, HALF_HEIGHT = 0.47, 0.36
+TYPICAL_WIDTH = 560
+"""Pixels of a picture on a page of usual width; labels are cut to what fits a box there."""
 
 
 def dataflow(rows: Rows) -> alt.LayerChart:
     """Draw operators from top to bottom with what flows between them; a click picks one (selection "picked").
 
-    `rows` has the data sets "edges" (`edge`, `point`, `x`, `y`), and "nodes" (`node`, `label`, `kind`, `x`, `y`, `chosen` and the
-    columns of the tooltip). Communication is told by colour and by the mark in front of its label.
+    `rows` has the data sets "edges" (`edge`, `point`, `x`, `y`), and "nodes" (`node`, `label`, `cell`, `kind`, `x`, `y`,
+    `chosen` and the columns of the tooltip). Communication is told by colour and by the mark in front of its label.
     """
     nodes = rows["nodes"]
     height = ROW_PIXELS * max(3, 1 + int(max((node["y"] for node in nodes), default=0)))
     low = min((row["x"] for row in [*nodes, *rows["edges"]]), default=0) - 0.6
     high = max((row["x"] for row in [*nodes, *rows["edges"]]), default=0) + 0.6
-    middle, half = (low + high) / 2, max(2.6, (high - low) / 2)
+    middle, half = (low + high) / 2, max(2.4, (high - low) / 2)
     x_scale = alt.Scale(domain=[middle - half, middle + half], nice=False, zero=False)
     y_scale = alt.Scale(domain=[-0.6, height / ROW_PIXELS - 0.4], reverse=True, nice=False, zero=False)
     x, y = alt.X("x:Q", axis=None, scale=x_scale), alt.Y("y:Q", axis=None, scale=y_scale)
     edges = (
         alt.Chart(alt.NamedData("edges"))
-        .mark_line(strokeWidth=1.4, color=theme.MUTED, opacity=0.55, interpolate="monotone")
+        .mark_line(strokeWidth=1.4, color=theme.MUTED, opacity=0.6, interpolate="monotone", orient="horizontal")
         .encode(x=x, y=y, detail="edge:N", order="point:Q")
     )
     picked = alt.selection_point(name="picked", fields=["node"], on="click", clear=False, toggle=False)
@@ -62,12 +63,11 @@ def dataflow(rows: Rows) -> alt.LayerChart:
         )
         .add_params(picked)
     )
-    labels = (
-        alt.Chart(alt.NamedData("nodes"))
-        .mark_text(fontSize=11, cursor="pointer", color="#111111")
-        .encode(x=x, y=y, text="label:N", tooltip=tooltip)
-    )
-    chart = alt.LayerChart(layer=[edges, boxes, labels], width="container", height=height)
+    room = TYPICAL_WIDTH / (2 * half) * 2 * HALF_WIDTH - 4
+    text = alt.Chart(alt.NamedData("nodes")).encode(x=x, y=y, tooltip=tooltip)
+    names = text.mark_text(fontSize=11, fontWeight=600, dy=-6, limit=room, cursor="pointer", color="#111111").encode(text="label:N")
+    cells = text.mark_text(fontSize=10, dy=8, limit=room, cursor="pointer", color="#222222").encode(text="cell:N")
+    chart = alt.LayerChart(layer=[edges, boxes, names, cells], width="container", height=height)
     return theme.with_rows(chart, rows)
 
 

@@ -8,6 +8,7 @@ mean place of their neighbours, swept down and up (Sugiyama et al. 1981), with w
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,8 +18,11 @@ from perfkit.graph.model import GraphFile, Node, parameter_of
 from perfkit.graph.recompute import block_of
 
 MAX_NODES = 60
+REACH = 5
+NEAR = 2
 SWEEPS = 6
 MAX_WAY_POINTS = 1_000
+WAY_POINT_WIDTH = 0.3
 _JOINED = frozenset({"Load", "Depend", "MakeTuple", "TupleGetItem", "UpdateState", "Return"})
 
 
@@ -40,14 +44,21 @@ class Picture:
     left_out: int
 
 
-def neighbourhood(file: GraphFile, links: Links, center: Node, *, max_nodes: int = MAX_NODES) -> Picture:
-    """The operators nearest to `center`, at most `max_nodes`."""
+def neighbourhood(file: GraphFile, links: Links, center: Node, *, also: Sequence[Node] = (), max_nodes: int = MAX_NODES) -> Picture:
+    """The operators up to `REACH` steps from `center`, at most `max_nodes`, the nearest first; and `also` with what is next to them.
+
+    Only operators of the same layer and pass are passed through; what they read or feed elsewhere is drawn where it ends, close to
+    `center` only, so that a forward neighbourhood is not buried under the gradients that read it.
+    """
     before, after = _neighbours(file, links)
     chosen: dict[Key, Node] = {}
-    queue = deque([center])
+    queue = deque([(center, 0)])
+    for one in also:
+        key = (one.graph, one.id)
+        queue += [(near, REACH) for near in (one, *before.get(key, ()), *after.get(key, ()))]
     left_out = 0
     while queue:
-        node = queue.popleft()
+        node, distance = queue.popleft()
         key = (node.graph, node.id)
         if key in chosen:
             continue
@@ -55,8 +66,15 @@ def neighbourhood(file: GraphFile, links: Links, center: Node, *, max_nodes: int
             left_out += 1
             continue
         chosen[key] = node
-        queue += [*before.get(key, ()), *after.get(key, ())]
+        if distance == REACH or not _together(center, node):
+            continue
+        near = [*before.get(key, ()), *after.get(key, ())]
+        queue += [(one, distance + 1) for one in near if distance < NEAR or _together(center, one)]
     return _laid_out(chosen, before, left_out)
+
+
+def _together(one: Node, other: Node) -> bool:
+    return one.is_backward == other.is_backward and (block_of(one) == block_of(other) or one.scope == "")
 
 
 def layer(file: GraphFile, links: Links, block: str, *, backward: bool = False, max_nodes: int = MAX_NODES) -> Picture:
@@ -172,9 +190,15 @@ def _places(by_row: dict[int, list[object]], steps: dict[object, list[object]]) 
 
 
 def _spread(wished: list[float], items: list[object]) -> dict[object, float]:
-    """Places as wished, pushed apart to a distance of one, and centred on the wishes."""
+    """Places as wished, pushed apart as far as the items are wide, and centred on the wishes."""
     placed: list[float] = []
-    for wish in wished:
-        placed.append(max(wish, placed[-1] + 1) if placed else wish)
+    for place, (wish, item) in enumerate(zip(wished, items, strict=True)):
+        gap = (_width(items[place - 1]) + _width(item)) / 2 if place else 0.0
+        placed.append(max(wish, placed[-1] + gap) if placed else wish)
     shift = sum(wish - place for wish, place in zip(wished, placed, strict=True)) / len(placed)
     return {item: place + shift for item, place in zip(items, placed, strict=True)}
+
+
+def _width(item: object) -> float:
+    """An operator needs one place, the way point of an edge a third."""
+    return WAY_POINT_WIDTH if isinstance(item, tuple) and len(item) == 3 else 1.0

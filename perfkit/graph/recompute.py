@@ -152,10 +152,9 @@ def _reason(context: _Context, node: Node) -> tuple[str, str | None]:
     direct = [user for user, _ in context.links.readers(node) if user.is_backward and user.op not in ("Depend", "UpdateState")]
     carrier = None if direct else _carrier(context, node)
     if carrier is not None:
-        why = (
-            f"{carrier.op} {carrier.label} behind it is not recomputed and backward reads that, so the memory of {node.op} stays "
-            f"in use ({carrier.short_scope})"
-        )
+        place = pattern(carrier).rpartition("\\.")[0].replace("\\", "")
+        what = f"{carrier.op} {carrier.label} behind it ({place})" if place else f"{carrier.op} {carrier.label} behind it"
+        why = f"{what} is not recomputed and backward reads that, so the memory of {node.op} stays in use"
         return why, pattern(carrier)
     if direct and context.has_copies:
         return f"backward reads the first result ({direct[0].op} {direct[0].label}); the tag did not reach the recompute pass", None

@@ -56,9 +56,7 @@ def communications(analysis: GraphAnalysis, hardware: HardwareSpec | None) -> pd
             "size_bytes": entry.message_bytes,
             "predicted_ns": None if seconds is None else round(seconds * NS_PER_S),
             "verdict": entry.verdict,
-            "why": entry.why,
-            "instead": entry.fix,
-            "asked for by": entry.parameter or entry.producer_scope,
+            "why": _why(entry),
         }
 
     return pd.DataFrame([row(entry) for entry in entries]).dropna(axis="columns", how="all")
@@ -87,12 +85,12 @@ def recompute(analysis: GraphAnalysis) -> pd.DataFrame:
 
 def operators(nodes: Sequence[Node]) -> pd.DataFrame:
     """One row an operator."""
-    columns = ["node", "operator", "scope", "result", "size_bytes", "strategy", "source"]
+    columns = ["node", "operator", "in", "result", "size_bytes", "strategy", "source"]
     rows = [
         {
             "node": graphs.node_key(node),
             "operator": node.op,
-            "scope": node.short_scope,
+            "in": _cell_path(node.short_scope),
             "result": graphs.type_text(node),
             "size_bytes": node.out.num_bytes,
             "strategy": graphs.strategy_text(node),
@@ -102,3 +100,14 @@ def operators(nodes: Sequence[Node]) -> pd.DataFrame:
     ]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.drop(columns=[name for name in ("strategy", "source") if not frame[name].fillna("").any()])
+
+
+def _why(entry: Communication) -> str:
+    subject = entry.parameter or _cell_path(entry.producer_scope)
+    text = f"{entry.why} ({subject})" if subject and subject not in entry.why else entry.why
+    return f"{text}. Instead: {entry.fix}" if entry.fix else text
+
+
+def _cell_path(scope: str | None) -> str:
+    """A scope by the names of its cells alone: "layers.0.feed_forward.w2"."""
+    return ".".join(part.partition("-")[0] for part in (scope or "").split("/")[:-1])

@@ -7,7 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from perfkit._resources import data_folder
-from perfkit.charts.graph import HALF_HEIGHT, HALF_WIDTH, LABEL_LETTERS, Rows
+from perfkit.charts.graph import HALF_HEIGHT, HALF_WIDTH, Rows
 from perfkit.graph import GraphAnalysis, GraphReport, read_graph
 from perfkit.graph.model import Node
 from perfkit.graph.picture import Picture
@@ -72,7 +72,8 @@ def picture_rows(analysis: GraphAnalysis, picture: Picture, chosen: Node | None)
             {
                 "node": node_key(node),
                 "op": node.op,
-                "label": _label(node, is_communication=bool(verdict)),
+                "label": f"⇄ {node.op}" if verdict else node.op,
+                "cell": _cell(node),
                 "scope": node.short_scope,
                 "result": type_text(node),
                 "strategy": strategy_text(node),
@@ -129,8 +130,9 @@ def strategy_text(node: Node) -> str:
     return text + (f" out {out}" if out not in ("", "None") else "")
 
 
-def _label(node: Node, *, is_communication: bool) -> str:
-    parts = node.short_scope.split("/")
-    cell = next((part.partition("-")[0] for part in reversed(parts[:-1]) if "-" in part and not part.startswith("Grad_")), "")
-    text = f"{cell} {node.op}" if cell[:1].isalpha() and len(cell) + len(node.op) < LABEL_LETTERS else node.op
-    return f"⇄ {text}" if is_communication else text
+def _cell(node: Node) -> str:
+    """The cell that an operator belongs to, such as "w2"."""
+    parts = node.short_scope.split("/")[:-1]
+    names = (part.partition("-")[0] for part in reversed(parts) if "-" in part and not part.startswith("Grad_"))
+    name = next(names, "")
+    return name if name[:1].isalpha() else ""

@@ -15,7 +15,7 @@ from perfkit.charts.graph import dataflow
 from perfkit.graph import GraphAnalysis
 from perfkit.graph.model import Node
 from perfkit.graph.picture import neighbourhood
-from perfkit.graph.recompute import Recomputed
+from perfkit.graph.recompute import Recomputed, block_of, pattern
 from perfkit.panels import _graphs as graphs
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice
@@ -155,7 +155,8 @@ def view(result: Result) -> Answer:
     charts: dict[str, Any] = {}
     center = _center(analysis)
     if center is not None:
-        picture = neighbourhood(analysis.file, analysis.links, center, max_nodes=SHOWN)
+        copies = [entry.copy for entry in _entries(analysis) if entry.copy and block_of(entry.shown) == block_of(center)]
+        picture = neighbourhood(analysis.file, analysis.links, center, also=copies, max_nodes=SHOWN)
         charts["dataflow"] = Figure(
             chart=dataflow(graphs.picture_rows(analysis, picture, center)),
             title=f"Around the {center.op} of the feed-forward, layer 0 (sample)",
@@ -196,7 +197,8 @@ def _operators(analysis: GraphAnalysis) -> pd.DataFrame:
             {
                 "node": node.label,
                 "operator": node.op,
-                "scope": node.short_scope,
+                "layer": block_of(node),
+                "pattern": pattern(node),
                 "tag": entry.tag if entry else "none",
                 "copy": entry.copy.label if entry and entry.copy else "none",
                 "result_bytes": node.out.num_bytes,
@@ -207,9 +209,7 @@ def _operators(analysis: GraphAnalysis) -> pd.DataFrame:
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    notes = [
-        "Bytes are those of one rank of a tiny network (hidden 64, two layers); a 13B layer at batch 1 saves 226 MB (page 05)."
-    ]
+    notes = ["Bytes are those of one rank of a tiny network: hidden 64, two layers."]
     if result.state.step == 4:
         notes.append("The 3-D network with feed_forward.w2.reshape marked was compiled as well: Mul has its copy, all is saved.")
     return tuple(notes)
