@@ -19,7 +19,8 @@ PARTS: Mapping[str, str] = {
     "static/optimizer": theme.GREEN,
     "dynamic/activations": theme.COMMUNICATION,
     "dynamic/logits": theme.FREE,
-    "dynamic/others": theme.DATA,
+    "dynamic/gathered_parameters": theme.DATA,
+    "dynamic/others": theme.YELLOW,
     "reserved": theme.BUBBLE,
 }
 """Parts that are told apart, in the order in which they are stacked."""
@@ -35,7 +36,11 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
             x=alt.X("gib:Q", title="peak of one device (GiB)", stack="zero"),
             y=alt.Y("stage:N", title=None, sort=None),
             color=alt.Color(
-                "part:N", title=None, sort=list(PARTS), scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values()))
+                "part:N",
+                title=None,
+                sort=list(PARTS),
+                scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
+                legend=alt.Legend(columns=4),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -46,7 +51,7 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
             ],
         )
     )
-    chart = alt.LayerChart(layer=[bars, *_limit()], width="container", height={"step": 30})
+    chart = alt.LayerChart(layer=[bars, *_limit()], width="container", height={"step": 44})
     return theme.with_rows(chart, rows)
 
 
@@ -72,7 +77,9 @@ def stage_rows(stages: Sequence[Breakdown], limit_bytes: float) -> Rows:
 
 def switch_bars(rows: Rows) -> alt.LayerChart:
     """Draw a floating bar a switch, from the peak of the plan to the peak with the switch. Data from `switch_rows`."""
-    base = alt.Chart(alt.NamedData("switches")).encode(y=alt.Y("switch:N", title=None, sort=None))
+    base = alt.Chart(alt.NamedData("switches")).encode(
+        y=alt.Y("switch:N", title=None, sort=alt.EncodingSortField(field="after", op="min", order="ascending"))
+    )
     bars = base.mark_bar(cornerRadius=1).encode(
         x=alt.X("low:Q", title="peak of the fullest device (GiB)", scale=alt.Scale(zero=True)),
         x2="high:Q",
@@ -88,7 +95,7 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
     )
     ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x="after:Q")
     now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x="now:Q")
-    chart = alt.LayerChart(layer=[bars, ends, now, *_limit()], width="container", height={"step": 26})
+    chart = alt.LayerChart(layer=[bars, ends, now, *_limit()], width="container", height={"step": 32})
     return theme.with_rows(chart, rows)
 
 
@@ -114,7 +121,10 @@ def _limit() -> list[alt.Chart]:
     data = alt.Chart(alt.NamedData("limit"))
     tooltip = [alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x="limit:Q", tooltip=tooltip)
-    return [rule]
+    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
+        x="limit:Q", y=alt.value(-2)
+    )
+    return [rule, label]
 
 
 def _grouped(breakdown: Breakdown) -> dict[str, float]:
