@@ -132,7 +132,9 @@ def estimate_table(
     notes |= {row: list(messages) for row, messages in table.problems.items()}
     peaks = _peaks(frame, table.rows, notes) if memory else np.full(len(frame), np.nan)
     ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
-    texts = ["; ".join(notes[row]) if row in notes else "" for row in range(len(frame))]
+    texts = np.full(len(frame), "", dtype=object)
+    for row, messages in notes.items():
+        texts[row] = "; ".join(messages)
     return pd.DataFrame({"row_id": ids, "step_time_s": seconds, **found, "peak_memory_bytes": peaks, "note": texts})[list(COLUMNS)]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.calc._plan_columns import Floats
+from perfkit.calc._plan_columns import Flags, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +23,35 @@ class Network:
     intra_latency_s: Floats
     inter_latency_s: Floats
     devices_per_node: Floats
+    mesh: Flags
+    pair: Floats
+    quad: Floats
 
 
 def bandwidth_bytes_per_s(size: Floats, stride: Floats, network: Network) -> Floats:
-    """Bytes/s that one rank of the group moves around its ring: the link's, or its share of the node's network."""
-    leaves = size * stride > network.devices_per_node
-    groups = np.minimum(stride, network.devices_per_node)
-    return np.where(leaves, np.minimum(network.intra_bytes_per_s, network.node_bytes_per_s / groups), network.intra_bytes_per_s)
+    """Bytes/s that one rank of the group moves around its ring: the link's, or its share of the node's network.
+
+    In a full mesh a device reaches the other ranks of a small group by its links to them only; behind a switch a small group uses
+    its links a little less well than a whole node (`pair`, `quad`).
+    """
+    inside = inside_node(size, stride, network)
+    peers = np.clip((inside - 1) / np.maximum(network.devices_per_node - 1, 1), 0.0, 1.0)
+    small = np.where(inside <= 2, network.pair, np.where(inside <= 4, network.quad, 1.0))
+    link = network.intra_bytes_per_s * np.where(network.mesh, np.where(inside > 1, peers, 1.0), small)
+    shared = network.node_bytes_per_s / np.minimum(stride, network.devices_per_node)
+    return np.where(size > inside, np.where(inside > 1, np.minimum(link, shared), shared), link)
+
+
+def inside_node(size: Floats, stride: Floats, network: Network) -> Floats:
+    """Ranks of a group that are in one node."""
+    return np.clip(np.floor(network.devices_per_node / stride), 1.0, size)
 
 
 def latency_s(size: Floats, stride: Floats, network: Network) -> Floats:
-    """Latency of a collective: a part for the devices of a node, which grows with the hops, and one for the nodes."""
-    inside = np.clip(network.devices_per_node / np.minimum(stride, network.devices_per_node), 1.0, size)
-    outside = size / inside
-    return network.intra_latency_s * np.log2(np.maximum(inside, 1.0)) + network.inter_latency_s * np.log2(np.maximum(outside, 1.0))
+    """Latency of a collective: to start it, for the devices of a node, which grows with the hops, and for the nodes."""
+    inside = inside_node(size, stride, network)
+    hops = np.where(inside > 1, 2.0 + np.log2(inside), 0.0)
+    return network.intra_latency_s * hops + network.inter_latency_s * np.log2(np.maximum(size / inside, 1.0))
 
 
 def all_reduce_s(payload_bytes: Floats, size: Floats, stride: Floats, network: Network) -> Floats:

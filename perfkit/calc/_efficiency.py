@@ -38,12 +38,16 @@ class Efficiency:
     send_host_s: Amount = 5e-4
     intra_share: Amount = 0.75
     inter_share: Amount = 0.75
-    intra_latency_s: Amount = 2e-5
+    pair: Amount = 0.83
+    quad: Amount = 0.93
+    intra_latency_s: Amount = 1.4e-5
     inter_latency_s: Amount = 2e-5
     gradients_hidden: Amount = 0.0
     tensor_hidden: Amount = 0.0
     contention: Amount = 0.25
     optimizer_bytes: Amount = 28.0
+    straggler: Amount = 0.01
+    release_gain: Amount = 0.03
     compute: Amount = 1.0
     communication: Amount = 1.0
     host: Amount = 1.0

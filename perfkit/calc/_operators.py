@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.calc._plan_columns import Floats
+from perfkit.calc._plan_columns import Flags, Floats
 
 TILES = ((256.0, 128.0, 1.0), (128.0, 128.0, 0.92), (128.0, 64.0, 0.75))
 """Rows, columns and relative speed of the output tiles that a library chooses from; a smaller one reads its inputs more often."""
@@ -35,23 +35,43 @@ class Device:
 
 
 def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float = 1.0) -> Floats:
-    """Seconds of `count` independent products (rows x depth) (depth x columns) in 16 bits.
+    """Seconds of `count` independent products (rows x depth) (depth x columns) in 16 bits."""
+    return _aligned_s(rows, columns, depth, device, count) * misalignment(depth, columns, device)
 
-    Time is the best tile's: ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner
-    dimension at which the filling of the pipeline costs as much as the work.
+
+def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> tuple[Floats, Floats]:
+    """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients."""
+    weight = misalignment(depth, columns, device)
+    forward = _aligned_s(rows, columns, depth, device, count) * weight
+    inputs = _aligned_s(rows, depth, columns, device, count) * weight
+    return forward, inputs + product_s(depth, columns, rows, device, count)
+
+
+def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> Floats:
+    """Seconds of products whose rows are aligned: the best tile's, or those of the bytes moved.
+
+    ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner dimension at which filling the
+    pipeline costs as much as the work.
     """
-    best = np.full(np.shape(rows), np.inf)
+    area = np.inf
     for tile_rows, tile_columns, speed in TILES:
-        tiles = np.ceil(rows / tile_rows) * np.ceil(columns / tile_columns) * count
-        waves = np.ceil(tiles / device.units)
-        best = np.minimum(best, waves * (tile_rows * tile_columns / speed))
-    work = 2.0 * best * (depth + device.half_depth) * device.units / device.flops_per_s
-    moved = 2.0 * count * (rows * depth + depth * columns + rows * columns) / device.bytes_per_s
-    return np.maximum(work * _misalignment(depth, columns, device), moved)
+        tiles = np.ceil(rows * (1.0 / tile_rows)) * np.ceil(columns * (1.0 / tile_columns)) * count
+        area = np.minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
+    work = area * (depth + device.half_depth) * (device.units * 2.0 / device.flops_per_s)
+    moved = (rows * depth + depth * columns + rows * columns) * (2.0 * count / device.bytes_per_s)
+    return np.maximum(work, moved)
 
 
-def _misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
+def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
     """Factor of a product whose rows start off the memory transaction (`misaligned`), squared off the matrix unit's grain."""
-    narrow = (depth % ALIGNMENT != 0) | (columns % ALIGNMENT != 0)
-    broken = (depth % TENSOR_ALIGNMENT != 0) | (columns % TENSOR_ALIGNMENT != 0)
+    narrow = _off(depth, ALIGNMENT) | _off(columns, ALIGNMENT)
+    if not narrow.any():
+        return np.ones(())
+    broken = _off(depth, TENSOR_ALIGNMENT) | _off(columns, TENSOR_ALIGNMENT)
     return np.where(broken, device.misaligned**2, np.where(narrow, device.misaligned, 1.0))
+
+
+def _off(size: Floats, grain: float) -> Flags:
+    """Whether sizes are no multiples of `grain`; far faster than the remainder."""
+    steps = size * (1.0 / grain)
+    return steps != np.floor(steps)

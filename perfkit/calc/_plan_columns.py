@@ -15,7 +15,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-FLAGS = frozenset({"tied", "sequence_parallel", "flash", "eight_bit"})
+FLAGS = frozenset({"tied", "sequence_parallel", "flash", "eight_bit", "mesh"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,8 @@ class PlanColumns:
 
     `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and the last pipeline stage.
     `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that repeats scores and values,
-    `recompute_extra` the share of the rest's other products that are repeated.
+    `recompute_extra` the share of the rest's other products that are repeated. `releases_before` counts the minor releases of the
+    software before the one that calibrations refer to.
     """
 
     layers: Floats
@@ -67,12 +68,14 @@ class PlanColumns:
     gradient_bytes: Floats
     flash: Flags
     eight_bit: Flags
+    mesh: Flags
     peak_flops_per_s: Floats
     memory_bytes_per_s: Floats
     intra_bytes_per_s: Floats
     node_bytes_per_s: Floats
     devices_per_node: Floats
     compute_units: Floats
+    releases_before: Floats
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfkit.calc._plan_columns import FLAGS, PlanColumns
 from perfkit.calc._recomputed import recomputed_parts
-from perfkit.calc._units import compute_units
+from perfkit.calc._units import compute_units, is_mesh
 from perfkit.calc.params import attention_weights, shared_width
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
@@ -67,6 +67,7 @@ def _row(plan: Plan, flash: bool) -> dict[str, Any]:
         "sequence_parallel": parallel.sequence_parallel,
         "zero": zero,
         "optimizer_shards": parallel.optimizer_shard_size,
+        "releases_before": 0,
         "interleave": parallel.micro_batch_interleave_size,
         "micro_batch": work.micro_batch_size,
         "global_batch": work.global_batch_size,
@@ -99,6 +100,7 @@ def _hardware(plan: Plan) -> dict[str, float]:
         "intra_bytes_per_s": rates.get("intra_node", 1.0),
         "node_bytes_per_s": rates.get("inter_node", 1.0) * device.devices_per_node,
         "devices_per_node": device.devices_per_node,
+        "mesh": is_mesh(device),
         "compute_units": compute_units(device.name),
     }
 

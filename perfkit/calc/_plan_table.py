@@ -18,7 +18,7 @@ import pandas as pd
 from perfkit import catalog
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Flags, Floats, PlanColumns
-from perfkit.calc._units import compute_units
+from perfkit.calc._units import compute_units, is_mesh
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
 
@@ -68,6 +68,7 @@ class _Reader:
     frame: pd.DataFrame
     problems: dict[int, list[str]] = field(default_factory=dict)
     assumed: dict[int, list[str]] = field(default_factory=dict)
+    factorized: dict[str, Any] = field(default_factory=dict)
 
     def numbers(self, column: str) -> Floats:
         """The column as numbers, nan where it is empty; a cell that is no finite number is a problem of its row."""
@@ -88,7 +89,9 @@ class _Reader:
         """Codes and words of a text column; empty cells read as `default`."""
         if column not in self.frame:
             return np.zeros(len(self.frame), dtype=np.intp), [default]
-        codes, uniques = pd.factorize(self.frame[column])
+        if column not in self.factorized:
+            self.factorized[column] = pd.factorize(self.frame[column])
+        codes, uniques = self.factorized[column]
         words = [str(word).strip() or default for word in uniques]
         return np.where(codes < 0, len(words), codes), [*words, default]
 
@@ -257,7 +260,7 @@ def _hardware(reader: _Reader, values: dict[str, Floats], devices: Mapping[str, 
         inter = spec.links["inter_node"].bytes_per_s if "inter_node" in spec.links else np.nan
         intra = spec.links["intra_node"].bytes_per_s if "intra_node" in spec.links else np.nan
         units = compute_units(spec.name)
-        table[code, :5] = spec.memory_bytes_per_s, intra, inter, spec.devices_per_node, units
+        table[code, :6] = spec.memory_bytes_per_s, intra, inter, spec.devices_per_node, units, float(is_mesh(spec))
         for kind, precision in enumerate(precisions):
             rows = (codes == code) & (kinds == kind)
             dtype = DTYPES.get(precision.lower() or "bf16", "")
@@ -287,6 +290,7 @@ def _hardware(reader: _Reader, values: dict[str, Floats], devices: Mapping[str, 
         "node_bytes_per_s": np.where(np.isnan(stated), gathered[:, 2] * node, stated),
         "devices_per_node": node,
         "compute_units": gathered[:, 4],
+        "mesh": gathered[:, 5] > 0,
         "element_bytes": element,
         "eight_bit": np.array([DTYPES.get(word.lower()) == "float8" for word in precisions])[kinds],
     }
@@ -310,6 +314,17 @@ def _stated_network(reader: _Reader) -> Floats:
         if match := _LINKS.search(note):
             rates[code] = int(match[1] or 1) * int(match[2]) * 1e9 / 8
     return rates[codes]
+
+
+_RELEASE = re.compile(r"mindformers r(\d+)\.(\d+)")
+REFERENCE_RELEASE = 13  # r1.3, in minor releases
+
+
+def _releases_before(reader: _Reader) -> Floats:
+    """Minor releases of MindFormers between the one that the row's source names and the reference; 0 where it names none."""
+    codes, paths = reader.words("source_path", "")
+    found = [_RELEASE.search(path) for path in paths]
+    return np.array([REFERENCE_RELEASE - 10.0 * int(match[1]) - int(match[2]) if match else 0.0 for match in found])[codes]
 
 
 def _recompute(reader: _Reader, values: dict[str, Floats]) -> tuple[Floats, Floats, Floats]:
@@ -384,6 +399,7 @@ def _columns(reader: _Reader, values: dict[str, Floats], hardware: dict[str, Flo
         "zero": values["zero_stage"],
         "optimizer_shards": np.where(values["zero_stage"] > 0, values["dp"] * values["cp"], 1.0),
         "interleave": np.ones(size),
+        "releases_before": _releases_before(reader),
         "recompute_full": full,
         "recompute_core": core,
         "recompute_extra": extra,

@@ -12,7 +12,7 @@ import numpy as np
 
 from perfkit.calc._collectives import Network, all_reduce_s, gather_s, send_s
 from perfkit.calc._efficiency import Efficiency
-from perfkit.calc._operators import Device, product_s
+from perfkit.calc._operators import Device, product_s, weight_product_s
 from perfkit.calc._plan_columns import Floats, PlanColumns
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
@@ -55,6 +55,8 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
         + repeated * np.maximum(0.0, launch - forward.total - 2 * collective)
         + np.maximum(0.0, launch * eff.backward_host - backward.total - 2 * collective)
     )
+    accumulate = _accumulation_s(plans, device)
+    device_s = device_s + accumulate
     layer = device_s + idle + tensor + context + expert
     head = _head(plans, device, tokens)
     embedding = _embedding_s(plans, device, tokens)
@@ -72,7 +74,7 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
     sends = _pipeline_s(plans, eff, network, tokens, m)
     optimizer = _optimizer_s(plans, eff, device)
     gradients, gather = _gradients_s(plans, eff, network, work / np.maximum(m, 1), layers * (backward.total + again.total))
-    return {
+    parts = {
         "computing/forward/matmul": work * forward.matmul + at_head * head.matmul / 3,
         "computing/forward/attention": work * forward.attention,
         "computing/forward/elementwise": work * forward.elementwise + at_head * head.elementwise / 3 + at_embedding * embedding / 3,
@@ -80,6 +82,7 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
         "computing/backward/attention": work * backward.attention,
         "computing/backward/elementwise": work * backward.elementwise
         + (at_head * head.elementwise + at_embedding * embedding) * 2 / 3,
+        "computing/backward/accumulate": work * accumulate,
         "computing/recompute": work * again.total,
         "computing/optimizer": optimizer,
         "communication/exposed/tp": work * tensor,
@@ -90,17 +93,26 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
         "bubble": np.maximum(total - slowest, 0.0) / plans.virtual,
         "free": work * idle + eff.step_host_s * eff.host,
     }
+    nodes = np.maximum(plans.devices / plans.devices_per_node, 1.0)
+    parts["free"] = parts["free"] + eff.straggler * np.log2(nodes) * sum(parts.values())
+    return parts
 
 
 def _device(plans: PlanColumns, eff: Efficiency) -> Device:
     rows = np.ones(len(plans))
+    compute = _compute(plans, eff)
     return Device(
-        flops_per_s=plans.peak_flops_per_s * eff.matmul / eff.compute,
-        bytes_per_s=plans.memory_bytes_per_s * eff.memory / eff.compute,
+        flops_per_s=plans.peak_flops_per_s * eff.matmul / compute,
+        bytes_per_s=plans.memory_bytes_per_s * eff.memory / compute,
         units=plans.compute_units,
         half_depth=rows * eff.half_depth,
         misaligned=rows * eff.misaligned,
     )
+
+
+def _compute(plans: PlanColumns, eff: Efficiency) -> Floats:
+    """Factor on the time of operators; every minor release of the software has saved `release_gain` of it."""
+    return eff.compute * np.exp(eff.release_gain * plans.releases_before)
 
 
 def _network(plans: PlanColumns, eff: Efficiency) -> Network:
@@ -111,6 +123,9 @@ def _network(plans: PlanColumns, eff: Efficiency) -> Network:
         intra_latency_s=rows * eff.intra_latency_s,
         inter_latency_s=rows * eff.inter_latency_s,
         devices_per_node=plans.devices_per_node,
+        mesh=plans.mesh,
+        pair=rows * eff.pair,
+        quad=rows * eff.quad,
     )
 
 
@@ -146,8 +161,8 @@ def _products(products: list[tuple[Floats, Floats, Floats, Floats | float]], dev
     """Seconds of the products forward, and of those for their inputs' and weights' gradients."""
     forward = backward = np.zeros(())
     for rows, columns, depth, copies in products:
-        forward = forward + product_s(rows, columns, depth, device, copies)
-        backward = backward + product_s(rows, depth, columns, device, copies) + product_s(depth, columns, rows, device, copies)
+        once, twice = weight_product_s(rows, columns, depth, device, copies)
+        forward, backward = forward + once, backward + twice
     return forward, backward
 
 
@@ -156,7 +171,7 @@ def _attention(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floa
     heads = plans.heads / plans.tensor
     length = plans.seq_length
     sizes = plans.head_size + plans.value_size
-    peak = plans.peak_flops_per_s / np.where(plans.eight_bit, 2.0, 1.0) / eff.compute
+    peak = plans.peak_flops_per_s / np.where(plans.eight_bit, 2.0, 1.0) / _compute(plans, eff)
     flops = tokens * heads * length * sizes  # causal: half of 2 * 2
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
@@ -222,14 +237,24 @@ def _pipeline_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: F
     return np.where(plans.pipeline > 1, hops * (send_s(payload, stride, network) + eff.send_host_s * eff.host), 0.0)
 
 
-def stage_parameters(plans: PlanColumns, layers: Floats) -> Floats:
-    """Parameters on one device of a stage with `layers` layers and one table of the vocabulary."""
+def layer_parameters(plans: PlanColumns) -> Floats:
+    """Parameters of the mean layer on one device."""
     mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
-    layer = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
-    tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0) * padded_vocab(plans) * plans.hidden
-    return (layers * layer + tables) / plans.tensor
+    return (plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)) / plans.tensor
+
+
+def _accumulation_s(plans: PlanColumns, device: Device) -> Floats:
+    """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
+    moved = plans.element_bytes + 2 * plans.gradient_bytes
+    return np.where((plans.micro_batches > 1) & (plans.zero < 3), layer_parameters(plans) * moved / device.bytes_per_s, 0.0)
+
+
+def stage_parameters(plans: PlanColumns, layers: Floats) -> Floats:
+    """Parameters on one device of a stage with `layers` layers and one table of the vocabulary."""
+    tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0) * padded_vocab(plans) * plans.hidden / plans.tensor
+    return layers * layer_parameters(plans) + tables
 
 
 def _optimizer_s(plans: PlanColumns, eff: Efficiency, device: Device) -> Floats:

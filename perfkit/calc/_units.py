@@ -1,6 +1,8 @@
-"""How many independent matrix units a device has: what decides how a product's tiles fill it."""
+"""What a device's name and topology tell beyond its rates: how many matrix units it has, and whether its node is a mesh."""
 
 from __future__ import annotations
+
+from perfkit.spec.hardware import HardwareSpec
 
 UNITS = {
     "V100": 80,
@@ -32,3 +34,9 @@ TYPICAL = 100.0
 def compute_units(device: str) -> float:
     """Matrix units of a device by name, or a typical number where they are not known."""
     return next((float(units) for start, units in UNITS.items() if device.startswith(start)), TYPICAL)
+
+
+def is_mesh(device: HardwareSpec) -> bool:
+    """Whether the devices of a node are joined by links from each to each, without a switch."""
+    link = device.links.get("intra_node")
+    return link is not None and "mesh" in link.topology.lower()

@@ -104,13 +104,17 @@ class Calibration:
 _DEFAULT = Efficiency()
 
 
+def bundled() -> tuple[str, ...]:
+    """Names of the calibrations that come with perfkit."""
+    return tuple(sorted(file.stem for file in (data_folder() / "calibration").glob("*.toml")))
+
+
 @cache
 def calibration(name: str = "default") -> Calibration:
     """A bundled calibration by name, or one in a file (a path that ends in .toml). Raises InputError that names what is wrong."""
     path = Path(name) if name.endswith(".toml") else data_folder() / "calibration" / f"{name}.toml"
     if not path.is_file():
-        known = sorted(file.stem for file in (data_folder() / "calibration").glob("*.toml"))
-        raise InputError("calibration", [f"{name!r} is neither a file nor one of {', '.join(known)}"])
+        raise InputError("calibration", [f"{name!r} is neither a file nor one of {', '.join(bundled())}"])
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

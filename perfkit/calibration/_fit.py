@@ -1,0 +1,142 @@
+"""Fitting: a few efficiencies that make the predictions of measured plans right, held near the physical values they start from.
+
+Least absolute logarithmic error by iteratively reweighted Gauss-Newton steps on the logarithms of the parameters, with a quadratic
+pull towards the start: a parameter that the rows do not speak about stays where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.calc._plan_columns import Floats
+from perfkit.calibration._file import Calibration, calibration
+from perfkit.calibration._interval import interval
+from perfkit.calibration._measured import Measured, read_measured
+
+PARAMETERS = ("compute", "communication", "host", "score_bytes", "misaligned", "backward_host", "quad")
+SOFTWARE = "release_gain"
+"""What a fit may change, the most useful first; few rows change only the first ones."""
+
+ROWS_EACH = 7
+SPREAD = 0.3
+PULL = 0.001
+NOISE = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CrossValidation:
+    """Predicted over measured time of every plan (`ratios`), each predicted by a fit that had not seen its fold (`folds`)."""
+
+    ratios: Floats
+    folds: Any
+
+    @property
+    def error(self) -> float:
+        """Mean absolute relative error."""
+        return float(np.mean(np.abs(self.ratios - 1.0)))
+
+
+def calibrate(
+    frame: pd.DataFrame | Measured,
+    *,
+    name: str = "fitted",
+    origin: str = "",
+    base: Calibration | None = None,
+    parameters: Sequence[str] | None = None,
+) -> Calibration:
+    """Fit a calibration to the measured rows of a table.
+
+    `base` is where the fit starts and what it is held near (the bundled default); `parameters` are the efficiencies that may
+    change, by default as many of `PARAMETERS` as there are rows for. The result states the points, the error and the 80 % interval
+    of rows whose group was left out.
+    """
+    rows = frame if isinstance(frame, Measured) else read_measured(frame)
+    start = base or calibration("default")
+    fitted = fit(rows, start, parameters)
+    tested = cross_validate(rows, base=start, parameters=parameters, by_group=True)
+    bounds = interval(tested.ratios, rows.groups) if len(np.unique(rows.groups)) > 1 else start.interval
+    return replace(fitted, name=name, origin=origin, points=len(rows.seconds), error=tested.error, interval=bounds)
+
+
+def cross_validate(
+    rows: Measured,
+    *,
+    base: Calibration | None = None,
+    parameters: Sequence[str] | None = None,
+    folds: int = 5,
+    by_group: bool = False,
+    seed: int = 0,
+) -> CrossValidation:
+    """Predict every row by a fit to rows of other folds: random ones, or with `by_group` one group at a time."""
+    start = base or calibration("default")
+    codes = rows.groups if by_group else _random_folds(len(rows.seconds), folds, seed)
+    ratios = np.ones(len(rows.seconds))
+    for own in _each(codes):
+        fitted = start if own.all() else fit(rows.take(~own), start, parameters)
+        ratios[own] = rows.take(own).ratios(fitted)
+    return CrossValidation(ratios, codes)
+
+
+def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = None) -> Calibration:
+    """The calibration with the parameters that the rows ask for; no statement about its error."""
+    names = parameters or chosen_parameters(rows)
+    paths = [name if "." in name else f"common.{name}" for name in names]
+    values = np.array([start.value(path) for path in paths])
+
+    def chosen(x: Floats) -> Calibration:
+        return start.with_values(dict(zip(paths, (values * np.exp(x)).tolist(), strict=True)))
+
+    def residuals(x: Floats) -> Floats:
+        return np.log(rows.ratios(chosen(x)))
+
+    x = np.zeros(len(paths))
+    found = residuals(x)
+    best = _loss(found, x)
+    for _ in range(15):
+        direction = _direction(residuals, found, x)
+        for length in (1.0, 0.5, 0.2, 0.05):
+            tried = x + length * direction
+            after = residuals(tried)
+            if (loss := _loss(after, tried)) < best - 1e-6:
+                break
+        else:
+            break
+        x, found, gain, best = tried, after, best - loss, loss
+        if gain < 1e-5:
+            break
+    return chosen(x)
+
+
+def chosen_parameters(rows: Measured) -> tuple[str, ...]:
+    """As many parameters as there are rows for; that of software releases where the rows are of several."""
+    releases = (SOFTWARE,) if len(np.unique(rows.plans.releases_before)) > 1 else ()
+    count = max(1, len(rows.seconds) // ROWS_EACH)
+    return (PARAMETERS[:1] + releases + PARAMETERS[1:])[:count]
+
+
+def _direction(residuals: Any, found: Floats, x: Floats) -> Floats:
+    """The reweighted Gauss-Newton step, at most half a logarithm long in every parameter."""
+    step = 0.01
+    slopes = np.stack([(residuals(x + step * unit) - found) / step for unit in np.eye(len(x))], axis=1)
+    weights = 1.0 / np.maximum(np.abs(found), NOISE) / len(found)
+    curvature = slopes.T @ (weights[:, None] * slopes) + PULL / SPREAD**2 * np.eye(len(x))
+    gradient = slopes.T @ (weights * found) + PULL / SPREAD**2 * x
+    return np.clip(-np.linalg.solve(curvature, gradient), -0.5, 0.5)
+
+
+def _loss(found: Floats, x: Floats) -> float:
+    return float(np.mean(np.abs(found)) + PULL / 2 * np.sum((x / SPREAD) ** 2))
+
+
+def _random_folds(count: int, folds: int, seed: int) -> Any:
+    return np.random.default_rng(seed).permutation(count) % folds
+
+
+def _each(codes: Any) -> Iterator[Any]:
+    for code in np.unique(codes):
+        yield codes == code
