@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.trace import kinds
+from perfkit.trace import _workers, kinds
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
-from perfkit.trace._listing import Listing
+from perfkit.trace._listing import File, Listing
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
 
 ELEMENT_BYTES: Mapping[str, int] = {
@@ -40,6 +40,8 @@ HOW_TO_COLLECT_KERNELS = (
     "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) on a device that is in use, and "
     "check that no other profiler holds it"
 )
+_GZIP_RATIO = 10
+"""How much larger a trace is than its gzip file, about."""
 _KERNEL_NAME = re.compile(r"[^(<\s]+")
 
 
@@ -52,20 +54,28 @@ def detect(listing: Listing) -> Match | None:
 def read(match: Match, sink: Sink) -> None:
     """Read the files one by one; of two files of one rank the later recording is kept."""
     chosen: dict[int, Recording] = {}
-    for file in match.files:
-        recording = read_recording(file, functools.partial(sink.advance, file.label))
+    content_bytes = sum(file.size_bytes * (_GZIP_RATIO if file.is_gzip else 1) for file in match.files)
+    for recording in _workers.each(
+        _read_file, match.files, report=sink.advance, name=lambda file: file.label, num_bytes=content_bytes
+    ):
         _report_losses(recording, sink)
         rank = _rank_of(recording, sink)
-        if rank in chosen:
-            earlier, recording = sorted((chosen[rank], recording), key=_time_of)
-            sink.note(
-                f"two files are of rank {rank}: the later one, {recording.file.label}, is kept and {earlier.file.label} is left "
-                "out; if they are of different ranks, put rank<number> into their names"
-            )
-        chosen[rank] = recording
+        if rank not in chosen:
+            chosen[rank] = recording
+            continue
+        earlier, later = sorted((chosen[rank], recording), key=_time_of)
+        sink.note(
+            f"two files are of rank {rank}: the later one, {later.file.label}, is kept and {earlier.file.label} is left "
+            "out; if they are of different ranks, put rank<number> into their names"
+        )
+        chosen[rank] = later
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
+
+
+def _read_file(file: File, report: _workers.Report) -> Recording:
+    return read_recording(file, functools.partial(report, file.label))
 
 
 def _report_losses(recording: Recording, sink: Sink) -> None:

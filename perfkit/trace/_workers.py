@@ -1,0 +1,226 @@
+"""Workers: reads the ranks of a run in several processes, with results, their order and errors as in one.
+
+Processes are started as `python -c` and spoken to through pipes, because those of `multiprocessing` run the user's script again and
+forked ones may hang in threads of the columnar engine. A process that dies (often for want of memory) is replaced once an item.
+With the setting PERFKIT_DASK the same function runs on that Dask cluster, which must see the files under the same paths.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pickle
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from perfkit.errors import InputError
+from perfkit.settings import dask_address, num_threads
+from perfkit.units import MIB
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Report = Callable[[str, int], None]
+"""Called with what is being read and the bytes read since the last call."""
+
+MIN_ITEMS = 4
+MIN_BYTES = 256 * MIB
+"""Less is read sooner than processes start: each of them imports the columnar engine first."""
+_START = "from perfkit.trace._workers import serve; serve()"
+_ATTEMPTS = 2
+
+
+def each(
+    task: Callable[[Item, Report], Result],
+    items: Sequence[Item],
+    *,
+    report: Report,
+    name: Callable[[Item], str],
+    num_bytes: int,
+) -> Iterator[Result]:
+    """`task(item, report)` of every item in order; in several processes if there is enough to read (`num_bytes`) for it.
+
+    `task` is a function of a module; items and results are pickled. Errors of the task are raised here; `name` tells a user which
+    item it was when a process died. What `task` reports reaches `report` in this thread.
+    """
+    if (address := dask_address()) is not None and len(items) > 1:
+        yield from _on_dask(address, task, items, report)
+    elif len(items) >= MIN_ITEMS and num_bytes >= MIN_BYTES and num_threads() > 1 and sys.executable:
+        yield from _in_processes(task, items, report, name)
+    else:
+        for item in items:
+            yield task(item, report)
+
+
+def _in_processes(
+    task: Callable[[Item, Report], Result], items: Sequence[Item], report: Report, name: Callable[[Item], str]
+) -> Iterator[Result]:
+    """Threads hand items to a process each; their messages meet in this thread, which puts the results in order."""
+    messages: queue.Queue[tuple[int, str, Any]] = queue.Queue()
+    waiting = iter(range(len(items)))
+    lock = threading.Lock()
+    workers = [_Worker(task) for _ in range(min(num_threads(), len(items)))]
+
+    def drive(worker: _Worker) -> None:
+        while True:
+            with lock:
+                index = next(waiting, None)
+            if index is None or worker.stopped:
+                return
+            for kind, content in worker.messages(items[index], name(items[index])):
+                messages.put((index, kind, content))
+
+    threads = [threading.Thread(target=drive, args=(worker,), daemon=True) for worker in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        yield from _in_order(messages, len(items), report)
+    finally:
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join()
+        for worker in workers:
+            worker.end()
+
+
+def _in_order(messages: queue.Queue[tuple[int, str, Any]], num_items: int, report: Report) -> Iterator[Any]:
+    results: dict[int, Any] = {}
+    for wanted in range(num_items):
+        while wanted not in results:
+            index, kind, content = messages.get()
+            if kind == "error":
+                raise content
+            if kind == "report":
+                report(*content)
+            else:
+                results[index] = content
+        yield results.pop(wanted)
+
+
+class _Worker:
+    """One process, started when first needed and again when it died."""
+
+    def __init__(self, task: Callable[..., Any]) -> None:
+        self._task = task
+        self._process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+
+    def messages(self, item: object, name: str) -> Iterator[tuple[str, Any]]:
+        """What the process says about an item; the last message is its result or an error."""
+        told = 0  # reports of an attempt before, which are not repeated
+        for _ in range(_ATTEMPTS):
+            try:
+                process = self._running()
+                _send(process.stdin, item)
+                for index in itertools.count():
+                    kind, content = pickle.load(process.stdout)  # type: ignore[arg-type]  # a pipe
+                    if index >= told:
+                        told += 1
+                        yield kind, content
+                    if kind != "report":
+                        return
+            except (EOFError, OSError, pickle.UnpicklingError):
+                status = self.end()
+        yield (
+            "error",
+            InputError(
+                name,
+                [
+                    f"the process that read it ended twice (exit status {status}; -9 is mostly a lack of memory); "
+                    "set PERFKIT_THREADS=1 to read one file at a time"
+                ],
+            ),
+        )
+
+    def stop(self) -> None:
+        """Give up the item that the process works on; may be called from any thread."""
+        self.stopped = True
+        if (process := self._process) is not None:
+            process.kill()
+
+    def end(self) -> int | None:
+        """End the process, if it runs, and return its exit status."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            try:
+                pipe.close()  # type: ignore[union-attr]  # both are pipes
+            except OSError:
+                continue  # what could not be sent is lost with the process
+        return process.wait()
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self.stopped:
+            raise EOFError
+        if self._process is None:
+            paths = [os.path.abspath(path) for path in sys.path if path]  # noqa: PTH100  (strings as Python takes them)
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "POLARS_MAX_THREADS": "1", "PERFKIT_THREADS": "1"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            )
+            _send(self._process.stdin, self._task)
+        return self._process
+
+
+def serve() -> None:
+    """The life of a process: a task and then items from standard input, messages to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that nothing else gets between the messages
+    task = pickle.load(sys.stdin.buffer)
+    while True:
+        try:
+            item = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            result = task(item, lambda *content: _send(replies, ("report", content)))
+            message = pickle.dumps(("result", result), protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:
+            message = _error_message(error)
+        replies.write(message)
+        replies.flush()
+
+
+def _error_message(error: Exception) -> bytes:
+    try:
+        message = pickle.dumps(("error", error))
+        pickle.loads(message)
+    except Exception:  # not every exception can be built again from its arguments
+        message = pickle.dumps(("error", RuntimeError(repr(error))))
+    return message
+
+
+def _send(stream: Any, content: object) -> None:
+    pickle.dump(content, stream, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.flush()
+
+
+def _on_dask(address: str, task: Callable[[Item, Report], Result], items: Sequence[Item], report: Report) -> Iterator[Result]:
+    try:
+        from distributed import Client  # type: ignore[import-not-found]  # noqa: PLC0415  (an extra that only this function needs)
+    except ImportError as error:
+        raise InputError("PERFKIT_DASK", ["is set, but Dask is not installed; install perfkit[dask]"]) from error
+    try:
+        client = Client(address, set_as_default=False)
+    except OSError as error:
+        raise InputError("PERFKIT_DASK", [f"no scheduler answers at {address!r}: {error}"]) from error
+    with client:
+        for future in client.map(functools.partial(_with_reports, task), items, pure=False):
+            reports, result = future.result()
+            for content in reports:
+                report(*content)
+            yield result
+
+
+def _with_reports(task: Callable[[Item, Report], Result], item: Item) -> tuple[list[tuple[str, int]], Result]:
+    reports: list[tuple[str, int]] = []
+    return reports, task(item, lambda what, num_bytes: reports.append((what, num_bytes)))
