@@ -41,6 +41,12 @@ class Progress:
         if self._cancelled.is_set():
             raise Cancelled
 
+    def heed(self) -> bool:
+        """Whether the visitor cancelled a computation that can end early: what it returns is then shown, not the cancellation."""
+        if self.by_visitor:
+            self._cancelled.clear()
+        return self.by_visitor
+
     def cancel(self, *, by_visitor: bool = False) -> None:
         """Ask the computation to stop at its next call."""
         self.by_visitor = by_visitor

@@ -69,6 +69,11 @@ class OptionTable:
                 raise TooManyOptionsError
         return options
 
+    def for_layers(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> StageOptions | None:
+        """The options of a stage that has exactly these layers, by chunk and type; None if nothing fits."""
+        found = self._fitting(stage, counts)
+        return None if found is None else StageOptions(*found)
+
     def _stage(self, stage: int, limit_ns: int, most: int | None) -> StageOptions:
         problem, evaluator = self.problem, self.evaluator
         budget_ns = (limit_ns - self._lead_ns(stage)) // problem.num_microbatches

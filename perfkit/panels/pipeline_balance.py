@@ -1,0 +1,406 @@
+"""Pipeline balance: the schedule of a layout as a picture, what moving a layer changes, and the best layout with its proof.
+
+A layout is even, edited or solved. For edited layers recomputation follows: the least of every stage that fits. A solve can be
+cancelled; its best layout so far is then shown with its gap.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit._resources import data_folder
+from perfkit.charts.schedule import memory_bars, memory_rows, schedule_picture, schedule_rows
+from perfkit.panels._chart import Figure
+from perfkit.panels._control import Choice, Number, PathPicker, Slider, Text
+from perfkit.panels._panel import Answer, Code, Panel
+from perfkit.panels._table import Table
+from perfkit.panels._worker import Cancelled, Progress
+from perfkit.plans._evaluator import Evaluator
+from perfkit.plans.balance import BalanceProgress, PlanResult, balance, schedule_case
+from perfkit.plans.case_file import PLAN_FORMAT, read_problem
+from perfkit.plans.config_lists import megatron_layout, mindformers_lists, mindformers_text
+from perfkit.plans.moves import LayerPlanner, layers_text, parse_layers
+from perfkit.plans.problem import KINDS, Layout, PipelineProblem, layers_of
+from perfkit.plans.schedule import ScheduleResult, simulate_schedule
+from perfkit.units import GIB, format_bytes, format_ns, format_ratio
+
+SAMPLES = {
+    "Dense + MoE, 28 layers, 4 stages": "dense_moe_4_stages.json",
+    "Llama, 96 layers, 16 stages": "llama_96_layers_16_stages.json",
+    "GPT 175B, 16 stages": "gpt_175b_16_stages.json",
+    "GPT 175B, 16 stages x 3 chunks": "gpt_175b_16_stages_3_chunks.json",
+}
+SCHEDULE_NAMES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "zbh1": "ZB-H1",
+    "vpp": "interleaved",
+    "vpp_lm": "interleaved, less memory",
+}
+TRANSFERS = (("ignored", "none"), ("overlapped", "overlap"), ("sender waits", "sender"), ("both wait", "rendezvous"))
+MOVES_SHOWN = 12
+_KEPT_SOLVES = 16
+_solved: OrderedDict[str, PlanResult] = OrderedDict()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State:
+    """What is on the page. Another `case` fills it anew (`filled`); other `layers` than the `taken` ones make the layout edited."""
+
+    case: str = ""
+    filled: str = ""
+    schedule: str = "1f1b"
+    num_stages: int = 1
+    num_chunks: int = 1
+    num_microbatches: int = 1
+    limit_gib: float = 0.0
+    p2p_us: float = 0.0
+    p2p_mode: str = "none"
+    layout: str = "even"
+    layers: str = ""
+    taken: str = ""
+    time_limit_s: int = 30
+
+    def __post_init__(self) -> None:
+        if self.case != self.filled:
+            self._fill(read_problem(self.case))
+        elif self.layers != self.taken:
+            object.__setattr__(self, "layout", "edited")
+        object.__setattr__(self, "taken", self.layers)
+
+    def _fill(self, problem: PipelineProblem) -> None:
+        values: dict[str, Any] = {
+            "filled": self.case,
+            "schedule": problem.schedule,
+            "num_stages": problem.num_stages,
+            "num_chunks": problem.num_chunks,
+            "num_microbatches": problem.num_microbatches,
+            "limit_gib": (problem.memory_limit_bytes or 0) / GIB,
+            "p2p_us": problem.p2p_ns / 1e3,
+            "p2p_mode": problem.p2p_mode,
+            "layout": "even",
+            "layers": layers_text(LayerPlanner(problem).even()),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """All that the page shows; `even` and `shown` are makespans in ns, `solved` is there for the solved layout."""
+
+    state: State
+    problem: PipelineProblem
+    layout: Layout
+    schedule: ScheduleResult
+    peak_bytes: tuple[int, ...]
+    even_ns: int
+    moves: pd.DataFrame
+    solved: PlanResult | None
+
+
+def start() -> State:
+    """The smallest sample."""
+    return State(case=case_options()[0][1])
+
+
+def case_options(_state: object = None) -> list[tuple[str, str, str]]:
+    """The bundled cases."""
+    return [(name, str(data_folder() / "plans" / file), "Samples") for name, file in SAMPLES.items()]
+
+
+def problem_of(state: State) -> PipelineProblem:
+    """The case with the sizes on the page; raises InputError if they do not fit together."""
+    case = _case(state.case, Path(state.case).stat().st_mtime_ns)
+    return replace(
+        case,
+        schedule=state.schedule,
+        num_stages=int(state.num_stages),
+        num_chunks=int(state.num_chunks),
+        num_microbatches=int(state.num_microbatches),
+        memory_limit_bytes=round(state.limit_gib * GIB) if state.limit_gib > 0 else None,
+        p2p_ns=round(state.p2p_us * 1e3),
+        p2p_mode=state.p2p_mode,
+    )
+
+
+@cache
+def _case(path: str, _changed_ns: int) -> PipelineProblem:
+    return read_problem(path)
+
+
+def compute(state: State, progress: Progress | None = None) -> Result:
+    """Simulate the chosen layout, and every move of one layer; solves first if the solved layout is asked for."""
+    problem = problem_of(state)
+    planner = LayerPlanner(problem)
+    even = planner.layout(planner.even())
+    solved = _solve(problem, int(state.time_limit_s), progress) if state.layout == "solved" else None
+    if solved is not None and solved.layout is not None:
+        layout = solved.layout
+    elif state.layout == "edited":
+        layout = planner.layout(parse_layers(state.layers))
+    else:
+        layout = even
+    schedule = simulate_schedule(schedule_case(problem, layout))
+    return Result(
+        state=state,
+        problem=problem,
+        layout=layout,
+        schedule=schedule,
+        peak_bytes=tuple(planner.evaluator.peaks_bytes(layout[None])[0].tolist()),
+        even_ns=int(planner.evaluator.makespans_ns(even[None])[0]),
+        moves=planner.moves(layout).head(MOVES_SHOWN),
+        solved=solved,
+    )
+
+
+def _solve(problem: PipelineProblem, time_limit_s: int, progress: Progress | None) -> PlanResult:
+    """The best layout, from memory if this problem was solved before; a cancelled solve is not kept."""
+    key = f"{problem} {time_limit_s}"
+    if key in _solved:
+        return _solved[key]
+    superseded = False
+
+    def tick(now: BalanceProgress) -> bool:
+        nonlocal superseded
+        if progress is None:
+            return True
+        try:
+            progress(_progress_text(now), min(int(now.seconds), time_limit_s), time_limit_s, unit="s")
+        except Cancelled:
+            superseded = not progress.heed()
+            return False
+        return True
+
+    result = balance(problem, time_limit_s=time_limit_s, progress=tick)
+    if superseded:
+        raise Cancelled
+    if result.status in ("optimal", "infeasible") or result.seconds >= time_limit_s:
+        _solved[key] = result
+        while len(_solved) > _KEPT_SOLVES:
+            _solved.popitem(last=False)
+    return result
+
+
+def _progress_text(now: BalanceProgress) -> str:
+    if now.best_ns is None:
+        return f"{now.what}, no layout yet"
+    gap = (now.best_ns - now.bound_ns) / now.best_ns if now.best_ns else 0.0
+    return f"{now.what}: best {format_ns(now.best_ns, 5)}, bound {format_ns(now.bound_ns, 5)}, gap {format_ratio(gap, 2)}"
+
+
+def view(result: Result) -> Answer:
+    """The schedule and the memory as pictures, stages and moves as tables, the layout as configuration."""
+    problem, layout = result.problem, result.layout
+    charts = {
+        "schedule": Figure(
+            chart=schedule_picture(schedule_rows(result.schedule.frame(), _recompute_ns(result)), num_stages=problem.num_stages),
+            title=f"What every stage runs ({SCHEDULE_NAMES[problem.schedule]}); outlined: the critical path",
+            sources=["computed: exact simulation in whole nanoseconds, docs/plans.md"],
+            table="operations",
+            wide=True,
+        ),
+        "memory": Figure(
+            chart=memory_bars(memory_rows(_memory_parts(result), problem.memory_limit_bytes)),
+            title="Memory peak of every stage",
+            sources=["computed: constant + parameters + activations in flight, docs/plans.md"],
+            table="memory",
+            wide=True,
+        ),
+    }
+    tables = {
+        "moves": Table(
+            frame=_moves_table(result),
+            title="What moving one layer changes (choose a row to do it)",
+            labels={"layers": "layers after the move"},
+            selectable=True,
+        ),
+        "stages": Table(frame=_stage_table(result), title="Stages"),
+    }
+    return Answer(charts, tables, _sentence(result), _notes(result), _configuration(problem, layout))
+
+
+def _recompute_ns(result: Result) -> list[list[int]]:
+    """By chunk and stage, what the backward of one micro batch repeats of the forward."""
+    problem = result.problem
+    extra = np.zeros(result.layout.shape[1:], dtype=np.int64)
+    for variety, counts in zip(problem.varieties, result.layout, strict=True):
+        kinds = problem.body[variety.type].kinds
+        if "none" in kinds:
+            extra += counts * (kinds[variety.kind].bwd_ns - kinds["none"].bwd_ns)
+    return [[max(0, int(value)) for value in row] for row in extra]
+
+
+def _memory_parts(result: Result) -> dict[str, Any]:
+    problem, evaluator = result.problem, Evaluator(result.problem)
+    parameters = np.tensordot(result.layout, evaluator.param_bytes, (0, 0)) + evaluator.fixed["param_bytes"]
+    static = [int(amount) for amount in parameters.sum(axis=0)]
+    dynamic = [peak - problem.const_bytes - held for peak, held in zip(result.peak_bytes, static, strict=True)]
+    return {"constant": [problem.const_bytes] * problem.num_stages, "parameters": static, "activations": dynamic}
+
+
+def _moves_table(result: Result) -> pd.DataFrame:
+    moves = result.moves
+    return pd.DataFrame(
+        {
+            "from stage": moves["from"],
+            "to stage": moves["to"],
+            "step": [f"{'+' if change >= 0 else '−'}{format_ns(abs(int(change)))}" for change in moves["change_ns"]],
+            "memory": ["fits" if fits else "too much" for fits in moves["fits"]],
+            "layers": moves["layers"],
+        }
+    )
+
+
+def _stage_table(result: Result) -> pd.DataFrame:
+    problem, schedule, limit = result.problem, result.schedule, result.problem.memory_limit_bytes
+    layers = layers_of(result.layout)
+    rows = []
+    for stage in range(problem.num_stages):
+        row: dict[str, Any] = {"stage": stage, "layers": " + ".join(str(chunk[stage]) for chunk in layers)}
+        for kind in KINDS[1:]:
+            own = [index for index, variety in enumerate(problem.varieties) if variety.kind == kind]
+            if own:
+                row[f"{kind} recompute"] = int(result.layout[own][:, :, stage].sum())
+        row |= {
+            "busy": format_ns(schedule.stage_busy_ns[stage]),
+            "idle": format_ns(schedule.stage_idle_ns[stage]),
+            "in flight": schedule.peak_inflight_chunks[stage],
+            "memory": format_bytes(result.peak_bytes[stage]),
+            "free memory": "no limit" if limit is None else _signed_bytes(limit - result.peak_bytes[stage]),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _signed_bytes(size: int) -> str:
+    return format_bytes(size) if size >= 0 else f"−{format_bytes(-size)}"
+
+
+def _sentence(result: Result) -> str:
+    schedule, solved = result.schedule, result.solved
+    if solved is not None:
+        return solved.why()
+    busiest = int(np.argmax(schedule.stage_busy_ns))
+    text = (
+        f"The step takes {format_ns(schedule.makespan_ns, 6)}; stage {busiest} works longest, "
+        f"{format_ratio(schedule.stage_busy_ns[busiest] / max(1, schedule.makespan_ns))} of the step, and the bubble is "
+        f"{format_ratio(schedule.bubble_over_work)} of the work. "
+    )
+    change_ns = schedule.makespan_ns - result.even_ns
+    if change_ns:
+        text += f"That is {format_ns(abs(change_ns))} {'longer' if change_ns > 0 else 'shorter'} than with an even split. "
+    return text + "Choose “solved” for the best layout."
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    problem, solved, limit = result.problem, result.solved, result.problem.memory_limit_bytes
+    notes = [f"Assumed: {text}." for text in problem.assumptions]
+    over = [] if limit is None else [stage for stage, peak in enumerate(result.peak_bytes) if peak > limit]
+    if over:
+        stages = ("stage " if len(over) == 1 else "stages ") + ", ".join(map(str, over))
+        notes.append(f"Does not fit: {stages} would need more than {format_bytes(limit)} even with the leanest recomputation.")
+    if solved is not None and solved.layout is not None:
+        gain_ns = result.even_ns - result.schedule.makespan_ns
+        share = f"{format_ratio(gain_ns / result.even_ns)} faster than" if gain_ns else "As fast as"
+        notes.append(f"{share} the even split with its fastest recomputation ({format_ns(result.even_ns, 5)}).")
+        if solved.status == "time_limit":
+            notes.append("The search ended early; allow more time to close the gap. The bound holds either way.")
+    if solved is not None and solved.layout is None:
+        notes.append("The even split is drawn instead.")
+    return tuple(notes)
+
+
+def _configuration(problem: PipelineProblem, layout: Layout) -> tuple[Code, ...]:
+    return (
+        Code(mindformers_text(mindformers_lists(problem, layout)), "yaml", "MindFormers"),
+        Code(f"--pipeline-model-parallel-layout '{megatron_layout(layout)}'", "sh", "Megatron"),
+    )
+
+
+def move(state: State, _table: str, row: dict[str, Any]) -> State:
+    """The state after a click on a move: it is made."""
+    return replace(state, layers=str(row["layers"])) if row.get("layers") else state
+
+
+def _schedule_options(state: State) -> list[tuple[str, str]]:
+    if int(state.num_chunks) > 1:
+        names: tuple[str, ...] = ("vpp", "vpp_lm")
+    else:
+        split = any(kind.wgrad_ns for part in problem_body(state) for kind in part.kinds.values())
+        names = ("1f1b", "gpipe", "zbh1") if split else ("1f1b", "gpipe")
+    return [(SCHEDULE_NAMES[name], name) for name in names]
+
+
+def problem_body(state: State) -> tuple[Any, ...]:
+    """The layer types of the case."""
+    return _case(state.case, Path(state.case).stat().st_mtime_ns).body
+
+
+def _transfer_options(state: State) -> list[tuple[str, str]]:
+    blocking = state.schedule in ("1f1b", "gpipe")
+    return [option for option in TRANSFERS if blocking or option[1] != "rendezvous"]
+
+
+def _positions(size: str) -> Callable[[State], list[float]]:
+    """Values of a size for which there are enough layers."""
+
+    def values(state: State) -> list[float]:
+        layers = sum(part.count for part in problem_body(state))
+        other = int(state.num_chunks if size == "num_stages" else state.num_stages)
+        return [float(value) for value in range(1, min(64, layers // max(1, other)) + 1)] or [1.0]
+
+    return values
+
+
+PANEL = Panel(
+    title="Layers and recomputation of every stage",
+    start=start,
+    compute=compute,
+    view=view,
+    on_row=move,
+    shared=("layout",),
+    controls=(
+        PathPicker(path="case", options=case_options, label="Case", help=f"a {PLAN_FORMAT} file"),
+        Slider(
+            path="num_stages",
+            low=1,
+            high=64,
+            values=_positions("num_stages"),
+            label="Pipeline stages",
+            key="parallel_config.pipeline_stage",
+        ),
+        Slider(
+            path="num_chunks",
+            low=1,
+            high=64,
+            values=_positions("num_chunks"),
+            label="Chunks a stage",
+            key="parallel_config.pp_interleave_num",
+        ),
+        Choice(path="schedule", options=_schedule_options, label="Schedule", buttons=True, key="parallel.pipeline_config"),
+        Slider(path="num_microbatches", low=1, high=256, label="Micro batches", key="parallel_config.micro_batch_num"),
+        Number(path="limit_gib", low=0.0, high=4096.0, label="Memory limit", unit="GiB", help="0: no limit"),
+        Number(path="p2p_us", low=0.0, high=1e6, label="Transfer between stages", unit="µs"),
+        Choice(path="p2p_mode", options=_transfer_options, label="Transfers are"),
+        Choice(
+            path="layout",
+            options=(("even split", "even"), ("as edited", "edited"), ("solved", "solved")),
+            buttons=True,
+            label="Layout",
+            help="solved: the shortest step that fits, with a proof or a gap",
+        ),
+        Slider(
+            path="time_limit_s", low=5, high=300, label="Time to solve", unit="s", visible=lambda state: state.layout == "solved"
+        ),
+        Text(path="layers", label="Layers by stage", help="stages separated by spaces, chunks by semicolons", key="offset"),
+    ),
+)

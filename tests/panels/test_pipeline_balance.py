@@ -1,0 +1,91 @@
+"""Page 06 without a browser: even, edited and solved layouts, single moves, cancelling."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from perfkit.errors import InputError
+from perfkit.panels import open_panel, pipeline_balance
+from perfkit.panels._worker import Progress
+from perfkit.panels.pipeline_balance import PANEL, State, compute, move, view
+
+
+def state(index=0, **values) -> State:
+    return replace(State(case=pipeline_balance.case_options()[index][1]), **values)
+
+
+def test_the_even_split_is_drawn_first():
+    answer = view(compute(state()))
+    assert answer.text.startswith("The step takes 5.15550 ms")
+    assert list(answer.tables["stages"].frame["layers"]) == ["7", "7", "7", "7"]
+
+
+def test_solving_says_that_no_layout_is_faster_and_writes_it_as_configuration():
+    answer = view(compute(state(2, layout="solved")))
+    assert "The step takes 104.004 ms; no layout is faster." in answer.text
+    mindformers, megatron = answer.code
+    assert "offset: [" in mindformers.text
+    assert megatron.text.startswith("--pipeline-model-parallel-layout 'Et*")
+
+
+def test_editing_layers_makes_the_layout_edited():
+    edited = state(layers="6 7 8 7")
+    assert edited.layout == "edited"
+    assert list(view(compute(edited)).tables["stages"].frame["layers"]) == ["6", "7", "8", "7"]
+    assert replace(edited, layout="even").layout == "even"
+
+
+def test_choosing_a_move_makes_it_and_the_step_changes_as_promised():
+    before = compute(state(layers="6 7 8 7"))
+    row = view(before).tables["moves"].row(0)
+    after = compute(move(before.state, "moves", row))
+    assert after.schedule.makespan_ns - before.schedule.makespan_ns == int(before.moves["change_ns"].iloc[0]) < 0
+
+
+def test_another_case_fills_sizes_and_layers():
+    changed = replace(state(layers="6 7 8 7"), case=pipeline_balance.case_options()[3][1])
+    assert (changed.num_stages, changed.num_chunks, changed.schedule, changed.layout) == (16, 3, "vpp_lm", "even")
+
+
+def test_memory_parts_sum_to_the_peaks_and_the_limit_is_drawn():
+    result = compute(state(1))
+    data = view(result).charts["memory"].chart.datasets
+    for stage, peak in enumerate(result.peak_bytes):
+        assert sum(row["gib"] for row in data["memory"] if row["stage"] == str(stage)) == pytest.approx(peak / 2**30)
+    assert data["limit"][0]["gib"] == pytest.approx(53_000 / 1024)
+
+
+def test_stages_that_cannot_fit_are_named():
+    notes = view(compute(state(limit_gib=1.0))).notes
+    assert any(note.startswith("Does not fit: stages 0, 1, 2, 3") for note in notes)
+    solved = view(compute(state(limit_gib=1.0, layout="solved")))
+    assert "the smallest limit that works is" in solved.text
+
+
+def test_layers_that_do_not_add_up_are_an_error_in_words():
+    with pytest.raises(InputError, match="sum to 29; the model has 28 layers"):
+        compute(state(layers="8 7 7 7"))
+
+
+def test_options_follow_the_sizes():
+    view_ = open_panel(PANEL, state=state())
+    view_.wait()
+    view_.set({"num_chunks": 2})
+    view_.wait()
+    assert view_.state.schedule == "vpp"
+    assert "rendezvous" not in [value for _, value in pipeline_balance._transfer_options(view_.state)]
+
+
+def test_a_cancelled_solve_shows_its_best_layout_with_the_gap():
+    pipeline_balance._solved.clear()
+    shown = threading.Event()
+    progress = Progress(lambda _what, _done, _total: shown.set() or progress.cancel(by_visitor=True))
+    result = compute(state(3, layout="solved", time_limit_s=60), progress)
+    assert shown.is_set()
+    progress.check()  # the cancellation was heeded: what there is may be shown
+    assert result.solved.status == "time_limit"
+    assert "leaves a gap of" in view(result).text
+    assert not pipeline_balance._solved, "an early end must not stand for the answer"
