@@ -23,6 +23,7 @@ NEAR = 2
 SWEEPS = 6
 MAX_WAY_POINTS = 1_000
 WAY_POINT_WIDTH = 0.3
+HALF_PLACE = 0.5
 _JOINED = frozenset({"Load", "Depend", "MakeTuple", "TupleGetItem", "UpdateState", "Return"})
 
 
@@ -45,7 +46,7 @@ class Picture:
 
 
 def neighbourhood(file: GraphFile, links: Links, center: Node, *, also: Sequence[Node] = (), max_nodes: int = MAX_NODES) -> Picture:
-    """The operators up to `REACH` steps from `center`, at most `max_nodes`, the nearest first; and `also` with what is next to them.
+    """The operators up to `REACH` steps from `center`, at most `max_nodes`, nearest first; and `also` with what is next to them.
 
     Only operators of the same layer and pass are passed through; what they read or feed elsewhere is drawn where it ends, close to
     `center` only, so that a forward neighbourhood is not buried under the gradients that read it.
@@ -201,4 +202,4 @@ def _spread(wished: list[float], items: list[object]) -> dict[object, float]:
 
 def _width(item: object) -> float:
     """An operator needs one place, the way point of an edge a third."""
-    return WAY_POINT_WIDTH if isinstance(item, tuple) and len(item) == 3 else 1.0
+    return WAY_POINT_WIDTH if isinstance(item, tuple) and len(item) == 3 else 2 * HALF_PLACE

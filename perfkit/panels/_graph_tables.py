@@ -54,7 +54,7 @@ def communications(analysis: GraphAnalysis, hardware: HardwareSpec | None) -> pd
             "cause": entry.cause.replace("_", " "),
             "ranks": "?" if entry.group_size is None else str(entry.group_size),
             "size_bytes": entry.message_bytes,
-            "predicted_ns": None if seconds is None else round(seconds * NS_PER_S),
+            "predicted_ns": None if seconds is None else seconds * NS_PER_S,
             "verdict": entry.verdict,
             "why": _why(entry),
         }
