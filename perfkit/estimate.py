@@ -36,9 +36,9 @@ UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """What is predicted for one plan. `breakdown` is in s, `memory` in bytes (None where it cannot be told), `interval_s` holds 80 %.
+    """What is predicted for one plan: `breakdown` in s, `memory` in bytes (None where it cannot be told).
 
-    `fits` says whether the memory suffices.
+    `interval_s` holds the measured time with 80 % probability; `fits` says whether the memory suffices.
     """
 
     step_time_s: float
@@ -166,7 +166,8 @@ def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
 
 def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:
     """Peak memory in bytes of the given rows, each different plan computed once; why one cannot be told goes to its note."""
-    peaks, known = np.full(len(frame), np.nan), {}
+    peaks = np.full(len(frame), np.nan)
+    known: dict[tuple[str, ...], tuple[float, tuple[str, ...]]] = {}
     records = frame.iloc[rows].to_dict("records")
     for row, record in zip(rows, records, strict=True):
         plain = {str(name): value for name, value in record.items()}

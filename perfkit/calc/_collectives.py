@@ -1,8 +1,8 @@
 """Time of collectives by alpha-beta: latency of the whole operation, and bytes over what the slowest link gives the group.
 
-Ring volumes: all-reduce 2(q-1)/q of the payload, all-gather and reduce-scatter half of that. Ranks are placed with tensor parallel
-innermost, then context, data and pipeline, so that a group of `size` ranks that are `stride` apart stays in a node as far as it fits.
-Groups that leave a node together share its network: each gets the node's rate divided by the groups that a node holds.
+Ring volumes: all-reduce 2(q-1)/q of the payload, all-gather and reduce-scatter half of that. Ranks are placed with tensor
+parallel innermost, then context, data and pipeline, so that a group of `size` ranks that are `stride` apart stays in a node as far
+as it fits. Groups that leave a node together share its network: each gets the node's rate divided by the groups that a node holds.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Labels:
 
 
 def stack_of(accelerator: str, *, sharded_parameters: bool, split: bool) -> Stack:
-    """The software stack that a plan's settings imply: MindSpore on Ascend, FSDP where only parameters are sharded, else Megatron."""
+    """The software that a plan's settings imply: MindSpore on Ascend, FSDP where only parameters are sharded, else Megatron."""
     if accelerator.startswith("Ascend"):
         return "mindspore"
     return "fsdp" if sharded_parameters and not split else "megatron"

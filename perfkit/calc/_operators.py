@@ -53,7 +53,7 @@ def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, cou
     ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner dimension at which filling the
     pipeline costs as much as the work.
     """
-    area = np.inf
+    area = np.full(np.shape(rows), np.inf)
     for tile_rows, tile_columns, speed in TILES:
         tiles = np.ceil(rows * (1.0 / tile_rows)) * np.ceil(columns * (1.0 / tile_columns)) * count
         area = np.minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
@@ -74,4 +74,4 @@ def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
 def _off(size: Floats, grain: float) -> Flags:
     """Whether sizes are no multiples of `grain`; far faster than the remainder."""
     steps = size * (1.0 / grain)
-    return steps != np.floor(steps)
+    return np.asarray(steps != np.floor(steps))

@@ -6,6 +6,7 @@ The parts are those of the slowest stage; everything that it waits for the other
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,7 +158,7 @@ def _feed_forwards(plans: PlanColumns, tokens: Floats, mixed: Floats) -> list[tu
     return blocks
 
 
-def _products(products: list[tuple[Floats, Floats, Floats, Floats | float]], device: Device) -> tuple[Floats, Floats]:
+def _products(products: Sequence[tuple[Floats, Floats, Floats, Floats | float]], device: Device) -> tuple[Floats, Floats]:
     """Seconds of the products forward, and of those for their inputs' and weights' gradients."""
     forward = backward = np.zeros(())
     for rows, columns, depth, copies in products:
@@ -215,7 +216,7 @@ def _tensor_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Flo
     """Exposed tensor-parallel collectives of a layer and micro batch: two all-reduces forward, two backward, repeats."""
     payload = tokens * plans.hidden * plans.element_bytes
     once = all_reduce_s(payload, plans.tensor, np.ones(len(plans)), network)
-    return once * (4 + 2 * plans.recompute_full) * (1 - np.asarray(eff.tensor_hidden))
+    return np.asarray(once * (4 + 2 * plans.recompute_full) * (1 - np.asarray(eff.tensor_hidden)))
 
 
 def _context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
@@ -242,7 +243,8 @@ def layer_parameters(plans: PlanColumns) -> Floats:
     mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
-    return (plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)) / plans.tensor
+    weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
+    return np.asarray(weights / plans.tensor)
 
 
 def _accumulation_s(plans: PlanColumns, device: Device) -> Floats:
@@ -275,5 +277,5 @@ def _gradients_s(plans: PlanColumns, eff: Efficiency, network: Network, layers: 
 
 
 def _exposed(seconds: Floats, window: Floats, eff: Efficiency) -> Floats:
-    """What is left of a collective beside computing of `window` seconds, with what it costs that computing in units and bandwidth."""
+    """What is left of a collective beside computing of `window` seconds, with what it costs that computing."""
     return np.maximum(seconds - window, 0.0) + eff.contention * np.minimum(seconds, window)

@@ -1,10 +1,10 @@
 """Communication: the bytes that a device sends in one step, by the group that it sends them to.
 
-Ring algorithms: an all-reduce of S bytes over q ranks sends 2(q-1)/q S, an all-gather, a reduce-scatter and an all-to-all (q-1)/q S.
-Tensor parallel: two all-reduces of the layer's activations forward and two backward (arXiv 1909.08053); sequence parallel sends the
-same as pairs of gather and scatter. Recomputation repeats the forward ones. Context: keys and values around the ring
+Ring algorithms: an all-reduce of S bytes over q ranks sends 2(q-1)/q S, an all-gather, a reduce-scatter and an all-to-all half of
+that. Tensor parallel: two all-reduces of the layer's activations forward and two backward (arXiv 1909.08053); sequence parallel
+sends the same as pairs of gather and scatter. Recomputation repeats the forward ones. Context: keys and values around the ring
 (arXiv 2310.01889), or four exchanges of queries, keys, values and outputs (arXiv 2309.14509). Experts: tokens there and back.
-Figures are those of a device of the fullest pipeline stage that is neither first nor last, without retries and padding.
+Figures are those of a device of a pipeline stage that is neither first nor last, without padding.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Step time: how long one training step takes on the slowest pipeline stage, and what that time is made of.
 
-Operators by roofline with the losses of their shape, collectives by alpha-beta over the links that their group uses, the pipeline by
-(m - 1) slowest stages plus one pass through all of them (arXiv 2104.04473), what computing hides, recomputation, optimizer and host.
-How the parts are computed and how far they are off on measured runs: docs/prediction.md.
+Operators by roofline with the losses of their shape, collectives by alpha-beta over the links that their group uses, the pipeline
+by (m - 1) slowest stages plus one pass through all of them (arXiv 2104.04473), what computing hides, recomputation, optimizer and
+host. How the parts are computed and how far they are off on measured runs: docs/prediction.md.
 """
 
 from __future__ import annotations

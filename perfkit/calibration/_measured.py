@@ -23,7 +23,7 @@ GROUP = ("model", "layers", "hidden", "n_devices")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Plans with their measured step time in s; `rows` are their positions in the table, `groups` the code of every plan's group."""
+    """Plans with their measured step time in s; `rows` are positions in the table, `groups` the code of every plan's group."""
 
     plans: PlanColumns
     labels: Labels
