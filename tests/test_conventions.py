@@ -89,7 +89,8 @@ def test_every_data_folder_says_where_it_comes_from():
 
 
 def test_importing_perfkit_loads_no_engine():
-    code = "import perfkit, sys; print([m for m in ('pandas', 'numpy', 'polars', 'altair', 'ipywidgets', 'msgspec') if m in sys.modules])"
+    engines = ("pandas", "numpy", "polars", "altair", "ipywidgets", "msgspec")
+    code = f"import perfkit, sys; print([name for name in {engines} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
