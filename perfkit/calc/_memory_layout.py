@@ -25,21 +25,28 @@ def stage_layers(plan: Plan) -> Counts:
     parallel = plan.parallel
     if parallel.layers_per_stage is not None:
         return parallel.layers_per_stage
-    stages, chunks = parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size
-    each, extra = divmod(plan.model.num_layers, stages * chunks)
+    return _even(plan.model.num_layers, parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size)
+
+
+@cache
+def _even(num_layers: int, stages: int, chunks: int) -> Counts:
+    each, extra = divmod(num_layers, stages * chunks)
     sizes = [each + (1 if index < extra else 0) for index in range(stages * chunks)]
     return tuple(tuple(sizes[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
 
 
 def expert_layers_in(model: ModelSpec, layers: Counts) -> Counts:
     """How many of the layers of every chunk and stage have experts: all after the leading dense ones."""
-    if not model.num_experts:
-        return tuple(tuple(0 for _ in row) for row in layers)
+    return _mixed(layers, model.num_dense_layers if model.num_experts else model.num_layers)
+
+
+@cache
+def _mixed(layers: Counts, num_dense_layers: int) -> Counts:
     done, rows = 0, []
     for row in layers:
         mixed = []
         for count in row:
-            mixed.append(max(0, done + count - max(done, model.num_dense_layers)))
+            mixed.append(max(0, done + count - max(done, num_dense_layers)))
             done += count
         rows.append(tuple(mixed))
     return tuple(rows)

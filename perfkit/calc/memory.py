@@ -134,7 +134,7 @@ def _stage(plan: Plan, settings: MemorySettings, schedule: str, stage: int, vect
         "static/optimizer": static.optimizer,
         **moments[moment],
         "dynamic/gathered_parameters": static.gathered,
-        **_communication(plan, settings),
+        **_communication(plan, settings, stage),
         "reserved/workspace": _workspace(plan, settings),
     }
     inside = sum(parts.values())
@@ -231,7 +231,7 @@ def _workspace(plan: Plan, settings: MemorySettings) -> float:
     return fixed + activations.score_buffer(plan, settings)
 
 
-def _communication(plan: Plan, settings: MemorySettings) -> dict[str, float]:
+def _communication(plan: Plan, settings: MemorySettings, stage: int) -> dict[str, float]:
     """Buffers of collectives that stay allocated, by what they carry."""
     parallel, model = plan.parallel, plan.model
     whole, split = activations.hidden_bytes(plan)
@@ -246,8 +246,8 @@ def _communication(plan: Plan, settings: MemorySettings) -> dict[str, float]:
         # Ring: keys and values, one block in use and one on its way. Exchange: what is sent and what arrives.
         found["context"] = (4 * values if ring else 0.0) + (2 * whole / parallel.tensor_parallel_size if exchange else 0.0)
     if settings.bucket_elements and parallel.data_parallel_size > 1:
-        largest = max(stage_parameters(plan, settings, stage).total for stage in range(parallel.pipeline_parallel_size))
-        found["buckets"] = 2 * 2 * min(settings.bucket_elements, largest)  # One of gradients and one of parameters, in 16 bit.
+        held = stage_parameters(plan, settings, stage).total
+        found["buckets"] = 2 * 2 * min(settings.bucket_elements, held)  # One of gradients and one of parameters, in 16 bit.
     return {f"dynamic/communication_buffers/{name}": amount for name, amount in found.items()}
 
 

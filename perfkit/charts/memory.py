@@ -40,7 +40,7 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
                 title=None,
                 sort=list(PARTS),
                 scale=alt.Scale(domain=list(PARTS), range=list(PARTS.values())),
-                legend=alt.Legend(columns=4),
+                legend=alt.Legend(columns=3),
             ),
             order=alt.Order("order:Q"),
             tooltip=[

@@ -1,0 +1,109 @@
+"""Mean absolute error of predicted memory by source and counter, beside two published formulas on the same rows.
+
+`python -m benchmarks.prediction.bench_memory` prints the table. Nothing was fitted to a row of `data/reference/memory.csv`. The
+yardsticks are Megatron-LM's theoretical formula (`megatron/training/theoretical_memory_usage.py`, with its 5 % for buffers) and the
+tuning guides' 10N with their activation table. Both know no recomputation of single operators and no framework's reserve; for
+figures between steps only their static part is compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from perfkit._resources import data_folder
+from perfkit.calc._memory_guide import guide_activations, guide_static
+from perfkit.calc._memory_rows import MemoryRow, read_row
+from perfkit.calc.memory import peak_memory
+from perfkit.calc.memory_table import predict_memory
+from perfkit.calc.params import count_params
+
+Formula = Callable[[MemoryRow], float]
+
+
+def scored_rows() -> pd.DataFrame:
+    """The measured rows that are scored."""
+    rows = pd.read_csv(data_folder() / "reference" / "memory.csv")
+    return rows[rows["exclude"] != 1].reset_index(drop=True)
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows as mappings by column name."""
+    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+
+
+def megatron_bytes(row: MemoryRow) -> float:
+    """Megatron-LM's theoretical memory of the fullest stage."""
+    model, work, parallel = row.plan.model, row.plan.workload, row.plan.parallel
+    t, p, v = parallel.tensor_parallel_size, parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size
+    embedding = model.vocab_size * model.hidden_size
+    parts = count_params(model)
+    block = parts.amount("layers") + parts.amount("head/norm")
+    tables = 2 if p == 1 and not model.tied_embeddings else 1
+    width = 6 + 12 / parallel.optimizer_shard_size if parallel.optimizer_shard_size > 1 else 18
+    weights = (block / p + tables * embedding) / t * width
+    if row.counter == "static":
+        return weights
+    sb = work.seq_length * work.micro_batch_size
+    selective = parallel.sequence_parallel and row.plan.recompute.attention_core
+    layer = sb * model.hidden_size * (18 + 4 * model.ffn_hidden_size / model.hidden_size)
+    layer = layer if selective else sb * model.hidden_size * (10 + 24 / t)
+    held = layer * model.num_layers + 8 * sb * p + sb * model.hidden_size * p
+    held *= 1 + (p - 1) / (p * v) if v > 1 else min(1, row.plan.num_micro_batches / p)
+    if selective:
+        return weights + (held + (4 * sb * (model.hidden_size + model.vocab_size) if p == 1 else 0)) / t
+    return weights + 1.05 * (held + (2 * sb * (model.vocab_size / t + model.hidden_size) if p == 1 else 0))
+
+
+def guide_bytes(row: MemoryRow) -> float:
+    """The tuning guides: 10N over the optimizer's group, a gradient copy, and their activation table for every layer in flight."""
+    plan = row.plan
+    parallel, p = plan.parallel, plan.parallel.pipeline_parallel_size
+    local = count_params(plan.model).total / (parallel.tensor_parallel_size * p)
+    static = guide_static(local, shards=parallel.optimizer_shard_size, accumulation=plan.num_micro_batches > 1 or p > 1)
+    if row.counter == "static":
+        return static
+    case = "tensor and sequence" if parallel.sequence_parallel else "tensor"
+    if plan.recompute.all_layers:
+        case = "full"
+    elif plan.recompute.attention_core or plan.workload.attention_kernel == "flash":
+        case += ", selective"
+    in_flight = 1 if row.scope == "last" else min(p, plan.num_micro_batches)
+    return static + guide_activations(plan, case) * plan.model.num_layers / p * in_flight  # type: ignore[arg-type]
+
+
+def errors() -> pd.DataFrame:
+    """One row a source and counter: `source`, `memory_kind`, `rows`, and the mean absolute error in percent of each formula."""
+    rows = scored_rows()
+    read = [read_row(row) for row in records(rows)]
+    formulas: dict[str, Formula] = {"megatron": megatron_bytes, "guide": guide_bytes}
+    measured = rows["peak_memory_bytes"]
+    table = rows[["source", "memory_kind"]].assign(perfkit=(predict_memory(rows) / measured - 1).abs() * 100)
+    for name, formula in formulas.items():
+        table[name] = (pd.Series([formula(row) for row in read]) / measured - 1).abs() * 100
+    table["bias"] = (predict_memory(rows) / measured - 1) * 100
+    every = table.assign(source="all", memory_kind="")
+    megatron = table[table["source"] == "megatron-tests"].assign(memory_kind="all")
+    others = table[table["source"] != "megatron-tests"].assign(source="all but megatron-tests", memory_kind="")
+    table = pd.concat([table, megatron, others, every])
+    groups = table.groupby(["source", "memory_kind"], sort=False)
+    means = groups[["perfkit", "bias", "megatron", "guide"]].mean().round(1)
+    return means.assign(rows=groups.size()).reset_index()[["source", "memory_kind", "rows", "perfkit", "bias", "megatron", "guide"]]
+
+
+def estimates_per_s(seconds: float = 2.0) -> float:
+    """Estimates of one plan a second on one core."""
+    row = read_row(records(scored_rows())[0])
+    started, count = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        peak_memory(row.plan, settings=row.settings)
+        count += 1
+    return count / (time.perf_counter() - started)
+
+
+if __name__ == "__main__":
+    print(errors().to_string(index=False))
+    print(f"one estimate: {1e3 / estimates_per_s():.2f} ms")
