@@ -6,7 +6,7 @@ A preset fills the sizes; every size can then be changed. The guides' totals sta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +91,16 @@ class Result:
 
 def preset_model(preset: str) -> ModelSpec:
     """The model of a preset: a name of the catalogue, or the path of a configuration."""
-    return catalog.models()[preset] if preset in catalog.models() else read_config(preset).model
+    if preset in catalog.models():
+        return catalog.models()[preset]
+    path = Path(preset)
+    return _config_model(preset, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=16)
+def _config_model(path: str, _modified_ns: int) -> ModelSpec:
+    # A slider asks several times a second; reading a configuration takes 40 ms.
+    return read_config(path).model
 
 
 def start() -> State:
