@@ -36,7 +36,7 @@ PARTS = {
 }
 INFO_PART = "profiler settings"
 _ANCHORS = (STEPS, KERNELS, COLLECTIVES, LINKS)
-_OUTPUT = "ASCEND_PROFILER_OUTPUT"
+OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _INFO = re.compile(r"^profiler_info(?:_(\d{1,6}))?\.json$")
 _SUFFIX = re.compile(r"_ascend_(?:pt|ms)$")
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|[_-]|^)(\d{1,5})$", re.IGNORECASE)
@@ -93,7 +93,7 @@ def with_settings(listing: Listing, outputs: Mapping[Path, dict[str, File]]) -> 
     found = []
     for folder, files in outputs.items():
         homes = [folder, folder.parent] if parents.count(folder.parent) == 1 else [folder]
-        if folder.name == _OUTPUT and not folder.parent.is_relative_to(listing.root):
+        if folder.name == OUTPUT and not folder.parent.is_relative_to(listing.root):
             _look_beside(folder.parent, infos, metadata)
         info = next((infos.pop(home) for home in homes if home in infos), None)
         if (described := next((metadata[home] for home in homes if home in metadata), None)) is not None:
@@ -106,7 +106,7 @@ def with_settings(listing: Listing, outputs: Mapping[Path, dict[str, File]]) -> 
 
 def home_of(folder: Path) -> Path:
     """The folder of a rank, of which `folder` may be the output folder."""
-    return folder.parent if folder.name == _OUTPUT else folder
+    return folder.parent if folder.name == OUTPUT else folder
 
 
 def _kind_of_file(file: File) -> str | None:

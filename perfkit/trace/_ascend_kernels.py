@@ -8,16 +8,20 @@ starts with "hcom_"; its duration includes waiting for peers. Times are us of th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
+from perfkit.errors import InputError
 from perfkit.trace import _store
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
 
-NAME, START, DURATION = "Name", "Start Time(us)", "Duration(us)"
+NAME, START, DURATION = REQUIRED = ("Name", "Start Time(us)", "Duration(us)")
+DEVICE = "Device_id"
+_DEVICE_CELL: _store.Cell = "int"
 _COLUMNS: dict[str, _store.Cell] = {
     "Step Id": "int",
     NAME: "text",
@@ -35,15 +39,24 @@ _COPY_NAME = re.compile(r"memcpy|sdma", re.IGNORECASE)
 _STACK = re.compile(r"[;\s]*[\r\n].*$", re.DOTALL)
 
 
-def read_kernels(file: File, rank: int, sink: Sink) -> pd.DataFrame:
+def read_kernels(
+    file: File, rank: int, sink: Sink, *, aliases: Mapping[str, str] = MappingProxyType({}), device: int | None = None
+) -> pd.DataFrame:
     """The kernels of one rank with the columns of the table `kernels`; rows without a name or a duration >= 0 are counted as lost.
 
-    `step` is null where the file has no step. Raises InputError if the file is empty or has no names, starts or durations.
+    `aliases` names columns as other tools do, `device` leaves out rows of other devices. `step` is null where the file has no step.
+    Raises InputError if the file is empty or has no names, starts or durations.
     """
-    csv = _store.read_csv(file, _COLUMNS, required=(NAME, START, DURATION))
+    columns = {**_COLUMNS, DEVICE: _DEVICE_CELL, **{alias: _COLUMNS[name] for name, alias in aliases.items()}}
+    csv = _store.read_csv(file, columns, required=() if aliases else REQUIRED)
+    absent = [name for name in REQUIRED if name in csv.absent and aliases.get(name, name) in csv.absent]
+    if absent:
+        raise InputError(file.label, [f"column {aliases[name]!r} (or {name!r}) is missing" for name in absent])
     for what, count in csv.losses().items():
         sink.drop(what, count, file)
-    rows = csv.frame
+    rows = csv.frame.assign(**{name: csv.frame[alias] for name, alias in aliases.items() if name in csv.absent})
+    if device is not None:
+        rows = rows[(rows[DEVICE].isna() | (rows[DEVICE] == device)).astype(bool)].reset_index(drop=True)
     wait_ns = rows["Wait Time(us)"]
     negative = (wait_ns < 0).fillna(False)
     sink.drop("Wait Time(us): negative", int(negative.sum()), file)

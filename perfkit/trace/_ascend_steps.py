@@ -6,7 +6,7 @@ of two float time stamps and so exact to 0.25 us only. Stage + Bubble runs from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -84,6 +84,17 @@ def compare_with_kernels(
             sink.note(
                 f"{part} time differs by more than 0.1 % in {len(off)} of {len(pairs)} steps; worst is rank {rank}, step {step}: "
                 f"{format_ns(ours, 6)} from {kernels_name}, {format_ns(theirs, 6)} in {steps_name}, which is shown"
+            )
+
+
+def compare_with_lanes(sink: Sink, where: str, lanes: Mapping[str, int], timeline: Timeline) -> None:
+    """Note where the sums made here and those of the profiler's own lanes differ by more than 0.1 %."""
+    for lane, kind in (("Computing", "computing"), ("Communication", "communication")):
+        stated_ns, found_ns = lanes.get(lane), timeline.of(kind).total_ns
+        if stated_ns is not None and abs(stated_ns - found_ns) > SHARE_TOLERANCE * max(stated_ns, found_ns):
+            sink.note(
+                f"{where}: {kind} is {format_ns(found_ns)} by its tasks, but {format_ns(stated_ns)} by the profiler's lane "
+                f"{lane}; the tasks are used"
             )
 
 

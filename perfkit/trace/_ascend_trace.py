@@ -4,7 +4,8 @@ Device events carry no category; what they are follows from the names of their p
 in the file. `Ascend Hardware` has the tasks of the streams, of which those of a computing unit are kernels; `HCCL` (`Communication`
 in newer files) has whole operations in threads `Group k Communication` and their parts in threads `Plane k`, which are left out,
 since they would count twice. Flows of category `async_npu` lead from the launch on the host to a device task: their id is the
-start of the task in ns. Times are us in decimal text.
+start of the task in ns. Times are us in decimal text. Steps are marked by the host (`ProfilerStep#n`); where it marked none, the
+iterations that the device counted are the steps (`Iteration n` in a thread `Step Trace`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ HARDWARE = "Ascend Hardware"
 COMMUNICATION = frozenset({"HCCL", "Communication"})
 OVERLAP = "Overlap Analysis"
 _HOST_CATEGORIES = frozenset({"cpu_op", "python_function", "enqueue", "dequeue", "user_annotation"})
-_STEP = re.compile(r"ProfilerStep#([0-9]{1,18})$")
-_OPERATIONS_THREAD = re.compile(r"Group .*Communication$")
+_STEP = re.compile(r"(ProfilerStep#|Iteration )([0-9]{1,18})$")
+_ITERATION = "Iteration Time"
+_STEP_THREAD = "Step Trace"
+_OPERATIONS_THREAD = re.compile(r"Group .*Communication$|Communication Kernel$")
 _COMPUTING_TASK = re.compile(r"AI_?CORE|AI_?VEC|MIX_AI|AI_?CPU|DSA|^AIC$|^AIV$|^Other$", re.IGNORECASE)
 _COPY_NAME = re.compile(r"^(?:MEMCPY|MEMSET)(?:_|$)")
 _CONTROL_NAME = re.compile(r"^(?:EVENT_|PROFILING_|Notify|Write Value|SDMA$|RDMA)")
@@ -87,7 +90,7 @@ class Recording:
 
     `device` has a row per kernel, copy and communication operation: `name`, `kind`, `core` (task type), `stream` (of an operation:
     its thread), `start_ns`, `duration_ns`, `launch_ns` (null: no flow), and `element_type`, `elements` of operations. `lanes` sums
-    the profiler's own overlap analysis by name, in ns; it is empty if the file has none.
+    the profiler's own overlap analysis by name, in ns, and `lane_spans` counts it; both are empty if the file has none.
     """
 
     file: File
@@ -98,12 +101,16 @@ class Recording:
     device: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: list[Window] = field(default_factory=list)
     lanes: dict[str, int] = field(default_factory=dict)
+    lane_spans: dict[str, int] = field(default_factory=dict)
 
 
-def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
-    """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
+def read_recording(file: File, on_read: Callable[[int], None] | None = None, names: dict[str, str] | None = None) -> Recording:
+    """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`.
+
+    `names` of processes and threads are those of earlier slices of the same recording; they are completed by those of this file.
+    """
     reader: EventReader[Any] = EventReader(file, _EVENT, on_read=on_read)
-    names: dict[str, str] = {}
+    names = {} if names is None else names
     spans: list[pd.DataFrame] = []
     marks: list[pd.DataFrame] = []
     launches: list[pd.DataFrame] = []
@@ -114,7 +121,7 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
                 names[place] = str(event.args.name)
         found = [event for event in events if type(event) is Span]
         spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
-        marks.append(_mark_rows([span for span in found if span.name is not None and _STEP.match(span.name)]))
+        marks.append(_mark_rows([span for span in found if _is_mark(span)]))
         launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == "async_npu"]))
         del events  # so that one block of events is alive at a time, not two
     recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
@@ -125,7 +132,9 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
         recording.device = _with_launches(_device_rows(rows), pd.concat(launches, ignore_index=True))
         recording.steps = _windows(pd.concat(marks, ignore_index=True))
         overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
-        recording.lanes = {str(name): int(total) for name, total in overlap.groupby("name")["duration_ns"].sum().items()}
+        sums = overlap.groupby("name")["duration_ns"]
+        recording.lanes = {str(name): int(total) for name, total in sums.sum().items()}
+        recording.lane_spans = {str(name): int(spans) for name, spans in sums.size().items()}
     return recording
 
 
@@ -154,10 +163,17 @@ def _span_rows(spans: list[Span]) -> pd.DataFrame:
     )
 
 
+def _is_mark(span: Span) -> bool:
+    """Whether a span is a step: marked by the host under any category, or an iteration that the device counted."""
+    found = _STEP.match(span.name or "")
+    return found is not None and (found[1] == "ProfilerStep#" or span.cat == _ITERATION)
+
+
 def _mark_rows(spans: list[Span]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "step": np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64),
+            "step": np.array([int(re.sub(r"\D", "", span.name or "")) for span in spans], dtype=np.int64),
+            "host": np.array([span.cat != _ITERATION for span in spans], dtype=bool),
             "start_ns": times_ns([span.ts for span in spans], "us"),
             "duration_ns": times_ns([span.dur for span in spans], "us"),
         }
@@ -188,7 +204,7 @@ def _kind(process: str | None, thread: str | None, name: str, task_type: str | N
     """What a span of the device side is: computing, copy, communication, or None for what is not counted."""
     if process in COMMUNICATION:
         return "communication" if _OPERATIONS_THREAD.match(thread or "") else None
-    if process != HARDWARE:
+    if process != HARDWARE or (thread or "").startswith(_STEP_THREAD):
         return None
     if _COPY_NAME.match(name):
         return "copy"
@@ -203,6 +219,8 @@ def _with_launches(device: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame
 
 
 def _windows(marks: pd.DataFrame) -> list[Window]:
+    if marks["host"].any():
+        marks = marks[marks["host"]]
     good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
     return [
         Window(int(step), int(start_ns), int(start_ns + duration_ns))

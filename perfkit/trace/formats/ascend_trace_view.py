@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 
 from perfkit.trace import kinds
+from perfkit.trace._ascend_steps import compare_with_lanes
 from perfkit.trace._ascend_trace import Recording, read_recording
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_files import rank_in_name
 from perfkit.trace._listing import File, Listing
 from perfkit.trace.overlap import Timeline
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
-from perfkit.units import format_ns
 
 ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("INT8", "UINT8"), 1),
@@ -32,7 +32,6 @@ ELEMENT_BYTES: Mapping[str, int] = {
 }
 """Size of an element by the name that HCCL gives its type."""
 
-MAX_LANE_DIFFERENCE = 0.001
 _LIST = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{(?s:.*)"ph"\s*:')
 _INFO = re.compile(r"profiler_info_(\d{1,9})\.json$")
 _OPERATION_NAME = re.compile(r"__(\w+?)_\d+_\d+$")
@@ -121,7 +120,7 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     windows = device_windows(recording.steps, timed.dropna(subset=["step"])) if recording.steps else whole
     add_window_steps(sink, rank=rank, windows=windows, kernels=timed)
     sink.cover(rank, "step times", file, rows=len(windows), state=state)
-    _check_lanes(sink, recording, timeline)
+    compare_with_lanes(sink, file.label, recording.lanes, timeline)
 
 
 def _steps_of(recording: Recording) -> pd.Series:
@@ -162,17 +161,6 @@ def _group(name: str, thread: str) -> str:
     """The group that the name of an operation holds, as in hcom_allReduce__868_0_1; else its thread."""
     found = _OPERATION_NAME.search(name)
     return found[1] if found else thread
-
-
-def _check_lanes(sink: Sink, recording: Recording, timeline: Timeline) -> None:
-    """Say where the sums made here and the profiler's own differ by more than MAX_LANE_DIFFERENCE."""
-    for lane, kind in (("Computing", "computing"), ("Communication", "communication")):
-        stated_ns, found_ns = recording.lanes.get(lane), timeline.of(kind).total_ns
-        if stated_ns is not None and abs(stated_ns - found_ns) > MAX_LANE_DIFFERENCE * max(stated_ns, found_ns):
-            sink.note(
-                f"{recording.file.label}: {kind} is {format_ns(found_ns)} by its tasks, but {format_ns(stated_ns)} by the "
-                f"profiler's lane {lane}; the tasks are used"
-            )
 
 
 FORMAT = Format(
