@@ -15,7 +15,7 @@ PAGES = notebook_format.pages()
 
 
 def test_there_are_pages():
-    assert [page.name[:2] for page in PAGES][:5] == ["00", "01", "02", "10", "11"]
+    assert {"00", "01", "02", "04", "10", "11"} <= {page.name[:2] for page in PAGES}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
