@@ -1,7 +1,8 @@
 """Memory rows: a row of `data/reference/memory.csv` as a plan, the framework's settings and what its figure counts.
 
 What a row does not state is filled in as the program that made it does by default: Megatron's GPT has learned positions, biases,
-LayerNorm and dropout, sums 16-bit gradients in fp32 unless it trains in fp16, and splits layers evenly.
+LayerNorm and dropout, sums 16-bit gradients in fp32 unless it trains in fp16, and splits layers evenly. Models with squared ReLU
+have rotary positions, no biases and no dropout (Nemotron-4, arXiv 2402.16819, section 2).
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def read_row(row: Mapping[str, Any]) -> MemoryRow:
         global_batch_size=micro_batches * micro_batch * parallel.data_parallel_size,
         dtype=dtype,
         attention_kernel="flash" if _text(row, "attention_kernel", "flash") == "flash" else "unfused",
-        dropout=framework in ("megatron", "deepspeed") and _is_gpt(row),
+        dropout=framework in ("megatron", "deepspeed") and _is_gpt(row) and not _is_nemotron(row),
     )
     recompute = _text(row, "recompute", "none")
     plan = Plan(
@@ -89,10 +90,15 @@ def _is_gpt(row: Mapping[str, Any]) -> bool:
     return _text(row, "family", "gpt") == "gpt" or "gpt" in _text(row, "model", "").lower()
 
 
+def _is_nemotron(row: Mapping[str, Any]) -> bool:
+    return "squared" in _text(row, "activation", "gelu")
+
+
 def _model(row: Mapping[str, Any], framework: str) -> ModelSpec:
     gpt, gated = _is_gpt(row), _text(row, "activation", "gelu") == "swiglu"
     heads, experts = _number(row, "heads"), _number(row, "experts")
-    rotary = "rope" in f"{_text(row, 'model', '')} {_text(row, 'source_path', '')}"
+    nemotron = _is_nemotron(row)
+    rotary = nemotron or "rope" in f"{_text(row, 'model', '')} {_text(row, 'source_path', '')}"
     learned = gpt and framework != "mindspore" and not rotary
     head_size = _number(row, "head_dim") or _number(row, "hidden") // heads
     return ModelSpec(
@@ -106,8 +112,8 @@ def _model(row: Mapping[str, Any], framework: str) -> ModelSpec:
         vocab_size=_number(row, "vocab"),
         gated_ffn=gated,
         tied_embeddings=bool(_number(row, "tied_embeddings")),
-        norm="layernorm" if gpt else "rmsnorm",
-        bias="all" if gpt and "no biases" not in _text(row, "note", "") else "none",
+        norm="layernorm" if gpt or nemotron else "rmsnorm",
+        bias="all" if gpt and not nemotron and "no biases" not in _text(row, "note", "") else "none",
         max_position_embeddings=_number(row, "seq_len") if learned else 0,
         query_key_norm="qk_layernorm" in _text(row, "source_path", ""),
         num_experts=experts,
