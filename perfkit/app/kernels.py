@@ -1,4 +1,4 @@
-"""Kernels: at most as many as memory allows, one of them started ahead, and none left behind by a closed tab.
+"""Kernels: at most as many as memory allows, two more started ahead, and none left behind by a closed tab.
 
 Starting a kernel and importing the panels takes seconds of processor time. `PageKernels` keeps generic warm ones that have done
 both and hands them to whichever page is opened next; a new one is started once the page has had its time. A warm kernel gets
@@ -36,7 +36,7 @@ _UNKNOWN_MEMORY_BYTES = 4 * 2**30
 class PageKernels(AsyncMappingKernelManager):
     """The kernels of the app. `limit` counts pages; warm kernels come on top and are bounded by `num_warm`."""
 
-    num_warm = Integer(1, config=True, help="kernels started ahead")
+    num_warm = Integer(2, config=True, help="kernels started ahead: one for the next page, one for the page after it")
     refill_delay_s = Float(4.0, config=True, help="pause before the next warm kernel, so that it does not slow the page down")
     grace_s = Float(6.0, config=True, help="how long a page may be without connection before its kernel ends")
     connect_s = Float(120.0, config=True, help="how long a browser may take to say that it shows the page")
@@ -123,12 +123,13 @@ class PageKernels(AsyncMappingKernelManager):
             on_end()
         return super().remove_kernel(kernel_id)
 
-    async def shutdown_all(self, now: bool = False) -> None:  # type: ignore[override]
+    async def shutdown_all(self, now: bool = True) -> None:  # type: ignore[override]
         """End every kernel, the warm ones and those still starting too."""
         for task in tuple(self._tasks):
             task.cancel()
         self._warm.clear()
-        await super().shutdown_all(now=now)
+        await asyncio.gather(*(self.end(kernel_id) for kernel_id in self.list_kernel_ids()))
+        await super().shutdown_all(now=True)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
