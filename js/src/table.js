@@ -55,6 +55,7 @@ export class Table {
     return el("th", {
       scope: "col",
       class: column.numeric ? "pk-number" : null,
+      style: column.numeric ? null : `min-width: ${Math.min(MAX_WORD, longestWord(column.text)) + 2}ch`,
       "aria-sort": sorted ? (sorted > 0 ? "ascending" : "descending") : "none",
     }, button);
   }
@@ -100,6 +101,13 @@ export class Table {
     const values = this.content.columns[column].raw ?? this.content.columns[column].text;
     return rows.sort((a, b) => direction * compare(values[a], values[b]));
   }
+}
+
+// Names of operators have no spaces: words up to MAX_WORD stay whole, longer ones may break.
+const MAX_WORD = 24;
+
+function longestWord(texts) {
+  return Math.max(0, ...texts.slice(0, 200).flatMap((text) => text.split(/\s+/).map((word) => word.length)));
 }
 
 function heading(column) {

@@ -23,7 +23,6 @@ export function vegaConfig(node, own = {}) {
       text: { color: text },
       rule: { color: muted },
       view: { stroke: null },
-      autosize: { type: "fit-x", contains: "padding" },
     },
     own,
   );

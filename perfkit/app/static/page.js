@@ -111,6 +111,7 @@
       }
     });
     const rail = document.getElementById("rail");
+    rail.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
     const toggle = document.getElementById("rail-toggle");
     toggle.addEventListener("click", () => {
       const open = rail.classList.toggle("rail-open");
