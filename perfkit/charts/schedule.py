@@ -29,7 +29,9 @@ _OF_OP = {
     "FBW": "forward + backward",
     "transfer": "transfer",
 }
-ROW_HEIGHT = 26
+ROW_HEIGHT = 34
+_SEAM = "rgba(0, 0, 0, 0.45)"
+"""Between bars of one colour that follow each other without a break."""
 _LABEL_SHARE = 0.02
 """A bar narrower than this share of the step has no room for its micro batch."""
 
@@ -45,17 +47,21 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
     y = alt.Y("stage:N", title="stage", sort=stages, scale=alt.Scale(domain=stages, paddingInner=0.12))
     x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2="end_ms:Q", y=y)
-    names = list(ACTIVITIES)
+    seen = {row["activity"] for row in rows["operations"]}
+    names = [name for name in ACTIVITIES if name in seen]
     operations = (
         alt.Chart(alt.NamedData("operations"))
-        .mark_bar(strokeWidth=1)
+        .mark_bar()
         .encode(
             x=x,
             x2="end_ms:Q",
             y=y,
-            color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=list(ACTIVITIES.values()))),
-            stroke=alt.condition("datum.critical", alt.value(theme.TEXT), alt.value(None)),
-            opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.82)),
+            color=alt.Color(
+                "activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[ACTIVITIES[name] for name in names])
+            ),
+            stroke=alt.condition("datum.critical", alt.value(theme.TEXT), alt.value(_SEAM)),
+            strokeWidth=alt.condition("datum.critical", alt.value(1.2), alt.value(0.5)),
+            opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.85)),
             tooltip=[
                 alt.Tooltip("activity:N"),
                 alt.Tooltip("stage:N"),
@@ -146,7 +152,7 @@ def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) 
 
 
 def _row_height(num_stages: int) -> int:
-    return max(10, min(ROW_HEIGHT, 480 // num_stages))
+    return max(10, min(ROW_HEIGHT, 420 // num_stages))
 
 
 def _with_recompute(bars: pd.DataFrame, recompute_ns: Sequence[Sequence[int]]) -> pd.DataFrame:

@@ -7,134 +7,54 @@ cancelled; its best layout so far is then shown with its gap.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from perfkit._resources import data_folder
 from perfkit.charts.schedule import memory_bars, memory_rows, schedule_picture, schedule_rows
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider, Text
 from perfkit.panels._panel import Answer, Code, Panel
+from perfkit.panels._pipeline_state import (
+    SCHEDULE_NAMES,
+    State,
+    case_options,
+    counts_of,
+    problem_of,
+    schedule_options,
+    start,
+    transfer_options,
+)
 from perfkit.panels._table import Table
 from perfkit.panels._worker import Cancelled, Progress
 from perfkit.plans._evaluator import Evaluator
 from perfkit.plans.balance import BalanceProgress, PlanResult, balance, schedule_case
-from perfkit.plans.case_file import PLAN_FORMAT, read_problem
+from perfkit.plans.case_file import PLAN_FORMAT
 from perfkit.plans.config_lists import megatron_layout, mindformers_lists, mindformers_text
-from perfkit.plans.moves import LayerPlanner, layers_text, parse_layers
+from perfkit.plans.moves import LayerPlanner, parse_layers
 from perfkit.plans.problem import KINDS, Layout, PipelineProblem, layers_of
 from perfkit.plans.schedule import ScheduleResult, simulate_schedule
-from perfkit.units import GIB, format_bytes, format_ns, format_ratio
+from perfkit.units import format_bytes, format_ns, format_ratio
 
-SAMPLES = {
-    "Dense + MoE, 28 layers, 4 stages": "dense_moe_4_stages.json",
-    "Llama, 96 layers, 16 stages": "llama_96_layers_16_stages.json",
-    "GPT 175B, 16 stages": "gpt_175b_16_stages.json",
-    "GPT 175B, 16 stages x 3 chunks": "gpt_175b_16_stages_3_chunks.json",
-}
-SCHEDULE_NAMES = {
-    "gpipe": "GPipe",
-    "1f1b": "1F1B",
-    "zbh1": "ZB-H1",
-    "vpp": "interleaved",
-    "vpp_lm": "interleaved, less memory",
-}
-TRANSFERS = (("ignored", "none"), ("overlapped", "overlap"), ("sender waits", "sender"), ("both wait", "rendezvous"))
 MOVES_SHOWN = 12
 _KEPT_SOLVES = 16
 _solved: OrderedDict[str, PlanResult] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class State:
-    """What is on the page. Another `case` fills it anew (`filled`); other `layers` than the `taken` ones make the layout edited."""
-
-    case: str = ""
-    filled: str = ""
-    schedule: str = "1f1b"
-    num_stages: int = 1
-    num_chunks: int = 1
-    num_microbatches: int = 1
-    limit_gib: float = 0.0
-    p2p_us: float = 0.0
-    p2p_mode: str = "none"
-    layout: str = "even"
-    layers: str = ""
-    taken: str = ""
-    time_limit_s: int = 30
-
-    def __post_init__(self) -> None:
-        if self.case != self.filled:
-            self._fill(read_problem(self.case))
-        elif self.layers != self.taken:
-            object.__setattr__(self, "layout", "edited")
-        object.__setattr__(self, "taken", self.layers)
-
-    def _fill(self, problem: PipelineProblem) -> None:
-        values: dict[str, Any] = {
-            "filled": self.case,
-            "schedule": problem.schedule,
-            "num_stages": problem.num_stages,
-            "num_chunks": problem.num_chunks,
-            "num_microbatches": problem.num_microbatches,
-            "limit_gib": (problem.memory_limit_bytes or 0) / GIB,
-            "p2p_us": problem.p2p_ns / 1e3,
-            "p2p_mode": problem.p2p_mode,
-            "layout": "even",
-            "layers": layers_text(LayerPlanner(problem).even()),
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
-    """All that the page shows; `even` and `shown` are makespans in ns, `solved` is there for the solved layout."""
+    """All that the page shows; `even_ns` is the even split's makespan (None if it does not fit), `solved` the solver's answer."""
 
     state: State
     problem: PipelineProblem
     layout: Layout
     schedule: ScheduleResult
     peak_bytes: tuple[int, ...]
-    even_ns: int
+    even_ns: int | None
     moves: pd.DataFrame
     solved: PlanResult | None
-
-
-def start() -> State:
-    """The smallest sample."""
-    return State(case=case_options()[0][1])
-
-
-def case_options(_state: object = None) -> list[tuple[str, str, str]]:
-    """The bundled cases."""
-    return [(name, str(data_folder() / "plans" / file), "Samples") for name, file in SAMPLES.items()]
-
-
-def problem_of(state: State) -> PipelineProblem:
-    """The case with the sizes on the page; raises InputError if they do not fit together."""
-    case = _case(state.case, Path(state.case).stat().st_mtime_ns)
-    return replace(
-        case,
-        schedule=state.schedule,
-        num_stages=int(state.num_stages),
-        num_chunks=int(state.num_chunks),
-        num_microbatches=int(state.num_microbatches),
-        memory_limit_bytes=round(state.limit_gib * GIB) if state.limit_gib > 0 else None,
-        p2p_ns=round(state.p2p_us * 1e3),
-        p2p_mode=state.p2p_mode,
-    )
-
-
-@cache
-def _case(path: str, _changed_ns: int) -> PipelineProblem:
-    return read_problem(path)
 
 
 def compute(state: State, progress: Progress | None = None) -> Result:
@@ -156,7 +76,7 @@ def compute(state: State, progress: Progress | None = None) -> Result:
         layout=layout,
         schedule=schedule,
         peak_bytes=tuple(planner.evaluator.peaks_bytes(layout[None])[0].tolist()),
-        even_ns=int(planner.evaluator.makespans_ns(even[None])[0]),
+        even_ns=int(planner.evaluator.makespans_ns(even[None])[0]) if planner.evaluator.fits(even[None])[0] else None,
         moves=planner.moves(layout).head(MOVES_SHOWN),
         solved=solved,
     )
@@ -223,7 +143,7 @@ def view(result: Result) -> Answer:
             labels={"layers": "layers after the move"},
             selectable=True,
         ),
-        "stages": Table(frame=_stage_table(result), title="Stages"),
+        "stages": Table(frame=_stage_table(result), title="Stages, with recomputed layers by kind"),
     }
     return Answer(charts, tables, _sentence(result), _notes(result), _configuration(problem, layout))
 
@@ -268,8 +188,8 @@ def _stage_table(result: Result) -> pd.DataFrame:
         row: dict[str, Any] = {"stage": stage, "layers": " + ".join(str(chunk[stage]) for chunk in layers)}
         for kind in KINDS[1:]:
             own = [index for index, variety in enumerate(problem.varieties) if variety.kind == kind]
-            if own:
-                row[f"{kind} recompute"] = int(result.layout[own][:, :, stage].sum())
+            if own and result.layout[own].any():
+                row[kind] = int(result.layout[own][:, :, stage].sum())
         row |= {
             "busy": format_ns(schedule.stage_busy_ns[stage]),
             "idle": format_ns(schedule.stage_idle_ns[stage]),
@@ -295,7 +215,7 @@ def _sentence(result: Result) -> str:
         f"{format_ratio(schedule.stage_busy_ns[busiest] / max(1, schedule.makespan_ns))} of the step, and the bubble is "
         f"{format_ratio(schedule.bubble_over_work)} of the work. "
     )
-    change_ns = schedule.makespan_ns - result.even_ns
+    change_ns = schedule.makespan_ns - (result.even_ns or schedule.makespan_ns)
     if change_ns:
         text += f"That is {format_ns(abs(change_ns))} {'longer' if change_ns > 0 else 'shorter'} than with an even split. "
     return text + "Choose “solved” for the best layout."
@@ -309,14 +229,21 @@ def _notes(result: Result) -> tuple[str, ...]:
         stages = ("stage " if len(over) == 1 else "stages ") + ", ".join(map(str, over))
         notes.append(f"Does not fit: {stages} would need more than {format_bytes(limit)} even with the leanest recomputation.")
     if solved is not None and solved.layout is not None:
-        gain_ns = result.even_ns - result.schedule.makespan_ns
-        share = f"{format_ratio(gain_ns / result.even_ns)} faster than" if gain_ns else "As fast as"
-        notes.append(f"{share} the even split with its fastest recomputation ({format_ns(result.even_ns, 5)}).")
+        notes.append(_gain(result))
         if solved.status == "time_limit":
             notes.append("The search ended early; allow more time to close the gap. The bound holds either way.")
     if solved is not None and solved.layout is None:
         notes.append("The even split is drawn instead.")
     return tuple(notes)
+
+
+def _gain(result: Result) -> str:
+    even_ns = result.even_ns
+    if not even_ns:
+        return "An even split of the layers does not fit."
+    gain_ns = even_ns - result.schedule.makespan_ns
+    share = f"{format_ratio(abs(gain_ns) / even_ns)} {'faster' if gain_ns > 0 else 'slower'} than" if gain_ns else "As fast as"
+    return f"{share} the even split with its fastest recomputation ({format_ns(even_ns, 5)})."
 
 
 def _configuration(problem: PipelineProblem, layout: Layout) -> tuple[Code, ...]:
@@ -331,36 +258,6 @@ def move(state: State, _table: str, row: dict[str, Any]) -> State:
     return replace(state, layers=str(row["layers"])) if row.get("layers") else state
 
 
-def _schedule_options(state: State) -> list[tuple[str, str]]:
-    if int(state.num_chunks) > 1:
-        names: tuple[str, ...] = ("vpp", "vpp_lm")
-    else:
-        split = any(kind.wgrad_ns for part in problem_body(state) for kind in part.kinds.values())
-        names = ("1f1b", "gpipe", "zbh1") if split else ("1f1b", "gpipe")
-    return [(SCHEDULE_NAMES[name], name) for name in names]
-
-
-def problem_body(state: State) -> tuple[Any, ...]:
-    """The layer types of the case."""
-    return _case(state.case, Path(state.case).stat().st_mtime_ns).body
-
-
-def _transfer_options(state: State) -> list[tuple[str, str]]:
-    blocking = state.schedule in ("1f1b", "gpipe")
-    return [option for option in TRANSFERS if blocking or option[1] != "rendezvous"]
-
-
-def _positions(size: str) -> Callable[[State], list[float]]:
-    """Values of a size for which there are enough layers."""
-
-    def values(state: State) -> list[float]:
-        layers = sum(part.count for part in problem_body(state))
-        other = int(state.num_chunks if size == "num_stages" else state.num_stages)
-        return [float(value) for value in range(1, min(64, layers // max(1, other)) + 1)] or [1.0]
-
-    return values
-
-
 PANEL = Panel(
     title="Layers and recomputation of every stage",
     start=start,
@@ -370,27 +267,6 @@ PANEL = Panel(
     shared=("layout",),
     controls=(
         PathPicker(path="case", options=case_options, label="Case", help=f"a {PLAN_FORMAT} file"),
-        Slider(
-            path="num_stages",
-            low=1,
-            high=64,
-            values=_positions("num_stages"),
-            label="Pipeline stages",
-            key="parallel_config.pipeline_stage",
-        ),
-        Slider(
-            path="num_chunks",
-            low=1,
-            high=64,
-            values=_positions("num_chunks"),
-            label="Chunks a stage",
-            key="parallel_config.pp_interleave_num",
-        ),
-        Choice(path="schedule", options=_schedule_options, label="Schedule", buttons=True, key="parallel.pipeline_config"),
-        Slider(path="num_microbatches", low=1, high=256, label="Micro batches", key="parallel_config.micro_batch_num"),
-        Number(path="limit_gib", low=0.0, high=4096.0, label="Memory limit", unit="GiB", help="0: no limit"),
-        Number(path="p2p_us", low=0.0, high=1e6, label="Transfer between stages", unit="µs"),
-        Choice(path="p2p_mode", options=_transfer_options, label="Transfers are"),
         Choice(
             path="layout",
             options=(("even split", "even"), ("as edited", "edited"), ("solved", "solved")),
@@ -401,6 +277,33 @@ PANEL = Panel(
         Slider(
             path="time_limit_s", low=5, high=300, label="Time to solve", unit="s", visible=lambda state: state.layout == "solved"
         ),
-        Text(path="layers", label="Layers by stage", help="stages separated by spaces, chunks by semicolons", key="offset"),
+        Text(
+            path="layers",
+            label="Layers by stage",
+            help="stages separated by spaces, chunks by semicolons",
+            key="offset",
+            visible=lambda state: state.layout != "solved",
+        ),
+        Slider(
+            path="num_stages",
+            low=1,
+            high=64,
+            values=counts_of("num_stages"),
+            label="Pipeline stages",
+            key="parallel_config.pipeline_stage",
+        ),
+        Slider(
+            path="num_chunks",
+            low=1,
+            high=64,
+            values=counts_of("num_chunks"),
+            label="Chunks a stage",
+            key="parallel_config.pp_interleave_num",
+        ),
+        Choice(path="schedule", options=schedule_options, label="Schedule", buttons=True, key="parallel.pipeline_config"),
+        Slider(path="num_microbatches", low=1, high=256, label="Micro batches", key="parallel_config.micro_batch_num"),
+        Number(path="limit_gib", low=0.0, high=4096.0, label="Memory limit", unit="GiB", help="0: no limit"),
+        Number(path="p2p_us", low=0.0, high=1e6, label="Transfer between stages", unit="µs"),
+        Choice(path="p2p_mode", options=transfer_options, label="Transfers are"),
     ),
 )

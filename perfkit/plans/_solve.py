@@ -16,18 +16,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.plans._cuts import deciding_cuts
+from perfkit.plans._descent import descend
 from perfkit.plans._evaluator import Evaluator, Ints
 from perfkit.plans._milp import Cut, StageModel
 from perfkit.plans._options import OptionTable, StageOptions, TooManyOptionsError
 from perfkit.plans._search import OptionSearch, layout_of
+from perfkit.plans.moves import LayerPlanner
 from perfkit.plans.problem import KINDS, Layout, layout_problems
 
 FIRST_TRY_S = 4.0
 FIRST_TRY_SHARE = 0.6
 """One chunk a stage is mostly solved at once, several rarely: seconds for these, a share of the time for those."""
 REPORT_EVERY_S = 0.1
+MANY_CUTS = 400
+"""More paths than this slow the solver more than they help; those that hold the relaxation up stay."""
 WHOLE = 1e5
 """The first makespan in the solver's unit: far from the solver's tolerances at both ends."""
+DESCENT_SHARE = 0.15
 SEARCH_SHARE = 0.35
 TOLERANCE = 1e-7
 """Relative error allowed for the solver's bound, which is computed in floating point."""
@@ -81,6 +86,7 @@ class Solver:
         """Run until proven, cancelled or out of time."""
         for layout in _even_layouts(self.evaluator):
             self.consider(layout)
+        self._descend()
         if self.best_ns is None:
             return self._ended("time_limit")
         self._unit_ns = max(self.best_ns, 1) / WHOLE
@@ -93,6 +99,7 @@ class Solver:
         self._model = StageModel(self.problem, options, self._unit_ns)
         self._relax(self._remaining_s() * 0.3)
         self._round_relaxation()
+        self._tighten()
         one_chunk = self.problem.num_chunks == 1
         status = self._whole(self._remaining_s() * FIRST_TRY_SHARE if one_chunk else min(FIRST_TRY_S, self._remaining_s()))
         if status != "unfinished":
@@ -101,6 +108,12 @@ class Solver:
         self._anneal(self._remaining_s() * SEARCH_SHARE)
         self._tighten()
         return self._ended("time_limit" if (status := self._whole(self._remaining_s())) == "unfinished" else status)
+
+    def _descend(self) -> None:
+        """A good layout soon: everything after it has less to search."""
+        planner = LayerPlanner(self.problem)
+        until = time.monotonic() + DESCENT_SHARE * self._remaining_s()
+        self.consider(descend(planner, planner.even(), lambda: time.monotonic() < until and self._tick(self.bound_ns)))
 
     def _relax(self, seconds: float) -> None:
         """Add paths until the relaxation is as long as it says; its optimum is a bound."""
@@ -184,7 +197,7 @@ class Solver:
         keep = [costs <= room_ns for costs in model.reduced_costs()]
         for stage, option in enumerate(own or ()):
             keep[stage][option] = True
-        cuts = model.tight_cuts()
+        cuts = model.cuts if len(model.cuts) <= MANY_CUTS else model.tight_cuts()
         options = [part.keep(mask) for part, mask in zip(model.options, keep, strict=True)]
         self._model = StageModel(self.problem, options, self._unit_ns)
         for cut in cuts:

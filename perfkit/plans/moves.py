@@ -57,7 +57,7 @@ class LayerPlanner:
         Columns: `from`, `to` (as "stage" or "stage.chunk"), `change_ns` of the makespan, `fits`, `layers` (text of the result).
         """
         layers = layers_of(layout)
-        found = list(self._single_moves(layers))
+        found = list(self.single_moves(layers))
         if not found:
             return pd.DataFrame({"from": [], "to": [], "change_ns": [], "fits": [], "layers": []})
         layouts = np.stack([self.layout(moved) for _, _, moved in found])
@@ -73,7 +73,8 @@ class LayerPlanner:
         )
         return frame.sort_values(["fits", "change_ns"], ascending=[False, True], kind="stable", ignore_index=True)
 
-    def _single_moves(self, layers: Layers) -> Iterator[tuple[tuple[int, int], tuple[int, int], list[list[int]]]]:
+    def single_moves(self, layers: Layers) -> Iterator[tuple[tuple[int, int], tuple[int, int], list[list[int]]]]:
+        """Every (from, to, layers after it), places as (chunk, stage); at most 4 000."""
         cells = [(chunk, stage) for chunk in range(self.problem.num_chunks) for stage in range(self.problem.num_stages)]
         pairs = [(source, target) for source in cells for target in cells if source != target]
         for source, target in pairs[:MAX_MOVES]:

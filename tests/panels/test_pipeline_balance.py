@@ -9,15 +9,17 @@ import pytest
 
 from perfkit.errors import InputError
 from perfkit.panels import open_panel, pipeline_balance
+from perfkit.panels._pipeline_state import State, case_options, transfer_options
 from perfkit.panels._worker import Progress
-from perfkit.panels.pipeline_balance import PANEL, State, compute, move, view
+from perfkit.panels.pipeline_balance import PANEL, compute, move, view
 
 
 def state(index=0, **values) -> State:
-    return replace(State(case=pipeline_balance.case_options()[index][1]), **values)
+    return replace(State(case=case_options()[index][1]), **values)
 
 
 def test_the_even_split_is_drawn_first():
+    assert pipeline_balance.start().layout == "even"
     answer = view(compute(state()))
     assert answer.text.startswith("The step takes 5.15550 ms")
     assert list(answer.tables["stages"].frame["layers"]) == ["7", "7", "7", "7"]
@@ -46,7 +48,7 @@ def test_choosing_a_move_makes_it_and_the_step_changes_as_promised():
 
 
 def test_another_case_fills_sizes_and_layers():
-    changed = replace(state(layers="6 7 8 7"), case=pipeline_balance.case_options()[3][1])
+    changed = replace(state(layers="6 7 8 7"), case=case_options()[3][1])
     assert (changed.num_stages, changed.num_chunks, changed.schedule, changed.layout) == (16, 3, "vpp_lm", "even")
 
 
@@ -76,7 +78,7 @@ def test_options_follow_the_sizes():
     view_.set({"num_chunks": 2})
     view_.wait()
     assert view_.state.schedule == "vpp"
-    assert "rendezvous" not in [value for _, value in pipeline_balance._transfer_options(view_.state)]
+    assert "rendezvous" not in [value for _, value in transfer_options(view_.state)]
 
 
 def test_a_cancelled_solve_shows_its_best_layout_with_the_gap():
