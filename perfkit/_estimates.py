@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -15,23 +15,31 @@ from perfkit._tables import print_table
 from perfkit.dialects import read_config
 from perfkit.errors import InputError
 from perfkit.estimate import Estimate, estimate, estimate_table
+from perfkit.spec.hardware import HardwareSpec
 from perfkit.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
 
 
 def estimate_configs(
-    paths: Sequence[str], device: str | None, calibration: str | None, out: TextIO, *, as_json: bool = False
+    paths: Sequence[str],
+    device: str | None,
+    calibration: str | None,
+    hardware: str | None,
+    out: TextIO,
+    *,
+    as_json: bool = False,
 ) -> None:
-    """Predict every configuration and print it; `device` is used where a configuration names none.
+    """Predict every configuration and print it; `device` is used where a configuration names none, and may be one of `hardware`.
 
     Raises InputError that lists the problems of all configurations.
     """
+    own = _devices(hardware)
     problems: list[str] = []
     done: list[tuple[str, Estimate]] = []
     for path in paths:
         try:
             plan = read_config(path)
             if plan.hardware is None and device:
-                plan = replace(plan, hardware=catalog.hardware_named(device))
+                plan = replace(plan, hardware=own.get(device) or catalog.hardware_named(device))
             done.append((path, estimate(plan, calibration=calibration)))
         except InputError as error:
             problems += [f"{path}: {problem}" for problem in error.problems]
@@ -44,11 +52,11 @@ def estimate_configs(
             _print(path, predicted, out)
 
 
-def estimate_file(path: str, target: str | None, calibration: str | None, out: TextIO) -> None:
+def estimate_file(path: str, target: str | None, calibration: str | None, hardware: str | None, out: TextIO) -> None:
     """Predict every row of the table at `path`; writes CSV to `target`, or to `out` without one. Never writes over its input."""
     if target and Path(target).resolve() == Path(path).resolve():
         raise InputError(path, ["--out names the input itself; choose another file"])
-    predicted = estimate_table(_read(path), calibration=calibration)
+    predicted = estimate_table(_read(path), _devices(hardware), calibration=calibration)
     if not target:
         predicted.to_csv(out, index=False)
         return
@@ -58,6 +66,10 @@ def estimate_file(path: str, target: str | None, calibration: str | None, out: T
         raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
     empty = int(predicted["step_time_s"].isna().sum())
     print(f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""), file=out)
+
+
+def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
+    return catalog.read_hardware(hardware) if hardware else {}
 
 
 def _read(path: str) -> pd.DataFrame:

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -78,6 +79,32 @@ def hardware() -> Mapping[str, HardwareSpec]:
 def hardware_named(name: str) -> HardwareSpec:
     """One device; case, `_`, `-` and spaces do not matter. Raises InputError that names the nearest devices."""
     return hardware()[_pick(name, hardware(), "device")]
+
+
+def read_hardware(path: str | Path) -> Mapping[str, HardwareSpec]:
+    """Devices from a file in the form of `data/hardware.toml`, such as `hardware.toml` beside a project.
+
+    Raises InputError that lists what is missing or wrong in every table.
+    """
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(str(path), [f"the file cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), [f"not TOML: {error}"]) from error
+    found, problems = {}, []
+    for name, table in tables.items():
+        try:
+            found[name] = _device(name, {"links": {}, "devices_per_node": 8, "source": str(path), **table})
+        except InputError as error:
+            problems += [f"{name}: {problem}" for problem in error.problems]
+        except (KeyError, TypeError, AttributeError) as error:
+            problems.append(
+                f"{name}: needs peak_flops_per_s, memory_bytes, memory_bytes_per_s and links as in data/hardware.toml ({error})"
+            )
+    if problems:
+        raise InputError(str(path), problems)
+    return MappingProxyType(found)
 
 
 @cache

@@ -168,7 +168,8 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
     parser.add_argument("--device", help="the device, where a configuration names none")
-    parser.add_argument("--calibration", help="a calibration: a name, or a file that `perfkit.calibrate` wrote")
+    parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
     parser.add_argument("--json", action="store_true", help="print one JSON document a configuration")
     parser.set_defaults(command=_estimate)
@@ -178,9 +179,11 @@ def _estimate(arguments: argparse.Namespace) -> int:
     from perfkit._estimates import estimate_configs, estimate_file  # noqa: PLC0415
 
     if len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
-        estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, sys.stdout)
+        estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, arguments.hardware, sys.stdout)
     else:
-        estimate_configs(arguments.inputs, arguments.device, arguments.calibration, sys.stdout, as_json=arguments.json)
+        estimate_configs(
+            arguments.inputs, arguments.device, arguments.calibration, arguments.hardware, sys.stdout, as_json=arguments.json
+        )
     return 0
 
 

@@ -10,16 +10,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit._resources import data_folder
+from perfkit.calc._memory_columns import peak_columns
 from perfkit.calc._memory_guide import guide_activations, guide_static
 from perfkit.calc._memory_rows import MemoryRow, read_row
+from perfkit.calc._memory_settings import preset
+from perfkit.calc._plan_rows import plan_columns
 from perfkit.calc.memory import peak_memory
 from perfkit.calc.memory_table import predict_memory
 from perfkit.calc.params import count_params
+from perfkit.catalog import hardware_named
 
 Formula = Callable[[MemoryRow], float]
 
@@ -104,6 +110,16 @@ def estimates_per_s(seconds: float = 2.0) -> float:
     return count / (time.perf_counter() - started)
 
 
+def columns_per_s(plans: int = 200_000) -> float:
+    """Plans a second on one core, as columns."""
+    table = plan_columns([replace(read_row(records(scored_rows())[0]).plan, hardware=hardware_named("A100-80GB-SXM"))] * 500)
+    many = table.take(np.tile(np.arange(500), plans // 500))
+    started = time.perf_counter()
+    for chunk in many.chunks(4096):
+        peak_columns(chunk, preset("megatron"))
+    return len(many) / (time.perf_counter() - started)
+
+
 if __name__ == "__main__":
     print(errors().to_string(index=False))
-    print(f"one estimate: {1e3 / estimates_per_s():.2f} ms")
+    print(f"one estimate: {1e3 / estimates_per_s():.2f} ms; as columns: {columns_per_s():,.0f} plans/s")

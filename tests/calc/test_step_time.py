@@ -1,0 +1,143 @@
+"""Step times against measured runs, closed forms of the pipeline, and the laws that any prediction obeys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfkit import catalog
+from perfkit.breakdown import Breakdown
+from perfkit.calc._collectives import Network, all_reduce_s, gather_s
+from perfkit.calc._efficiency import Efficiency
+from perfkit.calc._operators import Device, product_s
+from perfkit.calc.step_time import CALCULATOR, step_time
+from perfkit.errors import InputError
+from perfkit.spec.parallel import ParallelPlan
+from perfkit.spec.plan import Plan
+from perfkit.spec.recompute import RecomputePlan
+from perfkit.spec.workload import Workload
+
+A100 = catalog.hardware_named("A100-80GB-SXM")
+PLAN = Plan(
+    model=catalog.model("gpt-7.5b"),
+    workload=Workload(seq_length=2048, micro_batch_size=2, global_batch_size=64),
+    parallel=ParallelPlan(data_parallel_size=2, tensor_parallel_size=4, pipeline_parallel_size=4),
+    recompute=RecomputePlan(all_layers=True),
+    hardware=A100,
+)
+
+
+def device(**changes: float) -> Device:
+    numbers = {"flops_per_s": 312e12, "bytes_per_s": 2e12, "units": 108.0, "half_depth": 0.0, "misaligned": 1.4, **changes}
+    return Device(**{name: np.array([value]) for name, value in numbers.items()})
+
+
+def one(value: float) -> np.ndarray:
+    return np.array([float(value)])
+
+
+def network(**changes: float | bool) -> Network:
+    numbers = {
+        "intra_bytes_per_s": 228e9,
+        "node_bytes_per_s": 100e9,
+        "intra_latency_s": 0.0,
+        "inter_latency_s": 0.0,
+        "devices_per_node": 8.0,
+        "mesh": False,
+        "pair": 1.0,
+        "quad": 1.0,
+        **changes,
+    }
+    return Network(**{name: np.array([value]) for name, value in numbers.items()})
+
+
+def test_a_product_of_whole_tiles_in_whole_waves_runs_at_the_ceiling():
+    side = 128.0 * 108
+    seconds = product_s(one(256 * 4), one(side), one(8192), device())
+    assert seconds[0] == pytest.approx(2 * 1024 * side * 8192 / 312e12, rel=1e-9)
+
+
+def test_one_row_too_many_costs_a_whole_row_of_tiles():
+    assert product_s(one(1025), one(13824), one(8192), device())[0] > 1.1 * product_s(one(1024), one(13824), one(8192), device())[0]
+
+
+def test_a_thin_product_takes_as_long_as_its_bytes():
+    seconds = product_s(one(1), one(8192), one(8192), device())
+    assert seconds[0] >= 2 * 8192 * 8192 / 2e12
+
+
+@pytest.mark.parametrize(("depth", "factor"), [(128, 1.0), (96, 1.4), (100, 1.96)])
+def test_misaligned_rows_cost_and_those_off_the_matrix_unit_cost_twice(depth, factor):
+    big = device(bytes_per_s=1e18)
+    aligned = product_s(one(2048), one(2048), one(depth), device(bytes_per_s=1e18, misaligned=1.0))
+    assert product_s(one(2048), one(2048), one(depth), big)[0] / aligned[0] == pytest.approx(factor)
+
+
+def test_an_all_reduce_moves_its_ring_volume():
+    assert all_reduce_s(one(1e9), one(8), one(1), network())[0] == pytest.approx(2 * 7 / 8 * 1e9 / 228e9)
+
+
+def test_groups_that_leave_a_node_share_its_network():
+    alone = gather_s(one(1e9), one(16), one(1), network())
+    beside_seven = gather_s(one(1e9), one(16), one(8), network())
+    assert beside_seven[0] / alone[0] == pytest.approx(8.0)
+
+
+def test_a_pair_in_a_mesh_has_one_link_of_seven():
+    whole = gather_s(one(1e9), one(2), one(1), network())
+    assert gather_s(one(1e9), one(2), one(1), network(mesh=True))[0] / whole[0] == pytest.approx(7.0)
+
+
+def test_all_reduce_times_are_those_measured_in_one_node():
+    rows = [(2, 64 * 2**20, 405e-6), (4, 64 * 2**20, 544e-6), (8, 64 * 2**20, 580e-6), (8, 8 * 2**20, 134e-6)]  # vTrain, A100
+    eff = Efficiency()
+    links = network(intra_bytes_per_s=300e9 * 0.75, intra_latency_s=float(eff.intra_latency_s), pair=0.83, quad=0.93)
+    for ranks, size, measured in rows:
+        assert all_reduce_s(one(size), one(ranks), one(1), links)[0] == pytest.approx(measured, rel=0.25)
+
+
+def test_the_leaves_sum_to_the_step_with_the_first_levels_of_a_measured_one():
+    split = step_time(PLAN)
+    assert isinstance(split, Breakdown)
+    assert set(split.collapse(1).parts) == {"computing", "communication", "bubble", "free"}
+    assert CALCULATOR.run(PLAN.model, PLAN.workload, PLAN.parallel, PLAN.recompute, A100).total == pytest.approx(split.total)
+
+
+def test_equal_stages_wait_for_p_minus_one_micro_batches():
+    ideal = Efficiency(intra_latency_s=0.0, inter_latency_s=0.0, send_host_s=0.0, step_host_s=0.0, straggler=0.0, layer_host_s=0.0)
+    tiny = replace(PLAN, model=replace(PLAN.model, vocab_size=128))
+    split = step_time(tiny, ideal)
+    other = split.total - split.amount("bubble") - split.amount("computing/optimizer")
+    other -= split.amount("communication/exposed/dp") + split.amount("communication/exposed/pp")
+    assert split.amount("bubble") / other == pytest.approx(3 / 16, rel=0.02)
+
+
+def test_chunks_divide_the_bubble():
+    chunked = replace(PLAN, parallel=replace(PLAN.parallel, virtual_pipeline_parallel_size=3))
+    assert step_time(chunked).amount("bubble") < 0.4 * step_time(PLAN).amount("bubble")
+
+
+def test_recomputation_costs_about_the_forward_pass():
+    split, plain = step_time(PLAN), step_time(replace(PLAN, recompute=RecomputePlan()))
+    layers = split.amount("computing/recompute")
+    assert plain.amount("computing/recompute") == 0
+    assert layers == pytest.approx(split.amount("computing/forward"), rel=0.25)
+
+
+def test_half_the_peak_takes_longer_but_not_twice_as_long():
+    slow = replace(A100, peak_flops_per_s={"bfloat16": 156e12, "float16": 156e12})
+    ratio = step_time(replace(PLAN, hardware=slow)).total / step_time(PLAN).total
+    assert 1.3 < ratio < 2.0
+
+
+def test_a_plan_without_a_device_names_what_is_missing():
+    with pytest.raises(InputError, match="hardware is not named"):
+        step_time(replace(PLAN, hardware=None))
+
+
+def test_a_device_without_a_network_is_refused_for_several_nodes():
+    lonely = replace(A100, links={"intra_node": A100.links["intra_node"]})
+    with pytest.raises(InputError, match="inter_node"):
+        step_time(replace(PLAN, hardware=lonely))
