@@ -68,6 +68,12 @@ class LazyTable:
     num_rows: int | None
     read: Read
 
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> LazyTable:
+        """A table that is there already."""
+        ranks = frozenset(int(rank) for rank in frame["rank"].unique())
+        return cls(ranks=ranks, num_rows=len(frame), read=lambda ranks, columns: _part(frame, ranks, columns))
+
 
 class LazyTables(Mapping[str, pd.DataFrame]):
     """Tables that are read when first used. A table that was read as a whole is kept; parts of one are read anew."""
@@ -115,7 +121,8 @@ class Run:
     """One run of a training job.
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
-    sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks.
+    sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks. Reading a
+    lazy table may add to `dropped`.
     """
 
     name: str
@@ -125,7 +132,7 @@ class Run:
     placement: Mapping[int, Position] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)
     plan: Plan | None = None
-    dropped: tuple[Dropped, ...] = ()
+    dropped: Sequence[Dropped] = ()
     notes: tuple[str, ...] = ()
     clock: Mapping[int, int] = field(default_factory=dict)
 

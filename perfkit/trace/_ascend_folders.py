@@ -8,6 +8,7 @@ in profiler_metadata.json, the number at the end of the folder's name. `rank_id`
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -89,10 +90,10 @@ def with_settings(listing: Listing, outputs: Mapping[Path, dict[str, File]]) -> 
     """Rank folders from the `outputs` of ranks, each with the settings files in or above it."""
     metadata = {file.path.parent: file for file in listing.named(METADATA)}
     infos = {file.path.parent: file for file in listing if _INFO.match(file.name)}
-    parents = [folder.parent for folder in outputs]
+    parents = Counter(folder.parent for folder in outputs)
     found = []
     for folder, files in outputs.items():
-        homes = [folder, folder.parent] if parents.count(folder.parent) == 1 else [folder]
+        homes = [folder, folder.parent] if parents[folder.parent] == 1 else [folder]
         if folder.name == OUTPUT and not folder.parent.is_relative_to(listing.root):
             _look_beside(folder.parent, infos, metadata)
         info = next((infos.pop(home) for home in homes if home in infos), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from perfkit.run import Fact, Position
 from perfkit.trace._ascend_communication import Link, is_rank
@@ -119,8 +120,16 @@ class Groups:
     def members(self, group: str) -> tuple[int, ...] | None:
         """The global ranks of a group in their order; None if no or more than one named group fits its users."""
         users = self.users.get(group, frozenset())
-        fitting = {members for members in self.named if users and users == self.found.intersection(members)}
-        return next(iter(fitting)) if len(fitting) == 1 else None
+        fitting = self._named_by_ranks.get(users, ()) if users else ()
+        return fitting[0] if len(fitting) == 1 else None
+
+    @cached_property
+    def _named_by_ranks(self) -> Mapping[frozenset[int], list[tuple[int, ...]]]:
+        """The named groups by those of their ranks that have a folder."""
+        by_ranks: dict[frozenset[int], list[tuple[int, ...]]] = {}
+        for members in dict.fromkeys(self.named):
+            by_ranks.setdefault(self.found.intersection(members), []).append(members)
+        return by_ranks
 
 
 def to_global(links: list[Link], groups: Groups) -> tuple[list[Link], int]:

@@ -105,23 +105,38 @@ def add_communication(
     recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]], sink: Sink, names: Names = TEXT_NAMES
 ) -> None:
     """Add the collectives and links of all ranks; `named` are the process groups that the run names."""
-    found = frozenset(recording.rank.rank for recording in recordings)
+    groups = groups_of_users(recordings, named)
+    add_collectives(recordings, groups, sink)
+    peers = add_all_links(recordings, groups, sink, names)
+    fact = sink.facts.get("num_devices")
+    if sentence := _ascend_layout.missing_ranks(groups.found, int(fact.value) if fact else None, peers, names.links):
+        sink.note(sentence)
+
+
+def groups_of_users(recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]]) -> _ascend_layout.Groups:
+    """The groups that the operations and links of all ranks use."""
     users: dict[str, set[int]] = {}
     for recording in recordings:
         for group in {item.group for item in recording.operations} | {item.group for item in recording.links}:
             if group is not None:
                 users.setdefault(group, set()).add(recording.rank.rank)
     distinct = tuple(dict.fromkeys(members for _, members in named))
-    groups = _ascend_layout.Groups({group: frozenset(members) for group, members in users.items()}, distinct, found)
+    found = frozenset(recording.rank.rank for recording in recordings)
+    return _ascend_layout.Groups({group: frozenset(members) for group, members in users.items()}, distinct, found)
+
+
+def add_collectives(recordings: list[Recording], groups: _ascend_layout.Groups, sink: Sink) -> None:
+    """Add the collectives of some ranks."""
     for recording in recordings:
         rows = collectives(recording.operations, recording.kernels, groups)
         columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
         if len(rows):
             sink.add("collectives", rank=recording.rank.rank, **columns)
+
+
+def add_all_links(recordings: list[Recording], groups: _ascend_layout.Groups, sink: Sink, names: Names = TEXT_NAMES) -> set[int]:
+    """Add the links of all ranks and return the ranks at their ends."""
     links, lost = _ascend_layout.to_global([link for recording in recordings for link in recording.links], groups)
     sink.drop("link between ranks that are numbered inside an unknown group", lost, names.links)
     add_links(sink, links)
-    fact = sink.facts.get("num_devices")
-    peers = {end for link in links for end in (link.source, link.target)}
-    if sentence := _ascend_layout.missing_ranks(found, int(fact.value) if fact else None, peers, names.links):
-        sink.note(sentence)
+    return {end for link in links for end in (link.source, link.target)}

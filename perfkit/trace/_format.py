@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.run import Dropped, Fact, Position
+from perfkit.run import Dropped, Fact, LazyTable, Position
 from perfkit.schema import TABLES, Column, pandas_dtype
 from perfkit.source import Source
 from perfkit.trace._listing import File, Listing, printable
@@ -24,11 +24,15 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Match:
-    """The files that a format claims, those it needs `beside` the listing, and what it found out while claiming them."""
+    """The files that a format claims, those it needs `beside` the listing, and what it found out while claiming them.
+
+    `lazy` says that most of it is read only when asked for, so that there is no whole run to keep.
+    """
 
     files: tuple[File, ...]
     details: Any = None
     beside: tuple[File, ...] = ()
+    lazy: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,13 +54,17 @@ class Format:
 
 @dataclass
 class Sink:
-    """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence."""
+    """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence.
+
+    `later` has tables that the format reads only when they are asked for; what is lost then still goes to `dropped`.
+    """
 
     progress: Progress | None = None
     dropped: list[Dropped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     placement: dict[int, Position] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
+    later: dict[str, LazyTable] = field(default_factory=dict)
     _pieces: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0

@@ -81,6 +81,8 @@ class Listing:
 
 def printable(text: str) -> str:
     """`text` with bytes that are no UTF-8 and control characters shown as escapes."""
+    if text.isascii() and text.isprintable():
+        return text
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perfkit import _discover
 from perfkit.errors import InputError
-from perfkit.run import Run
+from perfkit.run import LazyTable, LazyTables, Run
 from perfkit.trace import _cache
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
@@ -33,7 +33,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
     listing = list_files(root)
     matches = find(listing, format)
     chosen, match = matches[0]
-    if not cache or not _cache.worth_keeping(match.files):
+    if not cache or match.lazy or not _cache.worth_keeping(match.files):
         return _read(root, matches, progress)
     files = (*listing.files, *match.beside)
     key = _cache.key_of(root, files, chosen)
@@ -53,6 +53,8 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
     chosen, match = matches[0]
     sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
     chosen.read(match, sink)
+    if match.lazy and progress is not None:
+        progress(printable(root.name), sink.total_bytes, sink.total_bytes)
     for other, left in matches[1:]:
         sink.note(
             f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
@@ -67,10 +69,10 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         name=printable(root.resolve().name),
         kind="measured",
         format=chosen.name,
-        tables=tables,
+        tables=LazyTables({name: LazyTable.of(frame) for name, frame in tables.items()} | sink.later) if sink.later else tables,
         placement=sink.placement,
         facts=sink.facts,
-        dropped=tuple(sink.dropped),
+        dropped=sink.dropped if sink.later else tuple(sink.dropped),
         notes=tuple(sink.notes),
     )
 

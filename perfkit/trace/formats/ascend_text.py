@@ -8,6 +8,7 @@ contains "total" sum up others of their kind: add either those or the rest.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -18,6 +19,7 @@ from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_steps, _store
 from perfkit.trace._ascend_collectives import read_links, read_operations
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_kernels import has_details, read_kernels
+from perfkit.trace._ascend_many import MANY_RANKS, read_many
 from perfkit.trace._ascend_recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
@@ -31,7 +33,8 @@ def detect(listing: Listing) -> Match | None:
     files = [file for folder in folders for name, file in folder.files.items() if name in _READ]
     settings = [file for folder in folders for file in (folder.info, folder.files.get(METADATA)) if file is not None]
     beside = tuple(file for file in settings if not file.path.is_relative_to(listing.root))
-    return Match(files=tuple(files), details=tuple(folders), beside=beside) if files else None
+    lazy = len(folders) >= MANY_RANKS
+    return Match(files=tuple(files), details=tuple(folders), beside=beside, lazy=lazy) if files else None
 
 
 def read(match: Match, sink: Sink) -> None:
@@ -46,6 +49,9 @@ def read(match: Match, sink: Sink) -> None:
     _ascend_layout.add_facts(sink, ranks)
     named = _ascend_layout.groups_of(ranks)
     sink.placement.update(_ascend_layout.placement(named, [rank.rank for rank in ranks], sink.facts))
+    if len(ranks) >= MANY_RANKS:
+        _add_coverage(read_many(ranks, named, sink, _record), sink)
+        return
     recordings = [_record(rank, sink.placement.get(rank.rank, Position()).pipeline, sink) for rank in ranks]
     for recording in recordings:
         add_steps(recording, sink)
@@ -54,12 +60,14 @@ def read(match: Match, sink: Sink) -> None:
     _add_coverage(recordings, sink)
 
 
-def _record(rank: Rank, stage: int | None, sink: Sink) -> Recording:
+def _record(rank: Rank, stage: int | None, sink: Sink, names: Sequence[str] = _READ) -> Recording:
     recording = Recording(rank, stage)
-    for name, load in ((STEPS, _load_steps), (KERNELS, _load_kernels), (COLLECTIVES, _load_operations), (LINKS, _load_links)):
+    loaders = {STEPS: _load_steps, KERNELS: _load_kernels, COLLECTIVES: _load_operations, LINKS: _load_links}
+    for name in names:
         file = rank.source.files.get(name)
         if file is None:
             continue
+        load = loaders[name]
         whole = len(sink.dropped)
         try:
             load(recording, file, sink)

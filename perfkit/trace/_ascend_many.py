@@ -1,0 +1,205 @@
+"""Many Ascend ranks: the step summaries of all at once, everything else of a rank when it is asked for.
+
+A thousand ranks have gigabytes of kernels, and a question needs those of a few. So `steps` comes from the summaries alone (without
+the start of a step, which only kernels tell); `kernels` are read rank by rank; `collectives` and `links` need the communication
+files of all ranks, because groups are known by the ranks that use them. What is lost then is counted when it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from threading import RLock
+from typing import Any
+
+import pandas as pd
+
+from perfkit.run import LazyTable, Position, empty
+from perfkit.trace import _ascend_layout, _ascend_steps
+from perfkit.trace._ascend_folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
+from perfkit.trace._ascend_recording import Recording, add_all_links, add_collectives, add_steps, groups_of_users
+from perfkit.trace._format import Sink
+from perfkit.trace._store import NULLS
+from perfkit.trace.steps import add_summary_steps
+from perfkit.units import NS_PER_US, decimal_to_ns
+
+MANY_RANKS = 64
+Record = Callable[[Rank, int | None, Sink, Sequence[str]], Recording]
+"""Reads some files of a rank, named by what they are called, and adds its kernels to the sink if they are among them."""
+Groups = list[tuple[str, tuple[int, ...]]]
+
+_KEPT_RANKS = 4
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
+_TEXT = "Step"
+
+
+def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> list[Recording]:
+    """Add the steps of all ranks and offer their other tables for later; `named` are the process groups that the run names."""
+    later = _Later(ranks, named, sink, record)
+    recordings = _add_all_steps(ranks, sink, later)
+    sink.note(
+        f"{len(ranks)} ranks: kernels, collectives and links are read when they are asked for; until then it is not known what of "
+        "them is damaged, and the steps, taken from the summaries, are not compared with the kernels"
+    )
+    if sentence := _ascend_layout.missing_ranks([rank.rank for rank in ranks], _num_devices(sink), ()):
+        sink.note(sentence)
+    sink.later.update(later.tables())
+    return recordings
+
+
+def _num_devices(sink: Sink) -> int | None:
+    fact = sink.facts.get("num_devices")
+    return int(fact.value) if fact else None
+
+
+def _add_all_steps(ranks: Sequence[Rank], sink: Sink, later: _Later) -> list[Recording]:
+    recordings = {rank.rank: Recording(rank, later.stage(rank.rank)) for rank in ranks}
+    plain = {rank.rank: rows for rank in ranks if (rows := _plain_rows(rank)) is not None}
+    cells = [cell for rows in plain.values() for cell in rows]
+    numbers = [number for number, rows in plain.items() for _ in rows]
+    frame = pd.DataFrame({name: _column(name, [row[name] for row in cells]) for name in _ascend_steps.COLUMNS})
+    stages = pd.array([recordings[number].stage for number in numbers], dtype="Int64")
+    steps = _ascend_steps.summary(frame).assign(rank=numbers, pipeline_stage=stages)
+    trial = Sink()
+    if plain:
+        add_summary_steps(trial, steps, ranks[0].source.files.get(STEPS) or next(iter(ranks[0].source.files.values())))
+    if trial.dropped:  # then each file must be named with its own losses
+        plain = {}
+    elif plain:
+        add_summary_steps(sink, steps, next(rank.source.files[STEPS] for rank in ranks if rank.rank in plain))
+        _ascend_steps.check_sums(sink, steps, STEPS)
+    for number, rows in plain.items():
+        recordings[number].rows[STEPS] = len(rows)
+        file = recordings[number].rank.source.files[STEPS]
+        sink.advance(file.label, file.size_bytes)
+    for rank in ranks:
+        if rank.rank not in plain:
+            recordings[rank.rank] = later.add_steps_alone(rank)
+    return list(recordings.values())
+
+
+def _plain_rows(rank: Rank) -> list[dict[str, Any]] | None:
+    """The rows of a summary file in which every cell is plain; None if it must be read with all care."""
+    file = rank.file(STEPS)
+    if file is None:
+        return None
+    try:
+        lines = [line for line in file.path.read_bytes().decode("ascii").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        return None
+    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
+    header = rows.pop(0) if rows else []
+    if not rows or not set(_ascend_steps.REQUIRED) <= set(header) or any(len(row) != len(header) for row in rows):
+        return None
+    places = [(name, header.index(name)) for name in _ascend_steps.COLUMNS if name in header]
+    cells = [{**dict.fromkeys(_ascend_steps.COLUMNS), **{name: row[at] for name, at in places}} for row in rows]
+    plain = all(_is_plain(name, text) for row in cells for name, text in row.items())
+    return [{name: _value(name, text) for name, text in row.items()} for row in cells] if plain else None
+
+
+def _is_plain(name: str, text: str | None) -> bool:
+    return text is None or text in NULLS or ('"' not in text if name == _TEXT else _NUMBER.fullmatch(text) is not None)
+
+
+def _value(name: str, text: str | None) -> Any:
+    if text is None or text in NULLS:
+        return None
+    return text if name == _TEXT else decimal_to_ns(text, NS_PER_US)
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    return pd.Series(values, dtype="object" if name == _TEXT else "Int64")
+
+
+class _Later:
+    """The tables of many ranks that are read when asked for; what is lost in a file is counted the first time."""
+
+    def __init__(self, ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> None:
+        self._ranks = {rank.rank: rank for rank in ranks}
+        self._named, self._sink, self._record = named, sink, record
+        self._counted: set[str] = set()
+        self._communication: list[Recording] = []
+        self._links = empty("links")
+        self._lock = RLock()
+        self._kernels = lru_cache(_KEPT_RANKS)(self._read_kernels)
+
+    def tables(self) -> dict[str, LazyTable]:
+        """The tables, each with the ranks that have files for it."""
+        sources = {
+            "kernels": ((KERNELS,), self._kernel_rows),
+            "collectives": ((COLLECTIVES, KERNELS), self._collective_rows),
+            "links": ((LINKS,), self._link_rows),
+        }
+        found: dict[str, LazyTable] = {}
+        for table, (files, rows) in sources.items():
+            ranks = frozenset(number for number, rank in self._ranks.items() if any(rank.file(name) for name in files))
+            if ranks:
+                found[table] = LazyTable(ranks=ranks, num_rows=None, read=partial(self._read, rows))
+        return found
+
+    def stage(self, rank: int) -> int | None:
+        """The pipeline stage of a rank."""
+        return self._sink.placement.get(rank, Position()).pipeline
+
+    def add_steps_alone(self, rank: Rank) -> Recording:
+        """Add the steps of one rank whose summary is missing or odd, from its kernels if need be."""
+        recording = self._recorded(rank.rank, STEPS)
+        recording.kernels = None if recording.rows.get(STEPS) else self._kernels(rank.rank)
+        add_steps(recording, self._sink)
+        recording.kernels = None
+        return recording
+
+    def _recorded(self, rank: int, *files: str) -> Recording:
+        scratch = Sink()
+        recording = self._record(self._ranks[rank], self.stage(rank), scratch, files)
+        self._sink.dropped += [lost for lost in scratch.dropped if lost.file not in self._counted]
+        self._counted.update(lost.file for lost in scratch.dropped)
+        return recording
+
+    def _read_kernels(self, rank: int) -> pd.DataFrame | None:
+        return self._recorded(rank, STEPS, KERNELS).kernels
+
+    def _read(
+        self, rows: Callable[[list[int]], pd.DataFrame], ranks: Sequence[int] | None, columns: Sequence[str] | None
+    ) -> pd.DataFrame:
+        with self._lock:
+            wanted = [rank for rank in self._ranks if ranks is None or rank in ranks]
+            frame = rows(wanted)
+            return frame if columns is None else frame.loc[:, list(columns)]
+
+    def _kernel_rows(self, ranks: list[int]) -> pd.DataFrame:
+        return _table("kernels", [kernels for rank in ranks if (kernels := self._kernels(rank)) is not None])
+
+    def _collective_rows(self, ranks: list[int]) -> pd.DataFrame:
+        groups = self._read_communication()
+        sink = Sink()
+        for recording in self._communication:
+            if recording.rank.rank in ranks:
+                add_collectives([replace(recording, kernels=self._kernels(recording.rank.rank))], groups, sink)
+        return sink.tables().get("collectives", empty("collectives"))
+
+    def _link_rows(self, ranks: list[int]) -> pd.DataFrame:
+        self._read_communication()
+        return self._links[self._links["rank"].isin(ranks)].reset_index(drop=True)
+
+    def _read_communication(self) -> _ascend_layout.Groups:
+        if not self._communication:
+            self._communication = [self._recorded(rank, COLLECTIVES, LINKS) for rank in self._ranks]
+            sink = Sink()
+            add_all_links(self._communication, self._groups(), sink)
+            self._links = sink.tables().get("links", empty("links"))
+            self._sink.dropped += sink.dropped
+        return self._groups()
+
+    def _groups(self) -> _ascend_layout.Groups:
+        return groups_of_users(self._communication, self._named)
+
+
+def _table(name: str, frames: list[pd.DataFrame]) -> pd.DataFrame:
+    sink = Sink()
+    for frame in frames:
+        columns: dict[str, Any] = {str(column): frame[column] for column in frame.columns}
+        sink.add(name, **columns)
+    return sink.tables().get(name, empty(name))
