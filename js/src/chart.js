@@ -48,9 +48,13 @@ export class Chart {
 
   /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn. */
   update(datasets = {}, params = {}) {
-    this.datasets = { ...this.datasets, ...datasets };
-    this.params = { ...this.params, ...params };
-    return this.enqueue(() => this.patch(datasets, params));
+    const changed = (old, fresh) =>
+      Object.fromEntries(Object.entries(fresh).filter(([name, value]) => JSON.stringify(old[name]) !== JSON.stringify(value)));
+    const [rows, values] = [changed(this.datasets, datasets), changed(this.params, params)];
+    this.datasets = { ...this.datasets, ...rows };
+    this.params = { ...this.params, ...values };
+    if (Object.keys(rows).length + Object.keys(values).length === 0) return this.queue;
+    return this.enqueue(() => this.patch(rows, values));
   }
 
   destroy() {

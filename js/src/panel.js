@@ -123,6 +123,7 @@ class Panel {
     clearTimeout(this.staleTimer);
     this.setStale(false);
     this.drawControls();
+    performance.measure("perfkit-answer", { start: at, end: performance.now() });
     this.drawn.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
     this.flush();
   }
@@ -176,7 +177,7 @@ class Panel {
       if (!chart.fresh) continue;
       chart.fresh = false;
       chart.rebuild(description, data.datasets?.[description.name] ?? {}, data.params?.[description.name] ?? {});
-      chart.rebuiltFor = data.version;
+      chart.version = data.version;
     }
     this.drawData();
   }
@@ -188,7 +189,8 @@ class Panel {
     this.notes.replaceChildren(...(data.notes ?? []).map((note) => el("li", {}, note)));
     for (const [name, chart] of this.charts) {
       chart.setAlternative(data.alt?.[name]);
-      if (chart.rebuiltFor === data.version) continue;
+      if (chart.version === data.version) continue;
+      chart.version = data.version;
       chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {});
     }
     this.codeBox.replaceChildren(...(data.code ?? []).map((part) => el("figure", { class: "pk-code-block" },
@@ -200,14 +202,21 @@ class Panel {
     this.answered(data.seq);
   }
 
+  // Tables that did not change keep their rows, their focus and their scroll position.
   drawTables(tables) {
     for (const content of tables) {
       if (!this.tables.has(content.name)) {
         this.tables.set(content.name, new Table((row) => this.send({ type: "row", table: content.name, row })));
       }
-      this.tables.get(content.name).update(content);
+      const table = this.tables.get(content.name);
+      const text = JSON.stringify(content);
+      if (table.shown !== text) table.update(content);
+      table.shown = text;
     }
-    this.tableBox.replaceChildren(...tables.map((content) => this.tables.get(content.name).root));
+    const roots = tables.map((content) => this.tables.get(content.name).root);
+    if (roots.some((root, index) => this.tableBox.children[index] !== root) || roots.length !== this.tableBox.children.length) {
+      this.tableBox.replaceChildren(...roots);
+    }
   }
 
   settle() {
