@@ -1,7 +1,7 @@
 """Blocks: the content of a plain or gzip file in pieces of bounded size, as much of it as is there.
 
 Gzip is recognised by its first bytes, whatever the name says. A file that was cut in half, or whose checksum is wrong, gives every
-byte before the damage; `damage` then says what is wrong.
+byte before the damage; `damage` then says what is wrong. Content that grows beyond any trace is read up to that point.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from perfkit.trace._listing import File
 from perfkit.units import KIB, MIB
 
 BLOCK_BYTES = 16 * MIB
+MAX_RATIO = 200
+_HARMLESS_BYTES = 256 * MIB
 _PIECE_BYTES = 64 * KIB
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -44,8 +46,10 @@ class Blocks:
         """The members of a gzip file, one after the other, up to the first defect."""
         member = zlib.decompressobj(_GZIP)
         inside = False
+        num_packed = num_content = 0
         for piece in self._pieces(stream, _PIECE_BYTES):
             rest = piece
+            num_packed += len(piece)
             while rest:
                 before = member.copy()
                 try:
@@ -55,6 +59,10 @@ class Blocks:
                     yield _until_defect(before, rest)
                     return
                 yield content
+                num_content += len(content)
+                if num_content > max(_HARMLESS_BYTES, MAX_RATIO * num_packed):
+                    self.damage = f"the gzip data grows more than {MAX_RATIO}-fold, as no trace does; the rest was not read"
+                    return
                 inside = not member.eof
                 rest = member.unconsumed_tail
                 if member.eof:

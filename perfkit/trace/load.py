@@ -11,7 +11,7 @@ from pathlib import Path
 from perfkit import _discover
 from perfkit.errors import InputError
 from perfkit.run import LazyTable, LazyTables, Run
-from perfkit.trace import _cache
+from perfkit.trace import _archive, _cache
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
 
@@ -22,14 +22,15 @@ def formats() -> tuple[Format, ...]:
 
 
 def load(path: str | Path, *, format: str | None = None, progress: Progress | None = None, cache: bool = True) -> Run:
-    """Read a recorded run: a folder at any depth, or one file, in any format of `formats()`.
+    """Read a recorded run: a folder at any depth, one file, or a .zip or .tar(.gz) of them, in any format of `formats()`.
 
     `format` forces one by name where a folder holds several. With `cache` a large run is kept as tables in the folder of the
     setting PERFKIT_CACHE, so that it opens at once as long as its files do not change. Raises InputError that says what was looked
     for and found if nothing matches, or with everything that is wrong if nothing can be read; otherwise what could not be read is
     counted in `dropped` of the run.
     """
-    root = Path(path).expanduser()
+    origin = Path(path).expanduser()
+    root = _opened(origin)
     listing = list_files(root)
     matches = find(listing, format)
     chosen, match = matches[0]
@@ -37,7 +38,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
         return _read(root, matches, progress)
     files = (*listing.files, *match.beside)
     key = _cache.key_of(root, files, chosen)
-    kept = _cache.open_kept(key, root, lambda: _read_again(root, format, key))
+    kept = _cache.open_kept(key, root, lambda: _read_again(origin, format, key))
     if kept is not None:
         total_bytes = sum(file.size_bytes for file in match.files)
         if progress is not None:
@@ -77,8 +78,13 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
     )
 
 
-def _read_again(root: Path, format: str | None, key: str) -> Run:
+def _opened(origin: Path) -> Path:
+    return _archive.unpacked(origin) if origin.is_file() and _archive.is_archive(origin) else origin
+
+
+def _read_again(origin: Path, format: str | None, key: str) -> Run:
     """Read a run whose kept tables were deleted while it was open."""
+    root = _opened(origin)
     listing = list_files(root)
     matches = find(listing, format)
     if _cache.key_of(root, (*listing.files, *matches[0][1].beside), matches[0][0]) != key:
