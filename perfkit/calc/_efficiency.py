@@ -19,9 +19,16 @@ Amount = float | Floats
 class Efficiency:
     """Shares of data-sheet rates (0 to 1), multipliers of modelled work, and times of the host and the network in seconds.
 
-    `layer_host_s` is the host's time to launch the forward pass of one layer; a backward pass takes `backward_host` as long.
-    `score_bytes` is what unfused attention moves for one score in the forward pass. `gradients_hidden` and `tensor_hidden` are the
-    shares of the window and of the time of a collective that computing hides.
+    Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much as
+    the work), `misaligned` (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal
+    half, `score_bytes` moved for a score by unfused attention. Host: `layer_host_s` to launch the forward pass of a layer,
+    `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step. Links: shares of the nominal rate,
+    `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden: `gradients_hidden` of the window of computing beside
+    the gradients, `tensor_hidden` of tensor-parallel collectives, `interleave_hidden` of them with several copies of a micro batch;
+    `contention` of what is hidden is lost to computing. `straggler` is the share of the step added for every doubling of the nodes.
+    `compute`, `communication`, `host`, `small_groups` and `release_gain` are for fits: factors on the time of operators, of
+    collectives and of the host, on the rates of groups smaller than a node, and the share of time that a minor release of the
+    software saves.
     """
 
     matmul: Amount = 0.8
@@ -40,10 +47,12 @@ class Efficiency:
     inter_share: Amount = 0.75
     pair: Amount = 0.83
     quad: Amount = 0.93
+    small_groups: Amount = 1.0
     intra_latency_s: Amount = 1.4e-5
     inter_latency_s: Amount = 2e-5
     gradients_hidden: Amount = 0.0
     tensor_hidden: Amount = 0.0
+    interleave_hidden: Amount = 0.45
     contention: Amount = 0.25
     optimizer_bytes: Amount = 28.0
     straggler: Amount = 0.01

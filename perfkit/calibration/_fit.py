@@ -18,11 +18,11 @@ from perfkit.calibration._file import Calibration, calibration
 from perfkit.calibration._interval import interval
 from perfkit.calibration._measured import Measured, read_measured
 
-PARAMETERS = ("compute", "communication", "host", "score_bytes", "misaligned", "backward_host", "quad")
+PARAMETERS = ("compute", "communication", "host", "score_bytes", "misaligned", "backward_host", "small_groups")
 SOFTWARE = "release_gain"
 """What a fit may change, the most useful first; few rows change only the first ones."""
 
-ROWS_EACH = 7
+ROWS_EACH = 6
 SPREAD = 0.3
 PULL = 0.001
 NOISE = 0.01
