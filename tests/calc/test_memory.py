@@ -411,7 +411,7 @@ def test_more_of_anything_never_needs_less(sizes, chunks, groups, framework, dty
     settings, batch = preset(framework), sizes["batch"]
     peak = peak_memory(plan, settings=settings).peak.total
     work = replace(plan.workload, micro_batch_size=2 * batch, global_batch_size=2 * plan.workload.global_batch_size)
-    assert peak_memory(replace(plan, workload=work), settings=settings).peak.total > peak
+    assert peak_memory(replace(plan, workload=work), settings=settings).peak.total >= peak
     assert peak_memory(replace(plan, recompute=RecomputePlan(all_layers=True)), settings=settings).peak.total <= peak * 1.05
     for parts in peak_memory(plan, settings=settings).stages:
         assert all(isinstance(amount, int) and amount > 0 for amount in parts.parts.values())
