@@ -104,6 +104,12 @@ def test_an_impossible_row_is_empty_and_says_why(changes, reason):
     assert reason in found["note"]
 
 
+def test_experts_spread_over_the_tensor_group_that_does_not_split_them():
+    mixed = {"experts": 8, "experts_per_token": 2, "dp": 1, "tp": 4, "n_devices": 8, "ep": 2}
+    assert "does not divide dp x cp = 1" in one(**mixed)["note"]
+    assert one(**mixed, note="expert tensor parallel 2")["step_time_s"] > 0
+
+
 def test_all_reasons_are_given_at_once():
     note = one(heads=30, layers=1, global_batch=250, accelerator="none")["note"]
     assert [part in note for part in ("heads = 30", "layers = 1", "global_batch = 250", "accelerator = 'none'")] == [True] * 4

@@ -5,6 +5,8 @@ Every contradiction is told with the nearest values that would fit; nothing here
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from perfkit.calc._plan_columns import Floats
@@ -116,17 +118,32 @@ def _check_batch(cells: Cells, sizes: Sizes) -> None:
 
 
 def _check_experts(cells: Cells, sizes: Sizes) -> None:
-    experts, e, ranks = sizes["experts"], sizes["ep"], sizes["dp"] * sizes["cp"]
+    """Experts spread over the data and context groups, and over the tensor group too where the note splits them less than that."""
+    experts, e = sizes["experts"], sizes["ep"]
+    split = _stated_expert_split(cells)
+    spread = np.where(np.isnan(split), 1.0, np.maximum(sizes["tp"] / split, 1.0))
+    ranks = sizes["dp"] * sizes["cp"] * np.floor(spread)
+    names = np.where(spread > 1, "dp x cp x tp / expert tensor parallel", "dp x cp")
     mixed = experts > 0
     cells.problem(
         mixed & _indivisible(ranks, e),
-        lambda i: f"ep = {e[i]:g} does not divide dp x cp = {ranks[i]:g}; nearest is ep = {_divisors(e[i], ranks[i])}",
+        lambda i: f"ep = {e[i]:g} does not divide {names[i]} = {ranks[i]:g}; nearest is ep = {_divisors(e[i], ranks[i])}",
     )
     cells.problem(
         mixed & _indivisible(experts, e),
         lambda i: f"experts = {experts[i]:g} is not divisible by ep = {e[i]:g}; nearest is ep = {_divisors(e[i], experts[i])}",
     )
     sizes["ep"] = np.where(mixed, e, 1.0)
+
+
+_EXPERT_SPLIT = re.compile(r"expert tensor parallel (\d{1,4})")
+
+
+def _stated_expert_split(cells: Cells) -> Floats:
+    """Tensor-parallel size of the experts where the row's note states one, nan elsewhere."""
+    codes, notes = cells.words("note")
+    found = [_EXPERT_SPLIT.search(note) for note in notes]
+    return np.array([float(match[1]) if match and int(match[1]) else np.nan for match in found])[codes]
 
 
 def _indivisible(whole: Floats, part: Floats) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
