@@ -1,0 +1,20 @@
+"""Every test: the same generated inputs on every machine, and no cache or project of the person who runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("perfkit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("perfkit")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in ("PERFKIT_PROJECT", "PERFKIT_READ_ONLY", "PERFKIT_APP", "PERFKIT_DASK"):
+            patch.delenv(variable, raising=False)
+        patch.setenv("PERFKIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
