@@ -96,11 +96,7 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
         breakdown=breakdown,
         memory=peak,
         fits=None if limit is None else peak.total <= limit,
-        sources=(
-            ("step_time_s", step.SOURCE),
-            ("calibration", Source("computed", known.name, known.origin)),
-            ("peak_memory_bytes", peak.source),
-        ),
+        sources=_sources(plan, known, peak),
         warnings=tuple(warnings),
         **rates,
     )
@@ -153,6 +149,16 @@ def _labels(plan: Plan) -> Labels:
         split=parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1,
     )
     return Labels(((name, stack, network_of(link.topology if link else "")),), np.zeros(1, dtype=np.intp))
+
+
+def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str, Source], ...]:
+    """Where the numbers come from: formulas, calibration, and every figure of the device."""
+    computed = (
+        ("step_time_s", step.SOURCE),
+        ("efficiencies", Source("computed", f"calibration {known.name}", known.origin)),
+        ("peak_memory_bytes", peak.source),
+    )
+    return computed + (tuple(plan.hardware.sources.items()) if plan.hardware else ())
 
 
 def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
