@@ -6,12 +6,13 @@ are named in the run's notes, so that nothing is mixed in silence.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from perfkit import _discover
 from perfkit.errors import InputError
 from perfkit.run import LazyTable, LazyTables, Run
-from perfkit.trace import _archive, _cache
+from perfkit.trace import _archive, _cache, clock
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
 
@@ -66,7 +67,7 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         raise InputError(
             printable(str(root)), [f"recognised as {chosen.title}, but nothing in it can be read", *problems, *sink.notes]
         )
-    return Run(
+    run = Run(
         name=printable(root.resolve().name),
         kind="measured",
         format=chosen.name,
@@ -76,6 +77,7 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         dropped=sink.dropped if sink.later else tuple(sink.dropped),
         notes=tuple(sink.notes),
     )
+    return run if match.lazy else replace(run, clock=clock.offsets(clock.estimate(run)))
 
 
 def _opened(origin: Path) -> Path:
