@@ -88,6 +88,22 @@ class StageModel:
         values = np.array(self.highs.getSolution().col_value)
         return [values[start : start + len(options)] for start, options in zip(self.starts, self.options, strict=False)]
 
+    def allow(self, masks: Sequence[NDArray[np.bool_]]) -> None:
+        """Let only these options of every stage be chosen."""
+        upper = np.concatenate(masks).astype(np.float64)
+        columns = np.arange(self.starts[0], self.starts[-1], dtype=np.int32)
+        self.highs.changeColsBounds(len(columns), columns, np.zeros(len(columns)), upper)
+
+    def drop_slack_cuts(self) -> list[Cut]:
+        """After `relaxation`: remove the cuts that do not hold its optimum up, and give them back."""
+        duals = np.abs(np.array(self.highs.getSolution().row_dual)[self._first_cut_row :])
+        slack = np.flatnonzero(duals <= _NO_DUAL)
+        self.highs.deleteRows(len(slack), (slack + self._first_cut_row).astype(np.int32))
+        dropped = [self.cuts[index] for index in slack.tolist()]
+        kept = np.flatnonzero(duals > _NO_DUAL).tolist()
+        self.cuts = [self.cuts[index] for index in kept]
+        return dropped
+
     def nearest(self, *, time_limit_s: float) -> list[int] | None:
         """After `relaxation`: whole options that keep as much of its weights as they can; no path counts here."""
         weights = np.concatenate(self.option_weights())

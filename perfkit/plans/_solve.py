@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit.plans._branch import Tree
 from perfkit.plans._cuts import deciding_cuts
 from perfkit.plans._descent import descend
 from perfkit.plans._evaluator import Evaluator, Ints
@@ -33,7 +34,7 @@ MANY_CUTS = 400
 WHOLE = 1e5
 """The first makespan in the solver's unit: far from the solver's tolerances at both ends."""
 DESCENT_SHARE = 0.15
-SEARCH_SHARE = 0.35
+SEARCH_SHARE = 0.2
 TOLERANCE = 1e-7
 """Relative error allowed for the solver's bound, which is computed in floating point."""
 
@@ -100,14 +101,42 @@ class Solver:
         self._relax(self._remaining_s() * 0.3)
         self._round_relaxation()
         self._tighten()
-        one_chunk = self.problem.num_chunks == 1
-        status = self._whole(self._remaining_s() * FIRST_TRY_SHARE if one_chunk else min(FIRST_TRY_S, self._remaining_s()))
+        if self.problem.num_chunks == 1:
+            return self._ended(self._solve_one_chunk())
+        return self._ended(self._solve_chunks())
+
+    def _solve_one_chunk(self) -> str:
+        status = self._whole(self._remaining_s() * FIRST_TRY_SHARE)
         if status != "unfinished":
-            return self._ended(status)
-        self._tighten()
+            return status
         self._anneal(self._remaining_s() * SEARCH_SHARE)
         self._tighten()
-        return self._ended("time_limit" if (status := self._whole(self._remaining_s())) == "unfinished" else status)
+        status = self._whole(self._remaining_s())
+        return "time_limit" if status == "unfinished" else status
+
+    def _solve_chunks(self) -> str:
+        model = self._need_model()
+        assert self.best is not None
+        center_ns = self.evaluator.chunk_times_ns(self.best[None])[0].astype(np.float64)
+        tree = Tree(self.evaluator, model.options, self._unit_ns, model.cuts, center_ns)
+        if self._grow(tree, min(FIRST_TRY_S, self._remaining_s())):
+            return "optimal"
+        self._anneal(self._remaining_s() * SEARCH_SHARE)
+        return "optimal" if self._grow(tree, self._remaining_s()) else "time_limit"
+
+    def _grow(self, tree: Tree, seconds: float) -> bool:
+        """Split nodes of the tree; True once nothing better is left."""
+        until = time.monotonic() + seconds
+        self._what = "tree of relaxations"
+        done = tree.run(
+            best_ns=lambda: self.best_ns or 0,
+            on_tick=lambda bound_ns: time.monotonic() < until and not self._proven() and self._tick(bound_ns or self.bound_ns),
+            on_choice=lambda chosen: self.consider(layout_of(tree.model.options, chosen)),
+        )
+        self._rounds = tree.num_nodes
+        if done:
+            self._raise_bound(float(self.best_ns or 0))
+        return self._proven()
 
     def _descend(self) -> None:
         """A good layout soon: everything after it has less to search."""
