@@ -147,6 +147,42 @@ LOG = Table(
         Column("overflow", "flag", "whether the step overflowed or was skipped", nullable=True),
     ),
 )
+MEMORY_CURVE = Table(
+    "memory_curve",
+    "how much memory a component of a rank held from a moment on",
+    (
+        _RANK,
+        Column("component", "text", 'allocator or category as recorded; a name with + sums up others, "total" all of them'),
+        Column("time_ns", "int", "moment on the clock of the rank"),
+        Column("allocated_bytes", "int", "handed out to tensors", nullable=True),
+        Column("reserved_bytes", "int", "held by the allocator", nullable=True),
+        Column("active_bytes", "int", "handed out, or freed but still in use by a stream", nullable=True),
+    ),
+)
+MEMORY_BLOCKS = Table(
+    "memory_blocks",
+    "a piece of device memory from its allocation to its release; compare moments of one `clock` and rank only",
+    (
+        _RANK,
+        Column("clock", "text", "what start, end, producer and last_use count: ns, or events of the allocator (no time)"),
+        Column("name", "text", "operator or task that asked for it", nullable=True),
+        Column("owner", "text", "node of the model that it belongs to", nullable=True),
+        Column("kind", "text", "what it holds: Weight, WorkSpace, PyNativeOutput, ...", nullable=True),
+        Column(
+            "start", "int", "allocation; null: before the recording, or inside another block if `end` is null too", nullable=True
+        ),
+        Column("end", "int", "release; null: not released while recorded", nullable=True),
+        Column("bytes", "int", "size"),
+        Column("address", "text", "device address as recorded", nullable=True),
+        Column("pool", "text", "memory pool", nullable=True),
+        Column("stream", "text", "stream that allocated it", nullable=True),
+        Column("producer", "int", "task that wrote it first", nullable=True),
+        Column("last_use", "int", "last task that used it; null: none, or not recorded", nullable=True),
+        Column("num_uses", "int", "tasks that used it; null: not recorded", nullable=True),
+        Column("pool_peak_bytes", "int", "peak of the pool so far as the allocator stated it, gaps included", nullable=True),
+        Column("place", "text", "line of code that allocated it", nullable=True),
+    ),
+)
 COVERAGE = Table(
     "coverage",
     "a kind of file that a rank has, or should have",
@@ -161,7 +197,7 @@ COVERAGE = Table(
 )
 
 TABLES: Mapping[str, Table] = MappingProxyType(
-    {table.name: table for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, COVERAGE)}
+    {table.name: table for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, MEMORY_CURVE, MEMORY_BLOCKS, COVERAGE)}
 )
 
 _PANDAS = {("int", False): "int64", ("int", True): "Int64", ("float", False): "float64", ("float", True): "float64"}

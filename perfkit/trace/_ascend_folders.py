@@ -33,6 +33,8 @@ PARTS = {
     "op_statistic.csv": "operator statistics",
     "api_statistic.csv": "host calls",
     "memory_record.csv": "memory curve",
+    "operator_memory.csv": "memory blocks",
+    "npu_module_mem.csv": "memory of modules",
     METADATA: "layout",
 }
 INFO_PART = "profiler settings"

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.run import LazyTable, Position, empty
-from perfkit.trace import _ascend_layout, _ascend_steps
+from perfkit.trace import _ascend_layout, _ascend_memory, _ascend_steps
 from perfkit.trace._ascend_folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._ascend_recording import Recording, add_all_links, add_collectives, add_steps, groups_of_users
 from perfkit.trace._format import Sink
@@ -26,6 +26,7 @@ from perfkit.trace.steps import add_summary_steps
 from perfkit.units import NS_PER_US, decimal_to_ns
 
 MANY_RANKS = 64
+MEMORY_CURVES, MEMORY_BLOCKS = (_ascend_memory.CURVE, _ascend_memory.MODULES), (_ascend_memory.BLOCKS,)
 Record = Callable[[Rank, int | None, Sink, Sequence[str]], Recording]
 """Reads some files of a rank, named by what they are called, and adds its kernels to the sink if they are among them."""
 Groups = list[tuple[str, tuple[int, ...]]]
@@ -40,8 +41,8 @@ def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) 
     later = _Later(ranks, named, sink, record)
     recordings = _add_all_steps(ranks, sink, later)
     sink.note(
-        f"{len(ranks)} ranks: kernels, collectives and links are read when they are asked for; until then it is not known what of "
-        "them is damaged, and the steps, taken from the summaries, are not compared with the kernels"
+        f"{len(ranks)} ranks: kernels, collectives, links and memory are read when they are asked for; until then it is not known "
+        "what of them is damaged, and the steps, taken from the summaries, are not compared with the kernels"
     )
     if sentence := _ascend_layout.missing_ranks([rank.rank for rank in ranks], _num_devices(sink), ()):
         sink.note(sentence)
@@ -127,10 +128,12 @@ class _Later:
 
     def tables(self) -> dict[str, LazyTable]:
         """The tables, each with the ranks that have files for it."""
-        sources = {
+        sources: dict[str, tuple[Sequence[str], Callable[[list[int]], pd.DataFrame]]] = {
             "kernels": ((KERNELS,), self._kernel_rows),
             "collectives": ((COLLECTIVES, KERNELS), self._collective_rows),
             "links": ((LINKS,), self._link_rows),
+            "memory_curve": (MEMORY_CURVES, partial(self._memory_rows, "memory_curve", MEMORY_CURVES)),
+            "memory_blocks": (MEMORY_BLOCKS, partial(self._memory_rows, "memory_blocks", MEMORY_BLOCKS)),
         }
         found: dict[str, LazyTable] = {}
         for table, (files, rows) in sources.items():
@@ -154,9 +157,12 @@ class _Later:
     def _recorded(self, rank: int, *files: str) -> Recording:
         scratch = Sink()
         recording = self._record(self._ranks[rank], self.stage(rank), scratch, files)
+        self._count(scratch)
+        return recording
+
+    def _count(self, scratch: Sink) -> None:
         self._sink.dropped += [lost for lost in scratch.dropped if lost.file not in self._counted]
         self._counted.update(lost.file for lost in scratch.dropped)
-        return recording
 
     def _read_kernels(self, rank: int) -> pd.DataFrame | None:
         return self._recorded(rank, STEPS, KERNELS).kernels
@@ -183,6 +189,13 @@ class _Later:
     def _link_rows(self, ranks: list[int]) -> pd.DataFrame:
         self._read_communication()
         return self._links[self._links["rank"].isin(ranks)].reset_index(drop=True)
+
+    def _memory_rows(self, table: str, files: Sequence[str], ranks: list[int]) -> pd.DataFrame:
+        scratch = Sink()
+        for rank in ranks:
+            self._record(self._ranks[rank], self.stage(rank), scratch, files)
+        self._count(scratch)
+        return scratch.tables().get(table, empty(table))
 
     def _read_communication(self) -> _ascend_layout.Groups:
         if not self._communication:

@@ -36,7 +36,7 @@ def test_many_is_more_than_the_ranks_of_a_node():
     assert ascend_text.MANY_RANKS == _ascend_many.MANY_RANKS >= 16
 
 
-@pytest.mark.parametrize("table", ["kernels", "collectives", "links"])
+@pytest.mark.parametrize("table", ["kernels", "collectives", "links", "memory_curve", "memory_blocks"])
 def test_what_is_read_later_equals_what_is_read_at_once(table: str, monkeypatch: pytest.MonkeyPatch):
     lazy, eager = lazily(SAMPLE, monkeypatch), load(SAMPLE)
     assert isinstance(lazy.tables, LazyTables)

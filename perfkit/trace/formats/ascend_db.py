@@ -20,6 +20,7 @@ from perfkit.trace import (
     _ascend_db_analysis,
     _ascend_folders,
     _ascend_layout,
+    _ascend_memory,
     _ascend_recording,
     _ascend_steps,
     _sqlite,
@@ -182,6 +183,9 @@ def _load_tasks(recording: Recording, database: _sqlite.Database, sink: Sink) ->
     if (name := _ascend_db.device_name(database)) is not None:
         sink.fact("device_name", name, f"{database.file.label}: NPU_INFO")
     recording.rows[_HOST_CALLS] = database.count(_HOST_CALLS)
+    if tasks["device"].nunique() < 2:
+        found = _ascend_memory.read_database(database, recording.rank.rank, sink)
+        recording.rows.update({name: rows for name, rows in found.items() if rows is not None})
     return tasks
 
 
@@ -226,6 +230,8 @@ def _add_coverage(recording: Recording, sink: Sink) -> None:
             sink.cover(rank, PARTS[part], files[KERNELS], rows=count, state="partial")
             continue
         sink.cover(rank, PARTS[part], files.get(part), rows=recording.rows.get(part), state=state)
+    for name, part in _ascend_memory.PARTS.items():
+        sink.cover(rank, part, files.get(KERNELS) if name in recording.rows else None, rows=recording.rows.get(name))
     if KERNELS in files:
         calls = recording.rows.get(_HOST_CALLS, 0)
         sink.cover(rank, "host calls", files[KERNELS] if calls else None, rows=calls or None)
@@ -237,7 +243,7 @@ FORMAT = Format(
     title="Ascend profiler databases (SQLite)",
     looks_for="a SQLite file with the tables TASK and STRING_IDS, or StepTraceTime: ascend_pytorch_profiler_*.db, analysis.db",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "memory_curve", "memory_blocks", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -1,7 +1,8 @@
 """Ascend profiler, text output: one folder a rank (`*_ascend_pt`, `*_ascend_ms`), of PyTorch or MindSpore, at any depth.
 
 Steps come from step_trace_time.csv, kernels from kernel_details.csv, sizes and waits of collectives from communication.json, links
-from communication_matrix.json, the layout from profiler_metadata.json. Where a step summary is missing or broken the step is
+from communication_matrix.json, memory from memory_record.csv, npu_module_mem.csv and operator_memory.csv, the layout from
+profiler_metadata.json. Where a step summary is missing or broken the step is
 computed from its kernels. The summary and the kernels are compared, and what differs is noted. In `links`, operations whose name
 contains "total" sum up others of their kind: add either those or the rest.
 """
@@ -15,7 +16,7 @@ import pandas as pd
 
 from perfkit.errors import InputError
 from perfkit.run import Position
-from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_steps, _store
+from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_memory, _ascend_steps, _store
 from perfkit.trace._ascend_collectives import read_links, read_operations
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_kernels import has_details, read_kernels
@@ -25,12 +26,13 @@ from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
 
 _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
+_MEMORY = tuple(_ascend_memory.PARTS)
 
 
 def detect(listing: Listing) -> Match | None:
     """Rank folders at any depth, one of them, its output folder, or a single file of it."""
     folders = _ascend_folders.find_folders(listing)
-    files = [file for folder in folders for name, file in folder.files.items() if name in _READ]
+    files = [file for folder in folders for name, file in folder.files.items() if name in (*_READ, *_MEMORY)]
     settings = [file for folder in folders for file in (folder.info, folder.files.get(METADATA)) if file is not None]
     beside = tuple(file for file in settings if not file.path.is_relative_to(listing.root))
     lazy = len(folders) >= MANY_RANKS
@@ -52,7 +54,8 @@ def read(match: Match, sink: Sink) -> None:
     if len(ranks) >= MANY_RANKS:
         _add_coverage(read_many(ranks, named, sink, _record), sink)
         return
-    recordings = [_record(rank, sink.placement.get(rank.rank, Position()).pipeline, sink) for rank in ranks]
+    parts = (*_READ, *_MEMORY)
+    recordings = [_record(rank, sink.placement.get(rank.rank, Position()).pipeline, sink, parts) for rank in ranks]
     for recording in recordings:
         add_steps(recording, sink)
     compare(recordings, sink)
@@ -67,10 +70,12 @@ def _record(rank: Rank, stage: int | None, sink: Sink, names: Sequence[str] = _R
         file = rank.source.files.get(name)
         if file is None:
             continue
-        load = loaders[name]
         whole = len(sink.dropped)
         try:
-            load(recording, file, sink)
+            if name in _MEMORY:
+                recording.rows[name] = _ascend_memory.read_file(name, file, rank.rank, sink)
+            else:
+                loaders[name](recording, file, sink)
         except InputError as error:
             sink.drop("; ".join(error.problems), 1, file)
         if len(sink.dropped) > whole:
@@ -145,7 +150,7 @@ FORMAT = Format(
     title="Ascend profiler folders (text)",
     looks_for=f"{KERNELS}, {STEPS}, {COLLECTIVES} or {LINKS}, usually below <name>_ascend_pt or <name>_ascend_ms",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "memory_curve", "memory_blocks", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -170,6 +170,8 @@ def test_coverage_says_what_answers_what():
         "operator statistics": "present",
         "host calls": "present",
         "memory curve": "present",
+        "memory blocks": "present",
+        "memory of modules": "present",
         "layout": "empty",
         "profiler settings": "present",
     }
