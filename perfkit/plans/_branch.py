@@ -24,12 +24,14 @@ Mask = NDArray[np.bool_]
 Masks = list[Mask]
 """For every stage, which options are allowed."""
 
-COARSE = 2e-5
+COARSE = 1e-4
 """Paths that exceed a relaxation by less than this share wait until they matter."""
 FINE = 1e-9
 INWARD = 0.4
 """Paths are looked for at this share of the way from the best layout to the relaxation first: such paths cut deeper."""
-MAX_CUTS = 900
+NEARLY = 0.97
+"""Of the paths at such a point, those almost as long as the best layout's are worth a look."""
+MAX_CUTS = 300
 _WHOLE_STAGE = 3.0
 """Splitting by the layers of a stage moves the relaxation more than by those of one chunk."""
 _MIXED = 1e-6
@@ -56,6 +58,7 @@ class Tree:
         self._evaluator, self._options = evaluator, list(options)
         self.model = StageModel(evaluator.problem, options, unit_ns)
         self._center_ns = center_ns
+        self._center_makespan_ns = max(length_ns for length_ns, _ in deciding_cuts(evaluator, center_ns))
         self._known: set[tuple[int, bytes]] = set()
         for cut in cuts:
             self._add(cut)
@@ -137,7 +140,8 @@ class Tree:
         for share in (INWARD, 1.0):
             point = share * times_ns + (1 - share) * self._center_ns
             added = False
-            for _, cut in deciding_cuts(self._evaluator, point):
+            shortest_ns = share * value_ns + (1 - share) * NEARLY * self._center_makespan_ns
+            for _, cut in deciding_cuts(self._evaluator, point, above_ns=shortest_ns):
                 length_ns = float((cut.counts * times_ns).sum()) + cut.comm_ns
                 if length_ns > value_ns * (1 + tolerance) + 1e-3 * self.model.unit_ns:
                     added = self._add(cut) or added

@@ -95,8 +95,13 @@ def _levels(dag: Dag) -> tuple[_Level, ...]:
 
 def longest_path(dag: Dag, durations_ns: Sequence[Number], ends_ns: Sequence[Number], last: int) -> list[int]:
     """Nodes of the path that decides when node `last` ends, in order; of equal predecessors the lane's own is taken."""
-    path = [last]
-    while dag.nodes[path[-1]].after:
-        node = dag.nodes[path[-1]]
-        path.append(max(node.after, key=lambda edge: ends_ns[edge.node] + (durations_ns[dag.hop_row] if edge.hop else 0)).node)
+    hop_ns, steps = durations_ns[dag.hop_row], dag.steps
+    path, node = [last], last
+    while after := steps[node][0]:
+        longest_ns = None
+        for edge in after:
+            arrival_ns = ends_ns[edge.node] + hop_ns if edge.hop else ends_ns[edge.node]
+            if longest_ns is None or arrival_ns > longest_ns:
+                longest_ns, node = arrival_ns, edge.node
+        path.append(node)
     return path[::-1]

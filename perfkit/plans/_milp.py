@@ -56,6 +56,7 @@ class StageModel:
         self._columns()
         self._rows()
         self.cuts: list[Cut] = []
+        self._is_integral = False
         self._first_cut_row = self.highs.getNumRow()
 
     def add_cut(self, cut: Cut) -> None:
@@ -181,6 +182,9 @@ class StageModel:
         )
 
     def _integral(self, *, on: bool) -> None:
+        if on == self._is_integral:
+            return
+        self._is_integral = on
         kind = highspy.HighsVarType.kInteger if on else highspy.HighsVarType.kContinuous
         first, last = int(self.starts[0]), self.highs.getNumCol()
         columns = np.arange(first, last, dtype=np.int32)
@@ -209,6 +213,9 @@ class StageModel:
             for time, chunk in np.ndindex(3, problem.num_chunks):
                 column = 1 + (time * problem.num_chunks + chunk) * problem.num_stages + stage
                 values = options.times_ns[:, time, chunk] / self.unit_ns
+                if not values.any():  # no weight gradient, mostly: nothing to link, and a smaller basis
+                    self.highs.changeColBounds(column, 0.0, 0.0)
+                    continue
                 self._row(np.append(columns, column), np.append(-values, 1.0), 0.0, 0.0)
         for index, part in enumerate(problem.body):
             columns = self.starts[0] + np.arange(self.num_options)

@@ -34,7 +34,7 @@ MANY_CUTS = 400
 WHOLE = 1e5
 """The first makespan in the solver's unit: far from the solver's tolerances at both ends."""
 DESCENT_SHARE = 0.15
-SEARCH_SHARE = 0.2
+SEARCH_SHARE = 0.15
 TOLERANCE = 1e-7
 """Relative error allowed for the solver's bound, which is computed in floating point."""
 
@@ -154,7 +154,7 @@ class Solver:
                 return
             value_ns, times_ns = found
             self._raise_bound(value_ns)
-            cuts = deciding_cuts(self.evaluator, times_ns)
+            cuts = deciding_cuts(self.evaluator, times_ns, above_ns=value_ns)
             violated = [cut for length_ns, cut in cuts if length_ns > value_ns * (1 + TOLERANCE) + self._noise_ns]
             if not violated:
                 return
