@@ -38,6 +38,8 @@ class Panel {
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
       this.heading, this.status, this.sentence, this.notes, this.main, this.codeBox, this.actionBox, this.outcome, this.tableBox);
+    // JupyterLab binds bare letters and arrows, and asks the focused element itself whether it may.
+    this.root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
   }
 
   start() {

@@ -167,8 +167,10 @@ def _start_lab(port: int, *, open_browser: bool) -> None:
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": str(_pages_folder()),
         "ServerApp.open_browser": open_browser,
+        "ServerApp.allow_root": True,  # as in a container; it listens on this machine only and asks for a token
+        "ServerApp.kernel_spec_manager_class": f"{__name__}.OwnKernels",
         "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
-        "LabApp.news_url": "None",
+        "LabApp.app_settings_dir": str(Path(__file__).parent / "lab"),  # no question about news from elsewhere
         "LabApp.extension_manager": "readonly",
         "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
     }
