@@ -29,7 +29,10 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
         for rank in ranks
         for step in rank["steps"]
     ]
-    print_table(["rank", "stage", "step", "duration", *paths, "hidden comm."], rows, out)
+    if rows:
+        print_table(["rank", "stage", "step", "duration", *paths, "hidden comm."], rows, out)
+    else:
+        print("no step times were recorded", file=out)
     kernels = summary["kernels"][:TOP]
     if kernels:
         print(f"\nlargest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})", file=out)
@@ -51,6 +54,20 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
                     "not recorded" if entry["bytes"] is None else format_bytes(entry["bytes"]),
                 ]
                 for entry in summary["collectives"][:TOP]
+            ],
+            out,
+        )
+    if summary.get("memory_reports"):
+        print("\nmemory of the device as printed", file=out)
+        print_table(
+            ["rank", "statistic", "budget", "used peak", "peak with gaps"],
+            [
+                [
+                    str(report["rank"]),
+                    str(report["block"]),
+                    *(format_bytes(report[name], 6) for name in ("budget_bytes", "used_peak_bytes", "actual_peak_bytes")),
+                ]
+                for report in summary["memory_reports"]
             ],
             out,
         )

@@ -135,7 +135,7 @@ LOG = Table(
         _STEP,
         Column("line", "int", "line number in the log, 1-based"),
         Column("num_steps", "int", "steps that the printed time is the mean of"),
-        Column("duration_ns", "int", "time of one step"),
+        Column("duration_ns", "int", "time of one step; null where the log prints a rate only", nullable=True),
         Column("timestamp_ns", "int", "when the line was printed, UTC if no zone is given", nullable=True),
         Column("loss", "float", "loss", nullable=True),
         Column("learning_rate", "float", "learning rate", nullable=True),
@@ -183,6 +183,24 @@ MEMORY_BLOCKS = Table(
         Column("place", "text", "line of code that allocated it", nullable=True),
     ),
 )
+MEMORY_REPORTS = Table(
+    "memory_reports",
+    "a statistic of device memory that a process printed; several of a file may be of several ranks, or before and after a change",
+    (
+        _RANK,
+        Column("block", "int", "number of the statistic in its file, 0-based"),
+        Column("file", "text", "file that holds it"),
+        Column("line", "int", "line of its first figure, 1-based"),
+        Column("device_bytes", "int", "memory of the device", nullable=True),
+        Column("budget_bytes", "int", "memory that the framework may use, not what it used", nullable=True),
+        Column("used_peak_bytes", "int", "largest sum of blocks in use", nullable=True),
+        Column("actual_peak_bytes", "int", "largest extent of the pool, gaps between blocks included", nullable=True),
+        Column("static_bytes", "int", "weights and constants of a graph", nullable=True),
+        Column("dynamic_bytes", "int", "all else of a graph", nullable=True),
+        Column("pool_bytes", "int", "memory that the pool took from the device", nullable=True),
+        Column("requested_bytes", "int", "the request that did not fit; null: none failed", nullable=True),
+    ),
+)
 COVERAGE = Table(
     "coverage",
     "a kind of file that a rank has, or should have",
@@ -197,7 +215,10 @@ COVERAGE = Table(
 )
 
 TABLES: Mapping[str, Table] = MappingProxyType(
-    {table.name: table for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, MEMORY_CURVE, MEMORY_BLOCKS, COVERAGE)}
+    {
+        table.name: table
+        for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, COVERAGE)
+    }
 )
 
 _PANDAS = {("int", False): "int64", ("int", True): "Int64", ("float", False): "float64", ("float", True): "float64"}

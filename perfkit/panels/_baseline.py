@@ -20,7 +20,7 @@ from perfkit.panels import _context as context
 from perfkit.run import Run
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.plan import Plan
-from perfkit.trace.training_log import StepStatistics, step_statistics, suggest_warmup
+from perfkit.trace.training_log import StepStatistics, step_statistics, suggest_warmup, timed
 from perfkit.units import NS_PER_S, TERA, format_si
 
 
@@ -84,7 +84,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
             f"step times of a whole training: {run.name} is a profile of a few steps",
             how_to_collect="choose the training log of MindFormers or Megatron; page 11 shows what the profiled steps are made of",
         )
-    log = run.frame("log")
+    log = timed(run.frame("log"))
     suggested = suggest_warmup(log["duration_ns"].to_numpy())
     statistics = step_statistics(log, suggested if state.suggest else min(state.num_warmup, len(log) - 1))
     plan = read_config(state.config) if state.config else None

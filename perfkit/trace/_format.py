@@ -6,7 +6,7 @@ to a `Sink`, which checks them against `schema.py`, counts what it refuses and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -137,11 +137,11 @@ class Sink:
         """All rows added so far, one frame a table, text as categories."""
         tables: dict[str, pd.DataFrame] = {}
         for name, pieces in self._pieces.items():
-            frame = pd.concat(pieces, ignore_index=True)
-            for column in TABLES[name].columns:
-                if column.dtype == "text":
-                    frame[column.name] = frame[column.name].astype("category")
-            tables[name] = frame
+            texts = [column.name for column in TABLES[name].columns if column.dtype == "text"]
+            frame = pd.concat([piece.drop(columns=texts) for piece in pieces], ignore_index=True)
+            for text in texts:
+                frame[text] = _categories([piece[text] for piece in pieces])
+            tables[name] = frame[[column.name for column in TABLES[name].columns]]
         return tables
 
 
@@ -158,9 +158,19 @@ def _series(value: Any, column: Column, rows: int) -> pd.Series:
         series = pd.Series(np.array(value, dtype="object") if isinstance(value, (list, tuple)) else value).reset_index(drop=True)
         if len(series) == 1 and rows != 1:
             series = pd.Series([series.iloc[0]] * rows)
-        return pd.Series(series.astype(dtype))
+        return series if column.dtype == "text" and isinstance(series.dtype, pd.CategoricalDtype) else series.astype(dtype)
     scalar: pd.Series = pd.Series([value] * rows, dtype=dtype)
     return scalar
+
+
+def _categories(pieces: Sequence[pd.Series]) -> pd.Categorical:
+    """Columns of text, one after the other, as categories in ascending order of which each is used."""
+    parts = [pd.Categorical(piece) for piece in pieces]
+    used = [part.categories[np.bincount(part.codes[part.codes >= 0], minlength=len(part.categories)) > 0] for part in parts]
+    known = sorted({text for texts in used for text in texts}, key=str)
+    place = {text: index for index, text in enumerate(known)}
+    codes = [np.array([*(place.get(text, -1) for text in part.categories), -1])[part.codes] for part in parts]
+    return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(known, dtype=None if known else "object"))
 
 
 def _refused(values: pd.Series, column: Column) -> np.ndarray:

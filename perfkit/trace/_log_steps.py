@@ -22,7 +22,7 @@ class LogStep:
 
     step: int
     line: int
-    duration_ns: int
+    duration_ns: int | None
     num_steps: int = 1
     timestamp_ns: int | None = None
     loss: float | None = None
@@ -75,15 +75,17 @@ def add_logs(sink: Sink, logs: Sequence[Log]) -> None:
 
 
 def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> None:
-    negative = sum(step.duration_ns < 0 for step in steps)
-    sink.drop("step line with a negative time", negative, file)
-    steps = [step for step in steps if step.duration_ns >= 0]
-    sink.cover(rank, "step times", file, rows=len(steps), state=None if steps else "empty")
+    possible = [step for step in steps if step.duration_ns is None or step.duration_ns >= 0]
+    sink.drop("step line with a negative time", len(steps) - len(possible), file)
+    steps = possible
+    last = {step.step: step for step in steps if step.duration_ns is not None}
+    state = None if last else "partial" if steps else "empty"
+    sink.cover(rank, "step times", file, rows=len(steps), state=state)
     if not steps:
         return
     sink.add("log", source=file, rank=rank, **{name: [getattr(step, name) for step in steps] for name in _COLUMNS})
-    last = {step.step: step for step in steps}
-    sink.add("steps", source=file, rank=rank, step=list(last), duration_ns=[step.duration_ns for step in last.values()])
+    if last:
+        sink.add("steps", source=file, rank=rank, step=list(last), duration_ns=[step.duration_ns for step in last.values()])
     _note_oddities(sink, file, steps)
 
 

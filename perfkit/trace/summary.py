@@ -27,6 +27,7 @@ def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
             raise InputError(run.name, [f"step {step} is not in the run; steps found: {known}"])
         steps = steps[steps["step"] == step]
     chosen = None if step is None else [step]
+    memory = {"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}
     return {
         "run": run.name,
         "kind": run.kind,
@@ -37,6 +38,7 @@ def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
         "ranks": _ranks(run, steps),
         "kernels": _kernels(run.frame("kernels", steps=chosen)),
         "collectives": _collectives(run.frame("collectives", steps=chosen)),
+        **memory,
     }
 
 
@@ -87,6 +89,12 @@ def _collectives(collectives: pd.DataFrame) -> list[dict[str, Any]]:
         }
         for row in totals.reset_index().sort_values("total_ns", ascending=False).to_dict("records")
     ]
+
+
+def _memory_reports(run: Run) -> list[dict[str, Any]]:
+    """Statistics of device memory in the order of their ranks and files; sizes in bytes, None where the log does not state one."""
+    rows = run.frame("memory_reports").drop(columns="line").to_dict("records")
+    return [{str(name): str(value) if name == "file" else _int(value) for name, value in row.items()} for row in rows]
 
 
 def _sum_if_all_known(values: pd.Series[int]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.errors import InputError
+from perfkit.errors import InputError, NotMeasuredError
 from perfkit.units import NS_PER_S
 
 SCALED_MAD = 1.4826
@@ -62,6 +62,17 @@ class Divisor:
     relative_error: float
 
 
+def timed(log: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table `log` that have a step time; raises NotMeasuredError if none has, as in logs that print rates only."""
+    rows = log[log["duration_ns"].notna()]
+    if rows.empty:
+        raise NotMeasuredError(
+            "step times: the log prints rates, not times",
+            how_to_collect="divide the tokens of a step by the printed tokens/s, or record a profile; page 10 writes its settings",
+        )
+    return rows
+
+
 def suggest_warmup(durations_ns: Sequence[int] | Ints) -> int:
     """How many steps to cut off at the start: those longer than the second half of the run explains.
 
@@ -83,9 +94,10 @@ def step_statistics(log: pd.DataFrame, warmup: int) -> StepStatistics:
     """Statistics of the rows of a table `log` after its first `warmup` steps.
 
     Each printed time counts once, also where it is the mean of several steps. With several ranks the slowest one counts in each
-    step, because the others wait for it. Steps stand in printed order. Raises InputError if no step is left.
+    step, because the others wait for it. Steps stand in printed order. Rows without a time are left out. Raises InputError if no
+    step is left.
     """
-    rows = _slowest_rank(log)
+    rows = _slowest_rank(timed(log))
     if not 0 <= warmup < len(rows):
         raise InputError("step statistics", [f"warmup = {warmup} must leave a step; the log has {len(rows)}"])
     kept = rows.iloc[warmup:]

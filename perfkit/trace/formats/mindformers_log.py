@@ -147,7 +147,8 @@ def _divide(log: _MindFormersLog, sink: Sink) -> None:
     size = sizes.most_common(1)[0][0] if sizes else min(gaps, default=1)
     for index in log.undivided:
         step = log.steps[index]
-        log.steps[index] = replace(step, duration_ns=round(step.duration_ns / size), num_steps=size)
+        if step.duration_ns is not None:
+            log.steps[index] = replace(step, duration_ns=round(step.duration_ns / size), num_steps=size)
     sink.note(
         f"{log.file.label} does not say how many steps {len(log.undivided)} of its times cover; they were divided by {size}, as "
         f"{'its other lines say' if sizes else 'its step numbers suggest'}"
