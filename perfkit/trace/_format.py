@@ -37,7 +37,7 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Format:
-    """A trace format. `detail` orders formats found side by side: 3 events, 2 summaries of ranks, 1 a log.
+    """A trace format. `detail` orders formats found side by side: 3 events, 2 summaries of ranks, 1 a log, 0 figures in a log.
 
     `provides` names the tables that it can fill; `looks_for` says in words what it recognises, for the message to a user whose
     folder holds none.
