@@ -86,7 +86,8 @@ def _add_events(rank: int, content: bytes, file: File, sink: Sink) -> int:
     except (msgspec.DecodeError, OverflowError):
         found = list(_EVENT.finditer(content))
         events = np.array([[int(number) for number in event.groups()] for event in found], dtype=np.int64).reshape(-1, 4)
-        sink.drop("bytes after the break of a cut or damaged file", len(content) - (found[-1].end() if found else 0), file)
+        rest = len(content) - (found[-1].end() if found else 0)
+        sink.drop("bytes after the break of a cut or damaged file, the missing end included", rest + 1, file)
     good = (events[:, 3] >= 0) & (events[:, 3] < len(CATEGORIES)) & (events[:, 1] >= 1) & (events[:, 1] <= 4)
     sink.drop("event of an unknown action or category", int((~good).sum()), file)
     events = events[good]
