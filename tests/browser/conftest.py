@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, Playwright
+from playwright.sync_api import Browser, Page, Playwright, expect
 
 from tests.browser.app_server import Server, start, stop, wait_ready
 
@@ -30,6 +30,8 @@ ARGUMENTS = [
 ]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 HERE = Path(__file__).parent
+
+expect.set_options(timeout=30_000)  # a slow machine is no failure; budgets are measured in benchmarks/ui
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
