@@ -24,14 +24,14 @@ Mask = NDArray[np.bool_]
 Masks = list[Mask]
 """For every stage, which options are allowed."""
 
-COARSE = 1e-4
+COARSE = 4e-4
 """Paths that exceed a relaxation by less than this share wait until they matter."""
 FINE = 1e-9
 INWARD = 0.4
 """Paths are looked for at this share of the way from the best layout to the relaxation first: such paths cut deeper."""
 NEARLY = 0.97
 """Of the paths at such a point, those almost as long as the best layout's are worth a look."""
-MAX_CUTS = 300
+MAX_CUTS = 1500
 _WHOLE_STAGE = 3.0
 """Splitting by the layers of a stage moves the relaxation more than by those of one chunk."""
 _MIXED = 1e-6

@@ -126,6 +126,15 @@ def test_the_public_tools_own_examples_are_solved_to_a_proven_optimum(name):
     assert public is None or result.makespan_ns <= public["makespan_ns"]
 
 
+@pytest.mark.slow
+def test_three_chunks_a_stage_beat_the_best_known_layout_and_the_bound_holds():
+    answer, result = document("d15")["expected"], balance(path_of("d15"), time_limit_s=20)
+    assert result.makespan_ns <= document("d15")["public_layout"]["makespan_ns"]
+    assert max(result.peak_bytes) <= result.problem.memory_limit_bytes
+    assert answer["proven_bound_ns"] < result.bound_ns <= answer["best_known_ns"]
+    assert result.makespan_ns < answer["best_known_ns"]
+
+
 def test_a_limit_that_nothing_fits_gives_the_smallest_one_that_works():
     result = balance(path_of("d11"))
     assert (result.status, result.smallest_feasible_limit_mib) == (
