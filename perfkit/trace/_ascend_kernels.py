@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.errors import InputError
@@ -24,15 +25,15 @@ DEVICE = "Device_id"
 _DEVICE_CELL: _store.Cell = "int"
 _COLUMNS: dict[str, _store.Cell] = {
     "Step Id": "int",
-    NAME: "text",
-    "Type": "text",
-    "Accelerator Core": "text",
-    "Stream ID": "text",
+    NAME: "label",
+    "Type": "label",
+    "Accelerator Core": "label",
+    "Stream ID": "label",
     START: "us",
     DURATION: "us",
     "Wait Time(us)": "us",
-    "Input Shapes": "text",
-    "Input Data Types": "text",
+    "Input Shapes": "label",
+    "Input Data Types": "label",
 }
 _COMMUNICATION_CORES = ("HCCL", "COMMUNICATION")
 _COPY_NAME = re.compile(r"memcpy|sdma", re.IGNORECASE)
@@ -83,25 +84,32 @@ def read_kernels(
 
 def kinds_of(rows: pd.DataFrame) -> pd.Series:
     """What each row is: computing, communication or copy, by its `Name`, `Type` and `Accelerator Core`."""
-    kinds = pd.Series("computing", index=rows.index, dtype="object")
+    kinds = np.zeros(len(rows), dtype=np.int8)
     for column in (NAME, "Type"):
-        kinds[_holds(rows[column], lambda text: _COPY_NAME.match(text) is not None)] = "copy"
-    kinds[_holds(rows[NAME], lambda name: name.startswith("hcom_")) | rows["Accelerator Core"].isin(_COMMUNICATION_CORES)] = (
-        "communication"
+        kinds[_holds(rows[column], lambda text: _COPY_NAME.match(text) is not None)] = 1
+    kinds[_holds(rows[NAME], lambda name: name.startswith("hcom_"))] = 2
+    kinds[rows["Accelerator Core"].isin(_COMMUNICATION_CORES).to_numpy(dtype=bool)] = 2
+    return pd.Series(
+        pd.Categorical.from_codes(kinds, categories=pd.Index(["computing", "copy", "communication"])), index=rows.index
     )
-    return kinds
 
 
 def _each(texts: pd.Series, change: Callable[[str], str]) -> pd.Series:
     """`change` of every text, called once a distinct one, because names and shapes repeat a thousandfold; null stays null."""
-    codes, values = pd.factorize(texts)
-    return pd.Series(np.array([*map(change, values), None], dtype="object")[codes], index=texts.index, dtype="object")
+    labels = pd.Categorical(texts)
+    changed = [change(text) for text in labels.categories]
+    place = {text: index for index, text in enumerate(dict.fromkeys(changed))}
+    codes = np.array([*(place[text] for text in changed), -1])[labels.codes]
+    return pd.Series(
+        pd.Categorical.from_codes(codes, categories=pd.Index(list(place), dtype=None if place else "object")), index=texts.index
+    )
 
 
-def _holds(texts: pd.Series, test: Callable[[str], bool]) -> pd.Series:
+def _holds(texts: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Whether `test` holds for every text, called once a distinct one; null does not."""
-    codes, values = pd.factorize(texts)
-    return pd.Series(np.array([*map(test, values), False], dtype=bool)[codes], index=texts.index)
+    labels = pd.Categorical(texts)
+    held: npt.NDArray[np.bool_] = np.array([*map(test, labels.categories), False], dtype=bool)[labels.codes]
+    return held
 
 
 def has_details(kernels: pd.DataFrame) -> bool:

@@ -152,7 +152,7 @@ def _is_array(value: Any) -> bool:
 def _series(value: Any, column: Column, rows: int) -> pd.Series:
     dtype: Any = {"int": "Int64", "float": "float64", "flag": "boolean", "text": "object"}[column.dtype]
     if value is None or value is pd.NA:
-        return pd.Series([np.nan if dtype == "float64" else None] * rows, dtype=dtype)
+        return pd.Series([np.nan if dtype == "float64" else None], dtype=dtype).repeat(rows).reset_index(drop=True)
     if _is_array(value):
         # A list with nulls would become float64, which cannot hold times of the epoch to the ns.
         series = pd.Series(np.array(value, dtype="object") if isinstance(value, (list, tuple)) else value).reset_index(drop=True)

@@ -24,8 +24,9 @@ from perfkit.schema import Column, Table
 from perfkit.trace._listing import File
 from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns
 
-Cell = Literal["text", "int", "float", "us", "ms", "ns"]
-"""How a cell is read: text, a whole number, a float, or a decimal time in us, ms or ns that becomes int64 ns."""
+Cell = Literal["text", "label", "int", "float", "us", "ms", "ns"]
+"""How a cell is read: text, text that repeats (as categories), a whole number, a float, or a decimal time in us, ms or ns that
+becomes int64 ns."""
 
 ROWS_PER_GROUP = 131_072
 """Rows of a Parquet row group: the least that is read to get the rows of one rank."""
@@ -73,7 +74,11 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
         found = ", ".join(repr(name) for name in header[:12])
         raise InputError(file.label, [f"column {name!r} is missing; the file has {found}" for name in missing])
     raw, misshapen = _text_columns(file, content, header, sorted(present[name] for name in columns if name in present))
-    cells = {name: _cleaned(raw[present[name]]) for name in columns if name in present}
+    cells = {
+        name: _cleaned_labels(raw[present[name]]) if cell == "label" else _cleaned(raw[present[name]])
+        for name, cell in columns.items()
+        if name in present
+    }
     if cells:
         filled = ~pl.DataFrame(cells).select(pl.all_horizontal(pl.all().is_null())).to_series()
         cells = {name: text.filter(filled) for name, text in cells.items()}
@@ -166,12 +171,31 @@ def _cleaned(text: pl.Series) -> pl.Series:
     return stripped.set(stripped.is_in(list(NULLS)), None)
 
 
+def _cleaned_labels(text: pl.Series) -> pl.Series:
+    """Text that repeats, cleaned once a distinct value, as an Enum in ascending order."""
+    raw = text.unique().drop_nulls()
+    clean = _cleaned(raw)
+    known = clean.unique().drop_nulls().sort()
+    codes = text.cast(pl.Enum(raw)).to_physical().cast(pl.Int64).fill_null(len(raw))
+    places = clean.cast(pl.Enum(known)).to_physical().cast(pl.Int64).append(pl.Series([None], dtype=pl.Int64))
+    return known.cast(pl.Enum(known)).gather(places.gather(codes)).alias(text.name)
+
+
 def _no_values(rows: int, cell: Cell) -> pd.Series:
-    dtype = "object" if cell == "text" else "float64" if cell == "float" else "Int64"
-    return pd.Series([None] * rows, dtype=dtype)
+    if cell == "label":
+        return _categories(pl.Series([None] * rows, dtype=pl.Enum([])))
+    if cell == "text":
+        return pd.Series(np.full(rows, None, dtype="object"))
+    return (
+        pd.Series(np.full(rows, np.nan))
+        if cell == "float"
+        else _nullable(pl.Series([None], dtype=pl.Int64).new_from_index(0, rows))
+    )
 
 
 def _parse(text: pl.Series, cell: Cell) -> tuple[pd.Series, int]:
+    if cell == "label":
+        return _categories(text), 0
     if cell == "text":
         return _shared_text(text), 0
     if cell == "float":
@@ -260,12 +284,16 @@ def _stored(name: str, values: pd.Series) -> pl.Series:
 
 def _restored(values: pl.Series, column: Column) -> pd.Series:
     if column.dtype == "text":
-        texts = values.dtype.categories.to_list() if isinstance(values.dtype, pl.Enum) else []
-        codes = values.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
-        return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=None if texts else "object")))
+        return _categories(values)
     if column.dtype == "flag":
         flags, mask = values.fill_null(False).to_numpy().copy(), values.is_null().to_numpy().copy()
         return pd.Series(pd.arrays.BooleanArray(flags, mask))
     if column.nullable and column.dtype == "int":
         return _nullable(values)
     return pd.Series(values.to_numpy().copy())
+
+
+def _categories(values: pl.Series) -> pd.Series:
+    texts = values.dtype.categories.to_list() if isinstance(values.dtype, pl.Enum) else []
+    codes = values.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=None if texts else "object")))

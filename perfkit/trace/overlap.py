@@ -1,12 +1,13 @@
 """Overlap: how much communication runs while the device also computes.
 
 Intervals are half-open [start_ns, end_ns) in int64 ns on the clock of one rank. Overlapping intervals of one kind count once, so
-that nested or concurrent kernels do not inflate a total. The cost is one sort: O(n log n). Nothing here is ever a float.
+that nested or concurrent kernels do not inflate a total. The cost is two sorts: O(n log n). Nothing here is ever a float.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,19 +39,22 @@ def union(starts: npt.ArrayLike, ends: npt.ArrayLike) -> Intervals:
     """The disjoint intervals that cover the given ones; empty and reversed ones are left out."""
     starts_ns, ends_ns = np.asarray(starts, dtype=np.int64), np.asarray(ends, dtype=np.int64)
     keep = starts_ns < ends_ns
-    starts_ns, ends_ns = starts_ns[keep], ends_ns[keep]
+    return _covering(starts_ns[keep], ends_ns[keep], "quicksort")
+
+
+def _covering(starts_ns: Ints, ends_ns: Ints, sort: Literal["quicksort", "stable"]) -> Intervals:
     if not len(starts_ns):
         return Intervals(starts_ns, ends_ns)
-    order = np.argsort(starts_ns, kind="stable")
-    starts_ns, reach = starts_ns[order], np.maximum.accumulate(ends_ns[order])
-    first = np.concatenate([[True], starts_ns[1:] > reach[:-1]])
+    # The i-th start opens a gap exactly if i intervals have ended before it, so starts and ends may be sorted apart.
+    starts_ns, ends_ns = np.sort(starts_ns, kind=sort), np.sort(ends_ns, kind=sort)
+    first = np.concatenate([[True], starts_ns[1:] > ends_ns[:-1]])
     last = np.concatenate([first[1:], [True]])
-    return Intervals(starts_ns[first], reach[last])
+    return Intervals(starts_ns[first], ends_ns[last])
 
 
 def merge(a: Intervals, b: Intervals) -> Intervals:
     """The disjoint intervals that cover both."""
-    return union(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]))
+    return _covering(np.concatenate([a.starts, b.starts]), np.concatenate([a.ends, b.ends]), "stable")  # quick for sorted runs
 
 
 def overlap_ns(a: Intervals, b: Intervals) -> int:
@@ -92,8 +96,8 @@ class Timeline:
         timed = kernels[kernels["start_ns"].notna()]
         starts = timed["start_ns"].to_numpy(dtype=np.int64)
         ends = starts + timed["duration_ns"].to_numpy(dtype=np.int64)
-        kind = timed["kind"].astype("object").to_numpy()
-        self._by_kind = {name: union(starts[kind == name], ends[kind == name]) for name in ("computing", "communication", "copy")}
+        of_kind = {name: (timed["kind"] == name).to_numpy(dtype=bool) for name in ("computing", "communication", "copy")}
+        self._by_kind = {name: union(starts[which], ends[which]) for name, which in of_kind.items()}
         self.start_ns = int(starts.min()) if len(starts) else 0
         self.end_ns = int(ends.max()) if len(ends) else 0
 

@@ -118,3 +118,17 @@ def test_progress_counts_bytes_up_to_the_total():
     sink.advance("a", 4)
     sink.advance("b", 6)
     assert seen == [("a", 4, 10), ("b", 10, 10)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.none() | st.sampled_from("abcde"), min_size=1, max_size=6), min_size=1, max_size=5), st.booleans())
+def test_text_in_pieces_is_one_column_of_sorted_categories_in_use(pieces, ready):
+    sink = Sink()
+    for piece in pieces:
+        texts = pd.Series(piece, dtype="object")
+        given_texts = pd.Categorical(texts, categories=list("edcbax")) if ready else texts
+        sink.add("kernels", rank=0, name="k", type=given_texts, kind="computing", duration_ns=1)
+    column = sink.tables()["kernels"]["type"]
+    expected = [text for piece in pieces for text in piece]
+    assert column.astype(object).where(column.notna(), None).tolist() == expected
+    assert column.cat.categories.tolist() == sorted({text for text in expected if text is not None})

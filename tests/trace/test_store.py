@@ -172,3 +172,23 @@ def test_the_cells_that_mean_null_are_null_in_every_kind_of_column(tmp_path: Pat
     content = "t,i,f,u\n" + "".join(f'"{null}","{null}","{null}","{null}"\n' for null in _store.NULLS) + "a,1,1,1\n"
     frame = read_csv(table(tmp_path, content.encode()), {"t": "text", "i": "int", "f": "float", "u": "ms"}).frame
     assert frame.notna().sum().to_dict() == {"t": 1, "i": 1, "f": 1, "u": 1}
+
+
+TEXTS = st.lists(st.sampled_from(["", " a", "a", "a\t", "N/A", "b", "-", "é", "None", "a b"]), min_size=1, max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TEXTS)
+def test_labels_are_the_same_texts_as_categories_in_order(tmp_path_factory, texts: list[str]):
+    content = "n,b\n" + "".join(f"{index},{text}\n" for index, text in enumerate(texts))
+    file = table(tmp_path_factory.mktemp("labels"), content.encode())
+    labels = read_csv(file, {"n": "int", "b": "label"}).frame["b"]
+    plain = read_csv(file, {"n": "int", "b": "text"}).frame["b"]
+    assert labels.astype(object).where(labels.notna(), None).tolist() == plain.tolist()
+    assert labels.cat.categories.tolist() == sorted(set(plain.dropna()))
+
+
+def test_a_label_that_the_file_does_not_have_is_null(tmp_path: Path):
+    labels = read_csv(table(tmp_path, b"a\n1\n2\n"), {"a": "int", "b": "label"}).frame["b"]
+    assert labels.isna().tolist() == [True, True]
+    assert labels.cat.categories.tolist() == []
