@@ -61,6 +61,8 @@ def serve(
     os.environ["PERFKIT_APP"] = "1"
     app = App(config=_configuration(port))
     app.initialize(argv=[])
+    # Stored outputs are what the warning is about; pages have none.
+    app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
     url = f"http://{HOST}:{port}/"
     print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
     if open_browser:

@@ -94,12 +94,3 @@ class Background:
                 self._again = False
                 self._progress = progress = Progress(self._show)
             self._work(progress)
-
-
-def background(
-    work: Callable[[Progress], None], show: Callable[[str, int, int], None] = lambda _what, _done, _total: None
-) -> Background:
-    """Start `work(progress)` in a thread and return its handle (`ask`, `cancel`, `wait`)."""
-    task = Background(work, show)
-    task.ask()
-    return task
