@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from perfkit.errors import InputError
 from perfkit.plans._evaluator import Evaluator
 from perfkit.plans._feasible import least_peak_layout, whole_mib
 from perfkit.plans._solve import Ended, Solver
@@ -22,6 +23,8 @@ from perfkit.plans.case_file import read_problem
 from perfkit.plans.problem import Layout, PipelineProblem, kind_counts, layers_of, layout_problems
 from perfkit.plans.schedule import ScheduleCase, ScheduleResult, simulate_schedule
 from perfkit.units import format_bytes, format_ns, format_ratio
+
+MAX_TIME_S = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +117,8 @@ def balance(
 
     `start` is a layout to improve on. `progress` is called now and then; when it returns False, the best layout so far comes back.
     """
+    if not 0 <= time_limit_s <= MAX_TIME_S:
+        raise InputError("balance", [f"time_limit_s = {time_limit_s} must be 0 to {MAX_TIME_S} seconds"])
     problem = case if isinstance(case, PipelineProblem) else read_problem(case)
     evaluator = Evaluator(problem)
 

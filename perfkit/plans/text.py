@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from perfkit.plans.balance import PlanResult, layout_peaks_bytes
-from perfkit.plans.problem import layers_of
+from perfkit.plans.problem import KINDS, layers_of
 from perfkit.plans.schedule import ScheduleResult
 from perfkit.units import format_bytes, format_ns, format_ratio
 
@@ -61,7 +61,7 @@ def plan_table(result: PlanResult) -> TextTable:
             [
                 str(stage),
                 " + ".join(str(chunk[stage]) for chunk in layers),
-                ", ".join(f"{count} {kind}" for kind, count in again.items()) or "-",
+                ", ".join(f"{again[kind]} {kind}" for kind in KINDS if kind in again) or "-",
                 format_ns(busy_ns[stage]),
                 format_bytes(peaks[stage]),
             ]

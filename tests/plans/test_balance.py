@@ -336,3 +336,9 @@ def test_the_command_prints_the_document_and_the_table(capsys):
     assert cli.main(["balance", str(path_of("d11")), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["smallest_feasible_limit_mib"], found["binding_stage"]) == (1700, 3)
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
+def test_a_time_limit_that_is_none_is_refused(seconds):
+    with pytest.raises(InputError, match="time_limit_s"):
+        balance(path_of("d05"), time_limit_s=seconds)
