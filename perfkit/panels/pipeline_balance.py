@@ -6,7 +6,6 @@ cancelled; its best layout so far is then shown with its gap.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from perfkit.charts.schedule import memory_bars, memory_rows, schedule_picture, 
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider, Text
 from perfkit.panels._panel import Answer, Code, Panel
+from perfkit.panels._pipeline_solve import solve
 from perfkit.panels._pipeline_state import (
     SCHEDULE_NAMES,
     State,
@@ -28,9 +28,9 @@ from perfkit.panels._pipeline_state import (
     transfer_options,
 )
 from perfkit.panels._table import Table
-from perfkit.panels._worker import Cancelled, Progress
+from perfkit.panels._worker import Progress
 from perfkit.plans._evaluator import Evaluator
-from perfkit.plans.balance import BalanceProgress, PlanResult, balance, schedule_case
+from perfkit.plans.balance import PlanResult, schedule_case
 from perfkit.plans.case_file import PLAN_FORMAT
 from perfkit.plans.config_lists import megatron_layout, mindformers_lists, mindformers_text
 from perfkit.plans.moves import LayerPlanner, parse_layers
@@ -39,8 +39,6 @@ from perfkit.plans.schedule import ScheduleResult, simulate_schedule
 from perfkit.units import format_bytes, format_ns, format_ratio
 
 MOVES_SHOWN = 12
-_KEPT_SOLVES = 16
-_solved: OrderedDict[str, PlanResult] = OrderedDict()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +60,7 @@ def compute(state: State, progress: Progress | None = None) -> Result:
     problem = problem_of(state)
     planner = LayerPlanner(problem)
     even = planner.layout(planner.even())
-    solved = _solve(problem, int(state.time_limit_s), progress) if state.layout == "solved" else None
+    solved = solve(problem, int(state.time_limit_s), progress) if state.layout == "solved" else None
     if solved is not None and solved.layout is not None:
         layout = solved.layout
     elif state.layout == "edited":
@@ -80,41 +78,6 @@ def compute(state: State, progress: Progress | None = None) -> Result:
         moves=planner.moves(layout).head(MOVES_SHOWN),
         solved=solved,
     )
-
-
-def _solve(problem: PipelineProblem, time_limit_s: int, progress: Progress | None) -> PlanResult:
-    """The best layout, from memory if this problem was solved before; a cancelled solve is not kept."""
-    key = f"{problem} {time_limit_s}"
-    if key in _solved:
-        return _solved[key]
-    superseded = False
-
-    def tick(now: BalanceProgress) -> bool:
-        nonlocal superseded
-        if progress is None:
-            return True
-        try:
-            progress(_progress_text(now), min(int(now.seconds), time_limit_s), time_limit_s, unit="s")
-        except Cancelled:
-            superseded = not progress.heed()
-            return False
-        return True
-
-    result = balance(problem, time_limit_s=time_limit_s, progress=tick)
-    if superseded:
-        raise Cancelled
-    if result.status in ("optimal", "infeasible") or result.seconds >= time_limit_s:
-        _solved[key] = result
-        while len(_solved) > _KEPT_SOLVES:
-            _solved.popitem(last=False)
-    return result
-
-
-def _progress_text(now: BalanceProgress) -> str:
-    if now.best_ns is None:
-        return f"{now.what}, no layout yet"
-    gap = (now.best_ns - now.bound_ns) / now.best_ns if now.best_ns else 0.0
-    return f"{now.what}: best {format_ns(now.best_ns, 5)}, bound {format_ns(now.bound_ns, 5)}, gap {format_ratio(gap, 2)}"
 
 
 def view(result: Result) -> Answer:

@@ -18,12 +18,13 @@ import numpy as np
 from perfkit.plans._branch import Tree
 from perfkit.plans._cuts import deciding_cuts
 from perfkit.plans._descent import descend
-from perfkit.plans._evaluator import Evaluator, Ints
+from perfkit.plans._evaluator import Evaluator
 from perfkit.plans._milp import Cut, StageModel
-from perfkit.plans._options import OptionTable, StageOptions, TooManyOptionsError
+from perfkit.plans._options import OptionTable, TooManyOptionsError
 from perfkit.plans._search import OptionSearch, layout_of
+from perfkit.plans._start import choice_of, even_layouts, time_grain_ns, work_bound_ns
 from perfkit.plans.moves import LayerPlanner
-from perfkit.plans.problem import KINDS, Layout, layout_problems
+from perfkit.plans.problem import Layout
 
 FIRST_TRY_S = 4.0
 FIRST_TRY_SHARE = 0.6
@@ -71,7 +72,7 @@ class Solver:
         self._last_report_s = 0.0
         self._unit_ns = 1.0
         # Every makespan is a multiple of this, so a bound may be rounded up to one.
-        self._grain_ns = max(1, _grain(evaluator))
+        self._grain_ns = max(1, time_grain_ns(evaluator))
 
     def consider(self, layout: Layout) -> bool:
         """Keep a layout if it fits and is the best so far."""
@@ -85,13 +86,13 @@ class Solver:
 
     def solve(self) -> Ended:
         """Run until proven, cancelled or out of time."""
-        for layout in _even_layouts(self.evaluator):
+        for layout in even_layouts(self.evaluator):
             self.consider(layout)
         self._descend()
         if self.best_ns is None:
             return self._ended("time_limit")
         self._unit_ns = max(self.best_ns, 1) / WHOLE
-        self._raise_bound(_work_bound_ns(self.evaluator))
+        self._raise_bound(work_bound_ns(self.evaluator))
         table = OptionTable(self.evaluator)
         try:
             options = table.all_stages(self.best_ns)
@@ -179,7 +180,7 @@ class Solver:
             answer = model.solve(
                 time_limit_s=until - time.monotonic(),
                 abs_gap_ns=0.9 * self._grain_ns,
-                start=_choice_of(model.options, self.best),
+                start=choice_of(model.options, self.best),
                 on_tick=self._tick,
                 on_solution=lambda chosen: self._learn(model, chosen),
             )
@@ -222,7 +223,7 @@ class Solver:
         if found is None or self.best_ns is None:
             return
         room_ns = self.best_ns * (1 + TOLERANCE) - found[0]
-        own = _choice_of(model.options, self.best)
+        own = choice_of(model.options, self.best)
         keep = [costs <= room_ns for costs in model.reduced_costs()]
         for stage, option in enumerate(own or ()):
             keep[stage][option] = True
@@ -234,7 +235,7 @@ class Solver:
 
     def _anneal(self, seconds: float) -> None:
         model = self._need_model()
-        start = _choice_of(model.options, self.best)
+        start = choice_of(model.options, self.best)
         if start is None or seconds <= 0:
             return
         self._what = "search"
@@ -293,53 +294,3 @@ class Solver:
             rounds=self._rounds,
             seconds=time.monotonic() - self._begin,
         )
-
-
-def _choice_of(options: Sequence[StageOptions], layout: Layout | None) -> list[int] | None:
-    """The options that make up a layout; None if one of them is not listed."""
-    if layout is None:
-        return None
-    chosen = []
-    for stage, part in enumerate(options):
-        same = np.flatnonzero((part.counts == layout[:, :, stage]).all(axis=(1, 2)))
-        if not len(same):
-            return None
-        chosen.append(int(same[0]))
-    return chosen
-
-
-def _even_layouts(evaluator: Evaluator) -> list[Layout]:
-    """Even splits with each kind of recomputation everywhere, as far as they keep the order and the smallest chunk."""
-    problem = evaluator.problem
-    positions = problem.num_stages * problem.num_chunks
-    borders = np.linspace(0, problem.num_layers, positions + 1).round().astype(np.int64)
-    type_of_layer = np.repeat(np.arange(len(problem.body)), [part.count for part in problem.body])
-    layouts = []
-    for kind in KINDS:
-        layout = np.zeros((len(problem.varieties), positions), dtype=np.int64)
-        for row, variety in enumerate(problem.varieties):
-            allowed = problem.body[variety.type].kinds
-            if variety.kind == (kind if kind in allowed else next(iter(allowed))):
-                own = np.concatenate([[0], np.cumsum(type_of_layer == variety.type)])
-                layout[row] = np.diff(own[borders])
-        shaped = layout.reshape(len(layout), problem.num_chunks, problem.num_stages)
-        if not layout_problems(problem, shaped):
-            layouts.append(shaped)
-    return layouts
-
-
-def _grain(evaluator: Evaluator) -> int:
-    """The greatest common divisor of all times."""
-    problem = evaluator.problem
-    arrays: list[Ints] = [evaluator.fwd_ns, evaluator.bwd_ns, evaluator.wgrad_ns]
-    arrays += [evaluator.fixed[name].reshape(-1) for name in ("fwd_ns", "bwd_ns", "wgrad_ns")]
-    hop_ns = 0 if problem.p2p_mode == "none" else problem.p2p_ns
-    return int(np.gcd.reduce(np.concatenate([*arrays, np.array([hop_ns], dtype=np.int64)])))
-
-
-def _work_bound_ns(evaluator: Evaluator) -> float:
-    """All work without recomputation, shared evenly by the stages."""
-    problem = evaluator.problem
-    least = sum(part.count * (part.fwd_ns + min(k.bwd_ns + k.wgrad_ns for k in part.kinds.values())) for part in problem.body)
-    fixed = sum(int(evaluator.fixed[name].sum()) for name in ("fwd_ns", "bwd_ns", "wgrad_ns"))
-    return problem.num_microbatches * (least + fixed) / problem.num_stages

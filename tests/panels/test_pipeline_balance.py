@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from perfkit.errors import InputError
-from perfkit.panels import open_panel, pipeline_balance
+from perfkit.panels import _pipeline_solve, open_panel, pipeline_balance
 from perfkit.panels._pipeline_state import State, case_options, transfer_options
 from perfkit.panels._worker import Progress
 from perfkit.panels.pipeline_balance import PANEL, compute, move, view
@@ -82,7 +82,7 @@ def test_options_follow_the_sizes():
 
 
 def test_a_cancelled_solve_shows_its_best_layout_with_the_gap():
-    pipeline_balance._solved.clear()
+    _pipeline_solve._solved.clear()
     shown = threading.Event()
     progress = Progress(lambda _what, _done, _total: shown.set() or progress.cancel(by_visitor=True))
     result = compute(state(3, layout="solved", time_limit_s=60), progress)
@@ -90,4 +90,4 @@ def test_a_cancelled_solve_shows_its_best_layout_with_the_gap():
     progress.check()  # the cancellation was heeded: what there is may be shown
     assert result.solved.status == "time_limit"
     assert "leaves a gap of" in view(result).text
-    assert not pipeline_balance._solved, "an early end must not stand for the answer"
+    assert not _pipeline_solve._solved, "an early end must not stand for the answer"
