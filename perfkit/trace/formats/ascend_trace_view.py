@@ -21,6 +21,7 @@ from perfkit.trace._ascend_trace import Recording, read_recording
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_files import rank_in_name
 from perfkit.trace._listing import File, Listing
+from perfkit.trace._losses import report_losses
 from perfkit.trace.overlap import Timeline
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
 
@@ -65,7 +66,7 @@ def read(match: Match, sink: Sink) -> None:
     chosen: dict[int, Recording] = {}
     for file in match.files:
         recording = read_recording(file, functools.partial(sink.advance, file.label))
-        _report_losses(recording, sink)
+        report_losses(recording, sink)
         rank = match.details[file]
         if rank is None:
             sink.note(f"{file.label} does not say its rank, neither by profiler_info_<rank>.json nor in its name: taken as rank 0")
@@ -77,18 +78,6 @@ def read(match: Match, sink: Sink) -> None:
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
     sink.fact("num_events", sum(recording.num_events for recording in chosen.values()), "events of the files that were read")
-
-
-def _report_losses(recording: Recording, sink: Sink) -> None:
-    label = recording.file.label
-    for reason, count in recording.lost.items():
-        sink.drop(reason, count, recording.file)
-    if recording.damage:
-        sink.note(f"{label} is damaged: {recording.damage}; everything complete before that was read")
-    if recording.repaired:
-        sink.note(
-            f"{label}: {recording.repaired} event(s) with raw control characters, wrong escapes or NaN were repaired and read"
-        )
 
 
 def _end_ns(recording: Recording) -> int:

@@ -24,6 +24,7 @@ from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
 from perfkit.trace._listing import File, Listing
+from perfkit.trace._losses import report_losses
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
 
 ELEMENT_BYTES: Mapping[str, int] = {
@@ -58,7 +59,7 @@ def read(match: Match, sink: Sink) -> None:
     for recording in _workers.each(
         _read_file, match.files, report=sink.advance, name=lambda file: file.label, num_bytes=content_bytes
     ):
-        _report_losses(recording, sink)
+        report_losses(recording, sink)
         rank = _rank_of(recording, sink)
         if rank not in chosen:
             chosen[rank] = recording
@@ -76,18 +77,6 @@ def read(match: Match, sink: Sink) -> None:
 
 def _read_file(file: File, report: _workers.Report) -> Recording:
     return read_recording(file, functools.partial(report, file.label))
-
-
-def _report_losses(recording: Recording, sink: Sink) -> None:
-    label = recording.file.label
-    for reason, count in recording.lost.items():
-        sink.drop(reason, count, recording.file)
-    if recording.damage:
-        sink.note(f"{label} is damaged: {recording.damage}; everything complete before that was read")
-    if recording.repaired:
-        sink.note(
-            f"{label}: {recording.repaired} event(s) had raw control characters, wrong escapes or NaN; they were repaired and read"
-        )
 
 
 def _rank_of(recording: Recording, sink: Sink) -> int:
