@@ -129,11 +129,14 @@ def preset_plan(name: str) -> Plan:
 
 
 def start() -> State:
-    """The project's configuration, else the Llama2-13B of the guides on 16 devices."""
+    """The project's configuration against its usable limit, else the Llama2-13B of the guides on 16 devices."""
     project = context.current_project()
-    if project is not None and project.open_config is not None and project.open_config.exists():
-        return State(preset=str(project.open_config))
-    return State()
+    if project is None:
+        return State()
+    config = project.open_config
+    state = State(preset=str(config)) if config is not None and config.exists() else State()
+    limit_bytes = project.usable_limit_bytes or project.device_memory_bytes
+    return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes else state
 
 
 def compute(state: State) -> Result:

@@ -13,6 +13,7 @@ from perfkit.charts.memory import stage_rows
 from perfkit.errors import InputError
 from perfkit.panels import memory_plan, open_panel
 from perfkit.panels.memory_plan import PANEL, State
+from perfkit.sample import demo
 from perfkit.units import GIB
 
 CASE = data_folder() / "case13b"
@@ -111,3 +112,11 @@ def test_the_panel_answers_in_the_page():
     view.set({"recompute": "all layers"})
     assert view.wait().text != ""
     assert view.state.recompute == "all layers"
+
+
+def test_the_page_opens_against_the_usable_limit_of_the_project(tmp_path, monkeypatch):
+    demo(tmp_path / "demo")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path / "demo"))
+    state = memory_plan.start()
+    assert state.limit_gib == 58.0
+    assert replace(state, device="A100-40GB-SXM").limit_gib == 40.0, "another device brings its own limit"
