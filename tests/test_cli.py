@@ -12,6 +12,7 @@ import pytest
 
 from perfkit import cli
 from perfkit._resources import data_folder
+from perfkit.cli._progress import Progress
 from perfkit.trace.load import load
 
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
@@ -129,13 +130,13 @@ def test_progress_is_shown_on_a_terminal_only():
 
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
-        with cli._Progress(stream) as progress:
+        with Progress(stream) as progress:
             progress("kernel_details.csv", 50, 100)
     assert "50% kernel_details.csv" in terminal.getvalue()
     assert pipe.getvalue() == ""
 
 
-@pytest.mark.parametrize("command", sorted(cli._COMMANDS))
+@pytest.mark.parametrize("command", sorted(known.name for known in cli.commands()))
 def test_every_command_has_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         cli.main([command, "--help"])

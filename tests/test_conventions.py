@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from perfkit.cli import commands
+
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "perfkit"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
@@ -30,6 +32,10 @@ def test_every_plug_in_has_its_one_constant_named_like_its_module(package: str, 
     for name in modules:
         plug_in = getattr(importlib.import_module(f"{package}.{name}"), constant)
         assert plug_in.name == name.replace("_", "-")
+
+
+def test_every_command_is_named_like_its_module():
+    assert [known.name for known in commands()] == [name.rstrip("_") for name in _plug_in_modules("perfkit.cli")]
 
 
 @pytest.mark.parametrize(("package", "constant"), PLUG_INS)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit import cli
+from perfkit.cli import commands
 from perfkit.trace.load import formats
 from tests.notebook_format import pages
 
@@ -19,7 +19,7 @@ def text(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", sorted(cli._COMMANDS))
+@pytest.mark.parametrize("command", sorted(known.name for known in commands()))
 def test_every_command_is_documented(command):
     assert f"## perfkit {command}" in text("docs/commands.md")
 

@@ -11,7 +11,7 @@ from typing import TextIO
 import pandas as pd
 
 from perfkit import catalog
-from perfkit._tables import print_table
+from perfkit.cli._tables import print_table
 from perfkit.dialects import read_config
 from perfkit.errors import InputError
 from perfkit.estimate import Estimate, estimate, estimate_table

@@ -1,0 +1,60 @@
+"""Progress on a terminal: one line that is redrawn, and nothing when the output is piped."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any, TextIO
+
+
+class Progress:
+    """A one-line progress bar on a terminal; silent when the output is piped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        return self._show
+
+    def __exit__(self, *_: Any) -> None:
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+
+    def _show(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        if self._shown:
+            share = done_bytes / total_bytes if total_bytes else 1.0
+            self._stream.write(f"\r\x1b[K{share:4.0%} {what[:60]}")
+            self._stream.flush()
+
+
+class SolveProgress:
+    """Bound and best makespan on one line of a terminal; Ctrl-C once ends the solve with its best layout instead of an error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = stream.isatty()
+        self._asked_to_stop = False
+
+    def __enter__(self) -> Callable[[Any], bool]:
+        try:
+            self._before = signal.signal(signal.SIGINT, self._stop)
+        except ValueError:  # not in the main thread, where nobody presses Ctrl-C
+            self._before = None
+        return self._show
+
+    def __exit__(self, *_: Any) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if self._shown:
+            self._stream.write("\r\x1b[K")
+
+    def _stop(self, *_: Any) -> None:
+        self._asked_to_stop = True
+
+    def _show(self, now: Any) -> bool:
+        if self._shown:
+            best = "none yet" if now.best_ns is None else f"{now.best_ns} ns"
+            self._stream.write(f"\r\x1b[K{now.seconds:.0f} s, {now.what}: best {best}, bound {now.bound_ns} ns")
+            self._stream.flush()
+        return not self._asked_to_stop
