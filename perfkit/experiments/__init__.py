@@ -8,7 +8,6 @@ its author, so that several people and processes can write at once. Rounds are n
 from __future__ import annotations
 
 import getpass
-import hashlib
 import json
 import sqlite3
 import time
@@ -22,7 +21,8 @@ import pandas as pd
 
 from perfkit import settings
 from perfkit.errors import InputError
-from perfkit.experiments import _artefacts, _views
+from perfkit.experiments import _artefacts, _export, _findings, _import, _views
+from perfkit.experiments._artefacts import write_text
 from perfkit.experiments._config import config_keys, difference, num_devices
 from perfkit.experiments._database import reading, writing
 from perfkit.experiments._rules import CONFIRMATION as CONFIRMATION
@@ -217,11 +217,7 @@ class ExperimentLog:
         if problems:
             raise InputError("record_accuracy", problems)
         with self._writing() as writer:
-            identity = round_row(writer.connection, number, undecided=True)["id"]
-            limit_json = to_json(dict(limits or {}))
-            writer.insert("accuracy", round_id=identity, steps=steps, verdict=verdict, limit_json=limit_json, note=note, **figures)
-            writer.advance(identity, "decide")
-            writer.event("accuracy", {"verdict": verdict, "note": note}, identity)
+            writer.accuracy(number, verdict, note=note, steps=steps, limits=limits, **figures)
 
     def decide(
         self,
@@ -246,6 +242,42 @@ class ExperimentLog:
             if problems := decision_problems(verdict, reason, evidence, confirmation):
                 raise InputError(f"decide round {number}", problems)
             writer.decision(number, verdict, reason, next_step)
+
+    def add_findings(self, run_id: int, findings: Iterable[Mapping[str, Any]]) -> list[int]:
+        """Keep what a diagnosis found in a run, each as open, once; gives their ids."""
+        with self._writing() as writer:
+            return _findings.add_findings(writer, run_id, findings)
+
+    def answer_finding(self, finding_id: int, status: str, reason: str = "") -> None:
+        """Say what was made of a finding: `planned`, `done`, `dismissed` (with the reason) or `open` again."""
+        with self._writing() as writer:
+            _findings.answer_finding(writer, finding_id, status, reason)
+
+    def findings(self, number: int | None = None) -> list[dict[str, Any]]:
+        """Findings of a round, or of all rounds, costliest first, with `status` and `reason`."""
+        with reading(self.folder) as connection:
+            return _findings.findings_of(connection, number)
+
+    def import_(self, path: Path | str) -> list[int]:
+        """Take earlier rounds from a CSV with `number,metric,value,note`; all or none. Gives their numbers."""
+        rounds = _import.read_rounds(Path(path))
+        with self._writing() as writer:
+            return _import.write_rounds(writer, rounds, Path(path).name)
+
+    def sections(self) -> tuple[_export.Section, ...]:
+        """The whole log as headings, sentences and tables, for a report."""
+        with reading(self.folder) as connection:
+            document = _views.document(connection)
+        with_config = {row["number"] for row in document["rounds"] if row["configs"]}
+        pairs = [(row["parent"], row["number"]) for row in document["rounds"] if {row["parent"], row["number"]} <= with_config]
+        return _export.sections(document, {after: self.diff(before, after) for before, after in pairs})
+
+    def export(self, out: Path | str, format: Literal["md", "html"] = "md") -> Path:
+        """Write the whole log as Markdown or as one HTML page that requests nothing; equal logs give equal bytes."""
+        if format not in ("md", "html"):
+            raise InputError("export", [f"format = {format!r} must be 'md' or 'html'"])
+        text = (_export.markdown if format == "md" else _export.html_page)(self.sections())
+        return write_text(Path(out), text)
 
     def record_event(
         self, action: str, detail: Mapping[str, Any] | None = None, *, page: str = "", number: int | None = None
@@ -292,17 +324,7 @@ class ExperimentLog:
         with reading(self.folder) as connection:
             config = _views.config_of(connection, number)
         target = Path(out)
-        try:
-            data = (self.folder / config["path"]).read_bytes()
-            if hashlib.sha256(data).hexdigest() != config["sha256"]:
-                raise InputError(config["path"], [f"was changed after round {number} was logged: its sha256 differs"])
-            with target.open("wb" if force else "xb") as file:
-                file.write(data)
-        except FileExistsError as error:
-            raise InputError(str(target), ["exists already; give another name or force=True"]) from error
-        except OSError as error:
-            raise InputError(str(error.filename or target), [f"round {number} cannot be restored: {error.strerror}"]) from error
-        return target
+        return _artefacts.restore(self.folder, config["path"], config["sha256"], target, force=force)
 
     def _attach_config(self, number: int, source: Path, role: str, devices: int | None) -> int:
         if not source.is_file():

@@ -59,6 +59,34 @@ def discard(folder: Path, stored: Stored) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
+def restore(folder: Path, path: str, sha256: str, target: Path, *, force: bool) -> Path:
+    """Write a kept file to `target`, byte for byte; refuses a copy that was changed, and to replace a file without `force`."""
+    try:
+        data = (folder / path).read_bytes()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise InputError(path, ["was changed after it was logged: its sha256 differs"])
+        with target.open("wb" if force else "xb") as file:
+            file.write(data)
+    except FileExistsError as error:
+        raise InputError(str(target), ["exists already; give another name or force=True"]) from error
+    except OSError as error:
+        raise InputError(str(error.filename or target), [f"cannot be restored: {error.strerror}"]) from error
+    return target
+
+
+def write_text(target: Path, text: str) -> Path:
+    """Write `text` to `target` through a file beside it, so that a full disk leaves the old file whole."""
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(target)
+    except OSError as error:
+        raise InputError(str(target), [f"cannot be written: {error.strerror}"]) from error
+    finally:
+        fresh.unlink(missing_ok=True)
+    return target
+
+
 def state_of(folder: Path, path: str, num_bytes: int) -> str:
     """What became of an artefact: `present`, `changed` (another size) or `missing`."""
     found = folder / path

@@ -132,9 +132,10 @@ class Writer:
         found = self.connection.execute("SELECT number FROM round WHERE closed_ns IS NULL").fetchone()
         return None if found is None else int(found[0])
 
-    def new_round(self, title: str, hypothesis: str, change: str, parent: int | None) -> int:
-        """Add the next round; the parent is by default the last kept one. Gives its number."""
-        number = int(self.connection.execute("SELECT coalesce(max(number) + 1, 0) FROM round").fetchone()[0])
+    def new_round(self, title: str, hypothesis: str, change: str, parent: int | None, *, number: int | None = None) -> int:
+        """Add a round, by default the next one; the parent is by default the last kept one. Gives its number."""
+        if number is None:
+            number = int(self.connection.execute("SELECT coalesce(max(number) + 1, 0) FROM round").fetchone()[0])
         kept = "SELECT round.id FROM round JOIN decision ON round_id = round.id WHERE verdict = 'keep' ORDER BY number DESC"
         found = self.connection.execute(kept).fetchone() if parent is None else round_row(self.connection, parent)
         identity = self.insert(
@@ -225,6 +226,23 @@ class Writer:
                 source=item.source,
             )
         self.event("measure", {"run": run_id, "metrics": [item.metric for item in rows]}, row["round_id"])
+
+    def accuracy(
+        self,
+        number: int,
+        verdict: str,
+        *,
+        note: str,
+        steps: int | None = None,
+        limits: Mapping[str, Any] | None = None,
+        **figures: Any,
+    ) -> None:
+        """Add an accuracy check to a round that is not decided."""
+        identity = round_row(self.connection, number, undecided=True)["id"]
+        limit_json = to_json(dict(limits or {}))
+        self.insert("accuracy", round_id=identity, steps=steps, verdict=verdict, limit_json=limit_json, note=note, **figures)
+        self.advance(identity, "decide")
+        self.event("accuracy", {"verdict": verdict, "note": note}, identity)
 
     def decision(self, number: int, verdict: str, reason: str, next_step: str) -> None:
         """Decide and close a round; the cycle is done if it stops, or keeps a round that meets the goal."""
