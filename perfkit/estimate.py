@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.breakdown import Breakdown
 from perfkit.calc import step_time as step
+from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
@@ -82,7 +83,7 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
     """Predict one plan. Raises InputError if it names no device or the device's numbers do not suffice."""
     known = _known(calibration)
     columns = plan_columns([plan])
-    breakdown = step.breakdown(columns, known.efficiency(_labels(plan)))
+    breakdown = step.breakdown(columns, efficiency_of(plan, calibration))
     seconds = float(breakdown.total)
     rates = {name: float(values[0]) for name, values in _rates(columns, np.array([seconds])).items()}
     memory = peak_memory(plan)
@@ -100,6 +101,11 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
         warnings=tuple(warnings),
         **rates,
     )
+
+
+def efficiency_of(plan: Plan, calibration: str | Calibration | None = None) -> Efficiency:
+    """The efficiencies that a prediction of this plan rests on."""
+    return _known(calibration).efficiency(_labels(plan))
 
 
 def estimate_table(

@@ -33,18 +33,46 @@ class Pass:
 
 def layer_passes(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
     """Forward and backward pass of the mean layer for one micro batch."""
-    t, h = plans.tensor, plans.hidden
-    qkv, out = plans.qkv_weights / h / t, plans.output_weights / h / t
-    mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
-    products = [(tokens, qkv, h, 1.0), (tokens, h, out, 1.0)]
-    forward, backward = _products(products, device)
-    up = np.where(plans.ffn_matrices == 3, 2.0, 1.0)
-    for width, copies, rows, share in _feed_forwards(plans, tokens, mixed):
-        f, b = _products([(rows, up * width / t, h, copies), (rows, h, width / t, copies)], device)
-        forward, backward = forward + share * f, backward + share * b
+    mixed = _mixed(plans)
+    forward, backward = np.zeros(()), np.zeros(())
+    for product in layer_products(plans, tokens):
+        f, b = weight_product_s(product.rows, product.columns, product.depth, device, product.copies)
+        forward, backward = forward + product.share * f, backward + product.share * b
     attention = _attention(plans, eff, device, tokens)
     elementwise = _elementwise_s(plans, eff, device, tokens, mixed)
     return Pass(forward, attention[0], elementwise), Pass(backward, attention[1], BACKWARD_ELEMENTWISE * elementwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`copies` products (rows x depth) (depth x columns) with a weight in `share` (0 to 1) of the layers."""
+
+    name: str
+    rows: Floats
+    columns: Floats
+    depth: Floats
+    copies: Floats
+    share: Floats
+
+
+def layer_products(plans: PlanColumns, tokens: Floats) -> list[Product]:
+    """The products of the mean layer with its weights, in the order of its forward pass."""
+    t, h, ones = plans.tensor, plans.hidden, np.ones(len(plans))
+    found = [
+        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones),
+        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones),
+    ]
+    up = np.where(plans.ffn_matrices == 3, 2.0, 1.0)
+    blocks = zip(("ffn", "experts", "shared_experts"), _feed_forwards(plans, tokens, _mixed(plans)), strict=False)
+    for name, (width, copies, rows, share) in blocks:
+        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share))
+        found.append(Product(f"{name}.down", rows, h, width / t, copies, share))
+    return found
+
+
+def _mixed(plans: PlanColumns) -> Floats:
+    """Share of the layers that have experts."""
+    return np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
 
 
 def _feed_forwards(plans: PlanColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
@@ -96,11 +124,13 @@ def _elementwise_s(plans: PlanColumns, eff: Efficiency, device: Device, tokens: 
     return tokens * elements * plans.element_bytes * eff.elementwise / device.bytes_per_s
 
 
-def head_pass(plans: PlanColumns, device: Device, tokens: Floats) -> Pass:
+def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
     """Forward and backward seconds of the output projection and the loss."""
     columns = padded_vocab(plans) / plans.tensor
     forward, backward = _products([(tokens, columns, plans.hidden, 1.0)], device)
-    return Pass(forward + backward, np.zeros(len(plans)), tokens * columns * LOGIT_BYTES / device.bytes_per_s)
+    split = np.floor(plans.vocab / plans.tensor) * (1.0 / 8)
+    ragged = np.where(split != np.floor(split), eff.unpadded, 1.0)
+    return Pass((forward + backward) * ragged, np.zeros(len(plans)), tokens * columns * LOGIT_BYTES / device.bytes_per_s)
 
 
 def embedding_s(plans: PlanColumns, device: Device, tokens: Floats) -> Floats:

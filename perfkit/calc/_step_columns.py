@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit.calc._collectives import Network
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._exchange_columns import (
     context_s,
@@ -55,19 +56,38 @@ class Stage:
     others: Floats
 
 
-def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
-    """Seconds of a step by path, an array each; their sum is the step time."""
-    device, network = _device(plans, eff), network_of_plans(plans, eff)
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain."""
+
+    device: Device
+    network: Network
+    tokens: Floats
+    layer: Layer
+    head: Pass
+    embedding: Floats
+
+
+def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
+    """The mean layer, the head and the embedding for one micro batch of every plan."""
+    device, network = plan_device(plans, eff), network_of_plans(plans, eff)
     tokens = plans.micro_batch * plans.seq_length / plans.context
-    m = plans.micro_batches * plans.interleave
     forward, backward = layer_passes(plans, eff, device, tokens)
     again = _repeated(plans, forward)
     exchanged = (tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens), expert_s(plans, network, tokens))
-    idle = _idle_s(plans, eff, forward, backward, sum(exchanged, start=np.zeros(len(plans))))
+    ahead, back = launch_waits_s(plans, eff, forward, backward, sum(exchanged, start=np.zeros(len(plans))))
+    idle = np.asarray(ahead * (1 + plans.recompute_full) + back)
     layer = Layer(forward, backward, again, accumulation_s(plans, device), *exchanged, idle)
-    head, embedding = head_pass(plans, device, tokens), embedding_s(plans, device, tokens)
+    return Work(device, network, tokens, layer, head_pass(plans, device, tokens), embedding_s(plans, device, tokens))
+
+
+def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
+    """Seconds of a step by path, an array each; their sum is the step time."""
+    m = plans.micro_batches * plans.interleave
+    work = micro_batch_work(plans, eff)
+    device, network, layer, head, embedding = work.device, work.network, work.layer, work.head, work.embedding
     stage = _slowest(plans, layer.total, head.total, embedding)
-    window = stage.layers * (backward.total + again.total)
+    window = stage.layers * (layer.backward.total + layer.again.total)
     optimizer_bytes = stage_parameters(plans, stage.layers) * eff.optimizer_bytes
     once, always = gradients_s(plans, eff, network, stage.layers, window)
     parts = {
@@ -76,14 +96,19 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
         "communication/exposed/tp": m * stage.layers * layer.tensor,
         "communication/exposed/cp": m * stage.layers * layer.context,
         "communication/exposed/ep": m * stage.layers * layer.expert,
-        "communication/exposed/pp": pipeline_s(plans, eff, network, tokens, m),
+        "communication/exposed/pp": pipeline_s(plans, eff, network, work.tokens, m),
         "communication/exposed/dp": once + always * m,
         "bubble": stage.others / plans.virtual,
         "free": m * stage.layers * layer.idle + eff.step_host_s * eff.host,
     }
-    nodes = np.maximum(plans.devices / plans.devices_per_node, 1.0)
-    parts["free"] = parts["free"] + eff.straggler * np.log2(nodes) * sum(parts.values())
+    parts["free"] = parts["free"] + straggler_share(plans, eff) * sum(parts.values())
     return parts
+
+
+def straggler_share(plans: PlanColumns, eff: Efficiency) -> Floats:
+    """Share of a step that it takes longer because it waits for the slowest of many nodes."""
+    nodes = np.maximum(plans.devices / plans.devices_per_node, 1.0)
+    return np.asarray(eff.straggler * np.log2(nodes))
 
 
 def _repeated(plans: PlanColumns, forward: Pass) -> Pass:
@@ -96,13 +121,13 @@ def _repeated(plans: PlanColumns, forward: Pass) -> Pass:
     )
 
 
-def _idle_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward: Pass, exchanged: Floats) -> Floats:
-    """Seconds that the device waits for the host in a layer: a pass takes at least as long as its launch."""
+def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward: Pass, exchanged: Floats) -> tuple[Floats, Floats]:
+    """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     launch = eff.layer_host_s * eff.host
     of_pass = 2 * exchanged / (4 + 2 * plans.recompute_full)
     ahead = np.maximum(0.0, launch - forward.total - of_pass)
     back = np.maximum(0.0, launch * eff.backward_host - backward.total - of_pass)
-    return np.asarray(ahead * (1 + plans.recompute_full) + back)
+    return ahead, back
 
 
 def _slowest(plans: PlanColumns, layer: Floats, head: Floats, embedding: Floats) -> Stage:
@@ -138,7 +163,8 @@ def _computing(layer: Layer, head: Pass, embedding: Floats, stage: Stage, m: Flo
     }
 
 
-def _device(plans: PlanColumns, eff: Efficiency) -> Device:
+def plan_device(plans: PlanColumns, eff: Efficiency) -> Device:
+    """What one device sustains under the efficiencies."""
     rows = np.ones(len(plans))
     compute = compute_factor(plans, eff)
     return Device(
