@@ -78,7 +78,7 @@ def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
     ahead, back = launch_waits_s(plans, eff, forward, backward, sum(exchanged, start=np.zeros(len(plans))))
     idle = np.asarray(ahead * (1 + plans.recompute_full) + back)
     layer = Layer(forward, backward, again, accumulation_s(plans, device), *exchanged, idle)
-    return Work(device, network, tokens, layer, head_pass(plans, device, tokens), embedding_s(plans, device, tokens))
+    return Work(device, network, tokens, layer, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
 
 
 def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
@@ -125,9 +125,17 @@ def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     launch = eff.layer_host_s * eff.host
     of_pass = 2 * exchanged / (4 + 2 * plans.recompute_full)
-    ahead = np.maximum(0.0, launch - forward.total - of_pass)
-    back = np.maximum(0.0, launch * eff.backward_host - backward.total - of_pass)
+    soft = np.where(plans.tensor > 1, eff.group_beside, eff.host_beside)
+    wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
+    ahead = wait * _waited_s(launch, forward.total + of_pass, soft)
+    back = wait * _waited_s(launch * eff.backward_host, backward.total + of_pass, soft)
     return ahead, back
+
+
+def _waited_s(launch: Floats, device: Floats, soft: Floats) -> Floats:
+    """Seconds by which a pass outlasts its work on the device: the soft maximum of both, which varying kernels round off."""
+    longer, shorter = np.maximum(launch, device), np.minimum(launch, device)
+    return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device
 
 
 def _slowest(plans: PlanColumns, layer: Floats, head: Floats, embedding: Floats) -> Stage:
