@@ -121,8 +121,8 @@ class Run:
     """One run of a training job.
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
-    sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks. Reading a
-    lazy table may add to `dropped`.
+    sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks,
+    `cache_key` names what is kept of the run in the cache ("": nothing). Reading a lazy table may add to `dropped`.
     """
 
     name: str
@@ -135,6 +135,7 @@ class Run:
     dropped: Sequence[Dropped] = ()
     notes: tuple[str, ...] = ()
     clock: Mapping[int, int] = field(default_factory=dict)
+    cache_key: str = ""
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.tables) - set(TABLES))

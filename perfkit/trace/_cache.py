@@ -77,6 +77,7 @@ def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
             dropped=tuple(Dropped(**lost) for lost in manifest["dropped"]),
             notes=tuple(manifest["notes"]),
             clock={int(rank): offset_ns for rank, offset_ns in manifest["clock"].items()},
+            cache_key=key,
         )
         _entries.used(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):

@@ -12,7 +12,7 @@ from pathlib import Path
 from perfkit import _discover
 from perfkit.errors import InputError
 from perfkit.run import LazyTable, LazyTables, Run
-from perfkit.trace import _archive, _cache, clock
+from perfkit.trace import _archive, _cache, clock, placement
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
 
@@ -46,8 +46,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
             progress(kept.name, total_bytes, total_bytes)
         return kept
     run = _read(root, matches, progress)
-    _cache.keep(key, run, match.files)
-    return run
+    return replace(run, cache_key=key) if _cache.keep(key, run, match.files) else run
 
 
 def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> Run:
@@ -77,7 +76,9 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         dropped=sink.dropped if sink.later else tuple(sink.dropped),
         notes=tuple(sink.notes),
     )
-    return run if match.lazy else replace(run, clock=clock.offsets(clock.estimate(run)))
+    if match.lazy:
+        return run
+    return replace(run, placement=placement.positions(run), clock=clock.offsets(clock.estimate(run)))
 
 
 def _opened(origin: Path) -> Path:

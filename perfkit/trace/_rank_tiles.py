@@ -1,0 +1,183 @@
+"""Tiles of one rank: its threads and streams as levels of detail, made once and kept beside the run in the cache, or in memory.
+
+An entry of the cache has `tiles.json` (threads, lanes, names, kinds) and a Parquet file a thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.run import Run
+from perfkit.trace import _entries, _store
+from perfkit.trace._levels import Ints, Slices, events, pyramid
+
+KIND = "tiles"
+_INDEX = "tiles.json"
+_SOURCES = (("kernels", "device", "stream"), ("host", "host", "thread"), ("collectives", "communication", "group"))
+"""Tables with what they are of and the column that tells threads apart; collectives only where no kernels are recorded."""
+_TIMES = ("start_ns", "duration_ns")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lane:
+    """A row of a timeline: what one thread or stream of a rank did, slices that overlap in lanes of their own by `depth`.
+
+    `count` events take `busy_ns` in all, between `start_ns` and `end_ns` on the common clock.
+    """
+
+    rank: int
+    process: str
+    thread: str
+    depth: int
+    count: int
+    busy_ns: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thread:
+    """One thread or stream: its lanes, the levels that are kept, and those in memory if they are not in a file."""
+
+    lanes: tuple[Lane, ...]
+    levels: tuple[int, ...]
+    file: str
+    slices: dict[int, Slices] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankTiles:
+    """The threads of one rank; `folder` is the entry of the cache, None if they are in memory."""
+
+    threads: dict[tuple[str, str], Thread]
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    folder: Path | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the slices take."""
+        kept = [slices for thread in self.threads.values() for slices in (thread.slices or {}).values()]
+        return sum(len(slices) * len(Slices.__slots__) * 8 for slices in kept)
+
+    def read(self, thread: Thread, level: int, depths: Sequence[int], start_ns: int, end_ns: int) -> Slices:
+        """Slices of the finest kept level from which `level` can be made, that may touch [start_ns, end_ns].
+
+        Raises OSError if the entry of the cache is gone.
+        """
+        kept = max(known for known in thread.levels if known <= level)
+        if self.folder is not None:
+            return _store.read_slices(self.folder / thread.file, kept, depths, start_ns, end_ns)
+        rows = (thread.slices or {})[kept]
+        return rows.take(np.isin(rows.depth, depths) & (rows.start_ns <= end_ns) & (rows.end_ns >= start_ns))
+
+
+def rank_tiles(run: Run, rank: int) -> RankTiles:
+    """The tiles of a rank: from the cache if they are there, else made, and kept if the run is."""
+    if not run.cache_key:
+        return _in_memory(run, rank)
+    folder = _entries.entry(KIND, f"{run.cache_key}-{rank}")
+    if (kept := _opened(folder)) is not None:
+        return kept
+    try:
+        with _entries.new_entry(folder) as work:
+            made = _made(run, rank, work)
+            index = {
+                "threads": [{"lanes": [asdict(lane) for lane in t.lanes], "levels": t.levels, "file": t.file} for t in made[0]],
+                "names": made[1],
+                "kinds": made[2],
+            }
+            (work / _INDEX).write_text(json.dumps(index), encoding="ascii")
+        _entries.make_room()
+    except OSError:
+        return _in_memory(run, rank)
+    return _opened(folder) or _in_memory(run, rank)
+
+
+def _opened(folder: Path) -> RankTiles | None:
+    try:
+        index: dict[str, Any] = json.loads((folder / _INDEX).read_text(encoding="ascii"))
+        threads = [
+            Thread(lanes=tuple(Lane(**lane) for lane in thread["lanes"]), levels=tuple(thread["levels"]), file=str(thread["file"]))
+            for thread in index["threads"]
+        ]
+        found = _of(threads, index["names"], index["kinds"], folder)
+        _entries.used(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found
+
+
+def _of(threads: Sequence[Thread], names: Sequence[str], kinds: Sequence[str], folder: Path | None) -> RankTiles:
+    by_name = {(thread.lanes[0].process, thread.lanes[0].thread): thread for thread in threads}
+    return RankTiles(threads=by_name, names=tuple(names), kinds=tuple(kinds), folder=folder)
+
+
+def _in_memory(run: Run, rank: int) -> RankTiles:
+    return _of(*_made(run, rank, None), None)
+
+
+def _made(run: Run, rank: int, folder: Path | None) -> tuple[list[Thread], list[str], list[str]]:
+    """The threads of a rank, their slices written into `folder` thread by thread, or kept if there is none."""
+    threads: list[Thread] = []
+    names: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    for table, process, column in _SOURCES:
+        if table == "collectives" and threads:
+            continue
+        rows = run.frame(table, ranks=[rank], columns=["name", *(["kind"] if table != "collectives" else []), column, *_TIMES])
+        rows = rows[rows["start_ns"].notna()]
+        name_codes = _numbered(rows["name"], names)
+        kind_codes = _numbered(rows["kind"] if "kind" in rows else pd.Series(["communication"] * len(rows), dtype="object"), kinds)
+        starts, durations = (rows[time].to_numpy(dtype=np.int64) for time in _TIMES)
+        labels: dict[str, int] = {}
+        codes = _numbered(rows[column], labels)
+        for thread, code in labels.items():
+            which = np.flatnonzero(codes == code)
+            levels = pyramid(events(starts[which], durations[which], name_codes[which], np.left_shift(1, kind_codes[which])))
+            file = f"{len(threads)}.parquet"
+            if folder is not None:
+                _store.write_slices(levels, folder / file)
+            threads.append(
+                Thread(
+                    lanes=_lanes(rank, process, thread, levels[0]),
+                    levels=tuple(levels),
+                    file=file,
+                    slices=levels if folder is None else None,
+                )
+            )
+    return threads, list(names), list(kinds)
+
+
+def _numbered(texts: pd.Series, known: dict[str, int]) -> Ints:
+    """Texts as numbers, null as the empty text; new ones are added to those `known`."""
+    labels = pd.Categorical(texts).remove_unused_categories()
+    numbers = [known.setdefault(str(text), len(known)) for text in labels.categories]
+    if (labels.codes < 0).any():
+        numbers.append(known.setdefault("", len(known)))  # code -1 is the last one
+    coded: Ints = np.array(numbers, dtype=np.int64)[labels.codes]
+    return coded
+
+
+def _lanes(rank: int, process: str, thread: str, rows: Slices) -> tuple[Lane, ...]:
+    depths, firsts, counts = np.unique(rows.depth, return_index=True, return_counts=True)
+    return tuple(
+        Lane(
+            rank=rank,
+            process=process,
+            thread=thread,
+            depth=int(depth),
+            count=int(count),
+            busy_ns=int(rows.busy_ns[first : first + count].sum()),
+            start_ns=int(rows.start_ns[first]),
+            end_ns=int(rows.end_ns[first : first + count].max()),
+        )
+        for depth, first, count in zip(depths, firsts, counts, strict=True)
+    )

@@ -1,0 +1,165 @@
+"""Tiles: any window of a timeline with at most two slices a pixel, however many events lie in it.
+
+    lanes = perfkit.trace.tiles.lanes(run, ranks=[0])
+    frame = perfkit.trace.tiles.window(run, lanes[:4], start_ns, end_ns, pixels=2000)
+
+All moments here are on the common clock: that of the rank plus `run.clock[rank]`. Events whose start was not recorded are on no
+timeline. Tiles of a rank are made when it is first asked for, and kept in the cache beside the run, so that a window of a run of
+any size reads a few row groups; memory is bounded by what is asked for, not by the trace.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from threading import RLock
+
+import numpy as np
+import pandas as pd
+
+from perfkit.errors import InputError
+from perfkit.run import Run
+from perfkit.trace._levels import MAX_LEVEL, MERGED, Ints, Slices, coarser, level_for, width_ns
+from perfkit.trace._rank_tiles import Lane, RankTiles, Thread, rank_tiles
+from perfkit.units import MIB, THIN_SPACE
+
+__all__ = ["COLUMNS", "MIXED", "Lane", "lanes", "slices_text", "window"]
+
+COLUMNS = ("lane", "start_ns", "end_ns", "name", "kind", "count", "busy_ns")
+_TEXTS = ("name", "kind")
+MIXED = "mixed"
+"""The kind of a slice that stands for events of several kinds."""
+MIN_PIXELS = 4
+_KEPT_BYTES = 256 * MIB
+_KEPT_RANKS = 256
+
+
+def lanes(run: Run, *, ranks: Iterable[int] | None = None) -> list[Lane]:
+    """The lanes of some ranks, or of all, in the order of rank, process (device, host), thread and depth.
+
+    Tiles that are not there yet are made: about 1 s a million events.
+    """
+    chosen = run.ranks if ranks is None else sorted(set(ranks))
+    found = [lane for rank in chosen for thread in _tiles(run, rank).threads.values() for lane in thread.lanes]
+    aligned = [
+        replace(lane, start_ns=lane.start_ns + shift, end_ns=lane.end_ns + shift)
+        for lane in found
+        for shift in [run.clock.get(lane.rank, 0)]
+    ]
+    return sorted(aligned, key=lambda lane: (lane.rank, lane.process, len(lane.thread), lane.thread, lane.depth))
+
+
+def window(run: Run, lanes: Sequence[Lane], start_ns: int, end_ns: int, pixels: int) -> pd.DataFrame:
+    """What some lanes show between two moments, each at most 2 x `pixels` slices, in the order of lane and start.
+
+    Columns: `lane` (its index in `lanes`), `start_ns` and `end_ns` (int64, not cut at the window), `name`, `kind`, `count` (events
+    that the slice stands for) and `busy_ns` (the sum of their durations). A slice of several events is called "12 481 slices", and
+    its kind is MIXED if theirs differ; it lies between the first start and the last end of events that are shorter than its bucket,
+    a power of two of 1 us that is at least a pixel wide. At an edge it may count events up to a bucket outside of the window, so
+    that it is the same in every window that shows it. Where a pixel is less than 1 us the slices are the events themselves, unless
+    they are too many. Raises ValueError if the window is empty or has fewer than 4 pixels.
+    """
+    if end_ns <= start_ns or pixels < MIN_PIXELS:
+        raise ValueError(f"a window needs a length and at least {MIN_PIXELS} pixels, not [{start_ns}, {end_ns}) in {pixels}")
+    by_thread: dict[tuple[int, str, str], dict[int, int]] = {}
+    for index, lane in enumerate(lanes):
+        by_thread.setdefault((lane.rank, lane.process, lane.thread), {})[lane.depth] = index
+    frames = [_rows(run, key, depths, (start_ns, end_ns), pixels) for key, depths in by_thread.items()]
+    if not frames:
+        return pd.DataFrame({name: pd.Series(dtype="object" if name in _TEXTS else "int64") for name in COLUMNS})
+    return pd.concat(frames, ignore_index=True).sort_values(["lane", "start_ns"], kind="stable", ignore_index=True)
+
+
+def slices_text(count: int) -> str:
+    """How a slice of several events is called."""
+    return f"{count:,} slices".replace(",", THIN_SPACE)
+
+
+def _rows(run: Run, key: tuple[int, str, str], depths: Mapping[int, int], span_ns: tuple[int, int], pixels: int) -> pd.DataFrame:
+    """The frame of the lanes of one thread; `depths` gives the index of each."""
+    rank, process, name = key
+    shift = run.clock.get(rank, 0)
+    here_ns = (span_ns[0] - shift, span_ns[1] - shift)
+    tiles = _tiles(run, rank)
+    if (process, name) not in tiles.threads:
+        raise InputError("timeline", [f"rank {rank} has no thread {name!r} of {process!r}"])
+    try:
+        rows = _shown(tiles, tiles.threads[process, name], depths, here_ns, pixels)
+    except OSError:  # someone deleted the cache
+        _forget(run, rank)
+        tiles = _tiles(run, rank)
+        rows = _shown(tiles, tiles.threads[process, name], depths, here_ns, pixels)
+    index = np.full(max(depths) + 1, -1)
+    index[list(depths)] = list(depths.values())
+    return _frame(rows, index[rows.depth], tiles, shift)
+
+
+def _shown(tiles: RankTiles, thread: Thread, depths: Iterable[int], span_ns: tuple[int, int], pixels: int) -> Slices:
+    """The finest level with at most two slices a pixel."""
+    chosen = list(depths)
+    level = level_for(span_ns[1] - span_ns[0], pixels)
+    rows = _at(tiles, thread, level, chosen, span_ns)
+    while level < MAX_LEVEL and len(rows) and np.bincount(rows.depth).max() > 2 * pixels:
+        level += 1
+        rows = _at(tiles, thread, level, chosen, span_ns)
+    return rows
+
+
+def _at(tiles: RankTiles, thread: Thread, level: int, depths: Sequence[int], span_ns: tuple[int, int]) -> Slices:
+    """The slices of a level that touch a window, made from all of their events, also those outside of it."""
+    start_ns, end_ns = span_ns
+    width = width_ns(level)
+    low, high = ((start_ns // width - 1) * width, -(-end_ns // width) * width) if width else span_ns
+    rows = coarser(tiles.read(thread, level, depths, low, high), level)
+    return rows.take((rows.start_ns < end_ns) & ((rows.end_ns > start_ns) | (rows.start_ns >= start_ns)))
+
+
+def _frame(rows: Slices, lane: Ints, tiles: RankTiles, shift: int) -> pd.DataFrame:
+    texts = np.array([*tiles.names, ""], dtype=object)[rows.name]
+    for at in np.flatnonzero(rows.name == MERGED):
+        texts[at] = slices_text(int(rows.count[at]))
+    of_kinds = {int(bits): _kind(int(bits), tiles.kinds) for bits in np.unique(rows.kinds)}
+    return pd.DataFrame(
+        {
+            "lane": lane,
+            "start_ns": rows.start_ns + shift,
+            "end_ns": rows.end_ns + shift,
+            "name": texts,
+            "kind": np.array([of_kinds[int(bits)] for bits in rows.kinds], dtype=object),
+            "count": rows.count,
+            "busy_ns": rows.busy_ns,
+        }
+    )
+
+
+def _kind(bits: int, kinds: Sequence[str]) -> str:
+    return kinds[bits.bit_length() - 1] if bits & (bits - 1) == 0 else MIXED
+
+
+_OPENED: OrderedDict[tuple[int | str, int], tuple[Run | None, RankTiles]] = OrderedDict()
+_LOCK = RLock()
+
+
+def _tiles(run: Run, rank: int) -> RankTiles:
+    """The tiles of a rank, opened or made once; those used least recently go first when they take too much memory.
+
+    A run without an entry in the cache is known by its identity, which is its own as long as it is held here.
+    """
+    key = (run.cache_key or id(run), rank)
+    with _LOCK:
+        if key not in _OPENED:
+            _OPENED[key] = (None if run.cache_key else run, rank_tiles(run, rank))
+            while len(_OPENED) > 1 and (len(_OPENED) > _KEPT_RANKS or _opened_bytes() > _KEPT_BYTES):
+                _OPENED.popitem(last=False)
+        _OPENED.move_to_end(key)
+        return _OPENED[key][1]
+
+
+def _opened_bytes() -> int:
+    return sum(tiles.num_bytes for _, tiles in _OPENED.values())
+
+
+def _forget(run: Run, rank: int) -> None:
+    with _LOCK:
+        _OPENED.pop((run.cache_key or id(run), rank), None)
