@@ -1,0 +1,90 @@
+"""Growth: the predicted throughput of a plan from 8 to 16,384 devices, and how much of the ideal is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from perfkit.calc.scaling import GOOD_LINEARITY
+from perfkit.charts.studies import growth_lines, growth_rows
+from perfkit.panels import _plan_state as plan_state
+from perfkit.panels._chart import Figure
+from perfkit.panels._control import Choice
+from perfkit.panels._panel import Answer, Panel
+from perfkit.panels._status import NothingYet
+from perfkit.panels._table import Table
+from perfkit.studies.growth import Batch, growth
+from perfkit.units import format_ratio, significant
+
+NOT_ASKED = frozenset({"schedule", "framework", "attention_kernel", "limit_gib", "data"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class State(plan_state.State):
+    """A plan, and whether its batch grows with the devices."""
+
+    batch: Batch = "grows"
+
+
+def start() -> State:
+    """The project's configuration."""
+    return State(preset=plan_state.start().preset)
+
+
+def compute(state: State) -> pd.DataFrame:
+    """The frame of `studies.growth`; raises InputError with every reason why the plan is impossible."""
+    frame = growth(plan_state.plan_of(state), batch=state.batch)
+    if frame["tokens_per_s"].isna().all():
+        raise NothingYet(f"No number of devices works: {frame['note'].iloc[-1]}")
+    return frame
+
+
+def view(frame: pd.DataFrame) -> Answer:
+    """Throughput against the ideal line, and the table of all numbers of devices."""
+    figure = Figure(
+        chart=growth_lines(growth_rows(frame)),
+        title="Predicted throughput against the number of devices (labels: share of the ideal)",
+        alt=_sentence(frame),
+        sources=["computed: prediction of the plan with more data parallel replicas", "computed: perfkit.calc.scaling.linearity"],
+        table="growth",
+        wide=True,
+    )
+    columns = ["num_devices", "global_batch_size", "num_micro_batches", "step_time_s", "tokens_per_s", "linearity", "exposed_ratio"]
+    columns += ["bubble_ratio", "peak_memory_bytes", "note"]
+    shown = frame[columns].rename(columns={"linearity": "linearity_ratio"})
+    shown["tokens_per_s"] = [None if pd.isna(value) else significant(value, 4) for value in shown["tokens_per_s"]]
+    labels = {"num_devices": "devices", "tokens_per_s": "tokens/s, whole job"}
+    return Answer({"growth": figure}, {"growth": Table(frame=shown, title="By number of devices", labels=labels)}, _sentence(frame))
+
+
+def _sentence(frame: pd.DataFrame) -> str:
+    known = frame.dropna(subset=["tokens_per_s"])
+    first, last = known.iloc[0], known.iloc[-1]
+    text = (
+        f"From {int(first['num_devices']):,} to {int(last['num_devices']):,} devices {format_ratio(float(last['linearity']))} "
+        f"of the ideal throughput is kept"
+    ).replace(",", "\u2009")
+    bad = known[known["linearity"] <= GOOD_LINEARITY]
+    limit = f"{GOOD_LINEARITY:.0%}"
+    if bad.empty:
+        return f"{text}, above {limit} everywhere."
+    return f"{text}; it falls below {limit} at {int(bad['num_devices'].iloc[0])} devices."
+
+
+PANEL = Panel(
+    title="From 8 to 16 384 devices",
+    start=start,
+    compute=compute,
+    view=view,
+    shared=("preset",),
+    controls=(
+        *(control for control in plan_state.PLAN_CONTROLS if control.path not in NOT_ASKED),
+        Choice(
+            path="batch",
+            options=(("grows with the devices", "grows"), ("stays", "stays")),
+            buttons=True,
+            label="Global batch",
+        ),
+    ),
+)

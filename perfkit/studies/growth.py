@@ -1,0 +1,102 @@
+"""Growth: the predicted throughput of a plan on more and more devices, and how much of the ideal is kept.
+
+Devices are added as data parallel replicas. The batch stays (strong scaling: fewer micro batches a replica) or grows with
+them (weak scaling: the same micro batches a replica).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pandas as pd
+
+from perfkit.calc.scaling import GOOD_LINEARITY, linearity
+from perfkit.calibration import Calibration
+from perfkit.errors import InputError
+from perfkit.estimate import Estimate, estimate
+from perfkit.spec.plan import Plan
+
+DEVICES = tuple(2**power for power in range(3, 15))
+"""8 to 16,384 devices."""
+
+Batch = Literal["grows", "stays"]
+COLUMNS = (
+    "num_devices",
+    "data_parallel_size",
+    "global_batch_size",
+    "num_micro_batches",
+    "step_time_s",
+    "tokens_per_s",
+    "ideal_tokens_per_s",
+    "linearity",
+    "good",
+    "exposed_ratio",
+    "bubble_ratio",
+    "peak_memory_bytes",
+    "note",
+)
+
+
+def growth(
+    plan: Plan, devices: Sequence[int] = DEVICES, *, batch: Batch = "grows", chosen: str | Calibration | None = None
+) -> pd.DataFrame:
+    """One row a number of devices, ascending. Linearity is against the smallest that works (`calc.scaling`).
+
+    A number that the plan cannot be spread over has empty figures and all reasons in `note`. Shares of the step are ratios.
+    """
+    rows: list[dict[str, Any]] = []
+    for count in sorted(set(devices)):
+        try:
+            grown = _grown(plan, count, batch)
+            rows.append(_row(grown, estimate(grown, calibration=chosen)))
+        except InputError as error:
+            rows.append({"num_devices": count, "note": "; ".join(error.problems)})
+    return pd.DataFrame(list(_against(rows)), columns=list(COLUMNS))
+
+
+def _grown(plan: Plan, count: int, batch: Batch) -> Plan:
+    parallel = plan.parallel
+    replica = plan.num_devices // parallel.data_parallel_size
+    if count % replica:
+        raise InputError("growth", [f"{count} devices are no multiple of the {replica} of one replica"])
+    data = count // replica
+    shards = parallel.optimizer_shard_size
+    whole = shards in (parallel.data_parallel_size, parallel.data_parallel_size * parallel.context_parallel_size)
+    if shards > 1 and whole:
+        shards = max(1, shards * data // parallel.data_parallel_size)
+    elif data < shards:
+        shards = data
+    work = plan.workload
+    if batch == "grows":
+        work = replace(work, global_batch_size=max(1, work.global_batch_size * data // parallel.data_parallel_size))
+    return replace(plan, parallel=replace(parallel, data_parallel_size=data, optimizer_shard_size=shards), workload=work)
+
+
+def _row(plan: Plan, found: Estimate) -> dict[str, Any]:
+    parts = found.breakdown.parts
+    exposed = sum(amount for path, amount in parts.items() if path.startswith("communication/"))
+    return {
+        "num_devices": plan.num_devices,
+        "data_parallel_size": plan.parallel.data_parallel_size,
+        "global_batch_size": plan.workload.global_batch_size,
+        "num_micro_batches": plan.num_micro_batches,
+        "step_time_s": found.step_time_s,
+        "tokens_per_s": plan.tokens_per_step / found.step_time_s,
+        "exposed_ratio": exposed / found.step_time_s,
+        "bubble_ratio": parts.get("bubble", 0.0) / found.step_time_s,
+        "peak_memory_bytes": found.peak_memory_bytes,
+        "note": "" if found.fits is not False else "needs more memory than the device has",
+    }
+
+
+def _against(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows with ideal throughput and linearity, against the first that works."""
+    base = next((row for row in rows if row.get("tokens_per_s")), None)
+    for row in rows:
+        if base is None or not row.get("tokens_per_s"):
+            yield row
+            continue
+        kept = linearity(row["tokens_per_s"], row["num_devices"], base["tokens_per_s"], base["num_devices"])
+        yield {**row, "ideal_tokens_per_s": row["tokens_per_s"] / kept, "linearity": kept, "good": kept > GOOD_LINEARITY}
