@@ -26,7 +26,7 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
         .encode(
             x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
             y=alt.Y("name:N", title=None, sort=list(breakdowns)),
-            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=paths),
+            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=paths, legend=alt.Legend(columns=3)),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("name:N"),
