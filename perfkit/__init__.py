@@ -11,13 +11,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perfkit.diagnose import diagnose as diagnose
     from perfkit.dialects import read_config as read_config
+    from perfkit.dialects import write_config as write_config
     from perfkit.estimate import estimate as estimate
     from perfkit.estimate import estimate_table as estimate_table
     from perfkit.experiments import ExperimentLog as ExperimentLog
     from perfkit.graph import read_graph as read_graph
     from perfkit.plans.balance import balance as balance
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
+    from perfkit.plans.search import search_plans as search_plans
     from perfkit.sample import demo as demo
     from perfkit.trace.load import load as load
 
@@ -26,12 +29,15 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "ExperimentLog": "perfkit.experiments",
     "demo": "perfkit.sample",
+    "diagnose": "perfkit.diagnose",
     "estimate": "perfkit.estimate",
     "estimate_table": "perfkit.estimate",
     "read_config": "perfkit.dialects",
+    "write_config": "perfkit.dialects",
     "read_graph": "perfkit.graph",
     "load": "perfkit.trace.load",
     "balance": "perfkit.plans.balance",
+    "search_plans": "perfkit.plans.search",
     "simulate_schedule": "perfkit.plans.schedule",
 }
 
@@ -48,6 +54,17 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     """The package: a public name stays the function also after the module of the same name was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _PUBLIC and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+class _Package(ModuleType):
+    """The package, in which a function keeps its name when its module, called the same, is imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PUBLIC and isinstance(value, ModuleType)):

@@ -7,13 +7,17 @@ A layout string has one entry a stage, chunk by chunk, joined by `|`: E embeddin
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
-from perfkit.dialects._section import Section, shown
+from perfkit.dialects._section import HIGHEST, Section, shown
 from perfkit.spec.recompute import Counts, RecomputePlan
 
 GROUP, ITEM = re.compile(r"\(([^()]*)\)(?:\*(\d{1,6}))?"), re.compile(r"([Etm|L])\*(\d{1,6})")
 MAX_LAYOUT = 100_000
 CHUNK_OPTIONS = ("num_layers_per_virtual_pipeline_stage", "num_virtual_stages_per_pipeline_rank", "pipeline_model_parallel_layout")
+ATTENTION_MODULES = ("core_attn",)
+ACTIVATION_PATTERNS = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu", r"feed_forward\.w1\.activation")
 LISTED_ELSEWHERE = ("layernorm", "mla_up_proj", "moe_act", "shared_experts")
 
 
@@ -61,8 +65,30 @@ def stage_layers(options: Section, num_layers: int, num_stages: int, chunks: int
     return tuple(tuple(flat[start : start + num_stages]) for start in range(0, len(flat), num_stages))
 
 
+def layout_text(layers: Sequence[Sequence[int]]) -> str:
+    """The value of `--pipeline-model-parallel-layout` for layers by chunk and stage, for example "Et*5|t*6|t*5L"."""
+    parts = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for row in layers for count in row]
+    parts[0] = f"E{parts[0]}"
+    parts[-1] = f"{parts[-1]}L"
+    return "|".join(parts)
+
+
 def recompute_plan(options: Section, layers: Counts) -> RecomputePlan:
     """The recompute options as a plan."""
+    plan = _by_granularity(options, layers)
+    if not options.flag("recompute_activation_function", default=False) or plan.all_layers:
+        return plan
+    asked = options.positive_int("recompute_activation_function_num_layers", default=HIGHEST)
+    full = plan.full_layers or tuple((0,) * len(row) for row in layers)
+    # MindSpeed counts them behind the layers recomputed in full, in every stage.
+    counts = tuple(
+        tuple(min(first + asked, room) for first, room in zip(row, rooms, strict=True))
+        for row, rooms in zip(full, layers, strict=True)
+    )
+    return replace(plan, operators={**plan.operators, **dict.fromkeys(ACTIVATION_PATTERNS[:2], counts)})
+
+
+def _by_granularity(options: Section, layers: Counts) -> RecomputePlan:
     selective = "selective" if options.flag("recompute_activations", default=False) else ""
     kind = options.word("recompute_granularity", default=selective, allowed=("full", "selective"))
     if kind == "full":

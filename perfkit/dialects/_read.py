@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from perfkit._discover import constants
-from perfkit.dialects._dialect import Dialect, Document
+from perfkit.dialects._dialect import MARK, Document
+from perfkit.dialects._registry import read_document
+from perfkit.dialects._write import write_config
 from perfkit.errors import InputError
 from perfkit.spec.plan import Plan
 
@@ -25,28 +28,16 @@ def read_config(path: str | Path) -> Plan:
 
 def read_text(text: str, name: str) -> Plan:
     """As `read_config`, for a text that is already in memory; `name` is what messages call it."""
-    return _read(Document(name=name, text=_text(name, text.encode("utf-8", "surrogatepass"))))
-
-
-def dialects() -> tuple[Dialect, ...]:
-    """All dialects, by module name."""
-    return constants("perfkit.dialects", "DIALECT")
+    return _read(Document(name=name, **_content(name, text.encode("utf-8", "surrogatepass"))))
 
 
 def _read(document: Document) -> Plan:
-    found = [dialect for dialect in dialects() if dialect.detect(document)]
-    if not found:
-        wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
-        raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
-    if len(found) > 1:
-        titles = " and as ".join(dialect.title for dialect in found)
-        raise InputError(document.name, [f"the content reads as {titles}; keep one configuration a file"])
-    return found[0].read(document)
+    return read_document(replace(document, write=write_config))
 
 
 def _document(path: str | Path) -> Document:
     if str(path) == STANDARD_INPUT:
-        return Document(name="standard input", text=_text("standard input", sys.stdin.buffer.read(MAX_BYTES + 1)))
+        return Document(name="standard input", **_content("standard input", sys.stdin.buffer.read(MAX_BYTES + 1)))
     file = Path(path)
     if not file.exists():
         raise InputError(str(path), ["the file does not exist"])
@@ -57,7 +48,12 @@ def _document(path: str | Path) -> Document:
             raw = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(str(path), [f"the file cannot be read: {error.strerror}"]) from error
-    return Document(name=file.name, text=_text(str(path), raw), path=file)
+    return Document(name=file.name, path=file, **_content(str(path), raw))
+
+
+def _content(name: str, raw: bytes) -> dict[str, Any]:
+    text = _text(name, raw)
+    return {"text": text.removeprefix(MARK), "marked": text.startswith(MARK)}
 
 
 def _text(name: str, raw: bytes) -> str:
@@ -68,7 +64,7 @@ def _text(name: str, raw: bytes) -> str:
     if b"\0" in raw:
         raise InputError(name, [f"byte {raw.index(0)} is zero: the file is binary, not text in UTF-8"])
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(name, [f"line {line}: byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"]) from error

@@ -12,7 +12,11 @@ from typing import Any
 
 from perfkit.dialects._args import Arguments, parse, resolve_variable
 from perfkit.dialects._dialect import Dialect, Document
+from perfkit.dialects._megatron_options import FLAGS, LISTS
+from perfkit.dialects._megatron_parallel import read_context, read_sharing
+from perfkit.dialects._megatron_settings import settings
 from perfkit.dialects._megatron_stages import num_chunks, recompute_plan, stage_layers
+from perfkit.dialects._megatron_write import edit, new
 from perfkit.dialects._section import Reading, Section
 from perfkit.spec.model import Bias, ModelSpec
 from perfkit.spec.optimizer import OptimizerSpec
@@ -21,13 +25,6 @@ from perfkit.spec.plan import Plan
 from perfkit.spec.workload import AttentionKernel, Workload
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
-FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights disable_bias_linear add_qkv_bias qk_layernorm
-    multi_latent_attention moe_router_enable_expert_bias bf16 fp16 sequence_parallel use_distributed_optimizer
-    recompute_activations accumulate_allreduce_grads_in_fp32 use_rotary_position_embeddings use_flash_attn
-    account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split overlap_grad_reduce overlap_param_gather
-    no_load_optim no_load_rng moe_grouped_gemm enable_recompute_layers_per_pp_rank"""
-FLAGS = frozenset(FLAG_NAMES.split())
-LISTS = frozenset({"recompute_modules", "num_layer_list", "data_path", "train_data_path", "valid_data_path"})
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 
 
@@ -53,7 +50,7 @@ def read(document: Document) -> Plan:
     workload = _workload(options, sizes["data_parallel_size"])
     optimizer = _optimizer(options)
     sequence_parallel = options.flag("sequence_parallel", default=False)
-    shards = sizes["data_parallel_size"] * sizes["context_parallel_size"]
+    sharing, context = read_sharing(options, sizes), read_context(options)
     reading.stop_if_problems()
     even = layers is None or len({count for row in layers for count in row}) == 1
     return reading.plan(
@@ -63,9 +60,9 @@ def read(document: Document) -> Plan:
             **sizes,
             virtual_pipeline_parallel_size=chunks,
             sequence_parallel=sequence_parallel,
-            optimizer_shard_size=shards if options.flag("use_distributed_optimizer", default=False) else 1,
             layers_per_stage=None if even else layers,
-            context_parallel_algorithm="ulysses" if str(options.raw("cp_comm_type")) == "a2a" else "ring",
+            **sharing,
+            **context,
         ),
         recompute=recompute,
         optimizer=optimizer,
@@ -73,7 +70,7 @@ def read(document: Document) -> Plan:
     )
 
 
-def _sizes(options: Section) -> dict[str, int]:
+def _sizes(options: Section) -> dict[str, Any]:
     return {
         "tensor_parallel_size": options.positive_int("tensor_model_parallel_size", default=1),
         "pipeline_parallel_size": options.positive_int("pipeline_model_parallel_size", default=1),
@@ -102,7 +99,9 @@ def _devices(options: Section, arguments: Arguments) -> int | None:
     each = options.raw("nproc_per_node")
     if isinstance(each, int) and isinstance(nodes if nodes is not None else 1, int):
         return max(1, each * (nodes or 1))
-    return known if isinstance(known, int) and known > 0 else None
+    if isinstance(known, int) and known > 0:
+        return known
+    return options.positive_int("world_size", default=1) if options.has("world_size") else None
 
 
 def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
@@ -132,6 +131,7 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
             norm="rmsnorm" if norm == "RMSNorm" else "layernorm",
             bias=_bias(options),
             max_position_embeddings=_positions(options),
+            embedding_norm=options.flag("embed_layernorm", default=False),
             query_key_norm=options.flag("qk_layernorm", default=False) and not latent,
             query_lora_rank=options.integer("q_lora_rank", default=0) if latent else 0,
             kv_lora_rank=options.positive_int("kv_lora_rank", default=512) if latent else 0,
@@ -148,12 +148,16 @@ def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
     if not num_experts:
         return {}
     shared = options.integer("moe_shared_expert_intermediate_size", default=0)
+    width = options.positive_int("moe_ffn_hidden_size", default=ffn)
+    alike = shared % width == 0
     return {
         "num_experts": num_experts,
         "num_experts_per_token": options.positive_int("moe_router_topk", default=2),
-        "expert_ffn_hidden_size": options.positive_int("moe_ffn_hidden_size", default=ffn),
-        "num_shared_experts": 1 if shared else 0,
-        "shared_expert_ffn_hidden_size": shared,
+        "expert_ffn_hidden_size": width,
+        "num_shared_experts": shared // width if alike else 1,
+        "shared_expert_ffn_hidden_size": 0 if alike else shared,
+        "shared_expert_gate": options.flag("moe_shared_expert_gate", default=False),
+        "expert_capacity_factor": options.number("moe_expert_capacity_factor", default=0.0),
         "router_bias": options.flag("moe_router_enable_expert_bias", default=False),
         "num_dense_layers": _dense_layers(options, num_layers),
     }
@@ -176,7 +180,8 @@ def _dense_layers(options: Section, num_layers: int) -> int:
 
 def _bias(options: Section) -> Bias:
     linear, qkv = not options.flag("disable_bias_linear", default=False), options.flag("add_qkv_bias", default=False)
-    return "all" if linear else "qkv" if qkv else "none"
+    dense = options.flag("add_dense_bias", default=False)
+    return "all" if linear else "attention" if qkv and dense else "qkv" if qkv else "none"
 
 
 def _positions(options: Section) -> int:
@@ -233,12 +238,13 @@ def _attention(options: Section) -> AttentionKernel:
 
 def _optimizer(options: Section) -> OptimizerSpec | None:
     full = options.flag("accumulate_allreduce_grads_in_fp32", default=False) or not options.flag("fp16", default=False)
+    halved = options.flag("grad_reduce_in_bf16", default=False)
     name = options.word("optimizer", default="adam", allowed=("adam", "sgd"))
     return options.reading.build(
         lambda: OptimizerSpec(
             name=name,
             state_bytes_per_parameter=8 if name == "adam" else 4,
-            gradient_dtype="float32" if full else "float16",
+            gradient_dtype="bfloat16" if halved else "float32" if full else "float16",
         )
     )
 
@@ -256,4 +262,8 @@ DIALECT = Dialect(
     looks_for="options such as --num-layers, --hidden-size, --micro-batch-size",
     detect=detect,
     read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".sh",
 )

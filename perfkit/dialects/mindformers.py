@@ -18,6 +18,8 @@ from perfkit.dialects._dialect import Dialect, Document
 from perfkit.dialects._mindformers_keys import STRICT, known_keys, strict_keys
 from perfkit.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.dialects._mindformers_model import read_model
+from perfkit.dialects._mindformers_settings import settings
+from perfkit.dialects._mindformers_write import edit, new
 from perfkit.dialects._section import Reading, Section
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.optimizer import OptimizerSpec
@@ -29,6 +31,8 @@ from perfkit.units import parse_bytes
 
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 MODES = {0: "data_parallel", 1: "semi_auto_parallel", 2: "auto_parallel", 3: "hybrid_parallel"}
+HYBRID = ("hybird_cp", "hybrid_cp")
+CONTEXT_ALGORITHMS = {"ulysses_cp": "ulysses"} | dict.fromkeys(HYBRID, "hybrid")
 PLANNED_MODES = ("semi_auto_parallel", "auto_parallel")
 SPLITS = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
 DTYPES = ("float16", "bfloat16", "float32")
@@ -103,11 +107,11 @@ def _sizes(top: Section) -> dict[str, int]:
 
 
 def _context(top: Section) -> dict[str, Any]:
-    """How the sequence is split: ring attention, Ulysses, or the latter in groups (the key is spelled hybird_cp)."""
+    """How the sequence is split: ring attention, Ulysses, or the latter in groups (hybird_cp is how MindFormers spells it)."""
     config = top.section("parallel_config")
     word = config.word("context_parallel_algo", default="colossalai_cp")
-    found: dict[str, Any] = {"context_parallel_algorithm": {"ulysses_cp": "ulysses", "hybird_cp": "hybrid"}.get(word, "ring")}
-    if word == "hybird_cp":
+    found: dict[str, Any] = {"context_parallel_algorithm": CONTEXT_ALGORITHMS.get(word, "ring")}
+    if word in HYBRID:
         found["ulysses_size"] = config.positive_int("ulysses_degree_in_cp", default=1)
     if top.section("parallel").section("pipeline_config").word("pipeline_scheduler", default="1f1b") == "seqpipe":
         found["sequence_chunks"] = config.positive_int("seq_split_num", default=1)
@@ -262,4 +266,8 @@ DIALECT = Dialect(
     looks_for="top-level sections such as model, parallel_config, runner_config",
     detect=detect,
     read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".yaml",
 )

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 from perfkit import catalog
 from perfkit.dialects._dialect import Dialect, Document
 from perfkit.dialects._section import Reading, Section, shown
+from perfkit.dialects._toml_write import PARTS, edit, new, settings
 from perfkit.errors import InputError
 from perfkit.source import Source
 from perfkit.spec.hardware import HardwareSpec, Link
@@ -27,14 +28,6 @@ from perfkit.spec.workload import Workload
 from perfkit.units import parse_bytes
 
 T = TypeVar("T")
-PARTS: dict[str, type] = {
-    "model": ModelSpec,
-    "workload": Workload,
-    "parallel": ParallelPlan,
-    "recompute": RecomputePlan,
-    "optimizer": OptimizerSpec,
-    "hardware": HardwareSpec,
-}
 TABLE, KEY = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), re.compile(r"\s*([\w.\"-]+)\s*=")
 HEADER = re.compile(r"^\s*\[(model|workload|parallel)\]", re.MULTILINE)
 
@@ -183,4 +176,8 @@ DIALECT = Dialect(
     looks_for="tables such as [model], [workload], [parallel]",
     detect=detect,
     read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".toml",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from perfkit.errors import InputError
@@ -89,6 +90,26 @@ class Plan:
             near = nearest_divisors(size, max(1, devices // inner))
             problems.append(f"expert_parallel_size = {size} does not divide {names}; nearest is {near}")
         return problems
+
+    def write(self, target: str | Path | None = None, *, dialect: str = "") -> Any:
+        """This plan as configuration text in a dialect, saved to `target` if that is given (`perfkit.dialects.write_config`).
+
+        Without `dialect` it is that of the file that the plan was read from: what differs is changed in its text, all else stays.
+        """
+        writer = getattr(self.document, "write", None)
+        if writer is None:
+            raise InputError("Plan", ["this plan was not read from a file; write it with perfkit.write_config(plan, ...)"])
+        return writer(self, target, dialect=dialect)
+
+    @property
+    def stage_layers(self) -> tuple[tuple[int, ...], ...]:
+        """Layers of every chunk (row) and stage (column); an uneven split gives the first chunks one layer more."""
+        if self.parallel.layers_per_stage is not None:
+            return self.parallel.layers_per_stage
+        stages, chunks = self.parallel.pipeline_parallel_size, self.parallel.virtual_pipeline_parallel_size
+        each, extra = divmod(self.model.num_layers, stages * chunks)
+        sizes = [each + (index < extra) for index in range(stages * chunks)]
+        return tuple(tuple(sizes[start : start + stages]) for start in range(0, len(sizes), stages))
 
     @property
     def num_devices(self) -> int:

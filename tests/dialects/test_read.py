@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from perfkit import read_config
-from perfkit.dialects._read import MAX_BYTES, dialects
+from perfkit.dialects._read import MAX_BYTES
+from perfkit.dialects._registry import dialects
 from perfkit.errors import InputError
 
 SAMPLES = Path(__file__).parents[2] / "data" / "configs"

@@ -1,0 +1,21 @@
+"""Which options of Megatron and MindSpeed take no value, and which take all words up to the next option."""
+
+FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights disable_bias_linear add_qkv_bias qk_layernorm
+    multi_latent_attention moe_router_enable_expert_bias bf16 fp16 sequence_parallel use_distributed_optimizer
+    recompute_activations accumulate_allreduce_grads_in_fp32 use_rotary_position_embeddings use_flash_attn
+    add_dense_bias embed_layernorm moe_shared_expert_gate recompute_activation_function use_megatron_fsdp use_custom_fsdp
+    grad_reduce_in_bf16 recompute_norm
+    account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split overlap_grad_reduce overlap_param_gather
+    no_load_optim no_load_rng moe_grouped_gemm enable_recompute_layers_per_pp_rank"""
+FLAGS = frozenset(FLAG_NAMES.split())
+LISTS = frozenset(
+    {
+        "recompute_modules",
+        "num_layer_list",
+        "hierarchical_context_parallel_sizes",
+        "cp_comm_type",
+        "data_path",
+        "train_data_path",
+        "valid_data_path",
+    }
+)
