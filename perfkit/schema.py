@@ -127,6 +127,50 @@ LINKS = Table(
         Column("transit_ns", "int", "time in which they moved", nullable=True),
     ),
 )
+GROUPS = Table(
+    "groups",
+    "a process group, as one of its ranks states it",
+    (
+        _RANK,
+        Column("group", "text", "name or id of the group as `collectives` has it", nullable=True),
+        Column("label", "text", "what the run says that it is for: tp, dp, pp, default_pg, ...", nullable=True),
+        Column("members", "text", "global ranks in their order in the group, joined by commas"),
+    ),
+)
+HOST = Table(
+    "host",
+    "something that the host did: an operator, a call of the runtime, a mark of the user",
+    (
+        _RANK,
+        Column("name", "text", "name as recorded"),
+        Column("kind", "text", "operator, call, mark or python"),
+        Column("thread", "text", "thread of the host", nullable=True),
+        Column("start_ns", "int", "start on the clock of the rank"),
+        Column("duration_ns", "int", "duration"),
+    ),
+)
+LAUNCHES = Table(
+    "launches",
+    "an execution on the device, with the call of the host that launched it",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("name", "text", "kernel name"),
+        Column("kind", "text", "computing, communication or copy"),
+        Column("stream", "text", "stream or queue on the device", nullable=True),
+        Column("start_ns", "int", "start on the device, on the clock of the rank", nullable=True),
+        Column("duration_ns", "int", "duration on the device"),
+        Column("call", "text", "call that launched it; null: no link to the host was recorded", nullable=True),
+        Column("thread", "text", "thread of the host that made the call", nullable=True),
+        Column("launch_ns", "int", "when the call began", nullable=True),
+        Column("launch_duration_ns", "int", "how long the call took", nullable=True),
+        Column("operator", "text", "innermost operator that made the call", nullable=True),
+        Column("input_shapes", "text", "shapes of the operator's inputs as recorded", nullable=True),
+        Column("input_dtypes", "text", "data types of the operator's inputs as recorded", nullable=True),
+        Column("occupancy_ratio", "float", "estimated achieved occupancy, 0 to 1", nullable=True),
+        Column("blocks_per_sm", "float", "blocks of threads a multiprocessor", nullable=True),
+    ),
+)
 LOG = Table(
     "log",
     "a step printed by a training log",
@@ -217,7 +261,10 @@ COVERAGE = Table(
 TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
-        for table in (STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, LOG, MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, COVERAGE)
+        for table in (
+            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, LOG),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, COVERAGE),
+        )
     }
 )
 

@@ -19,7 +19,14 @@ import pandas as pd
 from perfkit.run import LazyTable, Position, empty
 from perfkit.trace import _ascend_layout, _ascend_memory, _ascend_steps
 from perfkit.trace._ascend_folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
-from perfkit.trace._ascend_recording import Recording, add_all_links, add_collectives, add_steps, groups_of_users
+from perfkit.trace._ascend_recording import (
+    Recording,
+    add_all_links,
+    add_collectives,
+    add_groups,
+    add_steps,
+    groups_of_users,
+)
 from perfkit.trace._format import Sink
 from perfkit.trace._store import NULLS
 from perfkit.trace.steps import add_summary_steps
@@ -46,6 +53,7 @@ def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) 
     )
     if sentence := _ascend_layout.missing_ranks([rank.rank for rank in ranks], _num_devices(sink), ()):
         sink.note(sentence)
+    add_groups(_ascend_layout.Groups({}, (), frozenset(rank.rank for rank in ranks)), named, sink)
     sink.later.update(later.tables())
     return recordings
 

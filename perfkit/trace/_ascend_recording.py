@@ -16,6 +16,7 @@ from perfkit.trace._ascend_communication import Link, Operation, add_links
 from perfkit.trace._ascend_folders import KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
+from perfkit.trace.placement import members_text
 from perfkit.trace.steps import Window, add_summary_steps, add_window_steps, device_windows
 
 
@@ -107,6 +108,7 @@ def add_communication(
     """Add the collectives and links of all ranks; `named` are the process groups that the run names."""
     groups = groups_of_users(recordings, named)
     add_collectives(recordings, groups, sink)
+    add_groups(groups, named, sink)
     peers = add_all_links(recordings, groups, sink, names)
     fact = sink.facts.get("num_devices")
     if sentence := _ascend_layout.missing_ranks(groups.found, int(fact.value) if fact else None, peers, names.links):
@@ -123,6 +125,20 @@ def groups_of_users(recordings: list[Recording], named: list[tuple[str, tuple[in
     distinct = tuple(dict.fromkeys(members for _, members in named))
     found = frozenset(recording.rank.rank for recording in recordings)
     return _ascend_layout.Groups({group: frozenset(members) for group, members in users.items()}, distinct, found)
+
+
+def add_groups(groups: _ascend_layout.Groups, named: list[tuple[str, tuple[int, ...]]], sink: Sink) -> None:
+    """Add the process groups: those that the run names, with the hash that collectives use where one group fits it."""
+    hashes = {members: group for group in groups.users if (members := groups.members(group)) is not None}
+    rows = [(rank, label, members) for label, members in named for rank in members if rank in groups.found]
+    if rows:
+        sink.add(
+            "groups",
+            rank=[rank for rank, _, _ in rows],
+            group=[hashes.get(members) for _, _, members in rows],
+            label=[label for _, label, _ in rows],
+            members=[members_text(members) for _, _, members in rows],
+        )
 
 
 def add_collectives(recordings: list[Recording], groups: _ascend_layout.Groups, sink: Sink) -> None:

@@ -19,6 +19,7 @@ from perfkit.trace._ascend_layout import placement, rank_list
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
 from perfkit.trace.kinds import operation_of
+from perfkit.trace.placement import members_text
 from perfkit.trace.steps import add_summary_steps
 
 COLUMNS: dict[str, _store.Cell] = {
@@ -60,9 +61,24 @@ def add_groups(lists: Mapping[str, list[tuple[int, ...]]], groups: Layout, file:
         if len(sizes) == 1:
             sink.fact(f"{fact}_parallel_size", sizes.pop(), f"{file.label}: ranks of the groups named {name}")
     sink.placement.update(placement(groups.named, ranks, sink.facts))
+    _add_members(groups, sink)
     if not groups.named and not groups.ordered_stages:
         sink.note(f"{file.label} lists {len(lists['collective'])} groups, but no names of theirs and no pipeline stages")
     return ranks
+
+
+def _add_members(groups: Layout, sink: Sink) -> None:
+    labels = {members: name for name, members in groups.named}
+    hashes = {members: group for group, members in groups.members.items()}
+    for members in dict.fromkeys([*hashes, *labels]):
+        if members:
+            sink.add(
+                "groups",
+                rank=list(members),
+                group=hashes.get(members),
+                label=labels.get(members),
+                members=members_text(members),
+            )
 
 
 def add_steps(frame: pd.DataFrame, where: str, groups: Layout, file: File, sink: Sink) -> tuple[set[int], int, bool]:

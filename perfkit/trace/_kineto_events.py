@@ -54,6 +54,10 @@ class Arguments(msgspec.Struct, gc=False):
     element_type: Any = msgspec.field(name="dtype", default=None)
     group_size: Any = msgspec.field(name="Group size", default=None)
     group: Any = msgspec.field(name="Process Group Name", default=None)
+    label: Any = msgspec.field(name="Process Group Description", default=None)
+    members: Any = msgspec.field(name="Process Group Ranks", default=None)
+    first_rank: Any = msgspec.field(name="Global rank start", default=None)
+    stride: Any = msgspec.field(name="Global rank stride", default=None)
 
 
 class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -192,6 +196,10 @@ def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.D
             "row": rows + first_row,
             "operation": texts([argument.collective for argument in arguments]),
             "group": texts([argument.group for argument in arguments]),
+            "label": texts([argument.label for argument in arguments]),
+            "members": texts([argument.members for argument in arguments]),
+            "first_rank": integers([argument.first_rank for argument in arguments]),
+            "stride": integers([argument.stride for argument in arguments]),
             "group_size": integers([argument.group_size for argument in arguments]),
             "elements": np.maximum(in_elements, out_elements),
             "element_type": texts([argument.element_type for argument in arguments]),

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.run import Run
+from perfkit.trace import placement
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -74,7 +75,8 @@ class _Pair:
 
 def estimate(run: Run) -> Mapping[int, Clock]:
     """The clocks of the ranks that are connected by collectives, the largest such set if there are several; else none."""
-    ends = matched_ends(run.frame("collectives"))
+    rows = placement.told_apart(run.frame("collectives"), run)
+    ends = matched_ends(rows.assign(group=rows["members"]))
     if ends.empty:
         return {}
     rough = {rank: pair.offset_ns for rank, pair in _centered(_compared(ends, None)).items()}

@@ -243,7 +243,9 @@ FORMAT = Format(
     title="Ascend profiler databases (SQLite)",
     looks_for="a SQLite file with the tables TASK and STRING_IDS, or StepTraceTime: ascend_pytorch_profiler_*.db, analysis.db",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "memory_curve", "memory_blocks", "coverage"}),
+    provides=frozenset(
+        {"steps", "step_parts", "kernels", "collectives", "links", "groups", "memory_curve", "memory_blocks", "coverage"}
+    ),
     detect=detect,
     read=read,
 )

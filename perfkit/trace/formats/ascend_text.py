@@ -150,7 +150,9 @@ FORMAT = Format(
     title="Ascend profiler folders (text)",
     looks_for=f"{KERNELS}, {STEPS}, {COLLECTIVES} or {LINKS}, usually below <name>_ascend_pt or <name>_ascend_ms",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "memory_curve", "memory_blocks", "coverage"}),
+    provides=frozenset(
+        {"steps", "step_parts", "kernels", "collectives", "links", "groups", "memory_curve", "memory_blocks", "coverage"}
+    ),
     detect=detect,
     read=read,
 )

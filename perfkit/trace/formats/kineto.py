@@ -23,6 +23,7 @@ from perfkit.trace import _workers, kinds
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
+from perfkit.trace._kineto_groups import add_groups
 from perfkit.trace._listing import File, Listing
 from perfkit.trace._losses import report_losses
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
@@ -72,6 +73,7 @@ def read(match: Match, sink: Sink) -> None:
         chosen[rank] = later
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
+        add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
 
 
@@ -244,7 +246,7 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "coverage"}),
     detect=detect,
     read=read,
 )
