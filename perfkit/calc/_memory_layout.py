@@ -61,6 +61,14 @@ def in_flight(
     With `sequence_chunks` the unit is a piece of a micro batch: all pieces of one go forward before the first comes back.
     Raises InputError for a schedule that is not known or does not fit the number of chunks.
     """
+    return tuple(in_flight_of(schedule, stages, chunks, micro_batches, stage, sequence_chunks) for stage in range(stages))
+
+
+@cache
+def in_flight_of(
+    schedule: str, stages: int, chunks: int, micro_batches: int, stage: int, sequence_chunks: int = 1
+) -> tuple[Vector, ...]:
+    """As `in_flight`, for one stage."""
     if schedule not in get_args(Schedule):
         raise InputError("schedule", [f"{schedule!r} must be one of {', '.join(get_args(Schedule))}"])
     if schedule == "1f1b" and chunks > 1:
@@ -68,10 +76,10 @@ def in_flight(
     if schedule in ("gpipe", "zbh1", "dualpipe") and chunks > 1:
         raise InputError("schedule", [f"{schedule} has one chunk a stage, the plan has {chunks}"])
     if chunks == 1:
-        return tuple(_single(schedule, stages, stage, micro_batches, sequence_chunks) for stage in range(stages))
+        return _single(schedule, stages, stage, micro_batches, sequence_chunks)
     # The order repeats every `stages` micro batches, so that four groups and the remainder show all that happens.
     shown = micro_batches if micro_batches <= 4 * stages else 4 * stages + micro_batches % stages
-    return tuple(_interleaved(schedule, stages, chunks, shown, stage) for stage in range(stages))
+    return _interleaved(schedule, stages, chunks, shown, stage)
 
 
 def _single(schedule: str, stages: int, stage: int, micro_batches: int, pieces: int) -> tuple[Vector, ...]:
@@ -91,7 +99,11 @@ def _interleaved(schedule: str, stages: int, chunks: int, micro_batches: int, st
         live[chunk] += step
         if step > 0:
             seen.add(tuple(live))
-    return tuple(sorted(vector for vector in seen if not any(_below(vector, other) for other in seen if other != vector)))
+    kept: list[Vector] = []
+    for vector in sorted(seen, key=sum, reverse=True):  # what exceeds a vector has a larger sum
+        if not any(_below(vector, other) for other in kept):
+            kept.append(vector)
+    return tuple(sorted(kept))
 
 
 def _operations(schedule: str, stages: int, chunks: int, micro_batches: int, stage: int) -> Iterator[tuple[int, int]]:

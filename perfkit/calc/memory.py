@@ -123,8 +123,8 @@ def _stage(plan: Plan, settings: MemorySettings, schedule: str, stage: int, vect
         places.append((0, mirrored))
     held = _held(plan, settings, stage, [chunk_activations(plan, settings, *place) for place in places], vectors)
     moments = {
-        **_loss(plan, settings, stage, held),
-        **_backward(plan, settings, stage, held),
+        **at_loss(plan, settings, stage, held),
+        **in_backward(plan, settings, stage, held),
         **_optimizer_step(plan, settings, stage),
     }
     moment = max(moments, key=lambda name: sum(moments[name].values()))
@@ -134,8 +134,8 @@ def _stage(plan: Plan, settings: MemorySettings, schedule: str, stage: int, vect
         "static/optimizer": static.optimizer,
         **moments[moment],
         "dynamic/gathered_parameters": static.gathered,
-        **_communication(plan, settings, stage),
-        "reserved/workspace": _workspace(plan, settings),
+        **communication_buffers(plan, settings, stage),
+        "reserved/workspace": workspace_bytes(plan, settings),
     }
     inside = sum(parts.values())
     parts |= {"reserved/fragmentation": settings.fragmentation * inside, "reserved/context": settings.context_bytes}
@@ -147,7 +147,7 @@ def _held(
 ) -> dict[str, float]:
     """Activations by part when most micro batches wait, of the layers and outside of them."""
     live = max(vectors, key=lambda vector: sum(n * sum(parts.values()) for n, parts in zip(vector, chunks, strict=True)))
-    held = _outside(plan, settings, stage, live)
+    held = outside_layers(plan, settings, stage, live)
     for number, parts in zip(live, chunks, strict=True):
         for part, amount in parts.items():
             held[part] = held.get(part, 0.0) + number * amount
@@ -163,8 +163,8 @@ def _sum(one: StaticBytes, other: StaticBytes) -> StaticBytes:
     )
 
 
-def _outside(plan: Plan, settings: MemorySettings, stage: int, live: Vector) -> dict[str, float]:
-    """Activations outside of the layers: of the embedding, of the head's input, and the batch itself."""
+def outside_layers(plan: Plan, settings: MemorySettings, stage: int, live: Vector) -> dict[str, float]:
+    """Activations outside of the layers by part: of the embedding, of the head's input, and the batch itself."""
     whole, split = activations.hidden_bytes(plan)
     tokens, parallel, work = activations.micro_batch_tokens(plan), plan.parallel, plan.workload
     element = whole / (tokens * plan.model.hidden_size)
@@ -182,7 +182,8 @@ def _outside(plan: Plan, settings: MemorySettings, stage: int, live: Vector) -> 
     return found
 
 
-def _loss(plan: Plan, settings: MemorySettings, stage: int, held: Parts) -> dict[str, dict[str, float]]:
+def at_loss(plan: Plan, settings: MemorySettings, stage: int, held: Parts) -> dict[str, dict[str, float]]:
+    """The moment of the loss: what is `held`, and the logits; nothing on a stage without the head."""
     if stage != plan.parallel.pipeline_parallel_size - 1:
         return {}
     tokens = activations.micro_batch_tokens(plan)
@@ -190,7 +191,7 @@ def _loss(plan: Plan, settings: MemorySettings, stage: int, held: Parts) -> dict
     return {"at the loss of a micro batch": {**_dynamic(held), "dynamic/logits": elements * settings.logits_bytes_per_element}}
 
 
-def _backward(plan: Plan, settings: MemorySettings, stage: int, held: Parts) -> dict[str, dict[str, float]]:
+def in_backward(plan: Plan, settings: MemorySettings, stage: int, held: Parts) -> dict[str, dict[str, float]]:
     """The backward pass of the first layer that comes back: its own tensors are made again if it is recomputed."""
     layers = stage_layers(plan)
     chunk = len(layers) - 1
@@ -226,12 +227,13 @@ def _optimizer_step(plan: Plan, settings: MemorySettings, stage: int) -> dict[st
     return {"in the optimizer step": {"dynamic/gradient_copies": copies}}
 
 
-def _workspace(plan: Plan, settings: MemorySettings) -> float:
+def workspace_bytes(plan: Plan, settings: MemorySettings) -> float:
+    """Fixed buffers of the framework's allocator."""
     fixed = settings.workspace_bytes + (settings.expert_workspace_bytes if plan.model.num_experts else 0)
     return fixed + activations.score_buffer(plan, settings)
 
 
-def _communication(plan: Plan, settings: MemorySettings, stage: int) -> dict[str, float]:
+def communication_buffers(plan: Plan, settings: MemorySettings, stage: int) -> dict[str, float]:
     """Buffers of collectives that stay allocated, by what they carry."""
     parallel, model = plan.parallel, plan.model
     whole, split = activations.hidden_bytes(plan)
