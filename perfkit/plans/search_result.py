@@ -1,0 +1,148 @@
+"""What a strategy search found: ranked plans, the front of step time and memory, and where nothing fits what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.breakdown import Breakdown
+from perfkit.estimate import Estimate
+from perfkit.plans._search_columns import Evaluated, ranked
+from perfkit.plans._search_text import plan_dict
+from perfkit.plans._strategy_plans import StrategyPlans
+from perfkit.plans.strategy_space import StrategySpace
+from perfkit.spec.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedPlan:
+    """A plan that fits: its estimate, the sentence that says what it costs, and how sure its rank is.
+
+    `within_interval`: its time lies in the interval of the best plan's. `win_share` is the share of draws of the calibration's
+    numbers in which it is the fastest of the listed plans.
+    """
+
+    plan: Plan
+    estimate: Estimate
+    why: str
+    within_interval: bool
+    win_share: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "plan": plan_dict(self.plan),
+            "estimate": self.estimate.to_dict(),
+            "why": self.why,
+            "within_interval": self.within_interval,
+            "win_share": self.win_share,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Nearest:
+    """Where nothing fits: the plan with the least memory, what is missing on its fullest stage, and what fills that stage."""
+
+    plan: Plan
+    estimate: Estimate
+    missing_bytes: int
+    parts: Breakdown
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return {
+            "plan": plan_dict(self.plan),
+            "estimate": self.estimate.to_dict(),
+            "missing_bytes": self.missing_bytes,
+            "parts_bytes": {path: int(amount) for path, amount in self.parts.parts.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrontPoint:
+    """A plan of the front of step time (s) against peak memory (bytes)."""
+
+    plan: Plan
+    step_time_s: float
+    tokens_per_s_per_device: float
+    peak_memory_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The point as JSON."""
+        return {
+            "plan": plan_dict(self.plan),
+            "step_time_s": self.step_time_s,
+            "tokens_per_s_per_device": self.tokens_per_s_per_device,
+            "peak_memory_bytes": self.peak_memory_bytes,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """What a search found. `searched` combinations = `feasible` + the sum of `rejected`.
+
+    `plans` are the best of different divisions (dp, tp, pp, cp, ep), fastest first; `close` counts all strategies within the
+    interval of the best. `suggestion` is the guides' rule with its plan. `complete` is False if the search was stopped.
+    """
+
+    devices: int
+    memory_limit_bytes: float
+    space: StrategySpace
+    searched: int
+    evaluated: int
+    feasible: int
+    refined: int
+    seconds: float
+    complete: bool
+    close: int
+    plans: tuple[RankedPlan, ...]
+    pareto: tuple[FrontPoint, ...]
+    rejected: Mapping[str, int]
+    suggestion: tuple[str, RankedPlan] | None
+    nearest: Nearest | None
+    _found: Evaluated = field(repr=False)
+    _strategies: StrategyPlans = field(repr=False)
+
+    @cached_property
+    def candidates(self) -> pd.DataFrame:
+        """All strategies that fit, fastest first: the sizes, `step_time_s`, `tokens_per_s_per_device`, `peak_memory_bytes`."""
+        found = self._found
+        columns = found.strategies.columns
+        rows = ranked(columns, np.flatnonzero(found.fits), found.seconds, found.peak)
+        names = ("dp", "tp", "pp", "vpp", "cp", "ep", "mbs", "m", "copies", "zero", "sp")
+        frame = pd.DataFrame({name: columns[name][rows] for name in names})
+        frame["recompute"] = np.array(self.space.recompute, dtype=object)[columns["recompute"][rows]]
+        frame["step_time_s"] = found.seconds[rows]
+        frame["tokens_per_s_per_device"] = self.space.global_batch * self.space.seq_len / self.devices / found.seconds[rows]
+        frame["peak_memory_bytes"] = np.rint(found.peak[rows]).astype(np.int64)
+        frame["row"] = rows
+        return frame
+
+    def plan_of(self, row: int) -> Plan:
+        """The plan of the candidate whose column `row` has this value."""
+        return self._strategies.plan(self._strategies.row(self._found.strategies.columns, row))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `perfkit plan --json`."""
+        rule = None if self.suggestion is None else {"rule": self.suggestion[0], **self.suggestion[1].to_dict()}
+        return {
+            "searched": self.searched,
+            "evaluated": self.evaluated,
+            "feasible": self.feasible,
+            "refined": self.refined,
+            "seconds": self.seconds,
+            "complete": self.complete,
+            "devices": self.devices,
+            "memory_limit_bytes": self.memory_limit_bytes,
+            "within_interval": self.close,
+            "plans": [plan.to_dict() for plan in self.plans],
+            "pareto": [point.to_dict() for point in self.pareto],
+            "rejected": dict(self.rejected),
+            "suggestion": rule,
+            "nearest": None if self.nearest is None else self.nearest.to_dict(),
+        }
