@@ -1,6 +1,7 @@
 """Catalogue: published model shapes, devices and measured cases, each number with its source.
 
-The data are `data/models.toml`, `data/hardware.toml` and `data/reference/*.csv`. Mappings are read once and are read-only.
+The data are `data/models.toml`, `data/hardware.toml` and `data/reference/*.csv`. A `models.toml` or `hardware.toml` beside the
+perfkit.toml of the project adds to them, and wins where it has the same name. Mappings are read once and are read-only.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ import csv
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
+from perfkit import settings
 from perfkit._resources import data_folder
 from perfkit.errors import InputError
 from perfkit.source import Source
 from perfkit.spec.hardware import HardwareSpec, Link
 from perfkit.spec.model import ModelSpec
+
+_Entry = TypeVar("_Entry")
 
 RECORD_KEYS = ("seq_length", "published_parameters", "source")
 
@@ -35,25 +39,34 @@ class ModelRecord:
     source: Source
 
 
-@cache
 def records() -> Mapping[str, ModelRecord]:
-    """All models by name, with what is published about them."""
-    found = {}
-    for name, table in _toml("models.toml").items():
-        shape = {key: value for key, value in table.items() if key not in RECORD_KEYS}
-        found[name] = ModelRecord(
-            spec=ModelSpec(name=name, **shape),
-            seq_length=table["seq_length"],
-            published_parameters=table["published_parameters"],
-            source=Source("published", table["source"]),
-        )
-    return MappingProxyType(found)
+    """All models by name, the project's first, with what is published about them. Raises InputError for a file that is wrong."""
+    return _merged_records(*_own("models.toml"))
 
 
 @cache
+def _merged_records(path: str, modified_ns: int) -> Mapping[str, ModelRecord]:
+    bundled = {name: _record(name, table) for name, table in _toml("models.toml").items()}
+    return MappingProxyType({**read_models(path), **bundled, **read_models(path)} if modified_ns else bundled)
+
+
 def models() -> Mapping[str, ModelSpec]:
-    """All model shapes by name, such as "llama2-7b"."""
-    return MappingProxyType({name: record.spec for name, record in records().items()})
+    """All model shapes by name, such as "llama2-7b", the project's first."""
+    return _specs(*_own("models.toml"))
+
+
+@cache
+def _specs(path: str, modified_ns: int) -> Mapping[str, ModelSpec]:
+    return MappingProxyType({name: record.spec for name, record in _merged_records(path, modified_ns).items()})
+
+
+def read_models(path: str | Path) -> Mapping[str, ModelRecord]:
+    """Models from a file in the form of `data/models.toml`; `seq_length`, `published_parameters` and `source` may be left out.
+
+    Raises InputError that lists what is missing or wrong in every table.
+    """
+    defaults = {"seq_length": 4096, "published_parameters": 0, "source": str(path)}
+    return _tables(path, lambda name, table: _record(name, {**defaults, **table}), "a model needs the fields of data/models.toml")
 
 
 def model(name: str) -> ModelSpec:
@@ -67,13 +80,18 @@ def find_model(name: str) -> ModelSpec | None:
     return models().get(known.get(_plain(name), ""))
 
 
-@cache
 def hardware() -> Mapping[str, HardwareSpec]:
-    """All devices by name, such as "Ascend-910B2"; presets such as "Ascend 376" come first and name the same device."""
+    """All devices by name, such as "Ascend-910B2"; the project's come first, then presets such as "Ascend 376" of known devices."""
+    return _merged_hardware(*_own("hardware.toml"))
+
+
+@cache
+def _merged_hardware(path: str, modified_ns: int) -> Mapping[str, HardwareSpec]:
     tables = _toml("hardware.toml")
     aliases = tables.pop("aliases")
     devices = {name: _device(name, table) for name, table in tables.items()}
-    return MappingProxyType({preset: devices[name] for preset, name in aliases.items()} | devices)
+    own = dict(read_hardware(path)) if modified_ns else {}
+    return MappingProxyType(own | {preset: devices[name] for preset, name in aliases.items()} | devices | own)
 
 
 def hardware_named(name: str) -> HardwareSpec:
@@ -86,6 +104,27 @@ def read_hardware(path: str | Path) -> Mapping[str, HardwareSpec]:
 
     Raises InputError that lists what is missing or wrong in every table.
     """
+    defaults = {"links": {}, "devices_per_node": 8, "source": str(path)}
+    needed = "needs peak_flops_per_s, memory_bytes, memory_bytes_per_s and links as in data/hardware.toml"
+    return _tables(path, lambda name, table: _device(name, {**defaults, **table}), needed)
+
+
+@cache
+def published_rows() -> tuple[Mapping[str, str], ...]:
+    """Throughputs and utilisations that guides print, as text cells by column; an empty cell means "not stated"."""
+    with (data_folder() / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(MappingProxyType(row) for row in csv.DictReader(file))
+
+
+def _own(file: str) -> tuple[str, int]:
+    """The file of that name beside the project's perfkit.toml, and when it was changed; 0 if there is none."""
+    folder = settings.find_project()
+    path = folder / file if folder is not None else None
+    return (str(path), path.stat().st_mtime_ns) if path is not None and path.is_file() else ("", 0)
+
+
+def _tables(path: str | Path, make: Callable[[str, Mapping[str, Any]], _Entry], needed: str) -> Mapping[str, _Entry]:
+    """One entry a table of a TOML file; raises InputError with the problems of all."""
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -95,23 +134,24 @@ def read_hardware(path: str | Path) -> Mapping[str, HardwareSpec]:
     found, problems = {}, []
     for name, table in tables.items():
         try:
-            found[name] = _device(name, {"links": {}, "devices_per_node": 8, "source": str(path), **table})
+            found[name] = make(name, table)
         except InputError as error:
             problems += [f"{name}: {problem}" for problem in error.problems]
         except (KeyError, TypeError, AttributeError) as error:
-            problems.append(
-                f"{name}: needs peak_flops_per_s, memory_bytes, memory_bytes_per_s and links as in data/hardware.toml ({error})"
-            )
+            problems.append(f"{name}: {needed} ({error})")
     if problems:
         raise InputError(str(path), problems)
     return MappingProxyType(found)
 
 
-@cache
-def published_rows() -> tuple[Mapping[str, str], ...]:
-    """Throughputs and utilisations that guides print, as text cells by column; an empty cell means "not stated"."""
-    with (data_folder() / "reference" / "published.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(MappingProxyType(row) for row in csv.DictReader(file))
+def _record(name: str, table: Mapping[str, Any]) -> ModelRecord:
+    shape = {key: value for key, value in table.items() if key not in RECORD_KEYS}
+    return ModelRecord(
+        spec=ModelSpec(name=name, **shape),
+        seq_length=table["seq_length"],
+        published_parameters=table["published_parameters"],
+        source=Source("published", table["source"]),
+    )
 
 
 def _device(name: str, table: Mapping[str, Any]) -> HardwareSpec:

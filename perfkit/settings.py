@@ -11,6 +11,9 @@ from pathlib import Path
 from perfkit.errors import InputError
 from perfkit.units import parse_bytes
 
+PROJECT_FILE = "perfkit.toml"
+"""The file that makes a folder a tuning project."""
+
 
 def cache_folder() -> Path:
     """Where converted runs may be kept (`PERFKIT_CACHE`); safe to delete at any time."""
@@ -37,6 +40,18 @@ def project_folder() -> Path | None:
     """The tuning project chosen by `perfkit serve FOLDER` (`PERFKIT_PROJECT`), or None."""
     folder = os.environ.get("PERFKIT_PROJECT")
     return Path(folder) if folder else None
+
+
+def find_project(start: Path | str | None = None) -> Path | None:
+    """The folder of the project: `PERFKIT_PROJECT`, else the nearest of `start` (here) and its parents with a perfkit.toml.
+
+    None if there is no perfkit.toml; a folder in `PERFKIT_PROJECT` without one is not left for its parents.
+    """
+    chosen = project_folder()
+    if chosen is not None:
+        return chosen.resolve() if (chosen / PROJECT_FILE).is_file() else None
+    here = Path(start) if start is not None else Path.cwd()
+    return next((folder for folder in (here.resolve(), *here.resolve().parents) if (folder / PROJECT_FILE).is_file()), None)
 
 
 def read_only() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import tomllib
 from pathlib import Path
 
@@ -84,3 +85,59 @@ def test_an_unknown_name_is_answered_with_the_nearest():
 def test_the_catalogue_cannot_be_changed():
     with pytest.raises(TypeError):
         catalog.models()["x"] = catalog.model("llama2-7b")
+
+
+OWN_DEVICE = """
+[Own-1]
+peak_flops_per_s = { bfloat16 = 500e12 }
+memory_bytes = 68_719_476_736
+memory_bytes_per_s = 2e12
+links.intra_node = { bytes_per_s = 200e9 }
+links.inter_node = { bytes_per_s = 25e9 }
+"""
+OWN_MODEL = """
+[own-1b]
+num_layers = 16
+hidden_size = 2048
+num_attention_heads = 16
+num_key_value_heads = 4
+head_size = 128
+ffn_hidden_size = 8192
+vocab_size = 50_000
+"""
+
+
+@pytest.fixture
+def own_project(tmp_path, monkeypatch):
+    (tmp_path / "perfkit.toml").write_text('name = "own"\n', encoding="utf-8")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+    return tmp_path
+
+
+def test_devices_and_models_beside_the_project_are_in_the_catalogue(own_project):
+    assert "Own-1" not in catalog.hardware()
+    (own_project / "hardware.toml").write_text(OWN_DEVICE, encoding="utf-8")
+    (own_project / "models.toml").write_text(OWN_MODEL, encoding="utf-8")
+    assert next(iter(catalog.hardware())) == "Own-1"
+    assert catalog.hardware_named("own-1").peak("bfloat16") == 500e12
+    assert str(own_project) in str(catalog.hardware_named("Own-1").sources["memory_bytes"])
+    assert catalog.model("own-1b").num_layers == 16
+    assert "Ascend-910B2" in catalog.hardware()
+
+
+def test_a_changed_file_is_read_again_and_wins_over_the_bundled_name(own_project):
+    file = own_project / "hardware.toml"
+    before = catalog.hardware_named("Ascend-910B2").memory_bytes
+    file.write_text(OWN_DEVICE.replace("Own-1", "Ascend-910B2"), encoding="utf-8")
+    os.utime(file, ns=(1, 1))
+    assert catalog.hardware_named("Ascend-910B2").memory_bytes == 68_719_476_736
+    file.write_text(OWN_DEVICE, encoding="utf-8")
+    os.utime(file, ns=(2, 2))
+    assert catalog.hardware_named("Ascend-910B2").memory_bytes == before
+
+
+def test_a_file_of_ones_own_that_is_wrong_is_named_with_every_problem(own_project):
+    (own_project / "models.toml").write_text("[a]\nnum_layers = 2\n[b]\nhidden_size = 3\n", encoding="utf-8")
+    with pytest.raises(InputError) as raised:
+        catalog.models()
+    assert [problem[:2] for problem in raised.value.problems] == ["a:", "b:"]

@@ -22,8 +22,9 @@ from perfkit import settings
 from perfkit.errors import InputError
 from perfkit.project._document import KEYS, Document, changed, is_scalar, is_text, lookup, merge, problems_of, unknown_keys
 from perfkit.project._lock import locked
+from perfkit.settings import PROJECT_FILE
+from perfkit.settings import find_project as find_project
 
-FILE_NAME = "perfkit.toml"
 FOLDERS = ("rounds", "uploads", "reports")
 
 GoalMetric = Literal["tokens_per_s_per_device", "step_time_ns", "mfu"]
@@ -66,18 +67,6 @@ class Project:
             raise InputError(f"Project {self.folder}", problems)
 
 
-def find_project(start: Path | str | None = None) -> Path | None:
-    """The folder of the project: `PERFKIT_PROJECT`, else the nearest of `start` (here) and its parents with a perfkit.toml.
-
-    None if there is no perfkit.toml; a folder in `PERFKIT_PROJECT` without one is not left for its parents.
-    """
-    chosen = settings.project_folder()
-    if chosen is not None:
-        return chosen.resolve() if (chosen / FILE_NAME).is_file() else None
-    here = Path(start) if start is not None else Path.cwd()
-    return next((folder for folder in (here.resolve(), *here.resolve().parents) if (folder / FILE_NAME).is_file()), None)
-
-
 def open_project(folder: Path | str) -> Project:
     """Read the project in `folder`. Raises InputError that lists every value of perfkit.toml that cannot be used.
 
@@ -116,8 +105,8 @@ def create_project(folder: Path | str, name: str, **fields: Any) -> Project:
     Raises InputError if the folder holds a project already or a value cannot be used; then nothing is written.
     """
     folder = Path(folder).resolve()
-    if (folder / FILE_NAME).exists():
-        raise InputError(str(folder), [f"holds a project already; open it, or remove {FILE_NAME} to start again"])
+    if (folder / PROJECT_FILE).exists():
+        raise InputError(str(folder), [f"holds a project already; open it, or remove {PROJECT_FILE} to start again"])
     if settings.read_only():
         raise InputError(str(folder), ["perfkit was started with PERFKIT_READ_ONLY; no project can be made"])
     project = Project(folder=folder, name=name, **fields)
@@ -127,7 +116,7 @@ def create_project(folder: Path | str, name: str, **fields: Any) -> Project:
     except OSError as error:
         raise InputError(str(folder), [f"cannot be written: {error.strerror}"]) from error
     with locked(folder):
-        if (folder / FILE_NAME).exists():
+        if (folder / PROJECT_FILE).exists():
             raise InputError(str(folder), ["another process has just made a project here; open it"])
         _write(folder, _written(project))
     return open_project(folder)
@@ -144,7 +133,7 @@ def save(project: Project) -> Project:
         merged, conflicts = merge(project.document, _written(project), _read(project.folder))
         conflicts = conflicts or problems_of(merged)
         if conflicts:
-            raise InputError(str(project.folder / FILE_NAME), conflicts)
+            raise InputError(str(project.folder / PROJECT_FILE), conflicts)
         _write(project.folder, merged)
     return open_project(project.folder)
 
@@ -196,11 +185,11 @@ def _stored_path(folder: Path, path: Path) -> str:
 
 
 def _read(folder: Path) -> Document:
-    path = folder / FILE_NAME
+    path = folder / PROJECT_FILE
     try:
         document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except FileNotFoundError as error:
-        raise InputError(str(folder), [f"holds no {FILE_NAME}, so it is no tuning project"]) from error
+        raise InputError(str(folder), [f"holds no {PROJECT_FILE}, so it is no tuning project"]) from error
     except UnicodeDecodeError as error:
         raise InputError(str(path), [f"byte {error.start} is not UTF-8; save the file as UTF-8"]) from error
     except tomllib.TOMLDecodeError as error:
@@ -223,9 +212,9 @@ def _write(folder: Path, document: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
-        Path(temporary).replace(folder / FILE_NAME)
+        Path(temporary).replace(folder / PROJECT_FILE)
     except OSError as error:
-        raise InputError(str(folder / FILE_NAME), [f"cannot be written: {error.strerror}"]) from error
+        raise InputError(str(folder / PROJECT_FILE), [f"cannot be written: {error.strerror}"]) from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
