@@ -152,8 +152,11 @@ def test_groups_of_one_name_are_told_apart_by_their_members():
         for k in range(3)
         for rank in range(4)
     ]
+    world = {"group": "1", "group_size": 4, "duration_ns": 10}
+    rows += [{"rank": rank, "name": f"w#{k}", "start_ns": 1000 * k + 500, **world} for k in range(3) for rank in range(4)]
     groups = [{"rank": rank, "group": "0", "label": "tp", "members": "0,1" if rank < 2 else "2,3"} for rank in range(4)]
     table = collectives(_run(rows, groups))
+    table = table[table["group"] == "0"]
     assert table["num_seen"].tolist() == [2] * 6
     assert table["latest_rank"].tolist() == [1, 3] * 3
 
