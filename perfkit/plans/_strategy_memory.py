@@ -1,7 +1,7 @@
 """Strategy memory: the exact peak of many strategies at once, put together from parts that many of them share.
 
-A peak is static memory (by tp, pp, vpp, ep, sharing), activations of one layer and micro batch (by tp, cp, micro batch, copies, sp,
-recompute) and how many of them wait (by pp, vpp, micro batches). Every part is computed once by the functions behind
+A peak is static memory (by tp, pp, ep, sharing), the activations of one layer and sequence (by tp, cp, sp, recompute; a micro batch
+has as many times that), and how many of them wait (by pp, vpp, micro batches). Every part is computed once by the functions behind
 `perfkit.calc.memory.peak_memory`; only stages that can be the fullest are looked at. The result differs from `peak_memory` by the
 rounding of its parts to whole bytes.
 """
@@ -25,8 +25,8 @@ from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import Counts
 
-_STATIC = ("tp", "pp", "vpp", "ep", "dp", "cp", "zero", "shard", "alone")
-_LAYER = ("tp", "cp", "mbs", "copies", "sp")
+_STATIC = ("tp", "pp", "chunks", "ep", "group", "zero", "shard", "alone")
+_LAYER = ("tp", "cp", "sp")
 _WAITING = ("pp", "vpp", "units")
 
 
@@ -49,18 +49,29 @@ class StrategyMemory:
 
 def strategy_memory(plans: StrategyPlans, columns: Columns, settings: MemorySettings) -> StrategyMemory:
     """The peaks of all strategies, in bytes."""
-    once = (columns["pp"] == 1) & (columns["m"] == 1)
-    m, pp, chunked = columns["m"], columns["pp"], columns["vpp"] > 1
-    units = np.where(chunked, np.where(m <= 4 * pp, m, 4 * pp + m % pp), np.minimum(m, pp))
-    keyed = {**columns, "alone": once.astype(np.int64), "units": units}
+    keyed = {**columns, **_keys(plans, columns)}
     waiting_of, first_waiting = _groups(keyed, _WAITING)
     layer_of, first_layer = _groups(keyed, _LAYER)
     static_of, first_static = _groups(keyed, _STATIC)
-    slots = [_slots(plans.plan(_even_row(plans.row(columns, row))), int(units[row])) for row in first_waiting]
-    layers = [_layer_parts(plans, plans.row(columns, row), settings) for row in first_layer]
+    slots = [_slots(plans.plan({**plans.row(columns, row), "recompute": 0}), int(keyed["units"][row])) for row in first_waiting]
+    layers = [_layer_parts(plans, {**plans.row(columns, row), "mbs": 1, "copies": 1}, settings) for row in first_layer]
     table = {name: np.array([parts[name] for parts in layers]) for name in layers[0]}
-    static = [_static_parts(plans.plan(plans.row(columns, row)), settings) for row in first_static]
+    static = [
+        _static_parts(plans.plan({**plans.row(columns, row), "vpp": int(keyed["chunks"][row])}), settings) for row in first_static
+    ]
     return _combined(columns, settings, (slots, waiting_of), (table, layer_of), (static, static_of))
+
+
+def _keys(plans: StrategyPlans, columns: Columns) -> Columns:
+    """What parts depend on beside the dimensions: micro batches as far as they matter, chunks as far as stages differ by them."""
+    m, pp, vpp, model = columns["m"], columns["pp"], columns["vpp"], plans.base.model
+    even = (model.num_layers % (pp * vpp) == 0) & (model.num_experts == 0 or model.num_dense_layers == 0)
+    return {
+        "units": np.where(vpp > 1, np.where(m <= 4 * pp, m, 4 * pp + m % pp), np.minimum(m, pp)),
+        "chunks": np.where(even, 1, vpp),
+        "group": columns["dp"] * columns["cp"],
+        "alone": ((pp == 1) & (m == 1)).astype(np.int64),
+    }
 
 
 def _combined(
@@ -71,7 +82,7 @@ def _combined(
     static: tuple[list[dict[int, tuple[float, float]]], Ints],
 ) -> StrategyMemory:
     (slots, slot_of), (table, layer_of), (held, held_of) = waiting, layer, static
-    length, kind = len(slot_of), columns["recompute"]
+    length, kind, sequences = len(slot_of), columns["recompute"], columns["mbs"] * columns["copies"]
     highest, highest_static = np.zeros(length), np.zeros(length)
     for index in range(max(len(found) for found in slots)):
         rows = np.flatnonzero(np.array([len(found) > index for found in slots])[slot_of])
@@ -84,12 +95,14 @@ def _combined(
         waits = vectors[:, :, 0] * kept[0][:, None] + vectors[:, :, 1] * kept[1][:, None]
         best = waits.argmax(axis=1)
         last = stages == columns["pp"][rows] - 1
-        base = waits[np.arange(len(rows)), best] + _outside(table, of, vectors[np.arange(len(rows)), best, 2], stages == 0, last)
+        each = np.arange(len(rows))
+        base = waits[each, best] + _outside(table, of, vectors[each, best, 2], stages == 0, last)
         again = np.where(mixed, table["backward experts"][of, repeats], table["backward dense"][of, repeats])
         dynamic = base + np.maximum(again, np.where(last, table["logits"][of], 0.0))
         boundary = np.where(columns["pp"][rows] > 1, np.where(columns["vpp"][rows] > 1, 2.0, 1.0), 0.0) * table["boundary"][of]
         own = _of_stage(held, held_of[rows], stages)
-        total = own[:, 0] + own[:, 1] + dynamic + boundary + table["buffers"][of] + table["workspace"][of]
+        moving = (dynamic + boundary + table["buffers"][of]) * sequences[rows]
+        total = own[:, 0] + own[:, 1] + moving + table["workspace"][of]
         highest[rows] = np.maximum(highest[rows], total)
         highest_static[rows] = np.maximum(highest_static[rows], own[:, 0])
     return StrategyMemory(highest * (1 + settings.fragmentation) + settings.context_bytes, highest_static)
@@ -115,10 +128,6 @@ def _groups(columns: Columns, names: Sequence[str]) -> tuple[Ints, list[int]]:
         key = key * (int(columns[name].max()) + 1) + columns[name]
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     return inverse, first.tolist()
-
-
-def _even_row(row: dict[str, int]) -> dict[str, int]:
-    return {**row, "recompute": 0}
 
 
 def _padded(found: tuple[_Slot, ...], index: int, slots: list[tuple[_Slot, ...]]) -> list[tuple[int, int, int]]:
@@ -182,7 +191,7 @@ def _static_parts(plan: Plan, settings: MemorySettings) -> dict[int, tuple[float
 
 
 def _layer_parts(plans: StrategyPlans, row: dict[str, int], settings: MemorySettings) -> dict[str, object]:
-    """What one layer, and what lies outside of the layers, needs for one micro batch: by kind of recomputation a list."""
+    """What one layer, and what lies outside of the layers, needs for one sequence: by kind of recomputation a list."""
     whole = plans.plan({**row, "recompute": 0})
     parallel = replace(
         whole.parallel,
