@@ -1,0 +1,181 @@
+"""A case: one run as the rules look at it, with what several of them need worked out once.
+
+Steps are those after warm-up. Of a run with many ranks only the summaries of all and the kernels of some are read: of ranks that
+stand out in the summaries, and of one typical rank a pipeline stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose import _gaps, _peers
+from perfkit.diagnose._rule import Threshold
+from perfkit.errors import NotMeasuredError
+from perfkit.run import Position, Run
+
+ALL_UP_TO_RANKS = 64
+"""Up to so many ranks all kernels are looked at."""
+NUM_SUSPECTS = 16
+WARM_UP_FACTOR = 1.5
+"""A first step longer than this many median steps is compilation and the like."""
+
+KERNEL_COLUMNS = (
+    "rank",
+    "step",
+    "name",
+    "type",
+    "core",
+    "kind",
+    "stream",
+    "start_ns",
+    "duration_ns",
+    "input_shapes",
+    "input_dtypes",
+)
+
+
+@dataclass
+class Case:
+    """A run and its baseline, if there is one, with the limits that the caller changed (by name of the threshold)."""
+
+    run: Run
+    baseline: Run | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+
+    def limit(self, threshold: Threshold) -> float:
+        """The value of a threshold: the caller's or its own."""
+        return self.limits.get(threshold.name, threshold.value)
+
+    @cached_property
+    def all_steps(self) -> pd.DataFrame:
+        """Every recorded step of every rank, with its `stage` (-1: not known)."""
+        steps = self.run.steps()
+        placed = {rank: position.pipeline for rank, position in self.run.placement.items() if position.pipeline is not None}
+        stage = steps["pipeline_stage"].fillna(steps["rank"].map(placed).astype("Int64")).fillna(-1).astype("int64")
+        return steps.assign(stage=stage)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The steps after warm-up, all ranks."""
+        steps = self.all_steps
+        warm_up = self.warm_up_step
+        return steps if warm_up is None else steps[steps["step"] != warm_up].reset_index(drop=True)
+
+    @cached_property
+    def warm_up_step(self) -> int | None:
+        """The first recorded step if it is much longer than the others; None otherwise, or with fewer than three steps."""
+        lengths = self.all_steps.groupby("step")["duration_ns"].median().sort_index()
+        if len(lengths) < 3 or lengths.iloc[0] <= WARM_UP_FACTOR * lengths.iloc[1:].median():
+            return None
+        return int(lengths.index[0])
+
+    @cached_property
+    def step_numbers(self) -> tuple[int, ...]:
+        """The steps that are judged, ascending."""
+        return tuple(sorted(int(step) for step in self.steps["step"].unique()))
+
+    @cached_property
+    def step_ns(self) -> int | None:
+        """The length of a step: the mean over steps of the longest rank; None if no step was recorded."""
+        lengths = self.steps.groupby("step")["duration_ns"].max()
+        return round(float(lengths.mean())) if len(lengths) else None
+
+    @cached_property
+    def part_ns(self) -> Mapping[str, int]:
+        """The most that any rank spends in a part of the step, means over steps; only parts that were measured."""
+        found = {}
+        for part, columns in (
+            ("computing", ["computing_ns"]),
+            ("communication", ["exposed_communication_ns", "bubble_ns"]),
+            ("free", ["free_ns"]),
+        ):
+            known = self.steps[["rank", *columns]].dropna(subset=columns[:1])
+            if len(known):
+                amounts = known[columns].fillna(0).astype("int64").sum(axis=1)
+                found[part] = round(float(amounts.groupby(known["rank"]).mean().max()))
+        return found
+
+    @cached_property
+    def detail_ranks(self) -> tuple[int, ...]:
+        """The ranks whose kernels are looked at."""
+        ranks = self.run.ranks
+        return ranks if len(ranks) <= ALL_UP_TO_RANKS else _peers.suspects(self.steps, NUM_SUSPECTS)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about how the run was judged."""
+        notes = []
+        if self.warm_up_step is not None:
+            notes.append(f"step {self.warm_up_step} is warm-up and was left out")
+        if len(self.detail_ranks) < len(self.run.ranks):
+            notes.append(f"kernels of {len(self.detail_ranks)} of {len(self.run.ranks)} ranks were looked at")
+        return tuple(notes)
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """Kernels of the judged steps and ranks in the order of their start, with `op`: the type, or the name without counters."""
+        rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
+        rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
+        rows = rows.assign(
+            op=_operators(rows),
+            step=rows["step"].to_numpy(dtype=np.int64),
+            start_ns=rows["start_ns"].to_numpy(dtype=np.int64),
+        )
+        return rows.sort_values(["rank", "start_ns"], kind="stable", ignore_index=True)
+
+    @cached_property
+    def computing(self) -> pd.DataFrame:
+        """The kernels that compute; raises NotMeasuredError if the run has none."""
+        rows = self.kernels[self.kernels["kind"] == "computing"].reset_index(drop=True)
+        if rows.empty:
+            raise NotMeasuredError("kernels of a recorded step", how_to_collect=KERNELS_BY)
+        return rows
+
+    @cached_property
+    def operator_sums(self) -> pd.DataFrame:
+        """Computing time by `rank` and `op`: `total_ns` and `count` a step (float), `mean_ns` an execution."""
+        sums = self.computing.groupby(["rank", "op"], observed=True)["duration_ns"].agg(total_ns="sum", count="size").reset_index()
+        steps = self.computing.groupby("rank")["step"].nunique()
+        per_step = sums["rank"].map(steps).astype("float64")
+        return sums.assign(
+            mean_ns=sums["total_ns"] / sums["count"], total_ns=sums["total_ns"] / per_step, count=sums["count"] / per_step
+        )
+
+    @cached_property
+    def gaps(self) -> pd.DataFrame:
+        """Times in which the device of a rank did nothing at all; see `_gaps.idle_gaps`."""
+        return _gaps.idle_gaps(self.kernels, self.steps)
+
+    @cached_property
+    def roles(self) -> Mapping[int, int]:
+        """The role of every rank: ranks of one role have equal work, and are compared with one another."""
+        signature = self.operator_sums if self.run.has("kernels") and len(self.kernels) else None
+        return _peers.roles(self.steps, signature)
+
+    @cached_property
+    def nodes(self) -> Mapping[int, int]:
+        """The node of every rank where the run says so."""
+        placement: Mapping[int, Position] = self.run.placement
+        return {rank: position.node for rank, position in placement.items() if position.node is not None}
+
+
+KERNELS_BY = (
+    "record device activity: torch.profiler with activities CPU and CUDA or NPU, or profiler_level 1 (MindSpore), which writes "
+    "kernel_details.csv"
+)
+
+
+def _operators(rows: pd.DataFrame) -> pd.Series:
+    """What a kernel does: its type, or its name without the numbers at its end."""
+    named = pd.Series(pd.Categorical(rows["name"]), index=rows.index)
+    plain = named.cat.categories.astype("str").str.replace(r"[_/#]?\d+$", "", regex=True)
+    codes = named.cat.codes.to_numpy()
+    names = np.asarray(plain, dtype=object)[codes] if len(plain) else np.array([], dtype=object)
+    types = rows["type"].astype("object").to_numpy()
+    missing = pd.isna(types)
+    return pd.Series(pd.Categorical(np.where(missing, names, types)), index=rows.index)

@@ -1,0 +1,44 @@
+"""The rules as a page of the documentation, made from the rules themselves."""
+
+from __future__ import annotations
+
+import importlib
+
+from perfkit.diagnose._engine import all_rules
+from perfkit.diagnose._rule import Rule
+from perfkit.diagnose._thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE
+
+HEAD = """# Rules
+
+What `perfkit diagnose` looks for. This page is made from the rules (`python -m perfkit.diagnose._docs > docs/rules.md`).
+
+A rule gives findings, says "healthy" with the numbers that show it, or is not measured and says how to collect what is missing.
+Missing data never mean healthy. The cost of a finding is the time that a step would win without it, a mean over the steps after
+warm-up; the costs of one run never sum to more than its step. Severity follows from the share of the step ({high:g} and more is
+high, {medium:g} medium), unless a rule says otherwise; findings of less than {least:g} are left out. A symptom that another finding
+explains is listed under that finding's `next`. Every threshold can be changed:
+`perfkit.diagnose(run, limits={{"slow-rank-excess": 0.03}})`.
+"""
+
+
+def page() -> str:
+    """The page in Markdown."""
+    head = HEAD.format(high=HIGH_SHARE.value, medium=MEDIUM_SHARE.value, least=LEAST_SHARE.value)
+    return "\n".join([head, *(_section(rule) for rule in all_rules())])
+
+
+def _section(rule: Rule) -> str:
+    doc = (importlib.import_module(rule.check.__module__).__doc__ or "").strip()
+    needs = ", ".join(f"`{table}`" for table in sorted(rule.needs))
+    lines = [f"## {rule.name}", "", doc, "", f"Needs {needs}. To collect: {rule.how_to_collect}.", ""]
+    if rule.explains:
+        lines += [f"Explains: {', '.join(f'`{name}`' for name in sorted(rule.explains))}.", ""]
+    if rule.thresholds:
+        lines += ["| threshold | value | unit | origin |", "|---|---|---|---|"]
+        lines += [f"| `{known.name}` | {known.value:g} | {known.unit} | {known.origin} |" for known in rule.thresholds]
+        lines += [""]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

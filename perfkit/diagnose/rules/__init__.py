@@ -1,0 +1,1 @@
+"""Rules: one problem a module, each with one RULE; the engine finds them by themselves."""
