@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from perfkit.diagnose import diagnose as diagnose
+    from perfkit.compare import compare as compare
     from perfkit.dialects import read_config as read_config
     from perfkit.dialects import write_config as write_config
     from perfkit.estimate import estimate as estimate
@@ -22,11 +23,13 @@ if TYPE_CHECKING:
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.plans.search import search_plans as search_plans
     from perfkit.sample import demo as demo
+    from perfkit.simulate.run import simulate as simulate
     from perfkit.trace.load import load as load
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "compare": "perfkit.compare",
     "ExperimentLog": "perfkit.experiments",
     "demo": "perfkit.sample",
     "diagnose": "perfkit.diagnose",
@@ -38,6 +41,7 @@ _PUBLIC = {
     "load": "perfkit.trace.load",
     "balance": "perfkit.plans.balance",
     "search_plans": "perfkit.plans.search",
+    "simulate": "perfkit.simulate.run",
     "simulate_schedule": "perfkit.plans.schedule",
 }
 
@@ -54,17 +58,6 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     """The package: a public name stays the function also after the module of the same name was imported."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _PUBLIC and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
-class _Package(ModuleType):
-    """The package, in which a function keeps its name when its module, called the same, is imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (name in _PUBLIC and isinstance(value, ModuleType)):
