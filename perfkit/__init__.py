@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perfkit.estimate import estimate_table as estimate_table
     from perfkit.experiments import ExperimentLog as ExperimentLog
     from perfkit.graph import read_graph as read_graph
+    from perfkit.lint import lint as lint
     from perfkit.plans.balance import balance as balance
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.plans.search import search_plans as search_plans
@@ -38,6 +39,7 @@ _PUBLIC = {
     "read_config": "perfkit.dialects",
     "write_config": "perfkit.dialects",
     "read_graph": "perfkit.graph",
+    "lint": "perfkit.lint",
     "load": "perfkit.trace.load",
     "balance": "perfkit.plans.balance",
     "search_plans": "perfkit.plans.search",

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.run import Dropped, Fact, LazyTable, Position
+from perfkit.run import Dropped, Fact, Kind, LazyTable, Position
 from perfkit.schema import TABLES, Column, pandas_dtype
 from perfkit.source import Source
 from perfkit.trace._listing import File, Listing, printable
@@ -57,6 +57,7 @@ class Sink:
     """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence.
 
     `later` has tables that the format reads only when they are asked for; what is lost then still goes to `dropped`.
+    `kind` and `clock` are of a run that perfkit wrote itself; a clock that is None is estimated.
     """
 
     progress: Progress | None = None
@@ -65,6 +66,8 @@ class Sink:
     placement: dict[int, Position] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
     later: dict[str, LazyTable] = field(default_factory=dict)
+    kind: Kind = "measured"
+    clock: dict[int, int] | None = None
     _pieces: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0

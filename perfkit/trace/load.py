@@ -68,15 +68,16 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         )
     run = Run(
         name=printable(root.resolve().name),
-        kind="measured",
+        kind=sink.kind,
         format=chosen.name,
         tables=LazyTables({name: LazyTable.of(frame) for name, frame in tables.items()} | sink.later) if sink.later else tables,
         placement=sink.placement,
         facts=sink.facts,
-        dropped=sink.dropped if sink.later else tuple(sink.dropped),
+        dropped=sink.dropped if match.lazy else tuple(sink.dropped),
         notes=tuple(sink.notes),
+        clock=sink.clock or {},
     )
-    if match.lazy:
+    if match.lazy or sink.clock is not None:
         return run
     return replace(run, placement=placement.positions(run), clock=clock.offsets(clock.estimate(run)))
 
