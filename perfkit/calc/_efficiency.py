@@ -21,14 +21,17 @@ class Efficiency:
 
     Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much as
     the work), `misaligned` (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal
-    half, `score_bytes` moved for a score by unfused attention. Host: `layer_host_s` to launch the forward pass of a layer,
-    `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step. Links: shares of the nominal rate,
-    `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden: `gradients_hidden` of the window of computing beside
-    the gradients, `tensor_hidden` of tensor-parallel collectives, `interleave_hidden` of them with several copies of a micro batch;
-    `contention` of what is hidden is lost to computing. `straggler` is the share of the step added for every doubling of the nodes.
-    `compute`, `communication`, `host`, `small_groups` and `release_gain` are for fits: factors on the time of operators, of
-    collectives and of the host, on the rates of groups smaller than a node, and the share of time that a minor release of the
-    software saves.
+    half, `score_bytes` moved for a score by unfused attention beside its products, `unpadded` (factor of the head where a rank's
+    share of the vocabulary is off the matrix unit's grain; 1 where the software pads it). Host: `layer_host_s` to launch the
+    forward pass of a layer, `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step;
+    `host_rounding` rounds off the maximum of host and device time (0 not, 1 gives their sum), `group_rounding` that under tensor
+    parallelism, whose collectives wait for the launch of every rank; `node_wait` multiplies the wait where such a group fills a
+    node. Links: shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden:
+    `gradients_hidden` of the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives,
+    `interleave_hidden` of them with several copies of a micro batch; `contention` of what is hidden is lost to computing.
+    `straggler` is the share of the step added for every doubling of the nodes. `compute`, `communication`, `host`, `small_groups`
+    and `release_gain` are for fits: factors on the time of operators, of collectives and of the host, on the rates of groups
+    smaller than a node, and the share of time that a minor release of the software saves.
     """
 
     matmul: Amount = 0.8
@@ -38,8 +41,12 @@ class Efficiency:
     elementwise: Amount = 1.0
     flash_forward: Amount = 0.6
     flash_backward: Amount = 0.45
-    score_bytes: Amount = 13.0
+    score_bytes: Amount = 9.0
+    unpadded: Amount = 1.0
     layer_host_s: Amount = 4e-4
+    host_rounding: Amount = 0.15
+    group_rounding: Amount = 0.3
+    node_wait: Amount = 1.0
     backward_host: Amount = 1.5
     step_host_s: Amount = 5e-3
     send_host_s: Amount = 5e-4

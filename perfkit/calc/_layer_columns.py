@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.calc._efficiency import Efficiency
-from perfkit.calc._operators import Device, product_s, weight_product_s
-from perfkit.calc._plan_columns import Floats, PlanColumns
+from perfkit.calc._operators import TENSOR_ALIGNMENT, Device, product_s, weight_product_s
+from perfkit.calc._plan_columns import Flags, Floats, PlanColumns
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 LOGIT_BYTES = 20.0  # a logit in 16 bits, its fp32 copy written and read twice, its gradient written and read
@@ -131,6 +131,12 @@ def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Float
     split = np.floor(plans.vocab / plans.tensor) * (1.0 / 8)
     ragged = np.where(split != np.floor(split), eff.unpadded, 1.0)
     return Pass((forward + backward) * ragged, np.zeros(len(plans)), tokens * columns * LOGIT_BYTES / device.bytes_per_s)
+
+
+def _ragged(plans: PlanColumns) -> Flags:
+    """Whether a rank's rows of a vocabulary that nobody pads are off the matrix unit's grain."""
+    share = np.floor(plans.vocab / plans.tensor) * (1.0 / TENSOR_ALIGNMENT)
+    return np.asarray(share != np.floor(share))
 
 
 def embedding_s(plans: PlanColumns, device: Device, tokens: Floats) -> Floats:

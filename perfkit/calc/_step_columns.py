@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.calc._collectives import Network
-from perfkit.calc._efficiency import Efficiency
+from perfkit.calc._efficiency import Amount, Efficiency
 from perfkit.calc._exchange_columns import (
     context_s,
     expert_s,
@@ -125,14 +125,14 @@ def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     launch = eff.layer_host_s * eff.host
     of_pass = 2 * exchanged / (4 + 2 * plans.recompute_full)
-    soft = np.where(plans.tensor > 1, eff.group_beside, eff.host_beside)
+    soft = np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding)
     wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
     ahead = wait * _waited_s(launch, forward.total + of_pass, soft)
     back = wait * _waited_s(launch * eff.backward_host, backward.total + of_pass, soft)
     return ahead, back
 
 
-def _waited_s(launch: Floats, device: Floats, soft: Floats) -> Floats:
+def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
     """Seconds by which a pass outlasts its work on the device: the soft maximum of both, which varying kernels round off."""
     longer, shorter = np.maximum(launch, device), np.minimum(launch, device)
     return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device

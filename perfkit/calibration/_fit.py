@@ -18,14 +18,27 @@ from perfkit.calibration._file import Calibration, calibration
 from perfkit.calibration._interval import interval
 from perfkit.calibration._measured import Measured, read_measured
 
-PARAMETERS = ("compute", "communication", "host", "score_bytes", "misaligned", "backward_host", "small_groups")
-SOFTWARE = "release_gain"
-"""What a fit may change, the most useful first; few rows change only the first ones."""
+PARAMETERS = (
+    "compute",
+    "release_gain",
+    "small_groups",
+    "score_bytes",
+    "misaligned",
+    "communication",
+    "host",
+    "backward_host",
+    "unpadded",
+    "group_rounding",
+    "node_wait",
+)
+"""What a fit may change, the most useful first; few rows change only the first ones that they speak about."""
 
-ROWS_EACH = 6
-SPREAD = 0.3
-PULL = 0.001
+ROWS_EACH = 10
+SPOKEN = 0.002  # mean change of the logarithm of the step time for a change of the parameter's logarithm by 1
+SPREAD = 0.3  # logarithm by which a parameter is expected to differ from its start
+DOUBT = 0.05  # logarithm by which a step time is expected to differ from a good prediction
 NOISE = 0.01
+STEP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ def cross_validate(
 
 def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = None) -> Calibration:
     """The calibration with the parameters that the rows ask for; no statement about its error."""
-    names = parameters or chosen_parameters(rows)
+    names = parameters or chosen_parameters(rows, start)
     paths = [name if "." in name else f"common.{name}" for name in names]
     values = np.array([start.value(path) for path in paths])
 
@@ -95,14 +108,15 @@ def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = N
         return np.log(rows.ratios(chosen(x)))
 
     x = np.zeros(len(paths))
+    pull = DOUBT / len(rows.seconds)
     found = residuals(x)
-    best = _loss(found, x)
+    best = _loss(found, x, pull)
     for _ in range(15):
-        direction = _direction(residuals, found, x)
+        direction = _direction(residuals, found, x, pull)
         for length in (1.0, 0.5, 0.2, 0.05):
             tried = x + length * direction
             after = residuals(tried)
-            if (loss := _loss(after, tried)) < best - 1e-6:
+            if (loss := _loss(after, tried, pull)) < best - 1e-6:
                 break
         else:
             break
@@ -112,25 +126,28 @@ def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = N
     return chosen(x)
 
 
-def chosen_parameters(rows: Measured) -> tuple[str, ...]:
-    """As many parameters as there are rows for; that of software releases where the rows are of several."""
-    releases = (SOFTWARE,) if len(np.unique(rows.plans.releases_before)) > 1 else ()
-    count = max(1, len(rows.seconds) // ROWS_EACH)
-    return (PARAMETERS[:1] + releases + PARAMETERS[1:])[:count]
+def chosen_parameters(rows: Measured, start: Calibration) -> tuple[str, ...]:
+    """As many parameters as there are rows for, of those that change the predictions of the rows."""
+    before = np.log(rows.ratios(start))
+    spoken = []
+    for name in PARAMETERS:
+        changed = start.with_values({f"common.{name}": start.value(f"common.{name}") * np.exp(STEP)})
+        if float(np.mean(np.abs(np.log(rows.ratios(changed)) - before))) > SPOKEN * STEP:
+            spoken.append(name)
+    return tuple(spoken[: max(1, len(rows.seconds) // ROWS_EACH)])
 
 
-def _direction(residuals: Any, found: Floats, x: Floats) -> Floats:
+def _direction(residuals: Any, found: Floats, x: Floats, pull: float) -> Floats:
     """The reweighted Gauss-Newton step, at most half a logarithm long in every parameter."""
-    step = 0.01
-    slopes = np.stack([(residuals(x + step * unit) - found) / step for unit in np.eye(len(x))], axis=1)
+    slopes = np.stack([(residuals(x + STEP * unit) - found) / STEP for unit in np.eye(len(x))], axis=1)
     weights = 1.0 / np.maximum(np.abs(found), NOISE) / len(found)
-    curvature = slopes.T @ (weights[:, None] * slopes) + PULL / SPREAD**2 * np.eye(len(x))
-    gradient = slopes.T @ (weights * found) + PULL / SPREAD**2 * x
+    curvature = slopes.T @ (weights[:, None] * slopes) + pull / SPREAD**2 * np.eye(len(x))
+    gradient = slopes.T @ (weights * found) + pull / SPREAD**2 * x
     return np.clip(-np.linalg.solve(curvature, gradient), -0.5, 0.5)
 
 
-def _loss(found: Floats, x: Floats) -> float:
-    return float(np.mean(np.abs(found)) + PULL / 2 * np.sum((x / SPREAD) ** 2))
+def _loss(found: Floats, x: Floats, pull: float) -> float:
+    return float(np.mean(np.abs(found)) + pull / 2 * np.sum((x / SPREAD) ** 2))
 
 
 def _random_folds(count: int, folds: int, seed: int) -> Any:

@@ -114,6 +114,29 @@ def test_equal_stages_wait_for_p_minus_one_micro_batches():
     assert split.amount("bubble") / other == pytest.approx(3 / 16, rel=0.02)
 
 
+def test_the_head_of_a_vocabulary_off_the_grain_costs_more_only_where_nobody_pads_it():
+    head = replace(PLAN, model=replace(PLAN.model, vocab_size=50257), parallel=ParallelPlan(data_parallel_size=32))
+    even = replace(head, model=replace(head.model, vocab_size=50256))
+    unpadded = Efficiency(unpadded=3.0)
+    assert step_time(head, unpadded).total > step_time(head).total
+    assert step_time(even, unpadded).total == step_time(even).total
+
+
+def test_device_and_host_of_equal_time_wait_for_each_other_a_little():
+    none, some = Efficiency(host_rounding=0.01), Efficiency(host_rounding=0.3)
+    small = replace(PLAN, parallel=ParallelPlan(data_parallel_size=32))
+    assert step_time(small, some).amount("free") > step_time(small, none).amount("free")
+    assert step_time(small, some).total < step_time(small, none).total * 1.35
+
+
+def test_the_host_wait_of_a_group_that_fills_a_node_is_multiplied():
+    slow, waiting = Efficiency(layer_host_s=1.0), Efficiency(layer_host_s=1.0, node_wait=2.0)
+    whole = replace(PLAN, parallel=ParallelPlan(data_parallel_size=4, tensor_parallel_size=8))
+    half = replace(PLAN, parallel=ParallelPlan(data_parallel_size=8, tensor_parallel_size=4))
+    assert step_time(half, waiting).total == step_time(half, slow).total
+    assert step_time(whole, waiting).amount("free") == pytest.approx(2 * step_time(whole, slow).amount("free"), rel=0.01)
+
+
 def test_chunks_divide_the_bubble():
     chunked = replace(PLAN, parallel=replace(PLAN.parallel, virtual_pipeline_parallel_size=3))
     assert step_time(chunked).amount("bubble") < 0.4 * step_time(PLAN).amount("bubble")
