@@ -46,7 +46,11 @@ class YamlText:
 
 def parse(text: str, name: str) -> YamlText:
     """Values and lines of a YAML mapping. Raises InputError for anything else, with the line of every problem found."""
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(name, [f"line {line}: the character {text[error.position]!r} is not allowed in YAML"]) from error
     try:
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):

@@ -1,0 +1,99 @@
+"""What a check is: one problem of configurations, environments, code or logs, with an example that has it and one that has not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "information"]
+Kind = Literal["config", "config-text", "environment", "code", "log"]
+
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What a check sees at one place: the message with its numbers, the line or key, and what to write instead.
+
+    `line` counts from 1; without one the line of `key` is looked up. `severity` and `fix` override those of the check.
+    """
+
+    message: str
+    key: str = ""
+    line: int | None = None
+    fix: str = ""
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One problem that can be seen without running anything.
+
+    `check` gets the subject of its `kind` (`_subjects.py`): Config, Text (of a configuration that may not parse, or of a log),
+    Environment or Code.
+    `why` says what it costs, `fix` what to do. `bad` is the text of a file in which the check must find something, `good` the
+    repaired one in which it must not; both are its test and its documentation. `example` is the name such a file has.
+    `source` says where a threshold comes from.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    severity: Severity
+    check: Callable[[Any], Iterable[Found]]
+    why: str
+    fix: str
+    bad: str
+    good: str
+    example: str
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A finding of a check in a file: `where` has `file`, `line` (or None) and `key` (or "")."""
+
+    rule: str
+    severity: Severity
+    file: str
+    line: int | None
+    key: str
+    message: str
+    fix: str
+    cell: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of a problem; `cell` only in notebooks."""
+        where: dict[str, Any] = {"file": self.file, "line": self.line, "key": self.key}
+        if self.cell is not None:
+            where["cell"] = self.cell
+        return {"rule": self.rule, "severity": self.severity, "where": where, "message": self.message, "fix": self.fix}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LintReport:
+    """All problems, by file and line; how many files of each kind were checked; what was left out and why; silenced problems.
+
+    `failed` names checks that raised, with file and reason: a defect of perfkit, not of the file.
+    """
+
+    problems: tuple[Problem, ...]
+    checked: dict[str, int] = field(default_factory=dict)
+    skipped: tuple[tuple[str, str], ...] = ()
+    num_silenced: int = 0
+    failed: tuple[tuple[str, str, str], ...] = ()
+
+    def count(self, severity: Severity) -> int:
+        """How many problems have this severity."""
+        return sum(problem.severity == severity for problem in self.problems)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `perfkit lint --json`."""
+        return {
+            "problems": [problem.to_dict() for problem in self.problems],
+            "checked": dict(self.checked),
+            "skipped": [{"file": file, "reason": reason} for file, reason in self.skipped],
+            "silenced": self.num_silenced,
+            "failed": [{"rule": rule, "file": file, "reason": reason} for rule, file, reason in self.failed],
+        }

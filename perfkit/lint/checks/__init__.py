@@ -1,0 +1,1 @@
+"""Checks: one problem a module, each with its `CHECK`."""
