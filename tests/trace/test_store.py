@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfkit.errors import InputError
 from perfkit.trace import _store
 from perfkit.trace._listing import File
-from perfkit.trace._store import read_csv
+from perfkit.trace._store import _row_blocks, read_csv
 
 COLUMNS = {"a": "us", "b": "text", "c": "int"}
 
@@ -192,3 +192,28 @@ def test_a_label_that_the_file_does_not_have_is_null(tmp_path: Path):
     labels = read_csv(table(tmp_path, b"a\n1\n2\n"), {"a": "int", "b": "label"}).frame["b"]
     assert labels.isna().tolist() == [True, True]
     assert labels.cat.categories.tolist() == []
+
+
+@pytest.mark.parametrize("num_bytes", [7, 11, 30])
+def test_a_table_read_in_blocks_is_the_table_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_bytes: int):
+    lines = [f'{index}.25,"x{index % 3}\n{index % 2}",{index if index % 5 else "odd"}\r\n' for index in range(40)]
+    file = table(tmp_path, ("\xef\xbb\xbf\r\n".encode("latin-1") + b"a,b,c\r\n" + "".join(lines).encode() + b"1,2\r\n"))
+    labels = {"a": "us", "b": "label", "c": "int", "absent": "label"}
+    whole = read_csv(file, labels)
+    monkeypatch.setattr(_row_blocks, "BLOCK_BYTES", num_bytes)
+    parts = read_csv(file, labels)
+    pd.testing.assert_frame_equal(parts.frame, whole.frame)
+    assert (parts.losses(), parts.unread, parts.absent) == (whole.losses(), whole.unread, whole.absent)
+    assert len(parts.frame) == 40
+    assert parts.unparsed == {"c": 8}
+    assert parts.misshapen == 1
+
+
+def test_a_stray_quote_in_a_large_table_costs_no_more_than_its_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_row_blocks, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(_row_blocks, "MAX_ROW_BYTES", 1024)
+    rows = [f"{index},x,{index}\n" for index in range(2000)]
+    rows[500] = '500,"x,500\n'
+    csv = read_csv(table(tmp_path, ("a,b,c\n" + "".join(rows)).encode()), COLUMNS)
+    assert len(csv.frame) + csv.misshapen == 2000
+    assert csv.misshapen < 300

@@ -29,7 +29,7 @@ def times_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> pd.Seri
     text = pl.Series([joined] if texts else [], dtype=pl.String).str.split("\n").explode()
     if len(text) != len(texts):  # one of them is no number and has lines of its own
         text = pl.Series([bytes(value).decode("utf-8", "replace") for value in texts], dtype=pl.String)
-    return _times(cleaned(text.str.strip_chars('"')), cell)[0]
+    return nullable(_times(cleaned(text.str.strip_chars('"')), cell)[0])
 
 
 def cleaned(text: pl.Series) -> pl.Series:
@@ -50,30 +50,47 @@ def cleaned_labels(text: pl.Series) -> pl.Series:
 
 def no_values(rows: int, cell: Cell) -> pd.Series:
     """A column of a file that lacks it: all null."""
-    if cell == "label":
-        return categories(pl.Series([None] * rows, dtype=pl.Enum([])))
-    if cell == "text":
-        return pd.Series(np.full(rows, None, dtype="object"))
-    return (
-        pd.Series(np.full(rows, np.nan)) if cell == "float" else nullable(pl.Series([None], dtype=pl.Int64).new_from_index(0, rows))
-    )
+    dtype: pl.DataType = {"label": pl.Enum([]), "text": pl.String(), "float": pl.Float64()}.get(cell, pl.Int64())
+    return joined([pl.Series([None], dtype=dtype).new_from_index(0, rows)], cell)
 
 
-def parse(text: pl.Series, cell: Cell) -> tuple[pd.Series, int]:
+def parse(text: pl.Series, cell: Cell) -> tuple[pl.Series, int]:
     """The cells as values, and how many were neither null nor a value."""
-    if cell == "label":
-        return categories(text), 0
-    if cell == "text":
-        return _shared_text(text), 0
+    if cell in ("label", "text"):
+        return text, 0
     if cell == "float":
         values = text.cast(pl.Float64, strict=False)
         finite = values.is_finite().fill_null(False)
-        bad = int((text.is_not_null() & ~finite).sum())
-        return pd.Series(values.set(~finite, None).to_numpy(), dtype="float64"), bad
+        return values.set(~finite, None), int((text.is_not_null() & ~finite).sum())
     if cell == "int":
         whole = text.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
-        return nullable(whole), int((text.is_not_null() & whole.is_null()).sum())
-    return _times(text, cell)
+        return whole, int((text.is_not_null() & whole.is_null()).sum())
+    return _times(text, cell)  # type: ignore[arg-type]  # the three that are left are times
+
+
+def joined(pieces: list[pl.Series], cell: Cell) -> pd.Series:
+    """The values of all blocks as pandas keeps them; the pieces are used up."""
+    if cell == "label":
+        return _joined_labels(pieces)
+    values = pl.concat(pieces)
+    pieces.clear()
+    if cell == "text":
+        return _shared_text(values)
+    return pd.Series(values.to_numpy(), dtype="float64") if cell == "float" else nullable(values)
+
+
+def _joined_labels(pieces: list[pl.Series]) -> pd.Series:
+    """Enums of blocks as categories in ascending order."""
+    texts = [piece.dtype.categories.to_list() if isinstance(piece.dtype, pl.Enum) else [] for piece in pieces]
+    known = sorted({text for block in texts for text in block})
+    place = {text: index for index, text in enumerate(known)}
+    codes = [
+        np.array([*(place[text] for text in block), -1], dtype=np.int32)[piece.to_physical().cast(pl.Int64).fill_null(len(block))]
+        for block, piece in zip(texts, pieces, strict=True)
+    ]
+    return pd.Series(
+        pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(known, dtype=None if known else "object"))
+    )
 
 
 def _shared_text(text: pl.Series) -> pd.Series:
@@ -83,7 +100,7 @@ def _shared_text(text: pl.Series) -> pd.Series:
     return pd.Series(np.array([*values.to_list(), None], dtype=object)[codes], dtype="object")
 
 
-def _times(text: pl.Series, cell: Literal["us", "ms", "ns"]) -> tuple[pd.Series, int]:
+def _times(text: pl.Series, cell: Literal["us", "ms", "ns"]) -> tuple[pl.Series, int]:
     """Decimal text to ns: the digits of a decimal number, rounded half to even; what polars does not read goes through Decimal."""
     ns = text.cast(pl.Decimal(38, _FRACTION_DIGITS[cell]), strict=False).to_physical().cast(pl.Int64, strict=False)
     rest = text.is_not_null() & ns.is_null()
@@ -94,7 +111,7 @@ def _times(text: pl.Series, cell: Literal["us", "ms", "ns"]) -> tuple[pd.Series,
             values[index] = _exact_ns(text[index], _NS_PER_UNIT[cell])
             bad += values[index] is None
         ns = pl.Series(values, dtype=pl.Int64)
-    return nullable(ns), bad
+    return ns, bad
 
 
 def _exact_ns(text: str, ns_per_unit: int) -> int | None:

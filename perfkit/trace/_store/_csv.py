@@ -1,4 +1,4 @@
-"""CSV: big files into columns by name. Every cell is text first and is parsed by `_cells`.
+"""CSV: big files into columns by name, block by block. Every cell is text first and is parsed by `_cells`.
 
 A row with more or fewer cells than the header (a cut file, an unquoted comma) is left out and counted, because its cells cannot be
 named.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ import polars as pl
 
 from perfkit.errors import InputError
 from perfkit.trace._listing import File
-from perfkit.trace._store._cells import Cell, cleaned, cleaned_labels, no_values, parse
+from perfkit.trace._store._cells import Cell, cleaned, cleaned_labels, joined, no_values, parse
+from perfkit.trace._store._row_blocks import row_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +51,55 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
     """
     if file.size_bytes == 0:
         raise InputError(file.label, ["the file is empty (0 bytes)"])
-    content = _content(file)
+    blocks = row_blocks(file)
+    content = next(blocks, b"")
     header = _header(file, content)
     present = {name: index for index, name in reversed(list(enumerate(header)))}
     missing = [name for name in required if name not in present]
     if missing:
         found = ", ".join(repr(name) for name in header[:12])
         raise InputError(file.label, [f"column {name!r} is missing; the file has {found}" for name in missing])
-    raw, misshapen = _text_columns(file, content, header, sorted(present[name] for name in columns if name in present))
-    cells = {
-        name: cleaned_labels(raw[present[name]]) if cell == "label" else cleaned(raw[present[name]])
-        for name, cell in columns.items()
-        if name in present
-    }
-    if cells:
-        filled = ~pl.DataFrame(cells).select(pl.all_horizontal(pl.all().is_null())).to_series()
-        cells = {name: text.filter(filled) for name, text in cells.items()}
-    rows = len(next(iter(cells.values()))) if cells else 0
-    parsed: dict[str, pd.Series] = {}
-    unparsed: dict[str, int] = {}
-    for name, cell in columns.items():
-        if name not in cells:
-            parsed[name] = no_values(rows, cell)
-            continue
-        parsed[name], bad = parse(cells[name], cell)
-        if bad:
-            unparsed[name] = bad
+    wanted = {name: cell for name, cell in columns.items() if name in present}
+    pieces: list[dict[str, pl.Series]] = []
+    unparsed: Counter[str] = Counter()
+    misshapen = 0
+    while content:
+        raw, lost = _text_columns(file, content, header, sorted(present[name] for name in wanted))
+        misshapen += lost
+        pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, unparsed))
+        content = next(blocks, b"")
+    frame = _joined(pieces, columns)
     return Csv(
-        frame=pd.DataFrame(parsed),
+        frame=frame,
         absent=tuple(name for name in columns if name not in present),
         unread=tuple(name for name in present if name not in columns),
-        unparsed=unparsed,
+        unparsed=dict(unparsed),
         misshapen=misshapen,
     )
 
 
-def _content(file: File) -> bytes:
-    try:
-        content = file.path.read_bytes()
-    except OSError as error:
-        raise InputError(file.label, [f"cannot be read: {error.strerror}"]) from error
-    return content.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+def _values(raw: Mapping[str, pl.Series], columns: Mapping[str, Cell], unparsed: Counter[str]) -> dict[str, pl.Series]:
+    """The cells of a block as values, without rows in which all are null; what is no value is counted in `unparsed`."""
+    cells = {name: cleaned_labels(raw[name]) if cell == "label" else cleaned(raw[name]) for name, cell in columns.items()}
+    if cells:
+        filled = ~pl.DataFrame(cells).select(pl.all_horizontal(pl.all().is_null())).to_series()
+        cells = {name: text.filter(filled) for name, text in cells.items()}
+    values: dict[str, pl.Series] = {}
+    for name, cell in columns.items():
+        values[name], bad = parse(cells.pop(name), cell)
+        if bad:
+            unparsed[name] += bad
+    return values
+
+
+def _joined(pieces: list[dict[str, pl.Series]], columns: Mapping[str, Cell]) -> pd.DataFrame:
+    """The blocks as one frame, column by column, so that no column is there twice for long."""
+    rows = sum(len(next(iter(piece.values()))) for piece in pieces if piece)
+    frame: dict[str, pd.Series] = {}
+    for name, cell in columns.items():
+        found = [piece.pop(name) for piece in pieces if name in piece]
+        frame[name] = joined(found, cell) if found else no_values(rows, cell)
+    return pd.DataFrame(frame)
 
 
 def _header(file: File, content: bytes) -> list[str]:
