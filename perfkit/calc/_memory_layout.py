@@ -21,18 +21,8 @@ Vector = tuple[int, ...]
 
 
 def stage_layers(plan: Plan) -> Counts:
-    """Layers of every chunk (row) and stage (column); an uneven split gives the first chunks one layer more."""
-    parallel = plan.parallel
-    if parallel.layers_per_stage is not None:
-        return parallel.layers_per_stage
-    return _even(plan.model.num_layers, parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size)
-
-
-@cache
-def _even(num_layers: int, stages: int, chunks: int) -> Counts:
-    each, extra = divmod(num_layers, stages * chunks)
-    sizes = [each + (1 if index < extra else 0) for index in range(stages * chunks)]
-    return tuple(tuple(sizes[chunk * stages : (chunk + 1) * stages]) for chunk in range(chunks))
+    """Layers of every chunk (row) and stage (column)."""
+    return plan.stage_layers
 
 
 def expert_layers_in(model: ModelSpec, layers: Counts) -> Counts:

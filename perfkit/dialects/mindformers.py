@@ -30,6 +30,11 @@ from perfkit.spec.workload import Workload
 from perfkit.units import parse_bytes
 
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
+OTHER_FAMILY = re.compile(
+    r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
+    r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size)",
+    re.MULTILINE | re.DOTALL,
+)
 MODES = {0: "data_parallel", 1: "semi_auto_parallel", 2: "auto_parallel", 3: "hybrid_parallel"}
 HYBRID = ("hybird_cp", "hybrid_cp")
 CONTEXT_ALGORITHMS = {"ulysses_cp": "ulysses"} | dict.fromkeys(HYBRID, "hybrid")
@@ -39,8 +44,8 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 
 def detect(document: Document) -> bool:
-    """Whether the text has a top-level section of MindFormers."""
-    return TOP_LEVEL.search(document.text) is not None
+    """Whether the text has a top-level section of MindFormers, and none of the family that shares some of their names."""
+    return TOP_LEVEL.search(document.text) is not None and OTHER_FAMILY.search(document.text) is None
 
 
 def read(document: Document) -> Plan:

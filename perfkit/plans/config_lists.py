@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from perfkit.dialects._megatron_stages import layout_text
 from perfkit.plans._evaluator import Evaluator
 from perfkit.plans.problem import Layout, PipelineProblem, layers_of
 from perfkit.units import format_bytes, format_ns
@@ -101,10 +102,7 @@ def mindspeed_core_lists(problem: PipelineProblem, layout: Layout) -> dict[str, 
 
 def megatron_layout(layout: Layout) -> str:
     """The value of `--pipeline-model-parallel-layout`, for example "Et*5|t*6|t*5L"."""
-    parts = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for row in layers_of(layout) for count in row]
-    parts[0] = f"E{parts[0]}"
-    parts[-1] = f"{parts[-1]}L"
-    return "|".join(parts)
+    return layout_text(layers_of(layout))
 
 
 def _kind_at(place: int, full: int, select: int, comm: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perfkit import read_config
+from perfkit import catalog, estimate, read_config
 from perfkit.dialects import edit_config, write_config
 from perfkit.dialects._compare import differences, meaning
 from perfkit.dialects._read import read_text
@@ -19,7 +19,7 @@ from perfkit.spec.recompute import RecomputePlan
 ROOT = Path(__file__).parents[2]
 BUNDLED = sorted((ROOT / "data" / "configs").glob("*.[tsy][oha]*"))
 RELEASED = sorted((ROOT / "tests" / "data" / "configs" / "mindformers").rglob("*.yaml"))
-DIALECTS = ("mindformers", "megatron", "perfkit")
+DIALECTS = ("mindformers", "mindspeed-core", "megatron", "perfkit")
 
 
 @cache
@@ -53,6 +53,19 @@ def test_a_converted_plan_reads_back_as_it_was_but_for_what_is_listed(dialect):
         back = read_text(written.text, written.name)
         assert tuple(differences(plan, back)) == written.lost, plan.document.name
         assert back.document.dialect == dialect
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_where_nothing_is_lost_the_prediction_is_the_same(dialect):
+    device, compared = catalog.hardware_named("Ascend 376"), 0
+    for plan in readable()[::3]:
+        written = write_config(replace(plan, document=None, hardware=None), dialect=dialect)
+        if not written.lost:
+            found = read_text(written.text, written.name)
+            one, other = (estimate(replace(which, hardware=device, document=None)) for which in (plan, found))
+            assert (one.step_time_s, one.memory.total) == (other.step_time_s, other.memory.total), plan.document.name
+            compared += 1
+    assert compared > 4
 
 
 def test_perfkits_own_dialect_loses_nothing():
@@ -139,5 +152,5 @@ def test_a_byte_order_mark_stays(tmp_path):
 
 
 def test_an_unknown_dialect_is_named_with_those_there_are():
-    with pytest.raises(InputError, match="no dialect is called 'json'; there are .*mindformers"):
+    with pytest.raises(InputError, match=r"no dialect is called 'json'; there are .*mindformers"):
         write_config(config("llama2_13b.toml"), dialect="json")
