@@ -115,6 +115,10 @@ class LazyTables(Mapping[str, pd.DataFrame]):
         """The ranks of a table."""
         return self._sources[table].ranks
 
+    def num_rows(self, table: str) -> int | None:
+        """The rows of a table; None if they are not counted, because it is read when it is asked for."""
+        return self._sources[table].num_rows
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:

@@ -52,8 +52,8 @@ def keep(key: str, run: Run, files: Iterable[File]) -> bool:
     """Write a run to the cache; False if the disk or the texts of the run do not allow it."""
     try:
         with _entries.new_entry(_entries.entry(_KIND, key)) as folder:
-            for name, frame in run.tables.items():
-                _store.write_table(frame, folder / f"{name}.parquet")
+            for name in _kept(run):
+                _store.write_table(run.tables[name], folder / f"{name}.parquet")
             (folder / _MANIFEST).write_text(json.dumps(_described(run, files)), encoding="utf-8")
         _entries.make_room()
     except (OSError, ValueError):
@@ -66,7 +66,8 @@ def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
     folder = _entries.entry(_KIND, key)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        tables = {name: _lazy(folder, name, known, reread) for name, known in manifest["tables"].items()}
+        again = cache(reread)
+        tables = {name: _lazy(folder, name, known, again) for name, known in manifest["tables"].items()}
         run = Run(
             name=printable(root.resolve().name),
             kind="measured",
@@ -85,6 +86,16 @@ def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
     return run
 
 
+def _later(run: Run) -> list[str]:
+    """Tables that a format reads only when they are asked for: not kept, but read from the files again."""
+    return [name for name in run.tables if run.tables.num_rows(name) is None] if isinstance(run.tables, LazyTables) else []
+
+
+def _kept(run: Run) -> list[str]:
+    later = _later(run)
+    return [name for name in run.tables if name not in later]
+
+
 def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
     def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
         try:
@@ -101,9 +112,10 @@ def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
         "format": run.format,
         "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
         "tables": {
-            name: {"rows": len(frame), "ranks": [int(rank) for rank in frame["rank"].unique()]}
-            for name, frame in run.tables.items()
-        },
+            name: {"rows": len(run.tables[name]), "ranks": [int(rank) for rank in run.tables[name]["rank"].unique()]}
+            for name in _kept(run)
+        }
+        | {name: {"rows": None, "ranks": list(run.ranks)} for name in _later(run)},
         "placement": {rank: asdict(position) for rank, position in run.placement.items()},
         "facts": {name: asdict(fact) for name, fact in run.facts.items()},
         "dropped": [asdict(lost) for lost in run.dropped],

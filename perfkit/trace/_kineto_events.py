@@ -106,13 +106,13 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     for events in reader:
         columns.take([event for event in events if type(event) is Span])
         del events  # so that one block of events is alive at a time, not two
-    base_ns = _base_ns(reader.head)
+    base_ns = base_ns_of(reader.head)
     recording = Recording(file, reader.num_events, reader.head, reader.lost, reader.repaired, reader.damage)
-    recording.device = _stacked(columns.device, base_ns)
-    recording.collectives = _stacked(columns.collectives)
-    recording.launches = _stacked(columns.launches, base_ns)
-    recording.steps = _windows(_stacked(columns.marks, base_ns), recording.lost)
-    recording.host = None if columns.device else _extent(_stacked(columns.host, base_ns))
+    recording.device = stacked(columns.device, base_ns)
+    recording.collectives = stacked(columns.collectives)
+    recording.launches = stacked(columns.launches, base_ns)
+    recording.steps = _windows(stacked(columns.marks, base_ns), recording.lost)
+    recording.host = None if columns.device else _extent(stacked(columns.host, base_ns))
     return recording
 
 
@@ -229,7 +229,7 @@ def _arguments(spans: list[Span]) -> list[Arguments]:
     return [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
 
 
-def _stacked(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
+def stacked(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
     """The frames as one, with absolute times."""
     stacked = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if base_ns and "start_ns" in stacked:
@@ -237,7 +237,7 @@ def _stacked(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
     return stacked
 
 
-def _base_ns(head: Mapping[str, Any]) -> int:
+def base_ns_of(head: Mapping[str, Any]) -> int:
     value = head.get("baseTimeNanoseconds")
     return value if type(value) is int and 0 < value < _INT64 else 0
 

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.trace import _workers, kinds
+from perfkit.trace import _host_tables, _workers, kinds
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
 from perfkit.trace._kineto_groups import add_groups
+from perfkit.trace._kineto_host import read_host, step_windows_at
 from perfkit.trace._listing import File, Listing
 from perfkit.trace._losses import report_losses
 from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
@@ -75,6 +76,19 @@ def read(match: Match, sink: Sink) -> None:
         _add_rank(sink, rank, chosen[rank])
         add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
+    marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
+    _host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
+
+
+def _host_side(file: File, steps: Sequence[Window]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `host` and `launches` of one rank."""
+    side = read_host(file)
+    if steps:
+        moments = side.launches["launch_ns"] if side.launches["launch_ns"].notna().any() else side.launches["start_ns"]
+        step = step_windows_at(moments, steps)
+    else:
+        step = pd.Series(0, index=side.launches.index, dtype="Int64")
+    return side.host, side.launches.assign(step=step)
 
 
 def _read_file(file: File, report: _workers.Report) -> Recording:
@@ -142,13 +156,7 @@ def _steps_of(recording: Recording) -> pd.Series:
     if not recording.steps:
         return pd.Series(0, index=kernels.index, dtype="Int64")
     launched_ns = _launch_of(kernels, recording.launches) if len(recording.launches) else kernels["start_ns"]
-    starts = np.array([window.start_ns for window in recording.steps], dtype=np.int64)
-    ends = np.array([window.end_ns for window in recording.steps], dtype=np.int64)
-    numbers = np.array([window.step for window in recording.steps], dtype=np.int64)
-    moment_ns = launched_ns.fillna(-1).to_numpy(dtype=np.int64)
-    index = np.searchsorted(starts, moment_ns, side="right") - 1
-    inside = (index >= 0) & (moment_ns < ends[index])
-    return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=kernels.index)
+    return step_windows_at(launched_ns, recording.steps)
 
 
 def _step_windows(recording: Recording, timed: pd.DataFrame, sink: Sink) -> list[Window]:
@@ -246,7 +254,7 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "coverage"}),
     detect=detect,
     read=read,
 )
