@@ -19,7 +19,8 @@ from perfkit import settings
 from perfkit._resources import data_folder
 from perfkit.errors import InputError
 from perfkit.experiments import CONFIRMATION, ExperimentLog, Measurement
-from perfkit.project import FILE_NAME, Project, create_project, open_project
+from perfkit.project import Project, create_project, open_project
+from perfkit.settings import PROJECT_FILE
 from perfkit.units import NS_PER_S
 
 CASE_FOLDER = "case13b"
@@ -41,7 +42,7 @@ def demo(folder: Path | str) -> Project:
     """
     folder = Path(folder).resolve()
     case = _case()
-    if (folder / FILE_NAME).is_file():
+    if (folder / PROJECT_FILE).is_file():
         project = open_project(folder)
         if project.sample_case != case["case"]:
             raise InputError(str(folder), [f"holds the project {project.name!r}; give the demo an empty folder"])
@@ -50,7 +51,7 @@ def demo(folder: Path | str) -> Project:
     building = folder / f"{BUILDING}{uuid.uuid4().hex}"
     try:
         _build(building, case)
-        children = sorted(building.iterdir(), key=lambda path: path.name == FILE_NAME)
+        children = sorted(building.iterdir(), key=lambda path: path.name == PROJECT_FILE)
         for child in children:
             child.rename(folder / child.name)
     except OSError as error:
