@@ -35,16 +35,18 @@ def bandwidth_bytes_per_s(size: Floats, stride: Floats, network: Network) -> Flo
     its links a little less well than a whole node (`pair`, `quad`).
     """
     inside = inside_node(size, stride, network)
-    peers = np.clip((inside - 1) / np.maximum(network.devices_per_node - 1, 1), 0.0, 1.0)
     small = np.where(inside <= 2, network.pair, np.where(inside <= 4, network.quad, 1.0))
-    link = network.intra_bytes_per_s * np.where(network.mesh, np.where(inside > 1, peers, 1.0), small)
+    if network.mesh.any():
+        peers = np.minimum((inside - 1) / np.maximum(network.devices_per_node - 1, 1), 1.0)
+        small = np.where(network.mesh, np.where(inside > 1, peers, 1.0), small)
+    link = network.intra_bytes_per_s * small
     shared = network.node_bytes_per_s / np.minimum(stride, network.devices_per_node)
     return np.where(size > inside, np.where(inside > 1, np.minimum(link, shared), shared), link)
 
 
 def inside_node(size: Floats, stride: Floats, network: Network) -> Floats:
     """Ranks of a group that are in one node."""
-    return np.clip(np.floor(network.devices_per_node / stride), 1.0, size)
+    return np.minimum(np.maximum(np.floor(network.devices_per_node / stride), 1.0), size)
 
 
 def latency_s(size: Floats, stride: Floats, network: Network) -> Floats:

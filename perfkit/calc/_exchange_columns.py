@@ -19,11 +19,17 @@ def tensor_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Floa
 
 
 def context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
+    """Exposed exchanges of keys and values of a layer and micro batch: forward, and twice as much backward."""
+    if (plans.context <= 1).all():
+        return np.zeros(len(plans))
     payload = 2 * tokens * plans.context * plans.kv_heads * plans.head_size / plans.tensor * plans.element_bytes
     return gather_s(payload, plans.context, plans.tensor, network) * (3 + plans.recompute_full)
 
 
 def expert_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
+    """Exposed exchanges of tokens between experts of a layer and micro batch: to them and back, forward and backward."""
+    if (plans.expert_parallel <= 1).all():
+        return np.zeros(len(plans))
     payload = plans.experts_per_token * tokens * plans.hidden * plans.element_bytes
     share = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     return share * gather_s(payload, plans.expert_parallel, plans.tensor, network) * (4 + 2 * plans.recompute_full)
@@ -49,7 +55,7 @@ def gradients_s(plans: PlanColumns, eff: Efficiency, network: Network, layers: F
     parameters = stage_parameters(plans, layers)
     gathered = gather_s(parameters * plans.element_bytes, group, stride, network)
     reduced = gather_s(parameters * plans.gradient_bytes, group, stride, network)
-    update = np.where(plans.zero > 0, gathered, gather_s(parameters * plans.gradient_bytes, group, stride, network))
+    update = np.where(plans.zero > 0, gathered, reduced)
     once = _exposed(reduced + update, window * eff.gradients_hidden, eff)
     always = _exposed(2 * gathered + reduced, 1.5 * window * eff.gradients_hidden, eff)
     return np.where(plans.zero >= 3, 0.0, once), np.where(plans.zero >= 3, always, 0.0)

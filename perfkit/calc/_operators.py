@@ -41,10 +41,12 @@ def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, coun
 
 def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> tuple[Floats, Floats]:
     """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients."""
+    # In one pass: a call of an array function costs more than the arithmetic of a few plans.
+    down = np.array((rows, rows, depth))
+    across, inner = np.array((columns, depth, columns)), np.array((depth, columns, rows))
+    forward, inputs, weights = _aligned_s(down, across, inner, device, count)
     weight = misalignment(depth, columns, device)
-    forward = _aligned_s(rows, columns, depth, device, count) * weight
-    inputs = _aligned_s(rows, depth, columns, device, count) * weight
-    return forward, inputs + product_s(depth, columns, rows, device, count)
+    return forward * weight, inputs * weight + weights * misalignment(rows, columns, device)
 
 
 def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> Floats:

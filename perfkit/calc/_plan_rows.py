@@ -24,15 +24,15 @@ ELEMENT_BYTES = {
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 
 
-def plan_columns(plans: Sequence[Plan], *, flash: bool = True) -> PlanColumns:
+def plan_columns(plans: Sequence[Plan]) -> PlanColumns:
     """One row a plan. Raises InputError if a plan names no device, or one whose links or peak for the dtype are not known."""
-    rows = [_row(plan, flash) for plan in plans]
+    rows = [_row(plan) for plan in plans]
     return PlanColumns(
         **{name: np.array([row[name] for row in rows], dtype=bool if name in FLAGS else np.float64) for name in rows[0]}
     )
 
 
-def _row(plan: Plan, flash: bool) -> dict[str, Any]:
+def _row(plan: Plan) -> dict[str, Any]:
     model, parallel, work = plan.model, plan.parallel, plan.workload
     weights = attention_weights(model)
     latent = bool(model.kv_lora_rank)
@@ -74,7 +74,7 @@ def _row(plan: Plan, flash: bool) -> dict[str, Any]:
         "seq_length": work.seq_length,
         "element_bytes": ELEMENT_BYTES[work.dtype],
         "gradient_bytes": GRADIENT_BYTES[plan.optimizer.gradient_dtype],
-        "flash": flash,
+        "flash": work.attention_kernel == "flash",
         "eight_bit": work.dtype == "float8",
     }
 

@@ -149,6 +149,11 @@ def test_recomputation_costs_about_the_forward_pass():
     assert layers == pytest.approx(split.amount("computing/forward"), rel=0.25)
 
 
+def test_scores_that_are_stored_take_longer_than_flash_attention():
+    unfused = replace(PLAN, workload=replace(PLAN.workload, attention_kernel="unfused"))
+    assert step_time(unfused).amount("computing/forward/attention") > step_time(PLAN).amount("computing/forward/attention")
+
+
 def test_half_the_peak_takes_longer_but_not_twice_as_long():
     slow = replace(A100, peak_flops_per_s={"bfloat16": 156e12, "float16": 156e12})
     ratio = step_time(replace(PLAN, hardware=slow)).total / step_time(PLAN).total
