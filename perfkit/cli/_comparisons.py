@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from perfkit.cli._tables import print_table
-from perfkit.compare import Comparison
+from perfkit.compare import Comparison, OperatorComparison
 from perfkit.trace._listing import printable
 from perfkit.units import NS_PER_S, format_bytes, format_ns, format_ratio
 
@@ -25,6 +25,8 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
         _print_parts(found, out)
     if found.alignment is not None:
         _print_losses(found, out)
+    if found.operators is not None:
+        _print_operators(found.operators, out)
     if found.config:
         print(file=out)
         rows = [
@@ -74,6 +76,31 @@ def _print_losses(found: Comparison, out: TextIO) -> None:
     if causes and alignment.verdict != "aligned":
         print("\nmay be the cause, likeliest first", file=out)
         print_table(["setting", "class", "why"], [[printable(c.key)[:WIDTH], c.change_class, c.why] for c in causes], out)
+
+
+def _print_operators(found: OperatorComparison, out: TextIO) -> None:
+    rows = [
+        [
+            printable(row["operator"])[:WIDTH],
+            *(f"{row[side]:g}" for side in ("count_a", "count_b")),
+            *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
+            f"{row['ratio']:.2f}",
+            *(format_ratio(row[side]) for side in ("share_a", "share_b")),
+            "slower than its share" if row["gap"] else "",
+        ]
+        for row in found.operators.head(TOP).to_dict("records")
+    ]
+    print(file=out)
+    print_table(["operator", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out)
+    for title, frame in (("only in a", found.missing), ("only in b", found.extra)):
+        if len(frame):
+            print(f"\n{title}", file=out)
+            listed = frame.head(TOP // 2).to_dict("records")
+            rows = [[printable(row["operator"])[:WIDTH], f"{row['count']:g}", format_ns(row["total_ns"])] for row in listed]
+            print_table(["operator", "calls", "time of a step"], rows, out)
+    for row in found.fusions.to_dict("records"):
+        text = f"{row['calls']:g} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
+        print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)
 
 
 def _print_graphs(found: Comparison, out: TextIO) -> None:

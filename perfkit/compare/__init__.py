@@ -20,6 +20,7 @@ from perfkit.compare._parts import Part, common, parts
 from perfkit.compare._planned import Beside, Finding, beside
 from perfkit.compare._settings import changed, comparable
 from perfkit.compare._sides import Kind, Side, kind_of, name_of, open_side
+from perfkit.compare.operators import OperatorComparison, compare_operators
 from perfkit.errors import InputError, NotMeasuredError
 from perfkit.estimate import estimate
 from perfkit.graph import GraphReport
@@ -28,7 +29,7 @@ from perfkit.spec.plan import Plan
 from perfkit.trace._format import Progress
 from perfkit.units import NS_PER_S, format_ns
 
-__all__ = ["Comparison", "Finding", "Part", "compare"]
+__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_operators"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,7 @@ class Comparison:
     """Two sides compared; amounts are in `unit` (int ns, float s, or bytes for graphs), `beyond_noise` is None if undecidable.
 
     `parts` sum to the totals. `config` has the settings that differ (`key`, `old`, `new`, `group`). `alignment` is there for
-    losses, `beside` for a run and its plan; `extra` is what the kind has more in JSON.
+    losses, `beside` for a run and its plan, `operators` where asked for; `extra` is what the kind has more in JSON.
     """
 
     a: str
@@ -52,6 +53,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     alignment: Alignment | None = None
     beside: Beside | None = None
+    operators: OperatorComparison | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -101,6 +103,7 @@ class Comparison:
             "config": [dict(row) for row in self.config],
             "sentences": list(self.sentences),
             **self.extra,
+            **({"operators": self.operators.to_json()} if self.operators is not None else {}),
             "notes": list(self.notes),
         }
 
@@ -113,12 +116,14 @@ def compare(
     noise_ratio: float = NOISE_RATIO,
     device: str | None = None,
     calibration: str | Calibration | None = None,
+    operators: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare b with a: paths, runs, plans, graph reports or series of losses.
 
     `kind` forces one where two would do: training logs are "losses", and "runs" compares their step times. `device` is used for
-    plans that name none, `calibration` for their estimates. Raises InputError if the two do not go together or cannot be read.
+    plans that name none, `calibration` for their estimates; `operators` also matches the kernels of two runs.
+    Raises InputError if the two do not go together or cannot be read.
     """
     if not 0 <= noise_ratio < 1:
         raise InputError("compare", [f"noise_ratio = {noise_ratio} must be between 0 and 1"])
@@ -129,6 +134,9 @@ def compare(
         found = _compared(chosen, left, right, noise_ratio, calibration)
     except KeyError as error:
         raise InputError("compare", [f"kind = {chosen!r} does not fit: {names[0]} and {names[1]} are of other kinds"]) from error
+    if operators and isinstance(left, Run) and isinstance(right, Run):
+        matched = compare_operators(left, right, noise_ratio=noise_ratio)
+        found = replace(found, operators=matched, notes=(*found.notes, *matched.notes))
     return replace(found, a=names[0], b=names[1])
 
 

@@ -244,7 +244,9 @@ def test_gradients_that_nothing_hides_are_named():
     calls, kernels = [], []
     for rank in (0, 1):
         for step in range(3):
-            kernels.append({"rank": rank, "step": step, "name": "MatMul", "kind": "computing", "start_ns": step * 10**11, "duration_ns": 10})
+            kernels.append(
+                {"rank": rank, "step": step, "name": "MatMul", "kind": "computing", "start_ns": step * 10**11, "duration_ns": 10}
+            )
             calls.append(
                 {
                     "rank": rank, "step": step, "name": "ar", "operation": "all_reduce", "group": f"g{rank}", "group_size": 8,
