@@ -10,9 +10,10 @@ from typing import Any, TextIO
 import yaml
 
 from perfkit import catalog
-from perfkit.dialects import Written, edit_config, read_config, read_text, write_config
+from perfkit.dialects import Written, edit_config, load_document, read_config, read_text, write_config
 from perfkit.errors import InputError
 from perfkit.estimate import estimate
+from perfkit.plans.repair_text import repair_text
 from perfkit.spec.plan import Plan
 from perfkit.units import format_bytes, significant
 
@@ -24,6 +25,7 @@ def convert(
     target: str | None,
     changes: Sequence[str],
     device: str | None,
+    repair: bool = False,
     out: TextIO,
     remarks: TextIO,
     as_json: bool,
@@ -32,17 +34,18 @@ def convert(
 
     Raises InputError for values that are no KEY=VALUE, a configuration that cannot be read, or a target that is the input.
     """
-    plan = read_config(config)
-    notes: tuple[str, ...] = ()
+    plan, notes, original = _repaired(config) if repair else (read_config(config), (), "")
     if changes:
         edited = edit_config(plan.document, _values(changes))
-        notes, wanted = edited.notes, read_text(edited.text, edited.name)
+        notes, wanted = (*notes, *edited.notes), read_text(edited.text, edited.name)
         same = not dialect or dialect == plan.document.dialect
         written = edited if same else write_config(wanted, dialect=dialect)
         plan = wanted
     else:
         written = write_config(plan, dialect=dialect)
     written = replace(written, notes=tuple(dict.fromkeys((*notes, *written.notes))), source=plan.document.path or written.source)
+    if original and written.before:
+        written = replace(written, before=original)
     figures = _figures(plan, written, device)
     if target:
         written.save(target)
@@ -52,6 +55,15 @@ def convert(
     if not target:
         out.write(written.text)
     _remark(written, figures, out if target else remarks, target)
+
+
+def _repaired(config: str) -> tuple[Plan, tuple[str, ...], str]:
+    """The plan of the repaired text, which is proposed and not the file's, a sentence for every proposal, and the file's text."""
+    document = load_document(config)
+    found = repair_text(document.text, document.name)
+    plan = read_text(found.text, document.name)
+    notes = tuple(f"line {one.line}: {one.before} becomes {one.after}: {one.why}" for one in found.proposals)
+    return replace(plan, document=replace(plan.document, path=document.path, marked=document.marked)), notes, document.text
 
 
 def _values(changes: Sequence[str]) -> dict[str, Any]:

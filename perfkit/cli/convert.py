@@ -20,6 +20,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a value of CONFIG by its dotted key"
     )
+    parser.add_argument("--repair", action="store_true", help="first repair broken lists and patterns of a MindFormers YAML")
     parser.add_argument("--device", help="also predict both on this device where something is lost")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -33,6 +34,7 @@ def _run(arguments: argparse.Namespace) -> int:
         target=arguments.out,
         changes=arguments.changes,
         device=arguments.device,
+        repair=arguments.repair,
         out=sys.stdout,
         remarks=sys.stderr,
         as_json=arguments.json,

@@ -23,7 +23,7 @@ def read_config(path: str | Path) -> Plan:
     The dialect is recognised by content. `plan.document` holds the text and what is worth telling: keys that nothing reads,
     defaults taken, notes. Raises InputError that lists every problem with file, line, key and value.
     """
-    return _read(_document(path))
+    return _read(load_document(path))
 
 
 def read_text(text: str, name: str) -> Plan:
@@ -35,7 +35,8 @@ def _read(document: Document) -> Plan:
     return read_document(replace(document, write=write_config))
 
 
-def _document(path: str | Path) -> Document:
+def load_document(path: str | Path) -> Document:
+    """The text of a configuration, not yet read as one; `-` is standard input. Raises InputError for what is no text in UTF-8."""
     if str(path) == STANDARD_INPUT:
         return Document(name="standard input", **_content("standard input", sys.stdin.buffer.read(MAX_BYTES + 1)))
     file = Path(path)

@@ -62,3 +62,16 @@ def test_bad_calls_are_input_errors(capsys, tmp_path):
     assert capsys.readouterr().err.count("must be KEY=VALUE") == 2
     assert main(["convert", str(LLAMA), "--set", "use_parallel.inner=3"]) == 2
     assert "use_parallel: is no section" in capsys.readouterr().err
+
+
+def test_a_broken_file_is_repaired_on_request_only(capsys, tmp_path):
+    text = LLAMA.read_text(encoding="utf-8").replace("  select_recompute: False", "  select_recompute: ['attention_normi.rcast']e")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(text, encoding="utf-8")
+    assert main(["convert", str(broken)]) == 2
+    capsys.readouterr()
+    assert main(["convert", str(broken), "--repair"]) == 0
+    printed = capsys.readouterr()
+    assert r"select_recompute: ['attention_norm\.rcast']" in printed.out
+    assert "'e' stands behind a closed list" in printed.err
+    assert broken.read_text(encoding="utf-8") == text
