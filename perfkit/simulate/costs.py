@@ -161,17 +161,25 @@ class Costs:
         """Seconds of the host to launch the forward pass of a layer."""
         return _one(self.eff.layer_host_s) * _one(self.eff.host)
 
+    @property
+    def spares_ends(self) -> bool:
+        """Whether there are so many micro batches that the first and the last can be left out of what many nodes cost."""
+        return self.passes >= 2 * round(_one(self.columns.pipeline)) and self.passes > 1
+
     def straggler(self) -> float:
         """Share by which passes take longer on many nodes, so that the step takes as much longer as predicted.
 
-        The first forward and the last backward pass are left out, since other stages wait for them, and waiting is no idleness.
+        With many micro batches the first forward and the last backward pass are left out: other stages wait for them, and waiting
+        is no idleness.
         """
         share = _one(straggler_share(self.columns, self.eff))
         parts = {path: _one(amount) for path, amount in step_parts(self.columns, self.eff).items()}
         whole, passes = sum(parts.values()) / (1 + share), self.passes
         ends = parts["bubble"] + parts["computing/optimizer"] + parts["communication/exposed/dp"] + self.step_host_s()
         inside = whole - ends - parts["communication/exposed/pp"]
-        return share * whole / (inside * (passes - 1) / passes) if passes > 1 and inside > 0 else share
+        if not self.spares_ends:
+            return share * whole / (inside + parts["bubble"]) if inside > 0 else share
+        return share * whole / (inside * (passes - 1) / passes) if inside > 0 else share
 
     @property
     def passes(self) -> int:

@@ -33,8 +33,9 @@ RETRY_NS = 900_000
 
 @dataclass(frozen=True)
 class Pause:
-    """A stop of the host before one operator of a pass, by rank of the stage."""
+    """A stop of the host (`what`: gc or retry) before one operator of a pass, by rank of the stage."""
 
+    what: str
     chunk: int
     kind: str
     micro_batch: int
@@ -80,22 +81,26 @@ class Disturbances:
                 drawn[grouped] *= np.where(self._expert_place() == (fault.place or 0), fault.factor, 1.0)
         return np.rint(drawn).astype(np.int64)
 
-    def gaps(self, program: Program, shape: tuple[int, int], stage: int, pauses: Sequence[Pause] = ()) -> Ints:
+    def host_waits(self, program: Program, shape: tuple[int, int], stage: int, pauses: Sequence[Pause] = ()) -> Ints:
         """The wait for the host before every operator, shape (operators, 1 or micro batches, 1 or ranks)."""
-        gap = np.rint(program.gap_ns).astype(np.int64)[:, None, None]
-        if program.straggle_ns.any():
-            late = np.rint(program.straggle_ns).astype(np.int64)[:, None, None]
-            first = np.arange(shape[0]) == 0 if program.ops[0].name.startswith(FORWARD_NAMES) else np.zeros(shape[0], dtype=bool)
-            gap = gap + late * (~first if shape[0] > 1 else np.ones(shape[0], dtype=np.int64))[None, :, None]
+        wait = np.rint(program.gap_ns).astype(np.int64)[:, None, None]
         slow = [fault for fault in self.faults if fault.kind == "host_bound"]
         if not slow and not pauses:
-            return gap
-        full = np.array(np.broadcast_to(gap, (len(program.ops), *shape)))
+            return wait
+        full = np.array(np.broadcast_to(wait, (len(program.ops), *shape)))
         for fault in slow:
             full += self._host_waits(program, fault)[:, None, None] * self.struck(fault, stage)
         for pause in pauses:
             full[pause.place, pause.micro_batch] += pause.pause_ns
         return full
+
+    def straggles(self, program: Program, micro_batches: int) -> Ints:
+        """The wait for the slowest of many nodes before every operator, shape (operators, micro batches, 1)."""
+        acts = np.ones(micro_batches, dtype=np.int64)
+        if micro_batches > 1 and self.job.costs.spares_ends and program.ops and program.ops[0].name.startswith(FORWARD_NAMES):
+            acts[0] = 0
+        waits: Ints = np.rint(program.straggle_ns).astype(np.int64)[:, None, None] * acts[None, :, None]
+        return waits
 
     def speed(self, step: int, stage: int) -> Floats:
         """Factor on the time of kernels by rank of a stage."""
@@ -150,9 +155,9 @@ class Disturbances:
             if fault.kind == "gc_pause":
                 ranks = self.layout.ranks(stage)
                 due = (step + (ranks if fault.rank == ALL else 0)) % fault.every == fault.every - 1
-                found += self._drawn(rng, stage, self.struck(fault, stage) & due, fault.duration_ns, 1)
+                found += self._drawn("gc", rng, stage, self.struck(fault, stage) & due, (fault.duration_ns, 1))
             elif fault.kind == "memory_fragmentation":
-                found += self._drawn(rng, stage, self.struck(fault, stage), RETRY_NS, fault.count)
+                found += self._drawn("retry", rng, stage, self.struck(fault, stage), (RETRY_NS, fault.count))
         return found
 
     def struck(self, fault: Fault, stage: int) -> npt.NDArray[np.bool_]:
@@ -164,7 +169,10 @@ class Disturbances:
         """How far the clock of a rank is ahead."""
         return sum(fault.duration_ns for fault in self.faults if fault.kind == "clock_skew" and fault.rank == rank)
 
-    def _drawn(self, rng: np.random.Generator, stage: int, struck: npt.NDArray[np.bool_], pause_ns: int, count: int) -> list[Pause]:
+    def _drawn(
+        self, what: str, rng: np.random.Generator, stage: int, struck: npt.NDArray[np.bool_], size: tuple[int, int]
+    ) -> list[Pause]:
+        pause_ns, count = size
         if not struck.any():
             return []
         programs = [(key, program) for key, program in self.job.stages[stage].programs.items() if key[1] == "F" and program.ops]
@@ -172,7 +180,7 @@ class Disturbances:
         for _ in range(count if programs else 0):
             (chunk, kind), program = programs[int(rng.integers(len(programs)))]
             micro_batch, place = int(rng.integers(self.job.micro_batches)), int(rng.integers(len(program.ops)))
-            found.append(Pause(chunk, kind, micro_batch, place, np.where(struck, pause_ns, 0)))
+            found.append(Pause(what, chunk, kind, micro_batch, place, np.where(struck, pause_ns, 0)))
         return found
 
     def _sigma(self) -> float:

@@ -18,6 +18,7 @@ from perfkit.simulate.passes import Pass
 from perfkit.simulate.program import Op
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 COPY_NS = 20_000
 """Copy of a micro batch's token ids to the device."""
@@ -27,7 +28,7 @@ COPY_NS = 20_000
 class StageEvents:
     """Events of a stage and step: `op` numbers `ops`; the others have shape (events, ranks), in int64 ns.
 
-    `moving` is the time in which data moves, without waiting (0 for what computes); `host_gap` the wait for the host before it.
+    `host_gap` says whether the device waited for the host before it.
     """
 
     ops: tuple[Op, ...]
@@ -35,7 +36,9 @@ class StageEvents:
     start: Ints
     duration: Ints
     wait: Ints
-    host_gap: npt.NDArray[np.bool_]
+    host_gap: Flags
+    places: Mapping[tuple[int, str], tuple[int, int]]
+    """First event of each pass by (chunk, kind), and its micro batches."""
 
     @property
     def code(self) -> Ints:
@@ -72,39 +75,55 @@ def stage_events(
     step: StageStep, passes: Mapping[tuple[int, str], Pass], layout: Layout, stage: int, boundary_bytes: int
 ) -> StageEvents:
     """Every event of a stage in a step."""
-    ops: list[Op] = []
-    columns: list[tuple[Ints, Ints, Ints, Ints]] = []
-
-    def add(timed: Pass, start: Ints, duration: Ints, wait: Ints) -> None:
-        if timed.program.ops:
-            number = np.arange(len(ops), len(ops) + len(timed.program.ops), dtype=np.int64)
-            ops.extend(timed.program.ops)
-            shape = (start.shape[0] * start.shape[1], start.shape[2])
-            op: Ints = np.repeat(number, start.shape[1])
-            columns.append((op, start.reshape(shape), duration.reshape(shape), wait.reshape(shape)))
-
+    rows = _Rows()
     for key, timed in passes.items():
         # The last micro batch goes backward in a pass of its own.
         kept = slice(0, -1) if key[1] == "B" else slice(None)
-        add(timed, *(values[:, kept] for values in _on_the_clock(timed, step.ready[key], step.moved[key])))
+        rows.places[key] = (rows.count, timed.start[:, kept].shape[1])
+        rows.add_pass(timed, *(values[:, kept] for values in _on_the_clock(timed, step.ready[key], step.moved[key])))
     for timed in step.exact:
-        add(timed, timed.start, timed.duration, _all_waits(timed))
+        rows.add_pass(timed, timed.start, timed.duration, _all_waits(timed))
     if stage in (0, layout.pipeline - 1):
-        ops.append(Op("input", CODE["Copy"], COPY_NS))
         copied = np.full_like(step.first, COPY_NS)
-        columns.append(
-            (np.array([len(ops) - 1], dtype=np.int64), (step.first - COPY_NS)[None], copied[None], np.zeros_like(copied)[None])
-        )
+        rows.add_one(Op("input", CODE["Copy"], COPY_NS), step.first - COPY_NS, copied, np.zeros_like(copied), waited=True)
     for transfer in step.transfers:
         low, high = sorted((stage, transfer.peer))
-        code = -1 - COLLECTIVES.index(transfer.operation)
-        ops.append(Op(f"{transfer.name}/{low}-{high}", code, 0.0, "pp", num_bytes=boundary_bytes))
-        columns.append(
-            (np.array([len(ops) - 1], dtype=np.int64), transfer.start[None], transfer.duration[None], transfer.wait[None])
-        )
-    op, start, duration, wait = (np.concatenate([column[place] for column in columns]) for place in range(4))
-    host = np.array([item.host_gap_ns > 0 for item in ops], dtype=bool)[op]
-    return StageEvents(tuple(ops), op, start, duration, wait, host)
+        op = Op(f"{transfer.name}/{low}-{high}", -1 - COLLECTIVES.index(transfer.operation), 0.0, "pp", num_bytes=boundary_bytes)
+        rows.add_one(op, transfer.start, transfer.duration, transfer.wait)
+    return rows.done()
+
+
+class _Rows:
+    """Events as they are added."""
+
+    def __init__(self) -> None:
+        self.places: dict[tuple[int, str], tuple[int, int]] = {}
+        self.count = 0
+        self._ops: list[Op] = []
+        self._columns: list[tuple[Ints, Ints, Ints, Ints]] = []
+        self._host: list[Flags] = []
+
+    def add_pass(self, timed: Pass, start: Ints, duration: Ints, wait: Ints) -> None:
+        if not timed.program.ops:
+            return
+        numbers = np.arange(len(self._ops), len(self._ops) + len(timed.program.ops), dtype=np.int64)
+        self._ops.extend(timed.program.ops)
+        shape = (start.shape[0] * start.shape[1], start.shape[2])
+        op: Ints = np.repeat(numbers, start.shape[1])
+        self._columns.append((op, start.reshape(shape), duration.reshape(shape), wait.reshape(shape)))
+        self._host.append(np.broadcast_to(timed.host[:, : start.shape[1]], start.shape).reshape(shape))
+        self.count += shape[0]
+
+    def add_one(self, op: Op, start: Ints, duration: Ints, wait: Ints, *, waited: bool = False) -> None:
+        self._ops.append(op)
+        number = np.array([len(self._ops) - 1], dtype=np.int64)
+        self._columns.append((number, start[None], duration[None], wait[None]))
+        self._host.append(np.full((1, len(start)), waited))
+        self.count += 1
+
+    def done(self) -> StageEvents:
+        op, start, duration, wait = (np.concatenate([column[place] for column in self._columns]) for place in range(4))
+        return StageEvents(tuple(self._ops), op, start, duration, wait, np.concatenate(self._host), self.places)
 
 
 def step_times(step: StageStep, events: StageEvents, layout: Layout) -> StepTimes:

@@ -19,7 +19,8 @@ from perfkit.plans._dag import producers
 from perfkit.plans._order import routes
 from perfkit.simulate.disturbances import SEND_NOISE, Disturbances
 from perfkit.simulate.layout import Layout
-from perfkit.simulate.passes import Pass, time_pass
+from perfkit.simulate.passes import Pass, Waits, time_pass
+from perfkit.simulate.program import Program
 from perfkit.simulate.stages import LAST_BACKWARD, Job
 
 Ints = npt.NDArray[np.int64]
@@ -113,7 +114,8 @@ class Simulation:
                 mine = [pause for pause in pauses if (pause.chunk, pause.kind) == key]
                 rng = np.random.default_rng([source.seed, 2, number, stage, turn])
                 durations = source.durations(program, shape, number, stage, rng)
-                passes[key] = time_pass(program, durations, source.gaps(program, shape, stage, mine), self.layout)
+                waits = Waits(source.host_waits(program, shape, stage, mine), source.straggles(program, shape[0]))
+                passes[key] = time_pass(program, durations, waits, self.layout)
         return passes
 
     def _run_passes(self, number: int, stages: list[StageStep]) -> None:
@@ -171,12 +173,12 @@ class Simulation:
         here.exact.append(timed)
         return timed.end[0], timed.late[0]
 
-    def _exactly(self, number: int, stage: int, program: object, now: Ints, turn: int) -> Pass:
+    def _exactly(self, number: int, stage: int, program: Program, now: Ints, turn: int) -> Pass:
         source = self.disturbances
         rng = np.random.default_rng([source.seed, 2, number, stage, turn])
         shape = (1, self.layout.width)
-        durations = source.durations(program, shape, number, stage, rng)  # type: ignore[arg-type]
-        return time_pass(program, durations, source.gaps(program, shape, stage), self.layout, now[None])  # type: ignore[arg-type]
+        waits = Waits(source.host_waits(program, shape, stage), source.straggles(program, 1))
+        return time_pass(program, source.durations(program, shape, number, stage, rng), waits, self.layout, now[None])
 
     def _finish(self, number: int, stages: list[StageStep]) -> None:
         for stage, here in enumerate(stages):

@@ -20,11 +20,20 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Waits:
+    """Pauses before every operator: for the host, and for the slowest of many nodes."""
+
+    host: Ints
+    nodes: Ints
+
+
+@dataclass(frozen=True)
 class Pass:
     """Starts and durations of a program's operators, waits within its collectives, and its end, counted from the pass's start.
 
     `head` is when a rank reaches the first collective, `first` the place of that (None: the ranks do not meet), `wide` the widest
-    kind of group that they meet in, `late` when the last collective ends that computing does not wait for.
+    kind of group that they meet in, `late` when the last collective ends that computing does not wait for;
+    `host` says which operators wait for the host, shape (operators, 1 or micro batches, 1 or ranks).
     """
 
     program: Program
@@ -36,6 +45,7 @@ class Pass:
     first: int | None
     wide: str
     late: Ints
+    host: npt.NDArray[np.bool_]
 
     def placed(self, ready: Ints, layout: Layout) -> tuple[Ints, Ints]:
         """When the ranks have finished a pass that they start at `ready`, and how far what follows the first meeting is moved.
@@ -48,11 +58,16 @@ class Pass:
         return reached + self.end, reached
 
 
-def time_pass(program: Program, duration: Ints, gap: Ints, layout: Layout, begin: Ints | None = None) -> Pass:
-    """The pass of a program whose operators take `duration` (collectives: without waiting) after a pause of `gap` each.
+HOST_WAIT_NS = 1_000
+"""Shorter waits are those between two kernels that were launched in time."""
+
+
+def time_pass(program: Program, duration: Ints, waits: Waits, layout: Layout, begin: Ints | None = None) -> Pass:
+    """The pass of a program whose operators take `duration` (collectives: without waiting) after their `waits`.
 
     With `begin` (micro batches, ranks) all times are those of ranks that start then, and nothing is left to be moved.
     """
+    gap = waits.host + waits.nodes
     start, wait = np.zeros_like(duration), np.zeros((len(program.collectives), *duration.shape[1:]), dtype=np.int64)
     duration = duration.copy()
     now = np.zeros(duration.shape[1:], dtype=np.int64) if begin is None else begin
@@ -88,4 +103,4 @@ def time_pass(program: Program, duration: Ints, gap: Ints, layout: Layout, begin
     wide = next((kind for kind in ("world", "dp", "ep", "cp", "tp") if kind in kinds), "tp")
     moved = begin is None and bool(program.collectives)
     first = program.collectives[0] if moved else None
-    return Pass(program, start, duration, wait, now, head if moved else None, first, wide, late)
+    return Pass(program, start, duration, wait, now, head if moved else None, first, wide, late, waits.host > HOST_WAIT_NS)

@@ -39,7 +39,7 @@ class Op:
     num_bytes: int = 0
     shapes: str = ""
     gap_ns: float = 0.0
-    host_gap_ns: float = 0.0
+    sync: bool = False
 
 
 @dataclass(frozen=True)
@@ -283,5 +283,5 @@ def _with_host(ops: list[Op], wait_s: float) -> list[Op]:
     """The wait for the host spread evenly over the operators."""
     if wait_s and ops:
         for op in ops:
-            op.host_gap_ns = op.gap_ns = wait_s * NS_PER_S / len(ops)
+            op.gap_ns = wait_s * NS_PER_S / len(ops)
     return ops

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from perfkit.calibration import Calibration
 from perfkit.errors import InputError
 from perfkit.estimate import efficiency_of
 from perfkit.run import Fact, LazyTable, LazyTables, Run
-from perfkit.simulate import tables
+from perfkit.simulate import host, tables
 from perfkit.simulate.costs import Costs
 from perfkit.simulate.disturbances import Disturbances
 from perfkit.simulate.events import StageEvents, StepTimes, stage_events, step_times
@@ -21,6 +21,7 @@ from perfkit.simulate.passes import Pass
 from perfkit.simulate.stages import job_of
 from perfkit.source import Source
 from perfkit.spec.plan import Plan
+from perfkit.trace import clock
 
 FORMAT = "perfkit-run"
 MAX_RANKS = 1024
@@ -104,7 +105,7 @@ class Prepared:
             steps=tuple(range(FIRST_STEP, FIRST_STEP + self.steps)),
             times=times,
             events=self.events,
-            skew_ns=self.disturbances.skew_ns,
+            disturbances=self.disturbances,
             wanted=self.ranks,
             rows=rows,
         )
@@ -114,6 +115,8 @@ class Prepared:
             "kernels": recorded.lazy("kernels", tables.kernels, events),
             "collectives": recorded.lazy("collectives", tables.collectives, None if talks else 0),
             "links": recorded.lazy("links", tables.links, None if talks else 0),
+            "host": recorded.lazy("host", host.host_events, None),
+            "launches": recorded.lazy("launches", host.launches, events),
             "steps": LazyTable.of(tables.table("steps", tables.steps(recorded))),
             "step_parts": LazyTable.of(tables.table("step_parts", tables.step_parts(recorded))),
             "groups": LazyTable.of(tables.table("groups", tables.groups(recorded))),
@@ -121,7 +124,7 @@ class Prepared:
                 tables.table("memory_curve", memory_curve(self.disturbances, self._kept, recorded, self.faults))
             ),
         }
-        return Run(
+        run = Run(
             name=f"{self.plan.model.name or 'plan'}, {self.plan.num_devices} ranks, simulated",
             kind="simulated",
             format=FORMAT,
@@ -130,7 +133,10 @@ class Prepared:
             facts=_facts(self.plan),
             plan=self.plan,
             notes=self.notes,
+            clock=dict.fromkeys(self.ranks, 0),
         )
+        wrong = any(fault.kind == "clock_skew" for fault in self.faults)
+        return replace(run, clock=clock.offsets(clock.estimate(run))) if wrong else run
 
     def events(self, place: int, stage: int) -> StageEvents:
         """The events of a stage in one of the steps."""

@@ -128,7 +128,9 @@ class _Builder:
                 reduced += self._scattered(gradients, total)
                 ops += _in_layer(self._layer.backward(self._gathered(gradients, total), reduced), "backward", number)
             ops += self._layer.first(back=True) if begins else []
-        return self._program(ops, self._syncs, 0.0 if kind == LAST_BACKWARD and self._costs.passes > 1 else self._costs.straggler())
+        return self._program(
+            ops, self._syncs, 0.0 if kind == LAST_BACKWARD and self._costs.spares_ends else self._costs.straggler()
+        )
 
     def _beside(self, gradients: Gradients, layers: int) -> list[Op]:
         """What of the gradients of one layer can be sent beside the last backward pass."""
@@ -174,7 +176,7 @@ class _Builder:
         for turn in range(min(syncs, len(ops))):
             op = ops[len(ops) * turn // syncs]
             op.gap_ns += SYNC_S * NS_PER_S
-            op.host_gap_ns += SYNC_S * NS_PER_S
+            op.sync = True
         return Program.of(ops, straggler)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from perfkit.run import LazyTable, empty
 from perfkit.schema import TABLES
+from perfkit.simulate.disturbances import Disturbances
 from perfkit.simulate.events import StageEvents, StepTimes
 from perfkit.simulate.layout import MESH_SIZE, Layout
 from perfkit.simulate.operators import CODE, COLLECTIVES, OPERATORS, SHOWN
@@ -32,7 +33,7 @@ class Recorded:
     times: Sequence[Sequence[StepTimes]]
     events: Callable[[int, int], StageEvents]
     """Events of (place of the step, stage)."""
-    skew_ns: Callable[[int], int]
+    disturbances: Disturbances
     wanted: tuple[int, ...]
     rows: int
 
@@ -44,7 +45,7 @@ class Recorded:
             found.setdefault(rank // self.layout.stage_size, []).append(rank)
         return found
 
-    def lazy(self, name: str, make: Callable[[Recorded, int, Sequence[int]], list[Columns]], num_rows: int | None) -> LazyTable:
+    def lazy(self, name: str, make: Callable[[Recorded, int, Sequence[int]], Sequence[Columns]], num_rows: int | None) -> LazyTable:
         """A table of which only the stages are made whose ranks are asked for."""
 
         def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
@@ -64,7 +65,7 @@ class Recorded:
 
     def skews(self, ranks: Sequence[int]) -> Ints:
         """How far the clocks of ranks are ahead."""
-        return np.array([self.skew_ns(rank) for rank in ranks], dtype=np.int64)
+        return np.array([self.disturbances.skew_ns(rank) for rank in ranks], dtype=np.int64)
 
 
 def kernels(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]:
@@ -74,7 +75,7 @@ def kernels(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Column
 
 def _kernels(recorded: Recorded, stage: int, ranks: Sequence[int], place: int, step: int) -> Columns:
     events = recorded.events(place, stage)
-    start, duration, op = _sorted(recorded, events, stage, ranks, ("start", "duration"))
+    start, duration, op = sorted_events(recorded, events, stage, ranks, ("start", "duration"))
     types, cores, kinds, streams = ([], [], [], [])  # type: tuple[list[str], list[str], list[str], list[str]]
     for item in events.ops:
         known = OPERATORS[item.code] if item.code >= 0 else None
@@ -86,15 +87,15 @@ def _kernels(recorded: Recorded, stage: int, ranks: Sequence[int], place: int, s
     return {
         "rank": np.repeat(np.array(ranks, dtype=np.int64), len(events.op)),
         "step": step,
-        "name": _text(op, [item.name for item in events.ops]),
-        "type": _text(op, types),
-        "core": _text(op, cores),
-        "kind": _text(op, kinds),
-        "stream": _text(op, streams),
+        "name": text_of(op, [item.name for item in events.ops]),
+        "type": text_of(op, types),
+        "core": text_of(op, cores),
+        "kind": text_of(op, kinds),
+        "stream": text_of(op, streams),
         "start_ns": start,
         "duration_ns": duration,
-        "input_shapes": _text(op, [item.shapes or None for item in events.ops]),
-        "input_dtypes": _text(op, ["DT_BF16;DT_BF16" if item.shapes else None for item in events.ops]),
+        "input_shapes": text_of(op, [item.shapes or None for item in events.ops]),
+        "input_dtypes": text_of(op, ["DT_BF16;DT_BF16" if item.shapes else None for item in events.ops]),
     }
 
 
@@ -105,11 +106,9 @@ def collectives(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
         events = recorded.events(place, stage)
         talking = np.flatnonzero(events.code < 0)
         if len(talking):
-            part = StageEvents(
-                events.ops,
-                *(getattr(events, name)[talking] for name in ("op", "start", "duration", "wait", "host_gap")),
-            )
-            start, duration, wait, op = _sorted(recorded, part, stage, ranks, ("start", "duration", "wait"))
+            names = ("op", "start", "duration", "wait", "host_gap")
+            part = replace(events, **{name: getattr(events, name)[talking] for name in names})
+            start, duration, wait, op = sorted_events(recorded, part, stage, ranks, ("start", "duration", "wait"))
             kinds = [item.group for item in events.ops]
             groups = _group_names(recorded, stage, ranks)
             sizes = np.array([recorded.layout.size(kind) if kind else 0 for kind in kinds], dtype=np.int64)
@@ -119,9 +118,9 @@ def collectives(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
                 {
                     "rank": np.array(ranks, dtype=np.int64)[rank_rows],
                     "step": step,
-                    "name": _text(op, [item.name for item in events.ops]),
-                    "operation": _text(op, [COLLECTIVES[-1 - item.code] if item.code < 0 else None for item in events.ops]),
-                    "group": _text(rank_rows * len(_KINDS) + kind_codes, groups),
+                    "name": text_of(op, [item.name for item in events.ops]),
+                    "operation": text_of(op, [COLLECTIVES[-1 - item.code] if item.code < 0 else None for item in events.ops]),
+                    "group": text_of(rank_rows * len(_KINDS) + kind_codes, groups),
                     "group_size": sizes[op],
                     "start_ns": start,
                     "duration_ns": duration,
@@ -295,6 +294,8 @@ def table(name: str, pieces: Iterable[Columns]) -> pd.DataFrame:
         values = [piece.get(column.name) for piece in listed]
         if column.dtype == "text":
             found[column.name] = _texts(values, lengths)
+        elif column.dtype == "float":
+            found[column.name] = np.nan
         elif all(value is None for value in values):
             missing = np.ones(sum(lengths), dtype=bool)
             found[column.name] = (
@@ -321,14 +322,16 @@ def _texts(values: Sequence[pd.Categorical | None], lengths: Sequence[int]) -> p
     return pd.Categorical.from_codes(np.concatenate(codes), categories=names)
 
 
-def _text(codes: Ints, texts: Sequence[str | None]) -> pd.Categorical:
+def text_of(codes: Ints, texts: Sequence[str | None]) -> pd.Categorical:
     """A column that is `texts[code]` in every row; None is null."""
     known: dict[str, int] = {}
     places = np.array([-1 if text is None else known.setdefault(text, len(known)) for text in texts], dtype=np.int32)
     return pd.Categorical.from_codes(places[codes], categories=pd.Index(list(known), dtype=None if known else "object"))
 
 
-def _sorted(recorded: Recorded, events: StageEvents, stage: int, ranks: Sequence[int], names: Sequence[str]) -> tuple[Ints, ...]:
+def sorted_events(
+    recorded: Recorded, events: StageEvents, stage: int, ranks: Sequence[int], names: Sequence[str]
+) -> tuple[Ints, ...]:
     """Columns of some ranks, rank by rank in the order of starts, and the operator of every row; starts on the rank's clock."""
     at = recorded.columns_of(stage, ranks)
     start = events.start[:, at]
