@@ -26,7 +26,7 @@ def test_the_prediction_meets_the_run_by_the_part_that_was_off(path, parameter):
 def test_a_parameter_without_influence_is_refused():
     plan = read_config(PLAN)
     with pytest.raises(InputError, match="do not change the prediction"):
-        recalibrate(measured_as_planned(plan, {"free": 8_000_000_000}), plan, parameter="host")
+        recalibrate(measured_as_planned(plan, {"free": 8_000_000_000}), plan, parameter="unpadded")
 
 
 def test_a_run_as_planned_changes_nothing():
