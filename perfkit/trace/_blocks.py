@@ -13,7 +13,7 @@ from io import RawIOBase
 from perfkit.trace._listing import File
 from perfkit.units import KIB, MIB
 
-BLOCK_BYTES = 16 * MIB
+BLOCK_BYTES = 12 * MIB
 MAX_RATIO = 200
 _HARMLESS_BYTES = 256 * MIB
 _PIECE_BYTES = 64 * KIB

@@ -52,6 +52,9 @@ class Format:
     read: Callable[[Match, Sink], None]
 
 
+_MANY_ROWS = 10_000
+
+
 @dataclass
 class Sink:
     """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence.
@@ -93,11 +96,17 @@ class Sink:
                 self.drop(f"{table}.{column.name}: value missing or negative", int((refused & ~bad).sum()), file)
                 bad |= refused
             kept[column.name] = values
+        if {"start_ns", "duration_ns"} <= kept.keys():
+            beyond = _ends_beyond_int64(kept["start_ns"], kept["duration_ns"])
+            self.drop(f"{table}.duration_ns: the end is no time that 64 bits can hold", int((beyond & ~bad).sum()), file)
+            bad |= beyond
         if bad.any():
             kept = {name: values[~bad] for name, values in kept.items()}
         for column in schema.columns:
             if column.dtype != "text":
                 kept[column.name] = kept[column.name].astype(pandas_dtype(column))
+            elif rows >= _MANY_ROWS:  # a number each instead of a pointer
+                kept[column.name] = kept[column.name].astype("category")
         frame = pd.DataFrame(kept)
         self._pieces.setdefault(table, []).append(frame)
         return len(frame)
@@ -148,12 +157,22 @@ class Sink:
         return tables
 
 
+def _ends_beyond_int64(start_ns: pd.Series, duration_ns: pd.Series) -> np.ndarray:
+    starts = start_ns.fillna(0).to_numpy(dtype=np.int64)
+    beyond: np.ndarray = (starts > 0) & (
+        duration_ns.fillna(0).to_numpy(dtype=np.int64) > np.iinfo(np.int64).max - np.maximum(starts, 0)
+    )
+    return beyond
+
+
 def _is_array(value: Any) -> bool:
     return isinstance(value, (pd.Series, np.ndarray, list, tuple, pd.api.extensions.ExtensionArray, pd.Index))
 
 
 def _series(value: Any, column: Column, rows: int) -> pd.Series:
     dtype: Any = {"int": "Int64", "float": "float64", "flag": "boolean", "text": "object"}[column.dtype]
+    if (value is None or value is pd.NA) and column.dtype == "text" and rows >= _MANY_ROWS:
+        return pd.Series(pd.Categorical.from_codes(np.full(rows, -1, dtype=np.int8), categories=pd.Index([], dtype="object")))
     if value is None or value is pd.NA:
         return pd.Series([np.nan if dtype == "float64" else None], dtype=dtype).repeat(rows).reset_index(drop=True)
     if _is_array(value):

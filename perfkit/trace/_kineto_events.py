@@ -168,7 +168,8 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
 
 def _device_rows(spans: list[Span]) -> pd.DataFrame:
     arguments = _arguments(spans)
-    names = [span.name or "" for span in spans]
+    same: dict[str, str] = {}  # each text once, not once an event
+    names = [same.setdefault(name, name) for name in [span.name or "" for span in spans]]
     communicates = {name: kinds.is_communication(name) for name in set(names)}
     kind = [
         "copy" if span.cat in COPY_CATEGORIES else "communication" if communicates[name] or argument.collective else "computing"

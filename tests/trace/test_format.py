@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.schema import TABLES, pandas_dtype
+from perfkit.trace import _format
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
 
@@ -132,3 +133,23 @@ def test_text_in_pieces_is_one_column_of_sorted_categories_in_use(pieces, ready)
     expected = [text for piece in pieces for text in piece]
     assert column.astype(object).where(column.notna(), None).tolist() == expected
     assert column.cat.categories.tolist() == sorted({text for text in expected if text is not None})
+
+
+def test_a_row_that_ends_beyond_any_time_is_refused_and_counted():
+    sink = Sink()
+    kept = sink.add("kernels", rank=0, name=["a", "b"], kind="computing", start_ns=[2**62, 5], duration_ns=[2**62 + 2**61, 7])
+    assert kept == 1
+    assert [(lost.what, lost.count) for lost in sink.dropped] == [
+        ("kernels.duration_ns: the end is no time that 64 bits can hold", 1)
+    ]
+
+
+def test_tables_of_many_rows_are_those_of_few(monkeypatch):
+    def tables(many_rows: int):
+        monkeypatch.setattr(_format, "_MANY_ROWS", many_rows)
+        sink = Sink()
+        for names in (["b", "a", "b"], ["c", "a", "c"]):
+            sink.add("kernels", rank=0, name=names, kind="computing", type=["x", None, "x"], start_ns=[1, 2, None], duration_ns=3)
+        return sink.tables()["kernels"]
+
+    pd.testing.assert_frame_equal(tables(1), tables(100))
