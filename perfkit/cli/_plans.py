@@ -46,7 +46,7 @@ def plan_config(
         )
     if target and not result.plans:
         raise InputError(
-            target, [f"nothing is written: no plan fits {format_bytes(result.memory_limit_bytes)}", missing_text(result)]
+            target, [f"nothing is written: no plan fits {format_bytes(result.memory_limit_bytes)}", result.missing_text()]
         )
     written = _write(result.plans[0].plan, target, path) if target else []
     if as_json:
@@ -68,7 +68,7 @@ def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
     if result.plans:
         _print_ranked(result, out)
     elif result.nearest is not None:
-        print(missing_text(result) + "\n", file=out)
+        print(result.missing_text() + "\n", file=out)
         rows = [[part, format_bytes(amount)] for part, amount in result.nearest.parts.parts.items()]
         print_table(["part of its fullest stage", "size"], rows, out)
     if result.pareto:
@@ -83,18 +83,6 @@ def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
         print(f"\nrule of thumb of the guides ({rule}):\n  {plan_text(suggested.plan)}: {suggested.why}", file=out)
     print("\nwhy the others lost", file=out)
     print_table(["reason", "combinations"], [[reason, str(count)] for reason, count in _by_count(result)], out)
-
-
-def missing_text(result: SearchResult) -> str:
-    """Where nothing fits: the plan that comes nearest and what it lacks."""
-    nearest = result.nearest
-    if nearest is None:
-        return ""
-    peak = nearest.estimate.peak_memory_bytes
-    return (
-        f"No plan fits {format_bytes(result.memory_limit_bytes)}. The nearest is {plan_text(nearest.plan)}: it needs "
-        f"{format_bytes(peak)}, {format_bytes(nearest.missing_bytes)} more."
-    )
 
 
 def _print_ranked(result: SearchResult, out: TextIO) -> None:

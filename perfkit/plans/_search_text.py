@@ -73,14 +73,19 @@ def recompute_text(plan: Plan) -> str:
     return f"{rest} recomputed" if rest else "no recomputation"
 
 
-def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> str:
-    """What the plan's place comes from: its time against the best, what the step waits for, and the memory that is left."""
+def costs_text(predicted: Estimate) -> str:
+    """What a step is spent on beside the computing of the model, largest first."""
     total, parts = predicted.step_time_s, predicted.breakdown.parts
-    lead = f"{format_ns(total * NS_PER_S)} a step"
-    if rank > 1:
-        change = total / best.step_time_s - 1
-        lead += f", {format_ratio(abs(change), 2)} {'longer' if change >= 0 else 'shorter'} than the best"
     costs = sorted(((parts.get(path, 0.0), name) for path, name in PARTS.items()), reverse=True)
     named = [f"{name} {format_ratio(amount / total, 2)}" for amount, name in costs if amount / total >= SHOWN]
-    text = f"{lead}: {'; '.join(named) or 'nearly all of it computing'}"
-    return f"{text}. Peak {format_bytes(predicted.peak_memory_bytes)} of {format_bytes(limit_bytes)}."
+    return "; ".join(named) or "nearly all of it computing"
+
+
+def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> str:
+    """What the plan's place comes from: its time against the best, what the step waits for, and the memory that is left."""
+    lead = f"{format_ns(predicted.step_time_s * NS_PER_S)} a step"
+    if rank > 1:
+        change = predicted.step_time_s / best.step_time_s - 1
+        lead += f", {format_ratio(abs(change), 2)} {'longer' if change >= 0 else 'shorter'} than the best"
+    peak = f"{format_bytes(predicted.peak_memory_bytes)} of {format_bytes(limit_bytes)}"
+    return f"{lead}: {costs_text(predicted)}. Peak {peak}."

@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
+from perfkit.errors import InputError
 from perfkit.estimate import Estimate
 from perfkit.plans._search_columns import Evaluated, ranked
-from perfkit.plans._search_text import plan_dict
+from perfkit.plans._search_text import plan_dict, plan_text
 from perfkit.plans._strategy_plans import StrategyPlans
-from perfkit.plans.strategy_space import StrategySpace
+from perfkit.plans.strategy_space import OPTIONAL, ORDER, StrategySpace, broken_rules, strategy_row
 from perfkit.spec.plan import Plan
+from perfkit.units import format_bytes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,6 +128,30 @@ class SearchResult:
     def plan_of(self, row: int) -> Plan:
         """The plan of the candidate whose column `row` has this value."""
         return self._strategies.plan(self._strategies.row(self._found.strategies.columns, row))
+
+    def plan_with(self, *, recompute: str = "none", **sizes: int) -> Plan:
+        """The plan of one strategy by hand: tp, pp, vpp, cp, ep, mbs, copies, zero, shard, sp; what is left out is 1 or 0.
+
+        Raises InputError with every rule that it breaks.
+        """
+        kinds = self.space.recompute
+        problems = [f"{name} is no dimension of a strategy; there are {', '.join(ORDER)}" for name in sizes if name not in ORDER]
+        problems += [] if recompute in kinds else [f"recompute = {recompute!r} must be one of {', '.join(kinds)}"]
+        problems += [f"{name} = {size} must be at least 1" for name, size in sizes.items() if size < (name not in OPTIONAL)]
+        if not problems:
+            problems += broken_rules(sizes, self.space)
+        if problems:
+            raise InputError("plan by hand", problems)
+        return self._strategies.plan({**strategy_row(sizes, self.space), "recompute": kinds.index(recompute)})
+
+    def missing_text(self) -> str:
+        """Where nothing fits: the plan that comes nearest and what it lacks; empty otherwise."""
+        if self.nearest is None:
+            return ""
+        return (
+            f"No plan fits {format_bytes(self.memory_limit_bytes)}. The nearest is {plan_text(self.nearest.plan)}: it needs "
+            f"{format_bytes(self.nearest.estimate.peak_memory_bytes)}, {format_bytes(self.nearest.missing_bytes)} more."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `perfkit plan --json`."""

@@ -24,6 +24,9 @@ Columns = Mapping[str, Ints]
 ORDER = ("tp", "cp", "pp", "vpp", "ep", "mbs", "copies", "zero", "shard", "sp", "recompute")
 """Dimensions in the order in which they are chosen, which is the order of the rows; dp and m (micro batches) follow from them."""
 
+OPTIONAL = frozenset({"zero", "shard", "sp", "recompute"})
+"""Dimensions that can be 0."""
+
 SIZES = ("devices", "layers", "heads", "kv_heads", "vocab", "seq_len", "global_batch")
 
 
@@ -227,10 +230,14 @@ def enumerate_strategies(space: StrategySpace) -> Strategies:
 
 def broken_rules(strategy: Mapping[str, int], space: StrategySpace) -> tuple[str, ...]:
     """The reasons of all rules that one strategy breaks; it names all dimensions (left out: 1 or 0) but dp and m."""
-    usual = dict.fromkeys(("shard", "zero", "sp", "recompute"), 0)
-    columns: Columns = {name: np.array([int(strategy.get(name, usual.get(name, 1)))], dtype=np.int64) for name in ORDER}
-    columns = _follow(dict(columns), space)
+    columns: Columns = {name: np.array([size], dtype=np.int64) for name, size in strategy_row(strategy, space).items()}
     return tuple(rule.reason for rule in RULES if not bool(np.all(rule.keeps(columns, space))))
+
+
+def strategy_row(strategy: Mapping[str, int], space: StrategySpace) -> dict[str, int]:
+    """All dimensions of one strategy, dp and m; what it leaves out is 0 where a dimension can be 0, else 1."""
+    columns = {name: np.array([int(strategy.get(name, 0 if name in OPTIONAL else 1))], dtype=np.int64) for name in ORDER}
+    return {name: int(values[0]) for name, values in _follow(columns, space).items()}
 
 
 def divisors(number: int) -> tuple[int, ...]:

@@ -1,0 +1,78 @@
+"""Strategy export: a plan of page 03 as configuration text, and saved with its prediction to a round."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfkit.dialects import write_config
+from perfkit.errors import InputError
+from perfkit.estimate import Estimate
+from perfkit.experiments import ExperimentLog
+from perfkit.panels import _context as context
+from perfkit.panels._panel import Code
+from perfkit.plans._search_text import plan_text
+from perfkit.spec.plan import Plan
+
+DIALECTS = (
+    ("MindFormers", "mindformers"),
+    ("Megatron", "megatron"),
+    ("MindSpeed-Core-MS", "mindspeed-core"),
+    ("perfkit", "perfkit"),
+)
+LANGUAGES = {"mindformers": "yaml", "mindspeed-core": "yaml", "megatron": "sh", "perfkit": "toml"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """A plan of the comparison: its `key` among the marks, the `name` on the page, and its estimate."""
+
+    key: str
+    name: str
+    plan: Plan
+    estimate: Estimate
+
+
+def short(plan: Plan) -> str:
+    """The division of a plan, such as "dp 8 tp 4 pp 2"."""
+    return plan_text(plan).split(",")[0]
+
+
+def exported(compared: Sequence[Compared], dialect: str) -> tuple[Code, ...]:
+    """The first plan in a dialect: what changes in the file that was read, or a new text; what cannot be said is in the title."""
+    if not compared:
+        return ()
+    item, name = compared[0], next(name for name, value in DIALECTS if value == dialect)
+    try:
+        written = write_config(item.plan, dialect=dialect)
+    except InputError as error:
+        return (Code("\n".join(error.problems), "", f"{item.name} cannot be written for {name}"),)
+    lost = f" (not said there: {'; '.join(written.lost)})" if written.lost else ""
+    if written.before:
+        return (Code(written.diff() or "nothing changes", "diff", f"{item.name}, changes for {name}{lost}"),)
+    return (Code(written.text, LANGUAGES[dialect], f"{item.name} for {name}{lost}"),)
+
+
+def save(compared: Sequence[Compared], dialect: str) -> str:
+    """Write the first plan, with what is predicted for it, to the open round of the project; opens one if all are decided."""
+    project = context.current_project()
+    if project is None:
+        raise InputError("plan", ["no project is open; make one on page 00"])
+    if not compared:
+        raise InputError("plan", ["there is no plan to save"])
+    item = compared[0]
+    log = ExperimentLog(project.folder)
+    number = next((row["number"] for row in log.show("json")["rounds"] if not row["verdict"]), None)
+    if number is None:
+        number = log.start(f"Strategy: {short(item.plan)}", item.name)
+    written = write_config(item.plan, dialect=dialect)
+    with tempfile.TemporaryDirectory() as folder:
+        file = written.save(Path(folder) / f"config{Path(written.name).suffix}")
+        log.attach(number, file, "config", devices=item.plan.num_devices)
+    rate, (low, high) = item.estimate.tokens_per_s_per_device, item.estimate.interval_s
+    step, method = item.estimate.step_time_s, "perfkit estimate, page 03"
+    log.predict(number, "tokens_per_s_per_device", rate, low=rate * step / high, high=rate * step / low, method=method)
+    log.predict(number, "peak_memory_bytes", item.estimate.peak_memory_bytes or 0, method=method)
+    return f"Saved to round {number} of {project.name}: {item.name}, with its predicted throughput and memory."
