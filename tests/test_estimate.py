@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from perfkit import catalog, cli
 from perfkit.dialects import read_config
@@ -84,6 +86,7 @@ def test_a_row_has_the_memory_of_its_plan():
         ({"heads": 30}, "heads = 30 is not divisible by tp = 4; nearest is tp = 3 or 5"),
         ({"layers": 1}, "layers = 1 are fewer than pp 2 x vpp 1 = 2 chunks"),
         ({"n_devices": 48}, "n_devices = 48 is not dp 8 x tp 4 x pp 2 x cp 1 = 64; nearest is dp = 6"),
+        ({"n_devices": 63}, "tp x pp x cp = 8 must divide 63; nearest is n_devices = 56 or 64"),
         ({"global_batch": 250}, "nearest is global_batch = 248 or 256"),
         ({"experts": 8, "experts_per_token": 2, "ep": 3}, "ep = 3 does not divide dp x cp = 8; nearest is ep = 2 or 4"),
         ({"accelerator": "A100-80GB-SXN"}, "nearest are A100-80GB-SXM"),
@@ -125,6 +128,23 @@ def test_a_table_without_a_needed_column_is_refused_with_all_of_them():
     with pytest.raises(InputError) as caught:
         estimate_table(pd.DataFrame({"row_id": ["a"]}))
     assert len(caught.value.problems) == 7
+
+
+SIZES = st.one_of(
+    st.integers(-1, 8), st.sampled_from([16, 64, 96, 128, 1000, 4096, 10**6, 10**12, 0.5, None, "many", np.nan, np.inf])
+)
+KEPT = ("row_id", "accelerator", "activation", "precision", "recompute", "attention_kernel")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from([*(set(ROW) - set(KEPT)), "cp", "vpp", "ep", "experts"]), SIZES), min_size=8))
+def test_whatever_a_row_states_its_numbers_are_finite_or_empty_with_a_reason(changes):
+    found = estimate_table(pd.DataFrame([{**ROW, **change} for change in changes], dtype=object))
+    numbers = found[NUMBERS].to_numpy(dtype=float)
+    assert not np.isinf(numbers).any()
+    step = numbers[:, :4]
+    assert (np.isnan(step).all(axis=1) | (step > 0).all(axis=1)).all()
+    assert (found["note"][np.isnan(numbers).any(axis=1)].str.len() > 0).all()
 
 
 def test_an_empty_table_gives_an_empty_table():

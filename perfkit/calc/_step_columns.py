@@ -26,6 +26,10 @@ from perfkit.calc._operators import Device
 from perfkit.calc._plan_columns import Floats, PlanColumns
 
 
+SHARP = 1e-3
+"""Rounding at and below which the maximum of host and device time is taken to be exact."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """Seconds of one layer and micro batch: passes, additions to the gradients, exposed collectives, waiting for the host."""
@@ -125,7 +129,7 @@ def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     launch = eff.layer_host_s * eff.host
     of_pass = 2 * exchanged / (4 + 2 * plans.recompute_full)
-    soft = np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding)
+    soft = np.maximum(np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
     wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
     ahead = wait * _waited_s(launch, forward.total + of_pass, soft)
     back = wait * _waited_s(launch * eff.backward_host, backward.total + of_pass, soft)

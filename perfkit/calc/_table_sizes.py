@@ -156,4 +156,7 @@ def _divisors(value: float, whole: float) -> str:
 
 
 def _fitting(devices: float, rest: float) -> str:
-    return f"nearest is dp = {devices / rest:g}" if devices % rest == 0 else f"tp x pp x cp = {rest:g} must divide {devices:g}"
+    if devices % rest == 0:
+        return f"nearest is dp = {devices / rest:g}"
+    near = f"; nearest is n_devices = {nearest_multiples(int(devices), int(rest))}" if max(devices, rest) < 1e9 else ""
+    return f"tp x pp x cp = {rest:g} must divide {devices:g}{near}"
