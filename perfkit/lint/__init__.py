@@ -7,6 +7,6 @@ from perfkit.lint._check import Check as Check
 from perfkit.lint._check import Found as Found
 from perfkit.lint._check import LintReport as LintReport
 from perfkit.lint._check import Problem as Problem
-from perfkit.lint._engine import checks as checks
+from perfkit.lint._engine import all_checks as all_checks
 from perfkit.lint._engine import lint as lint
 from perfkit.lint._engine import lint_text as lint_text

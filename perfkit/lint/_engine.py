@@ -30,7 +30,7 @@ SYNTAX = "syntax-error"
 Progress = Callable[[str, int, int], None]
 
 
-def checks() -> tuple[Check, ...]:
+def all_checks() -> tuple[Check, ...]:
     """All checks, by name."""
     return tuple(constants("perfkit.lint.checks", "CHECK"))
 
@@ -45,7 +45,7 @@ def lint(*paths: str | Path, progress: Progress | None = None) -> LintReport:
     if missing or not paths:
         raise InputError("lint", missing or ["no file or folder is given"])
     files = [file for path in paths for file in _files(Path(path))]
-    run = _Run(checks())
+    run = _Run(all_checks())
     for number, (file, is_named) in enumerate(files):
         if progress is not None:
             progress(str(file), number, len(files))
@@ -55,7 +55,7 @@ def lint(*paths: str | Path, progress: Progress | None = None) -> LintReport:
 
 def lint_text(name: str, text: str, kinds: Sequence[Kind] | None = None) -> LintReport:
     """As `lint`, for a text that is already in memory; its name says what it is, `kinds` may say it instead."""
-    run = _Run(checks())
+    run = _Run(all_checks())
     run.text(name, text, is_named=True, kinds=kinds)
     return run.report()
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from perfkit.lint._check import LintReport, Problem
-from perfkit.lint._engine import SYNTAX, UNREADABLE, checks
+from perfkit.lint._engine import SYNTAX, UNREADABLE, all_checks
 
 LEVELS = {"error": "error", "warning": "warning", "information": "note"}
 
@@ -22,7 +22,7 @@ def to_sarif(report: LintReport, version: str) -> dict[str, Any]:
             "help": {"text": f"{check.fix}\n\nInstead of:\n{check.bad}\nwrite:\n{check.good}"},
             "defaultConfiguration": {"level": LEVELS[check.severity]},
         }
-        for check in checks()
+        for check in all_checks()
     ]
     rules += [{"id": name, "shortDescription": {"text": "A file that cannot be parsed"}} for name in (SYNTAX, UNREADABLE)]
     return {

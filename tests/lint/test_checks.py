@@ -7,7 +7,7 @@ import pkgutil
 
 import pytest
 
-from perfkit.lint import Check, checks, lint_text
+from perfkit.lint import Check, all_checks, lint_text
 
 KINDS = {"config-text": "config"}
 
@@ -16,7 +16,7 @@ def kinds(check: Check) -> list[str]:
     return [KINDS.get(check.kind, check.kind)]
 
 
-@pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.name)
 def test_the_bad_example_has_the_problem_on_a_line(check):
     report = lint_text(check.example, check.bad, kinds(check))
     found = [problem for problem in report.problems if problem.rule == check.name]
@@ -25,7 +25,7 @@ def test_the_bad_example_has_the_problem_on_a_line(check):
     assert report.failed == ()
 
 
-@pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.name)
 def test_the_good_example_has_not(check):
     report = lint_text(check.example, check.good, kinds(check))
     assert [problem for problem in report.problems if problem.rule == check.name] == []
@@ -40,7 +40,7 @@ def test_names_are_those_of_the_modules():
         assert importlib.import_module(f"perfkit.lint.checks.{name}").CHECK.name == name.replace("_", "-")
 
 
-@pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
+@pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.name)
 def test_a_check_says_why_and_what_to_do(check):
     assert check.why.endswith(".")
     assert check.fix
