@@ -25,7 +25,6 @@ from perfkit.calc._layer_columns import Pass, accumulation_s, compute_factor, em
 from perfkit.calc._operators import Device
 from perfkit.calc._plan_columns import Floats, PlanColumns
 
-
 SHARP = 1e-3
 """Rounding at and below which the maximum of host and device time is taken to be exact."""
 
