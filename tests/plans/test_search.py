@@ -156,6 +156,20 @@ def test_the_document_has_its_fixed_names(small):
     assert document["plans"][0]["estimate"]["step_time_s"] > 0
 
 
+def test_a_plan_by_hand_is_that_strategy_or_names_every_broken_rule(small):
+    plan = small.plan_with(tp=2, pp=2, mbs=2, zero=1, sp=1, recompute="full")
+    assert plan.parallel.data_parallel_size == 2
+    assert plan.recompute.all_layers
+    with pytest.raises(InputError) as raised:
+        small.plan_with(tp=5, vpp=3, cp=0, ep=2, recompute="most")
+    assert len(raised.value.problems) == 2
+    with pytest.raises(InputError) as raised:
+        small.plan_with(tp=5, vpp=3, ep=2)
+    assert {"tp does not divide the devices", "interleaving without a pipeline", "ep does not divide the experts"} <= set(
+        raised.value.problems
+    )
+
+
 def test_choices_bound_every_dimension():
     choices = {"tp": (2,), "pp": (2, 4), "mbs": (2,), "zero": (1,), "vpp": (1,), "recompute": ("full",), "sp": (1,), "cp": (1,)}
     found = search_plans(plan_for(), devices=16, choices=choices).candidates
@@ -224,23 +238,26 @@ def test_a_model_whose_heads_divide_nothing_still_runs_without_tensor_parallel()
     assert set(found["tp"]) == {1}
 
 
-@pytest.mark.parametrize("model", ["gpt-39.1b", "gpt-175b", "gpt-18.4b", "gpt-3.6b"])
-def test_the_predicted_best_of_the_measured_plans_was_among_the_fast_ones(model):
+def test_the_predicted_best_of_the_measured_plans_loses_little_against_the_fastest():
     frame = pd.read_csv(data_folder() / "reference" / "step_time.csv", low_memory=False)
-    rows = frame[(frame["source"] == "vtrain-multi") & (frame["model"] == model) & (frame["exclude"] == 0)]
-    base = measured_plan(rows.iloc[0])
-    sizes = {
-        name: sorted({int(value) for value in rows[column]})
-        for name, column in (("tp", "tp"), ("pp", "pp"), ("mbs", "micro_batch"))
-    }
+    frame = frame[(frame["source"] == "vtrain-multi") & (frame["exclude"] == 0)]
+    lost = [regret(rows) for _, rows in frame.groupby("model")]
+    assert len(lost) == 4
+    assert sum(lost) / len(lost) < 0.12
+
+
+def regret(rows):
+    """How much longer the plan ranked first among the measured ones took than the fastest, 0.1: 10 %."""
+    named = {"tp": "tp", "pp": "pp", "mbs": "micro_batch"}
+    sizes = {name: sorted({int(value) for value in rows[column]}) for name, column in named.items()}
     fixed = {"cp": (1,), "vpp": (1,), "zero": (0,), "sp": (0,), "recompute": ("full",)}
-    found = search_plans(base, devices=int(rows["n_devices"].iloc[0]), choices={**sizes, **fixed}).candidates
-    measured = rows[["dp", "tp", "pp", "micro_batch", "step_time_s"]].rename(
-        columns={"micro_batch": "mbs", "step_time_s": "measured_s"}
-    )
+    devices = int(rows["n_devices"].iloc[0])
+    found = search_plans(measured_plan(rows.iloc[0]), devices=devices, choices={**sizes, **fixed}).candidates
+    measured = rows[["dp", "tp", "pp", "micro_batch", "step_time_s"]]
+    measured = measured.rename(columns={"micro_batch": "mbs", "step_time_s": "measured_s"})
     joined = found.merge(measured, on=["dp", "tp", "pp", "mbs"])
     assert len(joined) == len(rows)
-    assert joined["measured_s"].iloc[0] / rows["step_time_s"].min() - 1 < 0.16
+    return joined["measured_s"].iloc[0] / rows["step_time_s"].min() - 1
 
 
 def measured_plan(row):
