@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from perfkit.errors import InputError
 from perfkit.run import Run
-from perfkit.trace.run_folder import write_run
+from perfkit.simulate.ascend import write_ascend
+from perfkit.simulate.kineto import write_kineto
+from perfkit.trace.run_folder import new_folder, write_run
 
 FORMATS = ("perfkit", "kineto", "ascend")
 TRUTH = "faults.json"
+_EXPORTS = {"kineto": write_kineto, "ascend": write_ascend}
 
 
 def write(run: Run, folder: str | Path, *, format: str = "perfkit", truth: Mapping[str, Any] | None = None) -> Path:
@@ -22,4 +26,11 @@ def write(run: Run, folder: str | Path, *, format: str = "perfkit", truth: Mappi
     beside = {} if truth is None else {TRUTH: truth}
     if format == "perfkit":
         return write_run(run, folder, beside=beside)
-    raise InputError("format", [f"{format!r} is none of {', '.join(FORMATS)}"])
+    if format not in _EXPORTS:
+        raise InputError("format", [f"{format!r} is none of {', '.join(FORMATS)}"])
+    target = Path(folder).expanduser()
+    with new_folder(target) as work:
+        _EXPORTS[format](run, work)
+        for name, document in beside.items():
+            (work / name).write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return target
