@@ -1,10 +1,12 @@
 """Step time: error by source table before and after calibration, beside naive baselines; regret, interval and speed.
 
-    python -m benchmarks.prediction.bench_step_time [--write]
+    python -m benchmarks.prediction.bench_step_time [--write] [NAME=PREDICTIONS.csv ...]
 
 Zero-shot uses the bundled default, whose numbers are public figures and typical values (data/calibration/default.toml says which);
 "others" fits them to all sources but the judged one. Calibrated is a fit to other rows of the same source (5 random folds), by
-group to other models and device counts. `--write` stores the fit of every source in data/calibration.
+group to other models and device counts. "x, 1 scalar" is after one factor for the source, fitted leaving the judged row out. Tools
+that install nowhere near perfkit's environment run in their own (`llm_analysis_rows.py`) and come as tables of predictions.
+`--write` stores the fit of every source in data/calibration.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.prediction.naive import constant_mfu, nearest_row
+from benchmarks.prediction.other_tools import tool_ratios
 from perfkit.calc._plan_columns import Floats
 from perfkit.calibration import Calibration, Measured, calibrate, calibration, coverage, cross_validate, read_measured
 from perfkit.calibration._fit import fit
@@ -43,6 +46,7 @@ def main(arguments: list[str]) -> None:
     frame = pd.read_csv(TABLE)
     tables = {source: read_measured(frame[frame["source"] == source].reset_index(drop=True)) for source in SOURCES}
     default = calibration("default")
+    tools = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
     columns = [
         "rows",
         "zero-shot",
@@ -53,11 +57,17 @@ def main(arguments: list[str]) -> None:
         "inside 80 %",
         "regret",
         "constant MFU",
+        "MFU, 1 scalar",
         "nearest row",
+        *(f"{name}{suffix}" for name in tools for suffix in ("", ", 1 scalar")),
     ]
-    print(f"{'mean absolute error in %':26s}" + "".join(f"{column:>14s}" for column in columns))
+    width = max(14, *(len(column) + 2 for column in columns))
+    print(f"{'mean absolute error in %':26s}" + "".join(f"{column:>{width}s}" for column in columns))
     for source, rows in tables.items():
-        print(f"{source:26s}" + "".join(f"{cell:>14s}" for cell in _line(source, rows, tables, default)), flush=True)
+        cells = _line(source, rows, tables, default)
+        own = frame[frame["source"] == source].reset_index(drop=True)
+        cells += [cell for path in tools.values() for cell in _tool_cells(tool_ratios(path, own, rows))]
+        print(f"{source:26s}" + "".join(f"{cell:>{width}s}" for cell in cells), flush=True)
         if "--write" in arguments and len(rows.seconds) >= LEAST_ROWS:
             origin = f"{len(rows.seconds)} measured steps of {source} (data/reference/README.md)"
             calibrate(rows, name=source, origin=origin).write(ROOT / "data" / "calibration" / f"{source}.toml")
@@ -81,8 +91,16 @@ def _line(source: str, rows: Measured, tables: dict[str, Measured], default: Cal
         "-" if grouped is None else f"{coverage(grouped.ratios, rows.groups):.0%}",
         _percent(regret(rows, zero)),
         _percent(error(constant_mfu(rows))),
+        "-" if few else _percent(error(one_scalar(constant_mfu(rows)))),
         "-" if few else _percent(error(nearest_row(rows))),
     ]
+
+
+def _tool_cells(ratios: Floats) -> list[str]:
+    """Error as shipped and after one factor; empty where the tool knows too few of the plans."""
+    if len(ratios) < LEAST_ROWS:
+        return ["-", "-"]
+    return [_percent(error(ratios)), _percent(error(one_scalar(ratios)))]
 
 
 def error(ratios: Floats) -> float:
