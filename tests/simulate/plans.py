@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from perfkit import catalog
@@ -33,3 +34,4 @@ def plan_of(model: str, batch: int, *, micro: int = 1, seq: int = 2048, recomput
 
 
 SMALL = plan_of("gpt-7.5b", 16, micro=2, dp=2, tp=2, pp=2)
+TINY = replace(SMALL, model=replace(SMALL.model, num_layers=4))

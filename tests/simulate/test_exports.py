@@ -8,14 +8,14 @@ import pytest
 
 from perfkit.simulate import simulate, write
 from perfkit.trace.load import load
-from tests.simulate.plans import SMALL
+from tests.simulate.plans import TINY
 
 TOTALS = ["duration_ns", "computing_ns", "communication_ns", "overlapped_ns", "free_ns"]
 
 
 @pytest.fixture(scope="module")
 def run():
-    return simulate(SMALL, ["slow_rank:5:1.3", "frequent_sync:3", "gc_pause:2:40"], steps=2, ranks=[0, 2, 5, 6])
+    return simulate(TINY, ["slow_rank:5:1.3", "frequent_sync:3", "gc_pause:2:40"], steps=2, ranks=[0, 2, 5, 6])
 
 
 @pytest.fixture(scope="module")

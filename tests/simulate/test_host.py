@@ -6,12 +6,12 @@ import pytest
 
 from perfkit.simulate import simulate
 from perfkit.trace.idle import idle_breakdown
-from tests.simulate.plans import SMALL
+from tests.simulate.plans import TINY
 
 
 @pytest.fixture(scope="module")
 def run():
-    return simulate(SMALL, ["gc_pause:2:80", "data_stall:0:60", "frequent_sync:6", "memory_fragmentation:1:3"], steps=2)
+    return simulate(TINY, ["gc_pause:2:80", "data_stall:0:60", "frequent_sync:6", "memory_fragmentation:1:3"], steps=2)
 
 
 def test_every_kernel_was_launched_before_it_started_and_in_order(run):
@@ -48,5 +48,5 @@ def test_ascend_devices_have_calls_of_their_own():
 
     from perfkit import catalog
 
-    run = simulate(replace(SMALL, hardware=catalog.hardware_named("Ascend-910B2")), steps=1)
+    run = simulate(replace(TINY, hardware=catalog.hardware_named("Ascend-910B2")), steps=1)
     assert set(run.frame("launches")["call"].astype(str)) == {"aclrtLaunchKernel"}

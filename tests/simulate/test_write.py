@@ -12,12 +12,12 @@ from perfkit.simulate.truth import truth
 from perfkit.simulate.write import write
 from perfkit.trace import run_folder
 from perfkit.trace.load import load
-from tests.simulate.plans import SMALL
+from tests.simulate.plans import TINY
 
 
 @pytest.fixture(scope="module")
 def prepared():
-    return prepare(SMALL, ["slow_rank:5:1.3", "clock_skew:3:250"], steps=2)
+    return prepare(TINY, ["slow_rank:5:1.3", "clock_skew:3:250"], steps=2)
 
 
 def test_the_run_folder_gives_every_table_back(prepared, tmp_path):
