@@ -76,7 +76,8 @@ def splice(text: str, name: str, changes: Mapping[Path, Any]) -> Spliced:
     assert root is not None  # it was read above
     edits = _Edits(text, root, "\r\n" if "\r\n" in text else "\n", _places(root))
     for path, value in changes.items():
-        _change(edits, path, value)
+        for place, part in _parts(root, path, value):
+            _change(edits, place, part)
     for parent, values in edits.added.items():
         _add(edits, parent, values)
     if edits.problems:
@@ -100,6 +101,19 @@ def has_path(values: Any, path: Path) -> bool:
     *parents, last = path
     section = value_at(values, tuple(parents)) if parents else values
     return isinstance(section, Mapping) and last in section
+
+
+def _parts(root: yaml.Node, path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    """A section of the same keys as the one that stands there is changed key by key, so that its lines and comments stay."""
+    node: yaml.Node | None = root
+    for key in path:
+        node = entry[1] if node is not None and (entry := _entry(node, key)) else None
+    if isinstance(value, Mapping) and isinstance(node, yaml.MappingNode):
+        names = [str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(names) == len(node.value) and sorted(names) == sorted(value):
+            yield from (((*path, key), part) for key, part in value.items())
+            return
+    yield path, value
 
 
 def _change(edits: _Edits, path: Path, value: Any) -> None:

@@ -1,0 +1,120 @@
+"""The command `balance`: a case or a configuration in, the best layout out as text, JSON or a configuration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from perfkit import catalog
+from perfkit.cli._progress import SolveProgress
+from perfkit.cli._tables import print_table
+from perfkit.dialects import read_config, write_config
+from perfkit.errors import InputError
+from perfkit.estimate import efficiency_of
+from perfkit.plans.balance import PlanResult, balance
+from perfkit.plans.case_file import PLAN_FORMAT
+from perfkit.plans.from_plan import PlanProblem, problem_of_plan, scaled
+from perfkit.plans.text import plan_table
+from perfkit.trace.load import load
+from perfkit.trace.summary import summarize
+from perfkit.units import GIB, NS_PER_S
+
+STANDARD_INPUT = "-"
+FAMILY = PLAN_FORMAT.rpartition("plan/")[0].encode()  # another format of this family is a case that is refused with its name
+
+
+def balance_input(
+    path: str,
+    *,
+    time_limit_s: float,
+    run: str | None,
+    device: str | None,
+    calibration: str | None,
+    limit_gib: float | None,
+    target: str | None,
+    as_json: bool,
+    out: TextIO,
+    errors: TextIO,
+) -> None:
+    """Balance the case or configuration at `path` and print the result; the configuration found goes to `target`.
+
+    Raises InputError with all problems; for a case also where an option asks for a configuration.
+    """
+    if _is_case(path):
+        asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
+        if wrong := [name for name, value in asked.items() if value is not None]:
+            raise InputError(path, [f"{name} needs a configuration; a case states its own times and limits" for name in wrong])
+        found = None
+        with SolveProgress(errors) as progress:
+            result = balance(path, time_limit_s=time_limit_s, progress=progress)
+    else:
+        found = _problem(path, run, device, calibration, limit_gib)
+        with SolveProgress(errors) as progress:
+            result = balance(found.problem, time_limit_s=time_limit_s, progress=progress, start=found.start())
+    written = _written(found, result, target, device)
+    if as_json:
+        print(json.dumps({**result.to_dict(), **written}, ensure_ascii=False), file=out)
+        return
+    table = plan_table(result)
+    print(table.title, file=out)
+    if table.rows:
+        print_table(table.header, table.rows, out)
+    for note in (*(f"assumed: {text}" for text in result.problem.assumptions), *written.get("lost", ())):
+        print(f"  - {note}", file=out)
+    if target:
+        print(f"written to {target}", file=out)
+
+
+def _is_case(path: str) -> bool:
+    """Whether the file is a case; standard input is one, as before configurations were taken."""
+    if path == STANDARD_INPUT:
+        return True
+    try:
+        with Path(path).open("rb") as stream:
+            start = stream.read(4096).lstrip()
+    except OSError as error:
+        raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
+    return start.startswith(b"{") and FAMILY in start
+
+
+def _problem(path: str, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
+    plan = read_config(path)
+    if plan.hardware is None and device:
+        plan = replace(plan, hardware=catalog.hardware_named(device))
+    if limit_gib is not None and not limit_gib > 0:
+        raise InputError("--memory-limit-gib", [f"{limit_gib} must be more than 0"])
+    limit = None if limit_gib is None else round(limit_gib * GIB)
+    if plan.hardware is None:
+        raise InputError("balance", ["the configuration names no device; name one with --device to take times from"])
+    found = problem_of_plan(plan, efficiency_of(plan, calibration), memory_limit_bytes=limit)
+    return scaled(found, _computed_s(run, plan.parallel.pipeline_parallel_size)) if run else found
+
+
+def _computed_s(run: str, num_stages: int) -> list[float | None]:
+    """Seconds that the ranks of each stage computed in a step: the median of all ranks and steps, None where no rank is known."""
+    by_stage: dict[int, list[float]] = {}
+    for rank in summarize(load(run))["ranks"]:
+        for step in rank["steps"]:
+            computed = _computing_ns(step["breakdown_ns"])
+            if computed and rank["pipeline_stage"] is not None:
+                by_stage.setdefault(rank["pipeline_stage"], []).append(computed / NS_PER_S)
+    return [sorted(values)[len(values) // 2] if (values := by_stage.get(stage)) else None for stage in range(num_stages)]
+
+
+def _computing_ns(breakdown: Mapping[str, int] | None) -> int:
+    return sum(amount for path, amount in (breakdown or {}).items() if path.split("/")[0] == "computing")
+
+
+def _written(found: PlanProblem | None, result: PlanResult, target: str | None, device: str | None) -> dict[str, Any]:
+    if found is None or result.layout is None:
+        if target:
+            raise InputError(target, [f"nothing is written: {result.why()}"])
+        return {}
+    plan = found.plan_of(result.layout)
+    if device:  # it was named beside the configuration, which has no place for it
+        plan = replace(plan, hardware=None)
+    written = write_config(plan, target)
+    return {"config": written.text, "lost": list(written.lost), "notes": list(written.notes)}
