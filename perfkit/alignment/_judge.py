@@ -34,7 +34,7 @@ Verdict = Literal["aligned", "suspicious", "diverged"]
 INDEPENDENT = 0.6
 """Differences scatter this much as two independent noises would, or more: the samples or their order differ."""
 DEPARTURE = 0.005
-"""Departure that counts as one for classes without a limit of the largest difference below this."""
+"""Departure that counts as one for classes without a limit, and for those that allow none at all."""
 SPIKE = 5
 RESOLVING = 0.01
 """Differences of the mean that a comparison must be able to see to be called aligned."""
@@ -78,7 +78,7 @@ class _Evidence:
     @property
     def departure(self) -> float:
         limit = self.limits.max_relative if self.limits.max_relative is not None else self.limits.mean_relative
-        return max(limit or 0.0, DEPARTURE)
+        return limit or DEPARTURE
 
     @property
     def band(self) -> float:

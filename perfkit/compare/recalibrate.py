@@ -17,6 +17,7 @@ from perfkit.calibration._file import GROUPS
 from perfkit.calibration._fit import fit
 from perfkit.compare._parts import parts
 from perfkit.compare._planned import beside
+from perfkit.compare._settings import comparable
 from perfkit.errors import InputError
 from perfkit.estimate import Estimate, _known, _labels, estimate
 from perfkit.run import Run
@@ -55,8 +56,11 @@ def recalibrate(
 ) -> Recalibration:
     """Fit one efficiency of `calibration` (the bundled default) to the steady step of `run`, whose plan is `plan`.
 
-    Raises InputError if the parameter has no influence on this plan, so that the fit would change nothing.
+    Raises InputError if the run states that it is not of this plan, or if no parameter has influence on its prediction.
     """
+    if other := comparable(run, plan):
+        differing = [f"{row['key']} is {row['old']} in the run and {row['new']} in the plan" for row in other]
+        raise InputError("recalibrate", ["the run is not of this plan, so it says nothing about its prediction", *differing])
     start = _known(calibration)
     found = beside(run, plan, calibration=start)
     seconds = found.run.median_ns / NS_PER_S
