@@ -26,6 +26,7 @@ PLAIN_SIZES = (
     "workspace_bytes",
     "expert_workspace_bytes",
     "bucket_elements",
+    "float8_copy_bytes",
 )
 
 
@@ -44,7 +45,8 @@ class MemorySettings:
     `workspace_bytes` are the allocator's fixed buffers, `expert_workspace_bytes` those of grouped products of experts,
     `context_bytes` what the driver counts outside of it.
     `bucket_elements` are gathered or reduced at once, in a buffer of their own (0: in place). `fragmentation` is the share of the
-    peak that the allocator holds beyond it. `expert_imbalance` is the tokens of the fullest expert rank over the mean.
+    peak that the allocator holds beyond it. `float8_copy_bytes` a weight of the layers are kept beside it for 8-bit products: 2
+    with its transpose, 1 without. `expert_imbalance` is the tokens of the fullest expert rank over the mean.
     """
 
     framework: Framework = "megatron"
@@ -61,6 +63,7 @@ class MemorySettings:
     workspace_bytes: int = 0
     expert_workspace_bytes: int = 0
     bucket_elements: int = 0
+    float8_copy_bytes: int = 2
     fragmentation: float = 0.0
     expert_imbalance: float = 1.0
 
@@ -116,6 +119,7 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "workspace_bytes": "cuBLAS manual: 32 MiB a handle, two threads; Transformer Engine: 4 MiB, on Hopper 32 MiB",
         "bucket_elements": "DeepSpeed configuration: reduce_bucket_size and allgather_bucket_size, 5e8 by default",
         "fragmentation": "assumed: upper end of 2 to 8 %, as a plan must fit; MindFormers log: peaks with and without are equal",
+        "float8_copy_bytes": "Transformer Engine keeps an 8-bit weight and its transpose, as products take rows of either only",
         "vocab_multiple": "Megatron: make-vocab-size-divisible-by",
         "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient",
     }

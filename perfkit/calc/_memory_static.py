@@ -17,7 +17,7 @@ from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 2}
-"""Of a stored parameter; with float8 the parameter stays in 16 bit beside its float8 copy."""
+"""Of a stored parameter; with float8 the parameter stays in 16 bit beside its 8-bit copies (`float8_copy_bytes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,8 @@ def static_bytes(plan: Plan, settings: MemorySettings, stage: int) -> StaticByte
         + (held.embedding + held.others) / shards * optimizer.state_bytes_per_parameter
     )
     stored = level == 3 or (settings.shares_weights and level > 0)
-    parameters = (shared if stored else total) * width
+    copies = settings.float8_copy_bytes * (held.matrices + held.experts) if plan.workload.dtype == "float8" else 0.0
+    parameters = (shared if stored else total) * width + copies * (shared / total if stored else 1.0)
     gathered = 0.0
     if stored and settings.shares_weights and level < 3:
         gathered = (total - shared) * 2

@@ -171,6 +171,15 @@ def test_other_optimizers_keep_other_states():
     assert static_bytes(muon, PLAIN, 0).optimizer == 8 * held.matrices + 12 * (held.embedding + held.others)
 
 
+def test_8_bit_products_keep_the_weights_of_the_layers_twice_more():
+    plan = plan_of(LLAMA_7B)
+    eight = replace(plan, workload=replace(plan.workload, dtype="float8"))
+    held = stage_parameters(plan, PLAIN, 0)
+    assert static_bytes(eight, PLAIN, 0).parameters == static_bytes(plan, PLAIN, 0).parameters + 2 * held.matrices
+    once = replace(PLAIN, float8_copy_bytes=1)
+    assert static_bytes(eight, once, 0).parameters == 2 * held.total + held.matrices
+
+
 GPT_7B = gpt(32, 4096, 32)
 
 
