@@ -121,5 +121,6 @@ def _write(plan: Plan, target: str, path: str) -> list[str]:
     """Write the plan in the dialect of the configuration that it was read from; what could not be said is told."""
     written = plan.write(target)
     lines = [f"\nwritten to {target} in the dialect of {path}"]
-    lines += [f"  not said there: {lost}" for lost in written.lost]
+    # The device was named beside a configuration that has no place for it.
+    lines += [f"  not said there: {lost}" for lost in written.lost if not lost.startswith("hardware:")]
     return lines + [f"  note: {note}" for note in written.notes]

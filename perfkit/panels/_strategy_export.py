@@ -49,7 +49,9 @@ def exported(compared: Sequence[Compared], dialect: str) -> tuple[Code, ...]:
         written = write_config(item.plan, dialect=dialect)
     except InputError as error:
         return (Code("\n".join(error.problems), "", f"{item.name} cannot be written for {name}"),)
-    lost = f" (not said there: {'; '.join(written.lost)})" if written.lost else ""
+    # The page has a device that most dialects have no place for.
+    losses = [lost for lost in written.lost if not lost.startswith("hardware:")]
+    lost = f" (not said there: {'; '.join(losses)})" if losses else ""
     if written.before:
         return (Code(written.diff() or "nothing changes", "diff", f"{item.name}, changes for {name}{lost}"),)
     return (Code(written.text, LANGUAGES[dialect], f"{item.name} for {name}{lost}"),)

@@ -28,7 +28,7 @@ def guide_row(model: ModelSpec, strategies: Strategies, peak: Floats, limit_byte
     size = "small" if parameters < SMALL else "middle" if parameters < MIDDLE else "large"
     columns = strategies.columns
     common = (columns["cp"] == 1) & (columns["vpp"] == 1) & (columns["mbs"] == columns["mbs"].min()) & (columns["zero"] <= 1)
-    shared = columns["zero"] == np.minimum(1, columns["dp"] * columns["cp"] - 1)
+    shared = columns["zero"] == np.minimum(1, columns["dp"] - 1)
     full, copies = columns["recompute"].max(), columns["copies"].max()
     whole: Flags = common & shared
     if size == "large":

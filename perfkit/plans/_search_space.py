@@ -101,6 +101,7 @@ def space_of(plan: Plan, devices: int, choices: Choices, settings: MemorySetting
         devices_per_node=node,
         framework=settings.framework,
         even_chunks=True,
+        shares_context=settings.framework != "mindspore",  # MindFormers counts the sharing group in data parallel ranks
         **chosen,
     )
 

@@ -20,7 +20,7 @@ from perfkit.calc._memory_settings import MemorySettings
 from perfkit.calc._memory_static import static_bytes
 from perfkit.calc._plan_columns import Flags, Floats
 from perfkit.plans._strategy_plans import StrategyPlans, recompute_of
-from perfkit.plans.strategy_space import Columns, Ints
+from perfkit.plans.strategy_space import Columns, Ints, sharing_group
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import Counts
@@ -69,7 +69,7 @@ def _keys(plans: StrategyPlans, columns: Columns) -> Columns:
     return {
         "units": np.where(vpp > 1, np.where(m <= 4 * pp, m, 4 * pp + m % pp), np.minimum(m, pp)),
         "chunks": np.where(even, 1, vpp),
-        "group": columns["dp"] * columns["cp"],
+        "group": sharing_group(columns, plans.space),
         "alone": ((pp == 1) & (m == 1)).astype(np.int64),
     }
 

@@ -12,7 +12,7 @@ from perfkit.calc._memory_settings import MemorySettings
 from perfkit.calc._memory_switches import with_silu_mul
 from perfkit.calc._plan_columns import FLAGS, Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
-from perfkit.plans.strategy_space import Columns, StrategySpace
+from perfkit.plans.strategy_space import Columns, StrategySpace, sharing_group
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import RecomputePlan
@@ -33,7 +33,8 @@ class StrategyPlans:
 
     def plan(self, row: Mapping[str, int]) -> Plan:
         """The plan of one strategy; raises InputError that lists what contradicts itself."""
-        shards = (row["shard"] or row["dp"] * row["cp"]) if row["zero"] else 1
+        group = row["dp"] * (row["cp"] if self.space.shares_context else 1)
+        shards = (row["shard"] or group) if row["zero"] else 1
         algorithm = self.base.parallel.context_parallel_algorithm
         parallel = ParallelPlan(
             data_parallel_size=row["dp"],
@@ -58,7 +59,7 @@ class StrategyPlans:
         repeated = [plan_columns([self.plan({**first, "recompute": kind})]) for kind in range(len(self.space.recompute))]
         constant, length = repeated[0], len(columns["tp"])
         found = {field.name: np.full(length, getattr(constant, field.name)[0]) for field in fields(PlanColumns)}
-        found |= _sizes(columns) | _layers(columns, self.space.layers)
+        found |= _sizes(columns, self.space) | _layers(columns, self.space.layers)
         for name in ("recompute_full", "recompute_core", "recompute_extra"):
             found[name] = np.array([float(getattr(kind, name)[0]) for kind in repeated])[columns["recompute"]]
         return PlanColumns(**{name: values.astype(bool if name in FLAGS else np.float64) for name, values in found.items()})
@@ -73,7 +74,7 @@ class StrategyPlans:
             for sharded in (False, True)
             for split in (False, True)
         )
-        sharded = (columns["zero"] >= 2) & (_shards(columns) > 1)
+        sharded = (columns["zero"] >= 2) & (_shards(columns, self.space) > 1)
         split = (columns["tp"] > 1) | (columns["pp"] > 1)
         return Labels(unique, 2 * sharded.astype(np.intp) + split.astype(np.intp))
 
@@ -93,16 +94,16 @@ def recompute_of(kind: str, plan: Plan) -> RecomputePlan:
     return RecomputePlan(attention_core=True) if plan.workload.attention_kernel == "unfused" else with_silu_mul(plan)
 
 
-def _shards(columns: Columns) -> Floats:
-    group = np.where(columns["shard"] > 0, columns["shard"], columns["dp"] * columns["cp"])
+def _shards(columns: Columns, space: StrategySpace) -> Floats:
+    group = np.where(columns["shard"] > 0, columns["shard"], sharing_group(columns, space))
     return np.where(columns["zero"] > 0, group, 1).astype(np.float64)
 
 
-def _sizes(columns: Columns) -> dict[str, Floats]:
+def _sizes(columns: Columns, space: StrategySpace) -> dict[str, Floats]:
     names = {"data": "dp", "tensor": "tp", "pipeline": "pp", "virtual": "vpp", "context": "cp", "expert_parallel": "ep"}
     names |= {"sequence_parallel": "sp", "interleave": "copies", "micro_batch": "mbs"}
     found = {field: columns[name].astype(np.float64) for field, name in names.items()}
-    shards = _shards(columns)
+    shards = _shards(columns, space)
     return {**found, "optimizer_shards": shards, "zero": np.where(shards > 1, columns["zero"], 0.0)}
 
 

@@ -34,9 +34,9 @@ SIZES = ("devices", "layers", "heads", "kv_heads", "vocab", "seq_len", "global_b
 class StrategySpace:
     """What may be chosen: sizes for every dimension beside the sizes of the model that rules refer to.
 
-    `zero` is 0 (nothing shared) to 3, `shard` the devices that share (0: all of dp x cp), `copies` the interleaved copies of a
-    micro batch. `devices_per_node` bounds tp; 0 means any. `framework` adds the rules of a framework, `even_chunks` asks for
-    layers that spread evenly over the chunks of interleaving.
+    `zero` is 0 (nothing shared) to 3, `shard` the devices that share (0: all of dp x cp, or of dp where `shares_context` is off),
+    `copies` the interleaved copies of a micro batch. `devices_per_node` bounds tp; 0 means any. `framework` adds the rules of a
+    framework, `even_chunks` asks for layers that spread evenly over the chunks of interleaving.
     """
 
     devices: int
@@ -62,6 +62,7 @@ class StrategySpace:
     devices_per_node: int = 0
     framework: str = ""
     even_chunks: bool = False
+    shares_context: bool = True
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp"):
@@ -106,6 +107,11 @@ class Rule:
     needs: str
     reason: str
     keeps: Callable[[Columns, StrategySpace], npt.NDArray[np.bool_]]
+
+
+def sharing_group(columns: Columns, space: StrategySpace) -> Ints:
+    """Devices that can share one copy of the optimizer state."""
+    return columns["dp"] * (columns["cp"] if space.shares_context else 1)
 
 
 RULES: tuple[Rule, ...] = (
@@ -163,7 +169,9 @@ RULES: tuple[Rule, ...] = (
         "interleaving needs micro batches that the stages divide",
         lambda c, s: (c["vpp"] == 1) | (c["m"] % c["pp"] == 0),
     ),
-    Rule("zero-group", "zero", "nobody to share the optimizer state with", lambda c, s: (c["zero"] == 0) | (c["dp"] * c["cp"] > 1)),
+    Rule(
+        "zero-group", "zero", "nobody to share the optimizer state with", lambda c, s: (c["zero"] == 0) | (sharing_group(c, s) > 1)
+    ),
     Rule(
         "zero-pipeline",
         "zero",
@@ -173,9 +181,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "shard-group",
         "shard",
-        "the sharing group does not divide dp x cp",
+        "groups of that size cannot share the optimizer state",
         lambda c, s: (
-            (c["shard"] == 0) | ((c["zero"] > 0) & (c["shard"] > 1) & (c["dp"] * c["cp"] % np.maximum(c["shard"], 1) == 0))
+            (c["shard"] == 0) | ((c["zero"] > 0) & (c["shard"] > 1) & (sharing_group(c, s) % np.maximum(c["shard"], 1) == 0))
         ),
     ),
     Rule("sp-tp", "sp", "sequence parallel without tensor parallel", lambda c, s: (c["sp"] == 0) | (c["tp"] > 1)),

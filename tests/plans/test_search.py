@@ -130,6 +130,17 @@ def test_no_stage_could_recompute_one_layer_less():
         assert peak_memory(changed).stages[stage].total > limit
 
 
+def test_megatron_gets_one_number_of_layers_for_all_stages():
+    plan = plan_for("llama2-13b", "A100-80GB-SXM", batch=512)
+    parallel = replace(plan.parallel, data_parallel_size=4, pipeline_parallel_size=4, optimizer_shard_size=4)
+    plan, settings = replace(plan, parallel=parallel), settings_for(plan)
+    limit = peak_memory(plan).peak.total * 0.9
+    (counts,) = least_recompute(plan, limit, settings).recompute.full_layers
+    assert len(set(counts)) == 1
+    fewer = replace(plan, recompute=RecomputePlan(full_layers=(tuple(count - 1 for count in counts),)))
+    assert peak_memory(fewer).peak.total > limit
+
+
 def test_the_second_pass_beats_recomputing_everything():
     result = search_plans(
         plan_for("llama2-13b", "A100-80GB-SXM"), devices=8, choices={"tp": (1,), "pp": (1,), "zero": (2,), "cp": (1,)}
@@ -200,6 +211,14 @@ def test_a_search_reads_configurations_and_writes_the_best_plan_back(tmp_path: P
     assert [getattr(again.parallel, name) for name in names] == [getattr(best.parallel, name) for name in names]
     written = perfkit.estimate(replace(again, hardware=best.hardware))
     assert written.step_time_s == pytest.approx(result.plans[0].estimate.step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["finetune_qwen2_5_14b_8k.yaml", "pretrain_mixtral-8x7b.yaml", "pretrain_llama2_13b_megatron.sh"])
+def test_the_best_plans_can_be_said_in_the_dialect_that_they_came_from(name: str):
+    found = search_plans(data_folder() / "configs" / name, memory_limit_bytes=LIMIT, hardware="Ascend-910B2", top=3).plans
+    for plan in found:
+        lost = [field for field in plan.plan.write().lost if not field.startswith("hardware:")]
+        assert lost == []
 
 
 def test_all_contradictions_are_named_at_once():
