@@ -144,7 +144,7 @@ def _with_next(pieces: pd.DataFrame, kernels: pd.DataFrame, run: Run, rank: int)
     following = work.iloc[np.minimum(after, len(work) - 1)] if len(work) else work
     kinds = following["kind"].astype(str).to_numpy() if len(work) else np.full(len(pieces), "")
     before_kind = _kind_before(work, begins)
-    delay_ns = _delays(run, rank, following)
+    delay_ns = _delays(run, rank, following) if len(work) else np.full(len(pieces), np.nan)
     known = exists & ~np.isnan(delay_ns)
     slack_ns = following["start_ns"].to_numpy(dtype=np.int64) - begins if len(work) else begins
     communicates = (kinds == "communication") | (before_kind == "communication")
@@ -154,7 +154,7 @@ def _with_next(pieces: pd.DataFrame, kernels: pd.DataFrame, run: Run, rank: int)
         "unknown",
     ).astype(object)
     detail = np.full(len(pieces), None, dtype=object)
-    names: npt.NDArray[Any] = following["name"].astype("object").to_numpy() if len(work) else detail
+    names: npt.NDArray[Any] = following["name"].astype("object").to_numpy() if len(work) else detail.copy()
     _look_at_host(run, rank, (begins, ends), cause, detail)
     fetched = np.array([exists[at] and DATA_NAMES.search(str(names[at])) is not None for at in range(len(pieces))], dtype=bool)
     cause[fetched & (cause != "copying")] = "data"
@@ -172,7 +172,7 @@ def _kind_before(work: pd.DataFrame, begins: Ints) -> npt.NDArray[np.str_]:
 
 def _delays(run: Run, rank: int, following: pd.DataFrame) -> npt.NDArray[np.float64]:
     """How long before its start each kernel was launched, in ns; nan where it is not known."""
-    if following.empty or "launches" not in run.tables:
+    if "launches" not in run.tables:
         return np.full(len(following), np.nan)
     rows = run.frame("launches", ranks=[rank], columns=["start_ns", "launch_ns"]).dropna().astype("int64")
     rows = rows.assign(delay_ns=rows["start_ns"] - rows["launch_ns"]).sort_values("delay_ns", kind="stable")

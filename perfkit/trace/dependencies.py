@@ -1,0 +1,271 @@
+"""Dependencies: what had to end before each piece of a step could start, on one rank or on all, and what follows if pieces change.
+
+Nodes are executions on the device, stretches of the host between two launches, and one meeting (0 ns) per matched collective at
+the moment when its latest member arrives. Edges are: launch -> kernel, kernel -> next kernel of its stream, kernel -> kernel of
+another stream that began when it ended, blocking call of the host -> the kernel that it waited for, and every member's
+predecessors -> meeting -> transfer on all members. The predecessor that ended last is the binding one; the time between it and the
+node (`lag_ns`) stays when the graph is timed anew, all other edges only demand that their end comes first. So unchanged durations
+give the recorded starts exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.run import Run
+from perfkit.trace import clock
+from perfkit.trace.collectives import members
+from perfkit.trace.idle import BLOCKING_NAMES, step_window, timed_kernels
+
+Ints = npt.NDArray[np.int64]
+_NODES = ["rank", "name", "kind", "stream", "start_ns", "duration_ns"]
+MEETING = "meeting"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """The graph of a step: `nodes` (rank, name, kind, stream, start_ns, duration_ns) in order of start, and edges between them.
+
+    `sources`, `targets` are positions in `nodes`, `lag_ns` the least time between the end of a source and the start of its target.
+    `kind` is computing, communication, copy, host or meeting. Times are on the common clock if there are several ranks.
+    """
+
+    nodes: pd.DataFrame
+    sources: Ints
+    targets: Ints
+    lag_ns: Ints
+    start_ns: int
+    end_ns: int
+
+    @property
+    def ends_ns(self) -> Ints:
+        """When each node ends."""
+        return (self.nodes["start_ns"] + self.nodes["duration_ns"]).to_numpy(dtype=np.int64)
+
+
+def dependencies(run: Run, *, step: int, ranks: Iterable[int] | None = None) -> Dependencies:
+    """The dependency graph of one step, of some ranks or of all that have kernels in it.
+
+    `start_ns` and `end_ns` are those of the step on the rank that ends it last. Ranks whose clock cannot be compared with the
+    others are left out if there are several. Raises NotMeasuredError if no rank has kernels with times.
+    """
+    known = run.frame("kernels", steps=[step], ranks=ranks, columns=["rank"])["rank"].unique()
+    wanted = sorted(int(rank) for rank in known)
+    clocks = clock.estimate(run) if len(wanted) > 1 else {}
+    if clocks:
+        wanted = [rank for rank in wanted if rank in clocks]
+    if not wanted:
+        wanted = list(run.ranks if ranks is None else ranks)[:1]
+    pieces = [_rank_pieces(run, rank, step, clocks.get(rank)) for rank in wanted]
+    nodes = pd.concat([piece.nodes for piece in pieces], ignore_index=True)
+    offsets = np.cumsum([0, *(len(piece.nodes) for piece in pieces)])[:-1]
+    edges = [(piece.sources + at, piece.targets + at) for piece, at in zip(pieces, offsets, strict=True)]
+    sources, targets = (np.concatenate([edge[side] for edge in edges]) for side in (0, 1))
+    if len(wanted) > 1:
+        nodes, sources, targets = _met(run, step, wanted, clocks, (nodes, sources, targets))
+    last = max(pieces, key=lambda piece: piece.end_ns)
+    return _bound(nodes, sources, targets, (last.start_ns, last.end_ns))
+
+
+def retime(graph: Dependencies, duration_ns: Ints) -> Dependencies:
+    """The graph with other durations of its nodes (int64 ns, one a node): each starts when its predecessors allow it.
+
+    A node without a predecessor keeps its start. `end_ns` moves with the last node. With the recorded durations nothing changes.
+    """
+    lists: list[list[int]] = [[] for _ in range(len(graph.nodes))]
+    for edge, target in enumerate(graph.targets.tolist()):
+        lists[target].append(edge)
+    starts = graph.nodes["start_ns"].to_numpy(dtype=np.int64).tolist()
+    ends = [0] * len(starts)
+    sources, lags, durations = graph.sources.tolist(), graph.lag_ns.tolist(), duration_ns.tolist()
+    for node in range(len(starts)):
+        if lists[node]:
+            starts[node] = max(ends[sources[edge]] + lags[edge] for edge in lists[node])
+        ends[node] = starts[node] + durations[node]
+    moved = max(ends, default=graph.end_ns) - int(graph.ends_ns.max(initial=graph.start_ns))
+    nodes = graph.nodes.assign(start_ns=np.array(starts, dtype=np.int64), duration_ns=duration_ns)
+    return replace(graph, nodes=nodes, end_ns=graph.end_ns + (moved if len(starts) else 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    nodes: pd.DataFrame
+    sources: Ints
+    targets: Ints
+    start_ns: int
+    end_ns: int
+
+
+def _rank_pieces(run: Run, rank: int, step: int, known: clock.Clock | None) -> _Pieces:
+    """Nodes and edges of one rank; edges whose source is not in the step are left out."""
+    every = timed_kernels(run, rank)
+    start_ns, end_ns = step_window(run, rank, step, every)
+    own = every[every["step"].eq(step).fillna(False).to_numpy(dtype=bool)]
+    kernels = own if len(own) else every[(every["start_ns"] >= start_ns) & (every["start_ns"] < end_ns)]
+    kernels = kernels.assign(stream=kernels["stream"].astype("object").fillna("")).reset_index(drop=True)
+    host, launched = _host_nodes(run, rank, step, kernels)
+    nodes = pd.concat([kernels[_NODES].astype({"name": "object", "kind": "object"}), host[_NODES]], ignore_index=True)
+    starts = kernels["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + kernels["duration_ns"].to_numpy(dtype=np.int64)
+    edges = [_stream_edges(kernels), _wait_edges(kernels, starts, ends)]
+    if len(host):
+        first = len(kernels)
+        linked = np.flatnonzero(launched >= 0)
+        edges += [(launched[linked] + first, linked), _host_edges(host, first), _sync_edges(host, ends, first)]
+    sources, targets = (np.concatenate([edge[side] for edge in edges]).astype(np.int64) for side in (0, 1))
+    if known is not None:
+        nodes["start_ns"] = known.common_ns(nodes["start_ns"].to_numpy(dtype=np.int64))
+        start_ns, end_ns = (int(moment) for moment in known.common_ns(np.array([start_ns, end_ns], dtype=np.int64)))
+    return _Pieces(nodes, sources, targets, start_ns, end_ns)
+
+
+def _host_nodes(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
+    """The stretches of the host between launches, and for each kernel the position of the one that ends with its launch."""
+    launched = np.full(len(kernels), -1, dtype=np.int64)
+    empty = pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "object") for name in [*_NODES, "blocked"]})
+    if "launches" not in run.tables:
+        return empty, launched
+    rows = run.frame("launches", ranks=[rank], steps=[step]).dropna(subset=["launch_ns", "start_ns"])
+    if rows.empty:
+        return empty, launched
+    rows = rows.assign(thread=rows["thread"].astype("object").fillna(""), operator=rows["operator"].astype("object"))
+    calls = rows.sort_values(["thread", "launch_ns"], kind="stable").drop_duplicates(["thread", "launch_ns"]).reset_index(drop=True)
+    moments = calls["launch_ns"].to_numpy(dtype=np.int64)
+    same = (calls["thread"] == calls["thread"].shift()).to_numpy(dtype=bool)
+    begins = np.where(same, np.concatenate([moments[:1], moments[:-1]]), moments)
+    blocked = _blocking_ends(run, rank, begins, moments)
+    begins = np.where(blocked >= 0, blocked, begins)
+    host = pd.DataFrame(
+        {
+            "rank": rank,
+            "name": calls["operator"].fillna(calls["call"].astype("object")),
+            "kind": "host",
+            "stream": calls["thread"],
+            "start_ns": begins,
+            "duration_ns": moments - begins,
+            "blocked": blocked,
+        }
+    )
+    place = {(thread, moment): at for at, (thread, moment) in enumerate(zip(calls["thread"], moments.tolist(), strict=True))}
+    by_kernel = {
+        (row["stream"], row["start_ns"]): place[row["thread"], row["launch_ns"]]
+        for row in rows[["stream", "start_ns", "thread", "launch_ns"]].astype("object").to_dict("records")
+    }
+    keys = zip(kernels["stream"], kernels["start_ns"].tolist(), strict=True)
+    return host, np.array([by_kernel.get(key, -1) for key in keys], dtype=np.int64)
+
+
+def _blocking_ends(run: Run, rank: int, begins: Ints, ends: Ints) -> Ints:
+    """The end of the last blocking call inside each stretch of the host; -1 where there is none."""
+    found = np.full(len(begins), -1, dtype=np.int64)
+    if "host" not in run.tables:
+        return found
+    host = run.frame("host", ranks=[rank], columns=["name", "kind", "start_ns", "duration_ns"])
+    texts = host["name"].astype(str)
+    blocking = {name: BLOCKING_NAMES.search(name) is not None for name in texts.unique()}
+    rows = host[texts.map(blocking).to_numpy(dtype=bool) & (host["kind"] == "call").to_numpy(dtype=bool)]
+    stops = np.sort((rows["start_ns"] + rows["duration_ns"]).to_numpy(dtype=np.int64))
+    if len(stops):
+        at = np.searchsorted(stops, ends, side="right") - 1
+        last = stops[np.maximum(at, 0)]
+        found = np.where((at >= 0) & (last > begins), last, -1)
+    return found
+
+
+def _stream_edges(kernels: pd.DataFrame) -> tuple[Ints, Ints]:
+    order = kernels.reset_index()
+    before = order.groupby("stream")["index"].shift()
+    targets = np.flatnonzero(before.notna().to_numpy())
+    return before.to_numpy()[targets].astype(np.int64), targets
+
+
+def _wait_edges(kernels: pd.DataFrame, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Kernels that began after one of another stream had ended, which ended later than what came before them in their own."""
+    order = np.argsort(ends, kind="stable")
+    at = np.searchsorted(ends[order], starts, side="right") - 1
+    last = order[np.maximum(at, 0)]
+    streams = pd.factorize(kernels["stream"])[0]
+    targets = np.flatnonzero((at >= 0) & (streams[last] != streams) & (last != np.arange(len(starts))))
+    before = starts[last[targets]] < starts[targets]
+    return last[targets][before], targets[before]
+
+
+def _host_edges(host: pd.DataFrame, first: int) -> tuple[Ints, Ints]:
+    same = (host["stream"] == host["stream"].shift()).to_numpy(dtype=bool)
+    targets = np.flatnonzero(same)
+    return targets - 1 + first, targets + first
+
+
+def _sync_edges(host: pd.DataFrame, ends: Ints, first: int) -> tuple[Ints, Ints]:
+    """From the last kernel that ended before a blocking call did to the stretch of the host after it."""
+    blocked = host["blocked"].to_numpy(dtype=np.int64)
+    targets = np.flatnonzero(blocked >= 0)
+    order = np.argsort(ends, kind="stable")
+    at = np.searchsorted(ends[order], blocked[targets], side="right") - 1
+    return order[np.maximum(at, 0)][at >= 0], (targets + first)[at >= 0]
+
+
+def _met(
+    run: Run, step: int, ranks: list[int], clocks: Mapping[int, clock.Clock], graph: tuple[pd.DataFrame, Ints, Ints]
+) -> tuple[pd.DataFrame, Ints, Ints]:
+    """The graph with a meeting for every collective whose order of arrival is known."""
+    nodes, sources, targets = graph
+    rows = members(run, ranks=ranks, steps=[step], clocks=clocks)
+    rows = rows[(rows["basis"] == "arrival").to_numpy(dtype=bool)]
+    positions = {
+        (rank, start): at
+        for at, (rank, start, kind) in enumerate(zip(nodes["rank"], nodes["start_ns"].tolist(), nodes["kind"], strict=True))
+        if kind == "communication"
+    }
+    found = [positions.get((row["rank"], row["start_ns"]), -1) for row in rows[["rank", "start_ns"]].to_dict("records")]
+    rows = rows.assign(node=found)
+    whole = rows.groupby("instance")["node"].transform("min") >= 0
+    rows = rows[whole.to_numpy(dtype=bool)]
+    if rows.empty:
+        return graph
+    latest = (rows["start_ns"] + rows["wait_ns"]).groupby(rows["instance"]).transform("max").to_numpy(dtype=np.int64)
+    number = pd.factorize(rows["instance"])[0]
+    first = rows.drop_duplicates("instance")
+    meetings = pd.DataFrame(
+        {
+            "rank": first["rank"].to_numpy(),
+            "name": first["name"].astype("object").to_numpy(),
+            "kind": MEETING,
+            "stream": "",
+            "start_ns": latest[np.flatnonzero(~rows["instance"].duplicated().to_numpy())],
+            "duration_ns": 0,
+        }
+    )
+    node = rows["node"].to_numpy(dtype=np.int64)
+    hub = number + len(nodes)
+    of_node = np.full(len(nodes), -1, dtype=np.int64)
+    of_node[node] = hub
+    starts, durations = nodes["start_ns"].to_numpy(dtype=np.int64).copy(), nodes["duration_ns"].to_numpy(dtype=np.int64).copy()
+    starts[node] += rows["wait_ns"].to_numpy(dtype=np.int64)
+    durations[node] = rows["transfer_ns"].to_numpy(dtype=np.int64)
+    targets = np.where(of_node[targets] >= 0, of_node[targets], targets)
+    joined = pd.concat([nodes.assign(start_ns=starts, duration_ns=durations), meetings], ignore_index=True)
+    return joined, np.concatenate([sources, hub]), np.concatenate([targets, node])
+
+
+def _bound(nodes: pd.DataFrame, sources: Ints, targets: Ints, window: tuple[int, int]) -> Dependencies:
+    """Nodes in an order in which every edge leads onwards, with the lag of the binding edge of each; others have none."""
+    starts = nodes["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + nodes["duration_ns"].to_numpy(dtype=np.int64)
+    rank_of_kind = nodes["kind"].map({"host": 0, MEETING: 1}).fillna(2).to_numpy(dtype=np.int64)
+    order = np.lexsort((ends, rank_of_kind, starts))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    # An edge from what ended after its target began cannot have held it back, so it is none.
+    real = (ends[sources] <= starts[targets]) & (place[sources] < place[targets])
+    sources, targets = sources[real], targets[real]
+    frame = pd.DataFrame({"target": targets, "end": ends[sources]})
+    binding = (frame["end"] == frame.groupby("target")["end"].transform("max")).to_numpy(dtype=bool)
+    lag = np.where(binding, starts[targets] - ends[sources], 0)
+    sorted_nodes = nodes.iloc[order].reset_index(drop=True)
+    return Dependencies(sorted_nodes[_NODES], place[sources], place[targets], lag.astype(np.int64), *window)
