@@ -123,6 +123,24 @@ class Disturbances:
                         factor[self.layout.group_of(kind, stage) == group] *= fault.factor
         return factor
 
+    def slowed(self, kind: str, rank: int) -> float:
+        """Factor on the collectives of a rank's group of a kind."""
+        stage, inner = divmod(rank, self.layout.stage_size)
+        return float(self.link(kind, stage)[np.searchsorted(self.layout.inner, inner)])
+
+    def slow_ends(self, kind: str, rank: int) -> dict[int, float]:
+        """The ranks to which a rank's own links are slow in the collectives of a kind, and by what factor."""
+        found: dict[int, float] = {}
+        for fault in self.faults:
+            if (
+                fault.link is not None
+                and rank in fault.link
+                and any(slow == kind for slow, _ in linked_groups(self.layout, fault.link))
+            ):
+                other = fault.link[0] + fault.link[1] - rank
+                found[other] = found.get(other, 1.0) * fault.factor
+        return found
+
     def hop(self, sender: int, receiver: int) -> Floats:
         """Factor on the time of a transfer between two stages by rank of a stage."""
         factor = np.ones(self.layout.width)

@@ -114,6 +114,8 @@ def collectives(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
             sizes = np.array([recorded.layout.size(kind) if kind else 0 for kind in kinds], dtype=np.int64)
             rank_rows = np.repeat(np.arange(len(ranks)), len(talking))
             kind_codes = np.array([_KINDS.index(kind) if kind else 0 for kind in kinds])[op]
+            own = np.array([[_own_share(recorded, kind, rank) for kind in _KINDS] for rank in ranks])
+            transit = np.rint((duration - wait) * own[rank_rows, kind_codes]).astype(np.int64)
             pieces.append(
                 {
                     "rank": np.array(ranks, dtype=np.int64)[rank_rows],
@@ -124,8 +126,8 @@ def collectives(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
                     "group_size": sizes[op],
                     "start_ns": start,
                     "duration_ns": duration,
-                    "transit_ns": duration - wait,
-                    "wait_ns": wait,
+                    "transit_ns": transit,
+                    "wait_ns": duration - transit,
                     "bytes": np.array([item.num_bytes for item in events.ops], dtype=np.int64)[op],
                 }
             )
@@ -133,6 +135,14 @@ def collectives(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
 
 
 _KINDS = ("tp", "cp", "ep", "dp", "pp", "world")
+
+
+def _own_share(recorded: Recorded, kind: str, rank: int) -> float:
+    """Share of a collective's time in which a rank's own links move data: the rest it waits for the slowest link of its group."""
+    if kind in ("pp", "world") or not any(fault.link for fault in recorded.disturbances.faults):
+        return 1.0
+    own = max([1.0, *recorded.disturbances.slow_ends(kind, rank).values()])
+    return min(1.0, own / recorded.disturbances.slowed(kind, rank))
 
 
 def _group_names(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[str]:
@@ -185,6 +195,8 @@ def links(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]
         for row in totals.to_dict("records"):
             rank, kind, operation, size = int(row["rank"]), str(row["kind"]), str(row["operation"]), int(row["group_size"])
             targets = _targets(layout, rank, kind, size, operation)
+            slow = recorded.disturbances.slow_ends(kind, rank) if operation != "send" else {}
+            transit = float(row["transit_ns"]) / max([1.0, *slow.values()])
             sent = _sent(operation, float(row["bytes"]), size) / len(targets)
             for target in targets:
                 near = rank // layout.devices_per_node == target // layout.devices_per_node
@@ -196,7 +208,7 @@ def links(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]
                         target,
                         "HCCS" if near else "RDMA",
                         round(sent),
-                        int(row["transit_ns"]),
+                        round(transit * slow.get(target, 1.0)),
                     )
                 )
     if not pieces:

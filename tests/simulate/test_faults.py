@@ -15,6 +15,7 @@ from tests.simulate.plans import SMALL, plan_of
 
 LAYOUT = Layout.of(SMALL)
 MOE = plan_of("mixtral-8x7b", 16, seq=4096, dp=4, tp=1, pp=2, ep=4)
+WIDE = plan_of("gpt-7.5b", 8, micro=2, dp=2, tp=4)
 SHARDED = plan_of("gpt-7.5b", 32, micro=2, dp=8, optimizer_shard_size=8, optimizer_shard_level=2)
 
 
@@ -88,6 +89,17 @@ def test_a_slow_link_shows_in_the_transit_of_its_group_only():
     rows = run.frame("collectives")
     transit = rows[rows["group"].astype(str).str.startswith("tp_")].groupby("group", observed=True)["transit_ns"].sum()
     assert transit["tp_4"] > 3 * transit["tp_6"]
+
+
+def test_only_the_ends_of_a_slow_link_move_data_longer_their_peers_wait():
+    run = simulate(WIDE, ["slow_link:1-2:4"], steps=1)
+    rows = run.frame("collectives")
+    transit = rows[rows["group"] == "tp_0"].groupby("rank")["transit_ns"].sum()
+    assert transit[1] == transit[2] > 3.5 * transit[0] == 3.5 * transit[3]
+    links = run.frame("links")
+    links = links[links["operation"].astype(str).str.startswith("tp-")].set_index(["source_rank", "target_rank"])["transit_ns"]
+    assert links[1, 2] == links[2, 1] > 3.5 * links[1, 0]
+    assert links[0, 1] == pytest.approx(links[1, 0], rel=0.01) == pytest.approx(links[4, 5], rel=0.05)
 
 
 def test_a_stall_every_second_step_strikes_every_second_step():
