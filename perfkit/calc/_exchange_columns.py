@@ -22,8 +22,14 @@ def context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
     """Exposed exchanges of keys and values of a layer and micro batch: forward, and twice as much backward."""
     if (plans.context <= 1).all():
         return np.zeros(len(plans))
-    payload = 2 * tokens * plans.context * plans.kv_heads * plans.head_size / plans.tensor * plans.element_bytes
-    return gather_s(payload, plans.context, plans.tensor, network) * (3 + plans.recompute_full)
+    heads = np.minimum(plans.context, plans.head_exchange)
+    ring = plans.context / heads
+    # Queries, keys, values and outputs, to the rank of their heads and back (arXiv 2309.14509).
+    exchanged = 2 * tokens * (plans.heads + plans.kv_heads) * plans.head_size / plans.tensor * plans.element_bytes
+    # Keys and values of the whole group, of the heads that this rank has then (arXiv 2310.01889); twice as much backward.
+    passed = 2 * tokens * plans.context * plans.kv_heads * plans.head_size / (plans.tensor * heads) * plans.element_bytes
+    swaps = gather_s(exchanged, heads, plans.tensor, network) * (2 + plans.recompute_full)
+    return swaps + gather_s(passed, ring, plans.tensor * heads, network) * (3 + plans.recompute_full)
 
 
 def expert_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:

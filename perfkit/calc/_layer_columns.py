@@ -105,7 +105,7 @@ def _attention(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floa
     flops = tokens * heads * length * sizes  # causal: half of 2 * 2
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
-    rows = length / plans.context
+    rows = length / (plans.context * plans.pieces)
     score = product_s(rows, length, plans.head_size, device, batch)
     value = product_s(rows, plans.value_size, length, device, batch)
     passes = tokens * heads * length * eff.score_bytes / device.bytes_per_s

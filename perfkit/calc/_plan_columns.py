@@ -25,7 +25,8 @@ class PlanColumns:
     `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and the last pipeline stage.
     `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that repeats scores and values,
     `recompute_extra` the share of the rest's other products that are repeated. `releases_before` counts the minor releases of the
-    software before the one that calibrations refer to.
+    software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the pipeline one
+    after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go around a ring).
     """
 
     layers: Floats
@@ -53,6 +54,8 @@ class PlanColumns:
     pipeline: Floats
     virtual: Floats
     context: Floats
+    head_exchange: Floats
+    pieces: Floats
     expert_parallel: Floats
     sequence_parallel: Flags
     zero: Floats

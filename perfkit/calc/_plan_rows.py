@@ -13,6 +13,7 @@ from perfkit.calc._units import compute_units, is_mesh
 from perfkit.calc.params import attention_weights, shared_width
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
+from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 
 ELEMENT_BYTES = {
@@ -22,6 +23,7 @@ ELEMENT_BYTES = {
     "float8": 2.0,
 }  # activations stay in 16 bits beside 8-bit products
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+MANY = 2**20  # more ranks than a context group has
 
 
 def plan_columns(plans: Sequence[Plan]) -> PlanColumns:
@@ -63,6 +65,8 @@ def _row(plan: Plan) -> dict[str, Any]:
         "pipeline": parallel.pipeline_parallel_size,
         "virtual": parallel.virtual_pipeline_parallel_size,
         "context": parallel.context_parallel_size,
+        "head_exchange": _head_exchange(parallel),
+        "pieces": parallel.sequence_chunks,
         "expert_parallel": parallel.expert_parallel_size if model.num_experts else 1,
         "sequence_parallel": parallel.sequence_parallel,
         "zero": zero,
@@ -77,6 +81,11 @@ def _row(plan: Plan) -> dict[str, Any]:
         "flash": work.attention_kernel == "flash",
         "eight_bit": work.dtype == "float8",
     }
+
+
+def _head_exchange(parallel: ParallelPlan) -> int:
+    """The most ranks of a context group that exchange heads."""
+    return {"ring": 1, "ulysses": MANY, "hybrid": max(parallel.ulysses_size, 1)}[parallel.context_parallel_algorithm]
 
 
 def _hardware(plan: Plan) -> dict[str, float]:

@@ -105,6 +105,8 @@ def _split(cells: Cells, sizes: Sizes) -> dict[str, Any]:
         "pipeline": sizes["pp"],
         "virtual": sizes["vpp"],
         "context": sizes["cp"],
+        "head_exchange": np.ones(len(first)),
+        "pieces": np.ones(len(first)),
         "expert_parallel": sizes["ep"],
         "sequence_parallel": (sizes["sequence_parallel"] > 0) & (sizes["tp"] > 1),
         "zero": sizes["zero_stage"],

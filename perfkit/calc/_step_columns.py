@@ -74,7 +74,7 @@ class Work:
 def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
     """The mean layer, the head and the embedding for one micro batch of every plan."""
     device, network = plan_device(plans, eff), network_of_plans(plans, eff)
-    tokens = plans.micro_batch * plans.seq_length / plans.context
+    tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
     forward, backward = layer_passes(plans, eff, device, tokens)
     again = _repeated(plans, forward)
     exchanged = (tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens), expert_s(plans, network, tokens))
@@ -86,11 +86,11 @@ def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
 
 def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
     """Seconds of a step by path, an array each; their sum is the step time."""
-    m = plans.micro_batches * plans.interleave
+    m = plans.micro_batches * plans.interleave * plans.pieces
     work = micro_batch_work(plans, eff)
     device, network, layer, head, embedding = work.device, work.network, work.layer, work.head, work.embedding
     stage = _slowest(plans, layer.total, head.total, embedding)
-    window = stage.layers * (layer.backward.total + layer.again.total)
+    window = plans.pieces * stage.layers * (layer.backward.total + layer.again.total)
     optimizer_bytes = stage_parameters(plans, stage.layers) * eff.optimizer_bytes
     once, always = gradients_s(plans, eff, network, stage.layers, window)
     parts = {
@@ -100,7 +100,7 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
         "communication/exposed/cp": m * stage.layers * layer.context,
         "communication/exposed/ep": m * stage.layers * layer.expert,
         "communication/exposed/pp": pipeline_s(plans, eff, network, work.tokens, m),
-        "communication/exposed/dp": once + always * m,
+        "communication/exposed/dp": once + always * m / plans.pieces,
         "bubble": stage.others / plans.virtual,
         "free": m * stage.layers * layer.idle + eff.step_host_s * eff.host,
     }

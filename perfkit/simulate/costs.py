@@ -183,8 +183,8 @@ class Costs:
 
     @property
     def passes(self) -> int:
-        """Micro batches that go through the pipeline in a step, the copies of an interleaved one counted apart."""
-        return round(_one(self.columns.micro_batches * self.columns.interleave))
+        """Micro batches that go through the pipeline in a step; copies of one and pieces of its sequence count apart."""
+        return round(_one(self.columns.micro_batches * self.columns.interleave * self.columns.pieces))
 
 
 def stage_layers(plan: Plan, layout: Layout, faults: Sequence[Fault] = ()) -> list[list[int]]:

@@ -149,6 +149,28 @@ def test_recomputation_costs_about_the_forward_pass():
     assert layers == pytest.approx(split.amount("computing/forward"), rel=0.25)
 
 
+def long_sequence(**sizes: int | str) -> Plan:
+    work = replace(PLAN.workload, seq_length=32768, micro_batch_size=1, global_batch_size=16)
+    return replace(PLAN, workload=work, parallel=ParallelPlan(**{"data_parallel_size": 2, "pipeline_parallel_size": 2, **sizes}))
+
+
+def test_heads_exchanged_in_one_group_of_all_ranks_are_the_exchange_alone():
+    def exposed(**sizes: int | str) -> float:
+        return float(step_time(long_sequence(context_parallel_size=8, **sizes)).amount("communication/exposed/cp"))
+
+    alone = exposed(context_parallel_algorithm="ulysses")
+    assert exposed(context_parallel_algorithm="hybrid", ulysses_size=8) == alone
+    assert exposed(context_parallel_algorithm="hybrid", ulysses_size=1) == exposed(context_parallel_algorithm="ring")
+    # Each of 8 ranks sends 7/8 of 4 tensors of its tokens, twice; a ring carries 7/8 of 2 tensors of all tokens, three times.
+    assert exposed(context_parallel_algorithm="ring") > 3 * alone
+
+
+def test_pieces_of_a_sequence_shorten_the_bubble():
+    whole, cut = step_time(long_sequence()), step_time(long_sequence(sequence_chunks=4))
+    assert cut.amount("bubble") == pytest.approx(whole.amount("bubble") / 4, rel=0.1)
+    assert cut.amount("computing/forward") == pytest.approx(whole.amount("computing/forward"), rel=0.1)
+
+
 def test_scores_that_are_stored_take_longer_than_flash_attention():
     unfused = replace(PLAN, workload=replace(PLAN.workload, attention_kernel="unfused"))
     assert step_time(unfused).amount("computing/forward/attention") > step_time(PLAN).amount("computing/forward/attention")
