@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -86,6 +86,13 @@ class Code:
     text: str
     tree: ast.Module
     places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, name: str, find: Callable[[], Any]) -> Any:
+        """What `find` gives, computed for the first check that asks and kept for the others."""
+        if name not in self._known:
+            self._known[name] = find()
+        return self._known[name]
 
     @cached_property
     def _by_type(self) -> dict[type, list[ast.AST]]:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from perfkit.lint._check import Check, Found
-from perfkit.lint._code import every_nth, step_loops
+from perfkit.lint._code import called_name, dotted, every_nth, hot_nodes
 from perfkit.lint._subjects import Code
 
 METHODS = frozenset({"asnumpy", "item", "tolist", "cpu", "numpy"})
+CASTS = frozenset({"float", "int", "bool"})
+FETCHED = ("loss", "grad", "norm", "output", "logits", "acc")
 
 
 def _check(code: Code) -> Iterator[Found]:
-    for loop in step_loops(code):
-        for node in ast.walk(loop):
-            if _fetches(node) and not every_nth(code, node, loop):
-                yield Found(message=f"{ast.unparse(node)[:80]} waits for the device in every step", line=node.lineno)
+    for node in hot_nodes(code):
+        if isinstance(node, ast.Call) and _fetches(node) and not every_nth(code, node):
+            yield Found(message=f"{ast.unparse(node)[:80]} waits for the device in every step", line=node.lineno)
 
 
-def _fetches(node: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in METHODS and not node.args
+def _fetches(node: ast.Call) -> bool:
+    if isinstance(node.func, ast.Attribute):
+        if node.func.attr == "synchronize":
+            return True
+        return node.func.attr in METHODS and not node.args and not dotted(node.func.value).startswith(("np", "numpy", "os"))
+    if called_name(node) in CASTS and len(node.args) == 1:
+        return dotted(node.args[0]).rpartition(".")[2].lower().startswith(FETCHED)
+    if called_name(node) == "print":
+        return any(dotted(item).rpartition(".")[2].lower().startswith(FETCHED) for item in node.args)
+    return False
 
 
 CHECK = Check(
