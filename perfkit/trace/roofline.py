@@ -1,7 +1,7 @@
 """Roofline: FLOPs and bytes of operators from their recorded shapes, against what the device can do.
 
 Counted are matrix products (2 m n k each, batches multiplied), attention (4 x elements of the queries x length of the keys, 2.5
-times that backward, no causal mask assumed) and elementwise operators (one FLOP an element of the largest input). Bytes are those of
+times that backward, no causal mask assumed), elementwise operators (one FLOP an element of the largest input). Bytes are those of
 the inputs, and of an output that follows from them, once each: caches may move fewer, repeated reading more.
 
 What is of another kind, or has no shapes, is null, never 0.

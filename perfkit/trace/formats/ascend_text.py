@@ -16,9 +16,10 @@ import pandas as pd
 
 from perfkit.errors import InputError
 from perfkit.run import Position
-from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_memory, _ascend_steps, _store
+from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_memory, _ascend_steps, _host_tables, _store
 from perfkit.trace._ascend_collectives import read_links, read_operations
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
+from perfkit.trace._ascend_host import read_host
 from perfkit.trace._ascend_kernels import has_details, read_kernels
 from perfkit.trace._ascend_many import MANY_RANKS, read_many
 from perfkit.trace._ascend_recording import Recording, add_communication, add_kernels, add_steps, compare
@@ -26,6 +27,7 @@ from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
 
 _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
+TIMELINE = "trace_view.json"
 _MEMORY = tuple(_ascend_memory.PARTS)
 
 
@@ -61,6 +63,12 @@ def read(match: Match, sink: Sink) -> None:
     compare(recordings, sink)
     add_communication(recordings, named, sink)
     _add_coverage(recordings, sink)
+    timelines = {
+        recording.rank.rank: (file, recording.kernels)
+        for recording in recordings
+        if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
+    }
+    _host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]))
 
 
 def _record(rank: Rank, stage: int | None, sink: Sink, names: Sequence[str] = _READ) -> Recording:
@@ -151,7 +159,19 @@ FORMAT = Format(
     looks_for=f"{KERNELS}, {STEPS}, {COLLECTIVES} or {LINKS}, usually below <name>_ascend_pt or <name>_ascend_ms",
     detail=3,
     provides=frozenset(
-        {"steps", "step_parts", "kernels", "collectives", "links", "groups", "memory_curve", "memory_blocks", "coverage"}
+        {
+            "steps",
+            "step_parts",
+            "kernels",
+            "collectives",
+            "links",
+            "groups",
+            "host",
+            "launches",
+            "memory_curve",
+            "memory_blocks",
+            "coverage",
+        }
     ),
     detect=detect,
     read=read,

@@ -1,0 +1,154 @@
+"""Host side of an Ascend trace_view.json: what the host did, and which of it launched which kernel.
+
+Flows lead from the host to the device: `async_npu` from the framework (its id is the start of the task in ns), `HostToDevice` from
+CANN. A kernel is that of the flow that ends within `TOLERANCE_NS` of its start, because the files round the same time differently.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from perfkit.trace import _host
+from perfkit.trace._lexer import EventReader
+from perfkit.trace._listing import File
+from perfkit.trace._store import times_ns
+
+TOLERANCE_NS = 10
+_KINDS = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "python", "enqueue": "call", "dequeue": "call"}
+_CALL = ("AscendCL@", "Node@", "Runtime@", "Dequeue@", "Enqueue")
+_PHASES = "BEbeniICtPNODSTpFRcvV(),M"
+
+
+class HostArguments(msgspec.Struct, gc=False):
+    """What is used of `args`."""
+
+    shapes: Any = msgspec.field(name="Input Dims", default=None)
+    types: Any = msgspec.field(name="Input type", default=None)
+
+
+class HostSpan(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+    args: HostArguments | str | int | float | list[Any] | None = None
+
+
+class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
+    """The beginning of a flow."""
+
+    cat: str | None = None
+    id: Any = None
+    ts: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+
+
+class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
+    """The end of a flow."""
+
+    cat: str | None = None
+    id: Any = None
+    ts: msgspec.Raw = msgspec.Raw()
+
+
+_OTHERS = tuple(msgspec.defstruct(f"Unused{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd)
+
+
+def read_host(file: File, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `host` and `launches` of one rank, without `rank`; `kernels` are its rows of that table."""
+    reader: EventReader[Any] = EventReader(file, _EVENT)
+    spans, starts, ends = [], [], []
+    for events in reader:
+        spans.append(_span_rows([event for event in events if type(event) is HostSpan and _is_host(event)]))
+        starts.append(_flow_rows([event for event in events if type(event) is FlowStart]))
+        ends.append(_flow_rows([event for event in events if type(event) is FlowEnd]))
+        del events
+    host = _joined(spans, _span_rows([]))
+    host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
+    flows = _flows(_joined(starts, _flow_rows([])), _joined(ends, _flow_rows([])))
+    return host[["name", "kind", "thread", "start_ns", "duration_ns"]], _linked(kernels, flows, host)
+
+
+def _is_host(span: HostSpan) -> bool:
+    return span.cat in _KINDS or (span.name or "").startswith(_CALL)
+
+
+def _span_rows(spans: list[HostSpan]) -> pd.DataFrame:
+    arguments = [span.args if type(span.args) is HostArguments else HostArguments() for span in spans]
+    texts = [(each.shapes, each.types) for each in arguments]
+    return pd.DataFrame(
+        {
+            "name": pd.Series([span.name or "" for span in spans], dtype="object"),
+            "kind": pd.Series([_KINDS.get(span.cat or "", "call") for span in spans], dtype="object"),
+            "thread": pd.Series([f"{span.pid}/{span.tid}" for span in spans], dtype="object"),
+            "shapes": pd.Series([shape if isinstance(shape, str) else None for shape, _ in texts], dtype="object"),
+            "types": pd.Series([dtype if isinstance(dtype, str) else None for _, dtype in texts], dtype="object"),
+            "start_ns": times_ns([span.ts for span in spans], "us"),
+            "duration_ns": times_ns([span.dur for span in spans], "us"),
+        }
+    )
+
+
+def _flow_rows(flows: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "cat": pd.Series([flow.cat or "" for flow in flows], dtype="object"),
+            "id": pd.Series([str(flow.id) for flow in flows], dtype="object"),
+            "thread": pd.Series([f"{getattr(flow, 'pid', None)}/{getattr(flow, 'tid', None)}" for flow in flows], dtype="object"),
+            "at_ns": times_ns([flow.ts for flow in flows], "us"),
+        }
+    )
+
+
+def _joined(frames: list[pd.DataFrame], none: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else none
+
+
+def _flows(starts: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
+    """One row a task: `task_ns`, `launch_ns`, `thread`; flows of the framework before those of CANN."""
+    chosen = starts[starts["cat"].isin(("async_npu", "HostToDevice"))].drop_duplicates(["cat", "id"])
+    both = chosen.merge(ends.drop_duplicates(["cat", "id", "at_ns"]), on=["cat", "id"], suffixes=("", "_end"))
+    rows = both.rename(columns={"at_ns": "launch_ns", "at_ns_end": "task_ns"}).dropna(subset=["launch_ns", "task_ns"])
+    rows = rows.assign(order=(rows["cat"] != "async_npu").astype("int64")).sort_values(["task_ns", "order"], kind="stable")
+    return rows.drop_duplicates("task_ns")[["task_ns", "launch_ns", "thread"]].astype({"task_ns": "int64", "launch_ns": "int64"})
+
+
+def _linked(kernels: pd.DataFrame, flows: pd.DataFrame, host: pd.DataFrame) -> pd.DataFrame:
+    columns = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
+    rows = kernels[columns].sort_values("start_ns", kind="stable").reset_index(drop=True)
+    tasks = flows["task_ns"].to_numpy(dtype=np.int64)
+    moments = rows["start_ns"].fillna(-1).to_numpy(dtype=np.int64)
+    place = np.searchsorted(tasks, moments - TOLERANCE_NS)
+    at = np.minimum(place, max(len(tasks) - 1, 0))
+    linked = np.abs(tasks[at] - moments) <= TOLERANCE_NS if len(tasks) else np.zeros(len(rows), dtype=bool)
+    flow = flows.iloc[at[linked]] if len(tasks) else flows
+    launch = np.full(len(rows), 0, dtype=np.int64)
+    launch[linked] = flow["launch_ns"].to_numpy(dtype=np.int64)
+    thread = np.full(len(rows), None, dtype=object)
+    thread[linked] = flow["thread"].to_numpy()
+    codes = pd.factorize(pd.concat([host["thread"], flow["thread"]], ignore_index=True))[0]
+    starts = host["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + host["duration_ns"].to_numpy(dtype=np.int64)
+    inner = np.full(len(rows), _host.NONE, dtype=np.int64)
+    inner[linked] = _host.innermost(starts, ends, codes[: len(host)], launch[linked], codes[len(host) :])
+    made = host.reindex(np.where(inner == _host.NONE, len(host), inner)).reset_index(drop=True)
+    is_operator = (made["kind"] == "operator").to_numpy(dtype=bool)
+    return rows.assign(
+        call=made["name"].fillna("flow").where(linked),
+        thread=thread,
+        launch_ns=pd.Series(pd.arrays.IntegerArray(launch, ~np.asarray(linked, dtype=bool))),
+        launch_duration_ns=made["duration_ns"].where(linked).astype("Int64"),
+        operator=made["name"].where(is_operator),
+    )
