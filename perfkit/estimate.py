@@ -20,7 +20,7 @@ from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
 from perfkit.calc._plan_table import read_plans
-from perfkit.calc._rates import hfu_flops_per_token, mfu_flops_per_token
+from perfkit.calc._rates import flops_per_token
 from perfkit.calc.memory import peak_memory
 from perfkit.calc.memory_table import predict_row
 from perfkit.calc.utilization import judge_utilization
@@ -169,11 +169,9 @@ def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str
 
 def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
     tokens = plans.global_batch * plans.seq_length / (seconds * plans.devices)
-    return {
-        "tokens_per_s_per_device": tokens,
-        "mfu": tokens * mfu_flops_per_token(plans) / plans.peak_flops_per_s,
-        "hfu": tokens * hfu_flops_per_token(plans) / plans.peak_flops_per_s,
-    }
+    once, again = flops_per_token(plans)
+    share = tokens / plans.peak_flops_per_s
+    return {"tokens_per_s_per_device": tokens, "mfu": share * once, "hfu": share * again}
 
 
 def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:

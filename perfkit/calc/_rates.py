@@ -9,16 +9,16 @@ from perfkit.calc._plan_columns import Floats, PlanColumns
 
 def mfu_flops_per_token(plans: PlanColumns) -> Floats:
     """FLOP a token of forward and backward: full attention, head counted, recomputed work not."""
-    layer, core = _forward(plans)
-    return 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
+    return flops_per_token(plans)[0]
 
 
-def hfu_flops_per_token(plans: PlanColumns) -> Floats:
-    """As `mfu_flops_per_token`, with what is computed again."""
+def flops_per_token(plans: PlanColumns) -> tuple[Floats, Floats]:
+    """As `mfu_flops_per_token`, and the same with what is computed again."""
     layer, core = _forward(plans)
+    once = 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
     full = plans.recompute_full
     again = layer * (full + (1 - full) * plans.recompute_extra) + core * (full + (1 - full) * plans.recompute_core)
-    return mfu_flops_per_token(plans) + plans.layers * again
+    return once, once + plans.layers * again
 
 
 def _forward(plans: PlanColumns) -> tuple[Floats, Floats]:

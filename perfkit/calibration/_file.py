@@ -49,6 +49,8 @@ class Calibration:
     def efficiency(self, labels: Labels) -> Efficiency:
         """The efficiencies of every plan: numbers where all agree, arrays otherwise."""
         merged = [self._merged(label) for label in labels.unique]
+        if len(merged) == 1:
+            return Efficiency(**merged[0])
         chosen: dict[str, Any] = {}
         for name in {name for values in merged for name in values}:
             default = getattr(_DEFAULT, name)
