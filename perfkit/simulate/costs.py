@@ -164,7 +164,7 @@ class Costs:
     @property
     def spares_ends(self) -> bool:
         """Whether there are so many micro batches that the first and the last can be left out of what many nodes cost."""
-        return self.passes >= 2 * round(_one(self.columns.pipeline)) and self.passes > 1
+        return self.passes >= 4 * round(_one(self.columns.pipeline))
 
     def straggler(self) -> float:
         """Share by which passes take longer on many nodes, so that the step takes as much longer as predicted.
