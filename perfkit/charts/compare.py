@@ -55,8 +55,10 @@ def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
         name = str(rest["path"].iloc[0]) if len(rest) == 1 else f"{len(rest)} parts that hardly change"
         drawn.append((name, float(rest["a"].sum()), float(rest["b"].sum())))
     steps = [_step("a", (0.0, first), first, first)]
-    at = first
-    for name, a, b in drawn:
+    at, smallest = first, 1e-9 * max(first, last)
+    for name, a, amount in drawn:
+        # Sums of floats differ in their last digits; that is no change.
+        b = a if abs(amount - a) < smallest else amount
         steps.append(_step(name, (at, at + b - a), a, b))
         at += b - a
     steps.append(_step("b", (0.0, last), last, last))
@@ -72,11 +74,11 @@ def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str
         "start": start,
         "end": end,
         "edge": max(start, end),
-        "change": "total" if total else "slower" if end > start else "faster",
+        "change": "total" if total else "slower" if b > a else "faster",
         "a": a,
         "b": b,
         "delta": b - a,
-        "label": f"{end:,.4g}" if total else f"{end - start:+,.3g}",
+        "label": f"{end:,.4g}" if total else f"{b - a:+,.3g}" if b != a else "0",
     }
 
 
@@ -150,3 +152,19 @@ def _divergence() -> alt.Chart:
         .encode(x="step:Q", tooltip=[alt.Tooltip("step:Q", title="first divergence")])
     )
     return chart
+
+
+def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
+    """Draw every round as a point, measured over predicted, beside the line of right ones (data sets "rounds" and "line")."""
+    points = alt.Chart(alt.NamedData("rounds"))
+    x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
+    y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
+    tooltip = ["name:N", alt.Tooltip("prediction:Q", format=",.4~r"), alt.Tooltip("value:Q", format=",.4~r"), "error:N"]
+    marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
+    labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text="name:N")
+    line = (
+        alt.Chart(alt.NamedData("line"))
+        .mark_line(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.2)
+        .encode(x="prediction:Q", y="value:Q")
+    )
+    return theme.with_rows(alt.LayerChart(layer=[line, marks, labels], width="container", height=260), rows)

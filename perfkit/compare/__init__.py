@@ -29,6 +29,9 @@ from perfkit.spec.plan import Plan
 from perfkit.trace._format import Progress
 from perfkit.units import NS_PER_S, format_ns
 
+FAR_OFF = 5
+"""No prediction of a run of the plan itself is off by more than this factor."""
+
 __all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_operators"]
 
 
@@ -210,7 +213,7 @@ def _run_plan(run: Run, plan: Plan, noise_ratio: float, calibration: str | Calib
         total_b=found.planned.total,
         parts=parts(found.measured, found.planned),
         beyond_noise=beyond_noise(found.run, float(found.planned.total), noise_ratio),
-        sentences=(*_other_job(run, plan), *(finding.sentence for finding in found.findings)),
+        sentences=(*_other_job(run, plan, found), *(finding.sentence for finding in found.findings)),
         config=tuple(comparable(run, plan)),
         notes=found.notes,
         beside=found,
@@ -322,9 +325,15 @@ def _tokens(run: Run) -> int | None:
     return values[0] * values[1] if len(values) == 2 else None
 
 
-def _other_job(run: Run, plan: Plan) -> tuple[str, ...]:
+def _other_job(run: Run, plan: Plan, found: Beside) -> tuple[str, ...]:
+    """Why the run may not be one of the plan: what it states about itself, or a step that is far from any prediction."""
     differing = [f"{row['key']} is {row['old']} in the run and {row['new']} in the plan" for row in comparable(run, plan)]
-    return (f"the run is not of this plan: {', '.join(differing[:5])}",) if differing else ()
+    if differing:
+        return (f"the run is not of this plan: {', '.join(differing[:5])}",)
+    ratio = float(found.measured.total) / float(found.planned.total)
+    if 1 / FAR_OFF <= ratio <= FAR_OFF:
+        return ()
+    return (f"the step takes {ratio:.2g} times as long as planned: this is hardly a run of this plan",)
 
 
 def _other_work(a: Plan, b: Plan) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from perfkit._resources import data_folder
 from perfkit.charts.compare import loss_rows, waterfall_rows
 from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
-from perfkit.panels import accuracy_alignment, compare
+from perfkit.panels import accuracy_alignment, compare, decide
 from perfkit.panels._status import NothingYet
 from perfkit.project import create_project
+from perfkit.sample import demo
 
 DATA = data_folder()
 
@@ -148,3 +149,32 @@ def test_many_points_are_thinned_and_gaps_are_gaps():
     assert len(loss_rows(many, band=None, first_divergence=3)["losses"]) <= 5_000
     parts = pd.DataFrame({"path": ["x", "y"], "a": [1, 0], "b": [3, 0]})
     assert [row["path"] for row in waterfall_rows(parts, scale=1)["steps"]] == ["a", "x", "b"]
+
+
+def test_predictions_of_all_rounds_lie_beside_what_was_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(demo(tmp_path / "demo").folder))
+    answer = decide.view(decide.compute(decide.State()))
+    points = answer.charts["predictions"].chart.datasets["rounds"]
+    assert [point["name"] for point in points] == [f"round {number}" for number in range(1, 6)]
+    assert points[-1]["error"] == "+4.7%"
+    assert "off by" in answer.text
+
+
+def test_a_round_is_decided_only_with_its_evidence(project):
+    before = decide.view(decide.compute(decide.State()))
+    assert before.text.startswith("Round 0 (other tensor parallel size) waits for its decision: not measured yet")
+    with pytest.raises(InputError, match="choose a verdict"):
+        decide.decide(decide.State())
+    with pytest.raises(InputError) as refused:
+        decide.decide(decide.State(verdict="keep", reason="short"))
+    assert len(refused.value.problems) >= 3
+    text = decide.decide(decide.State(verdict="revert", reason="the collectives took longer than before"))
+    assert text == "Round 0 is decided: revert."
+    assert decide.view(decide.compute(decide.State())).text.startswith("All 1 rounds are decided")
+
+
+def test_without_a_project_there_is_nothing_to_decide(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
+    with pytest.raises(NothingYet):
+        decide.compute(decide.State())

@@ -1,0 +1,33 @@
+"""Pages 21 and 22 by keyboard: another side, another pair of losses, and the verdict on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from perfkit._resources import data_folder
+
+OpenPage = Callable[..., Page]
+
+
+def test_another_old_side_is_compared_by_keyboard(open_page: OpenPage):
+    page = open_page("21_compare")
+    panel = page.locator('section[data-panel="compare"]')
+    sentence = panel.locator(".pk-sentence")
+    expect(sentence).to_contain_text("changed most")
+    path = panel.get_by_placeholder("path of a folder or file").first
+    path.fill(str(data_folder() / "case13b" / "round1.yaml"))
+    path.press("Enter")
+    expect(panel.locator("tbody").filter(has_text="jit_config.jit_level").first).to_be_visible()
+
+
+def test_losses_that_part_are_called_so(open_page: OpenPage):
+    page = open_page("22_accuracy_alignment")
+    panel = page.locator('section[data-panel="accuracy-alignment"]')
+    sentence = panel.locator(".pk-sentence")
+    expect(sentence).to_contain_text("Aligned")
+    path = panel.get_by_placeholder("path of a folder or file").nth(1)
+    path.fill(str(data_folder() / "losses" / "diverged.csv"))
+    path.press("Enter")
+    expect(sentence).to_contain_text("Diverged: the losses part from step 120")
