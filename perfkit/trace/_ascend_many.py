@@ -39,7 +39,7 @@ Record = Callable[[Rank, int | None, Sink, Sequence[str]], Recording]
 Groups = list[tuple[str, tuple[int, ...]]]
 
 _KEPT_RANKS = 4
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,9})?")
+_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,20})?")  # profilers print sums of floats with all their digits
 _TEXT = "Step"
 
 
