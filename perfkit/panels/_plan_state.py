@@ -166,7 +166,7 @@ def _recompute(state: State, base: Plan, plan: Plan) -> RecomputePlan:
     }[state.recompute]
 
 
-def _presets(_state: State) -> list[tuple[str, str, str]]:
+def preset_options(_state: State) -> list[tuple[str, str, str]]:
     configs = [(label, path, f"Configuration ({group})") for label, path, group in context.config_options()]
     return [*configs, *((name, name, "Published models") for name in catalog.models())]
 
@@ -189,7 +189,7 @@ def _size(path: str, label: str, key: str, help_: str = "") -> Slider:
 
 
 PLAN_CONTROLS: tuple[Control, ...] = (
-    Choice(path="preset", options=_presets, label="Plan", help="a configuration, or a published model on 16 devices"),
+    Choice(path="preset", options=preset_options, label="Plan", help="a configuration, or a published model on 16 devices"),
     Choice(path="device", options=lambda _state: list(catalog.hardware()), label="Device"),
     Number(path="limit_gib", low=0.5, high=2048, label="Limit", unit="GiB", key="context.max_device_memory"),
     _size("data", "Data parallel", "parallel_config.data_parallel"),

@@ -58,6 +58,20 @@ def operator_options(
     return sorted(alike, key=lambda option: (-option.bytes_per_s, -option.saved_bytes, option.path))
 
 
+def independent(plan: Plan, options: Sequence[Option], settings: MemorySettings | None = None) -> list[Option]:
+    """The options that free tensors of their own, each with what it frees beyond those before it."""
+    found: list[Option] = []
+    patterns: list[str] = []
+    before = 0.0
+    for option in options:
+        together = saved_bytes(plan, [*patterns, option.path.replace(".", r"\.")], settings)
+        if together > before:
+            found.append(replace(option, saved_bytes=together - before))
+            patterns.append(option.path.replace(".", r"\."))
+            before = together
+    return found
+
+
 def saved_bytes(
     plan: Plan, patterns: Sequence[str], settings: MemorySettings | None = None, *, communication: bool = False
 ) -> float:
@@ -84,19 +98,29 @@ def again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, comm
 
     With `communication` also the two all-gathers of sequence parallelism. The plan must name a device.
     """
-    columns = plan_columns([replace(plan, recompute=RecomputePlan())])
-    work = micro_batch_work(columns, efficiency)
+    work = micro_batch_work(plan_columns([replace(plan, recompute=RecomputePlan())]), efficiency)
     seconds = sum(_products_s(plan, work, patterns))
     if _named(patterns, ("attention.flash_attention", "attention.batch_matmul", "attention.batch_matmul_q_k", "attention.softmax")):
         seconds += float(work.layer.forward.attention[0])
-    settings = settings_for(plan)
-    for tensor in activations.layer_tensors(plan, settings, experts=plan.model.num_experts > 0):
+    return seconds + _light_s(plan, work, patterns, communication=communication)
+
+
+def light_again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, communication: bool = False) -> float:
+    """The part of `again_s` that the step model leaves out: operators without products, and all-gathers."""
+    work = micro_batch_work(plan_columns([replace(plan, recompute=RecomputePlan())]), efficiency)
+    return _light_s(plan, work, patterns, communication=communication)
+
+
+def _light_s(plan: Plan, work: Work, patterns: Sequence[str], *, communication: bool) -> float:
+    seconds = 0.0
+    for tensor in activations.layer_tensors(plan, settings_for(plan), experts=plan.model.num_experts > 0):
         makers = [maker for maker in tensor.makers if not tensor.core and _named(patterns, (maker,))]
         if makers:
             seconds += max(map(_traffic, makers)) * tensor.bytes / float(np.ravel(work.device.bytes_per_s)[0])
-    if communication and plan.parallel.sequence_parallel and plan.parallel.tensor_parallel_size > 1:
-        payload = work.tokens * columns.hidden * columns.element_bytes
-        seconds += 2 * float(gather_s(payload, columns.tensor, np.ones(1), work.network)[0])
+    tensor_size = plan.parallel.tensor_parallel_size
+    if communication and plan.parallel.sequence_parallel and tensor_size > 1:
+        whole, _ = activations.hidden_bytes(plan)
+        seconds += 2 * float(gather_s(np.full(1, whole), np.full(1, float(tensor_size)), np.ones(1), work.network)[0])
     return seconds
 
 
