@@ -26,7 +26,7 @@ TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 CARDS_16 = data_folder() / "traces" / "cluster_16card"
 LIMIT_S = 30
 """CPU seconds of a load, far more than any of these takes and far less than forever."""
-COMMON = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+COMMON = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def kineto_events(**changes: object) -> list[dict[str, object]]:
