@@ -3,6 +3,7 @@
 One problem a file in `checks/`, each with one `CHECK`: adding one edits no list.
 """
 
+from perfkit.lint._check import SEVERITIES as SEVERITIES
 from perfkit.lint._check import Check as Check
 from perfkit.lint._check import Found as Found
 from perfkit.lint._check import LintReport as LintReport

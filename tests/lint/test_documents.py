@@ -19,8 +19,9 @@ KINDS = {
 }
 HEAD = """# Checks
 
-What `perfkit lint` looks for, made from the checks themselves (`perfkit/lint/checks`, one problem a module). `# perfkit: ignore[rule]`
-on a line silences a rule there. Two more rules report files that cannot be read: `syntax-error` and `unreadable-config`.
+What `perfkit lint` looks for, made from the checks themselves (`perfkit/lint/checks`, one problem a module). A comment
+`# perfkit: ignore[rule]` on a line silences a rule there. Two more rules report files that cannot be read: `syntax-error` and
+`unreadable-config`.
 
 As a pre-commit hook: `id: perfkit-lint` of this repository (`.pre-commit-hooks.yaml`).
 """
