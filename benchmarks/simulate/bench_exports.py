@@ -2,7 +2,8 @@
 
 python -m benchmarks.simulate.bench_exports --hta ENV/bin/python --msprof ENV/bin/msprof-analyze
 
-HTA leaves the last step out and counts whole microseconds, so its computing is compared over the other steps.
+HTA leaves the last step out and rounds every kernel to whole microseconds, so its computing is compared over the other steps and is
+a little less; version 0.5 needs pandas below 3.
 """
 
 from __future__ import annotations
