@@ -17,7 +17,7 @@ CURVES: Mapping[str, str] = {"greedy": theme.COMMUNICATION, "exact": theme.COMPU
 def settings_chart(rows: Rows) -> alt.LayerChart:
     """Draw a point a setting: `more` (share of the step), `gib`, `name`, `fits` in "settings"; `limit` in "limit"."""
     base = alt.Chart(alt.NamedData("settings")).encode(
-        x=alt.X("more:Q", title="longer step than without recomputation", axis=alt.Axis(format="%")),
+        x=alt.X("more:Q", title="longer step than without recomputation", axis=alt.Axis(format="%"), scale=alt.Scale(padding=48)),
         y=alt.Y("gib:Q", title="peak of the fullest stage (GiB)", scale=alt.Scale(zero=False, padding=24)),
     )
     points = base.mark_point(filled=True, size=110, opacity=1).encode(

@@ -20,6 +20,7 @@ from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, Slider, Text, Toggle
 from perfkit.panels._panel import Answer, Code, Panel
 from perfkit.panels._plan_state import preset_options, preset_plan
+from perfkit.panels._plan_state import start as plan_start
 from perfkit.panels._strategy_export import DIALECTS, LANGUAGES
 from perfkit.panels._table import Table
 from perfkit.plans.patterns import PatternCheck, check_patterns, layer_paths, pattern_of
@@ -79,6 +80,12 @@ class Result:
     whole: Option
     checks: tuple[PatternCheck, ...]
     file_patterns: tuple[str, ...]
+
+
+def start() -> State:
+    """The project's configuration against its usable limit, as on page 04; else the Llama2-13B of the guides."""
+    found = plan_start()
+    return State(preset=found.preset, device=found.device, limit_gib=found.limit_gib or State().limit_gib)
 
 
 def compute(state: State) -> Result:
@@ -171,14 +178,12 @@ def view(result: Result) -> Answer:
     """Settings and curves as pictures, operators and patterns as tables, the choice as configuration."""
     limit = result.state.limit_gib
     none_s = result.settings["none"].step_time_s
+    points: dict[tuple[float, float], list[str]] = {}
+    for name, found in result.settings.items():
+        points.setdefault((found.step_time_s / none_s - 1, _gib(found)), []).append(name)
     rows = [
-        {
-            "name": name,
-            "more": found.step_time_s / none_s - 1,
-            "gib": _gib(found),
-            "fits": "fits" if _gib(found) <= limit else "does not fit",
-        }
-        for name, found in result.settings.items()
+        {"name": ", ".join(names), "more": more, "gib": gib, "fits": "fits" if gib <= limit else "does not fit"}
+        for (more, gib), names in points.items()
     ]
     curves = {
         name: [(point.seconds, point.saved_bytes, ", ".join(point.paths) or "nothing") for point in points]
@@ -282,7 +287,7 @@ def _configuration(result: Result) -> tuple[Code, ...]:
 
 PANEL = Panel(
     title="Which layers and operators to recompute?",
-    start=State,
+    start=start,
     compute=compute,
     view=view,
     shared=("choice", "dialect"),

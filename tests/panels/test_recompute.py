@@ -8,7 +8,7 @@ import pytest
 
 from perfkit.errors import InputError
 from perfkit.panels import open_panel
-from perfkit.panels.recompute import CHOICES, FINE, PANEL, State, compute, view
+from perfkit.panels.recompute import CHOICES, FINE, PANEL, State, compute, start, view
 from perfkit.plans.recompute_curve import least_seconds
 
 ROUND5 = str(Path(__file__).parents[2] / "data" / "case13b" / "round5.yaml")
@@ -82,3 +82,7 @@ def test_a_saving_that_no_set_reaches_says_how_much_there_is():
 def test_the_whole_panel_opens():
     view_ = open_panel(PANEL)
     assert "without recomputation" in view_.wait().text
+
+
+def test_without_a_project_the_page_starts_with_the_guides_case():
+    assert start() == State()
