@@ -93,7 +93,7 @@ def _launched(recorded: Recorded, start: Ints, gap: npt.NDArray[np.bool_], rows:
 
 
 def host_events(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]:
-    """Step marks, fetching of input, launching operators and their calls, synchronisations, pauses and retries of the allocator."""
+    """Step marks, fetching of input, operators that launch, synchronisations, pauses and retries of the allocator."""
     at = recorded.columns_of(stage, ranks)
     names = _names(recorded)
     pieces: list[Columns] = []
@@ -125,26 +125,18 @@ def host_events(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
 
 
 def _operators(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]:
-    """The operators that launch, and the calls in them."""
-    pieces = []
-    for columns in launches(recorded, stage, ranks):
-        begin, length = columns["launch_ns"], columns["launch_duration_ns"]
-        for name, kind, start, duration in (
-            (columns["operator"], "operator", begin - length // 4, length + length // 4),
-            (columns["call"], "call", begin, length),
-        ):
-            texts = {"kind": _same(kind, len(begin))}
-            pieces.append(
-                {
-                    "rank": columns["rank"],
-                    "name": name,
-                    **texts,
-                    "thread": columns["thread"],
-                    "start_ns": start,
-                    "duration_ns": duration,
-                }
-            )
-    return pieces
+    """The operators that launch; their calls are in the table `launches`."""
+    return [
+        {
+            "rank": columns["rank"],
+            "name": columns["operator"],
+            "kind": _same("operator", len(columns["rank"])),
+            "thread": columns["thread"],
+            "start_ns": columns["launch_ns"] - columns["launch_duration_ns"] // 4,
+            "duration_ns": columns["launch_duration_ns"] + columns["launch_duration_ns"] // 4,
+        }
+        for columns in launches(recorded, stage, ranks)
+    ]
 
 
 def _same(text: str, count: int) -> pd.Categorical:

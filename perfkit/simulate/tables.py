@@ -326,9 +326,9 @@ def _texts(values: Sequence[pd.Categorical | None], lengths: Sequence[int]) -> p
     codes = []
     for value, length in zip(values, lengths, strict=True):
         if value is None:
-            codes.append(np.full(length, -1, dtype=np.int64))
+            codes.append(np.full(length, -1, dtype=np.int32))
             continue
-        places = np.array([*(known.setdefault(str(text), len(known)) for text in value.categories), -1], dtype=np.int64)
+        places = np.array([*(known.setdefault(str(text), len(known)) for text in value.categories), -1], dtype=np.int32)
         codes.append(places[value.codes])
     names = pd.Index(list(known), dtype=None if known else "object")
     return pd.Categorical.from_codes(np.concatenate(codes), categories=names)

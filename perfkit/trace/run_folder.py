@@ -36,7 +36,7 @@ def write_run(run: Run, folder: str | Path, *, beside: Mapping[str, Any] | None 
     with new_folder(target) as work:
         described: dict[str, Any] = {}
         for name in run.tables:
-            frame = run.frame(name)
+            frame = run.frame(name, ranks=run.ranks)  # of a lazy table a part is not kept, so that one table at a time is in memory
             if len(frame):
                 _store.write_table(frame, work / f"{name}.parquet")
                 described[name] = {"rows": len(frame), "ranks": sorted(int(rank) for rank in frame["rank"].unique())}
