@@ -85,4 +85,6 @@ def test_the_whole_panel_opens():
 
 
 def test_without_a_project_the_page_starts_with_the_guides_case():
-    assert start() == State()
+    found = start()
+    assert (found.preset, found.choice) == (State().preset, State().choice)
+    assert found.limit_gib == 64, "all of the device, where no project sets a limit"
