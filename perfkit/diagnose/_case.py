@@ -14,13 +14,17 @@ import numpy as np
 import pandas as pd
 
 from perfkit.diagnose import _gaps, _peers
+from perfkit.diagnose._replay import Replay, replay_of
 from perfkit.diagnose._rule import Threshold
 from perfkit.errors import NotMeasuredError
 from perfkit.run import Position, Run
+from perfkit.trace import clock, collectives, placement
 
 ALL_UP_TO_RANKS = 64
 """Up to so many ranks all kernels are looked at."""
 NUM_SUSPECTS = 16
+COMPLETE = 0.95
+"""The share of the collectives whose members must all be known for a replay."""
 WARM_UP_FACTOR = 1.5
 """A first step longer than this many median steps is compilation and the like."""
 
@@ -46,6 +50,7 @@ class Case:
     run: Run
     baseline: Run | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
+    host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""
@@ -150,6 +155,55 @@ class Case:
     def gaps(self) -> pd.DataFrame:
         """Times in which the device of a rank did nothing at all; see `_gaps.idle_gaps`."""
         return _gaps.idle_gaps(self.kernels, self.steps)
+
+    @cached_property
+    def clocks(self) -> Mapping[int, clock.Clock]:
+        """The clocks of the ranks that share collectives."""
+        return clock.estimate(self.run)
+
+    @cached_property
+    def members(self) -> pd.DataFrame:
+        """Collectives, one row a rank and operation, with waiting and transfer told apart; see `perfkit.trace.collectives`."""
+        ranks = None if self.detail_ranks == self.run.ranks else self.detail_ranks
+        rows = collectives.members(self.run, ranks=ranks, clocks=self.clocks)
+        return rows[rows["step"].isin(self.step_numbers).fillna(False).to_numpy(dtype=bool)].reset_index(drop=True)
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """Collectives, one row an operation with all of its members."""
+        return collectives.summed(self.members)
+
+    @cached_property
+    def groups(self) -> tuple[placement.Group, ...]:
+        """The process groups of the run."""
+        return placement.groups(self.run)
+
+    @cached_property
+    def num_micro_batches(self) -> int | None:
+        """Micro batches of a step: what a rank of the first stage receives in one; None without a pipeline."""
+        if self.run.plan is not None:
+            return self.run.plan.num_micro_batches
+        rows = self.members[self.members["operation"].astype(str) == "receive"]
+        first = self.steps.loc[self.steps["stage"] == self.steps["stage"].min(), "rank"].unique()
+        rows = rows[rows["rank"].isin(first)]
+        if rows.empty or self.steps["stage"].nunique() < 2:
+            return None
+        return max(1, round(float(rows.groupby(["rank", "step"]).size().median())))
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The recorded collectives as a chain; None unless those of all ranks are known by their arrival."""
+        if not self.run.has("collectives") or self.detail_ranks != self.run.ranks or not len(self.kernels):
+            return None
+        rows = self.members
+        alone = rows["operation"].isin(("send", "receive"))
+        known = rows[
+            ((rows["basis"].astype(str) == "arrival") | alone).to_numpy() & rows["rank"].isin(list(self.clocks)).to_numpy()
+        ]
+        if len(known) < COMPLETE * len(rows):
+            return None
+        shift = self.computing["rank"].map(lambda rank: self.run.clock.get(int(rank), 0)).astype("int64")
+        return replay_of(known, self.computing.assign(start_ns=self.computing["start_ns"] + shift))
 
     @cached_property
     def roles(self) -> Mapping[int, int]:

@@ -73,9 +73,13 @@ def diagnose(
 
 
 def _worth_telling(verdict: Verdict, case: Case) -> list[Finding]:
-    """Findings that cost too little are left out; those that cost no time at all stay."""
+    """Findings that cost too little are left out; those that cost no time at all, or that a rule has judged itself, stay."""
     least_ns = case.limit(LEAST_SHARE) * (case.step_ns or 0)
-    return [finding for finding in verdict.findings if finding.cost_ns is None or finding.cost_ns >= least_ns]
+    return [
+        finding
+        for finding in verdict.findings
+        if finding.cost_ns is None or finding.severity is not None or finding.cost_ns >= least_ns
+    ]
 
 
 def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Finding]:

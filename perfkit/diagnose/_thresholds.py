@@ -27,3 +27,54 @@ CLASSIC_EXCESS = Threshold(
     unit="ratio to the mean of all ranks",
     origin="MindInsight's parallel proposer; shown, never used",
 )
+
+FEED_SHARE = Threshold(name="feed-share", value=0.02, unit="share of the step", origin="chosen: shorter step intervals are normal")
+FEED_LEAST = Threshold(name="feed-least", value=1e6, unit="ns a step", origin="chosen")
+PAUSE_SHARE = Threshold(name="pause-share", value=0.015, unit="share of the step", origin="chosen: a single idle time this long")
+PAUSE_LEAST = Threshold(name="pause-least", value=2e6, unit="ns", origin="chosen: longer than any launch")
+PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a step", origin="chosen: more are no pause but a habit")
+HOST_BOUND_SHARE = Threshold(name="host-bound-share", value=0.05, unit="share of the step", origin="chosen")
+HOST_BOUND_KERNELS = Threshold(
+    name="host-bound-kernels", value=0.1, unit="share of kernels with an idle device before them", origin="chosen"
+)
+GAP_LEAST = Threshold(
+    name="gap-least", value=2e3, unit="ns", origin="chosen: below this a queue feeds the device as fast as it can"
+)
+SYNC_CALLS = Threshold(
+    name="sync-calls", value=4.0, unit="calls a step that wait for the device, its end left out", origin="chosen"
+)
+CASTS_SHARE = Threshold(name="casts-share", value=0.01, unit="share of computing", origin="chosen; the trees have 5 %")
+AI_CPU_SHARE = Threshold(name="ai-cpu-share", value=0.01, unit="share of the step", origin="chosen")
+RECOMPUTE_SHARE = Threshold(name="recompute-share", value=0.01, unit="share of the step", origin="chosen")
+SLOWER_RATIO = Threshold(name="slower-ratio", value=1.05, unit="ratio to the baseline", origin="chosen: repeats differ by 2 to 4 %")
+OUTLIER_RATIO = Threshold(name="outlier-ratio", value=5.0, unit="ratio to the median of its own kind", origin="chosen")
+OUTLIER_SHARE = Threshold(name="outlier-share", value=0.01, unit="share of the step", origin="chosen")
+STAGE_LAYERS = Threshold(name="stage-layers", value=0.05, unit="work over the mean of the stages", origin="chosen: T8 of the trees")
+STAGE_CLASSIC = Threshold(
+    name="stage-classic",
+    value=0.2,
+    unit="computing over the mean of the stages",
+    origin="MindInsight; where operators are not recorded",
+)
+BUBBLE_RATIO = Threshold(name="bubble-ratio", value=1.3, unit="bubble over what the schedule must have", origin="chosen")
+SMALL_MESSAGE = Threshold(name="small-message", value=4 * 2**20, unit="bytes", origin="chosen; 1 MiB is certainly small")
+LATENCY_SHARE = Threshold(name="latency-share", value=0.3, unit="share of the time of a message", origin="chosen")
+SMALL_COUNT = Threshold(name="small-count", value=16.0, unit="small messages a rank and step", origin="chosen")
+EXPOSED_SHARE = Threshold(name="exposed-share", value=0.10, unit="share of the step", origin="chosen: T6 of the trees")
+LATE_SHARE = Threshold(
+    name="late-share", value=0.005, unit="share of the step", origin="chosen: gradients sent after all computing"
+)
+HIDDEN_RATIO = Threshold(name="hidden-ratio", value=0.3, unit="share of the communication", origin="chosen: T6 of the trees")
+LINK_RATIO = Threshold(
+    name="link-ratio", value=1.25, unit="time a byte over that of like links", origin="chosen: 0.8 of the bandwidth"
+)
+LINK_Z = Threshold(name="link-z", value=3.5, unit="robust standard deviations", origin="chosen")
+LINK_PERSISTENCE = Threshold(name="link-persistence", value=0.7, unit="share of the steps", origin="chosen")
+LINK_PEERS = Threshold(name="link-peers", value=4.0, unit="like links", origin="chosen")
+SKEW_LEAST = Threshold(name="skew-least", value=20e3, unit="ns", origin="chosen: less moves no conclusion")
+SKEW_SIGMAS = Threshold(name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen")
+FRAGMENTED_RATIO = Threshold(name="fragmented-ratio", value=1.3, unit="reserved over allocated", origin="chosen")
+FRAGMENTS_SHARE = Threshold(name="fragments-share", value=0.05, unit="share of the memory budget", origin="chosen: T9 of the trees")
+JITTER_SPREAD = Threshold(
+    name="jitter-spread", value=0.04, unit="robust spread of equal kernels, log ratio", origin="chosen: healthy 0.012"
+)

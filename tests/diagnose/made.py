@@ -38,3 +38,115 @@ def summaries(
             free_ns=0,
         )
     return run_of(sink)
+
+
+FORWARD = (("Norm", 30), ("MatMul", 200), ("FlashAttention", 230), ("Swiglu", 40))
+BACKWARD = (("FlashAttentionGrad", 520), ("MatMulGrad", 400), ("NormGrad", 50))
+
+
+class Training:
+    """A data parallel training of some layers: kernels on every rank, gradients hidden behind the backward pass.
+
+    Fields change it: `factors` (of kernels by rank), `lead_us` and `stop_us` (by rank: idle before the step, once inside it),
+    `gap_us` (before every kernel), `extra` (kernels after each layer's forward), `recompute`, `late` (gradients after the backward
+    pass), `pieces` (messages a gradient), `noise` (log-normal), `skew_us` (clock by rank), `slow` (factors by operator).
+    """
+
+    def __init__(self, ranks: int = 4, steps: int = 6, layers: int = 4, **changes: Any) -> None:
+        self.ranks, self.steps, self.layers = ranks, steps, layers
+        self.factors: dict[int, float] = {}
+        self.lead_us: dict[int, Any] = {}
+        self.stop_us: dict[int, Any] = {}
+        self.gap_us: dict[int, float] = {}
+        self.skew_us: dict[int, float] = {}
+        self.extra: tuple[tuple[str, str, float], ...] = ()
+        self.recompute = self.late = False
+        self.pieces, self.noise, self.transfer_us, self.latency_us = 1, 0.005, 300.0, 20.0
+        self.slow: dict[str, float] = {}
+        for name, value in changes.items():
+            assert hasattr(self, name)
+            setattr(self, name, value)
+
+    def run(self) -> Run:
+        """The recording of it."""
+        self.random = np.random.default_rng(5)
+        self.kernels: dict[int, list[tuple[int, str, str, int, int]]] = {rank: [] for rank in range(self.ranks)}
+        self.calls: dict[int, list[tuple[int, str, int, int, int, int]]] = {rank: [] for rank in range(self.ranks)}
+        now = np.zeros(self.ranks)
+        sink = Sink()
+        for step in range(1, self.steps + 1):
+            begin = now.copy()
+            now = self._step(step, now)
+            for rank in range(self.ranks):
+                self._summary(sink, rank, step, begin[rank], now[rank])
+        for rank in range(self.ranks):
+            shift = round(self.skew_us.get(rank, 0.0) * US)
+            step, name, core, start, length = (list(column) for column in zip(*self.kernels[rank], strict=True))
+            sink.add(
+                "kernels", rank=rank, step=step, name=name, type=name, core=core, stream="0",
+                kind=["communication" if op.startswith("hcom") else "computing" for op in name],
+                start_ns=[moment + shift for moment in start], duration_ns=length,
+            )  # fmt: skip
+            step, name, start, length, moved, size = (list(column) for column in zip(*self.calls[rank], strict=True))
+            sink.add(
+                "collectives", rank=rank, step=step, name=name, operation="all_reduce", group="world", group_size=self.ranks,
+                start_ns=[moment + shift for moment in start], duration_ns=length, transit_ns=moved, bytes=size,
+            )  # fmt: skip
+        return run_of(sink)
+
+    def _step(self, step: int, now: Any) -> Any:
+        at = now + [self._of(self.lead_us, rank, step) + 50 for rank in range(self.ranks)]
+        queue = at.copy()
+        for layer in range(self.layers):
+            at = self._kernels(step, at, FORWARD)
+            at = self._kernels(
+                step, at, [(op, length) for op, _, length in self.extra], core=self.extra[0][1] if self.extra else ""
+            )
+            if layer == 0:
+                at = at + [self._of(self.stop_us, rank, step) for rank in range(self.ranks)]
+        for _ in range(self.layers):
+            if self.recompute:
+                at = self._kernels(step, at, FORWARD)
+            at = self._kernels(step, at, BACKWARD)
+            if not self.late:
+                queue = self._gradient(step, at, queue)
+        for _ in range(self.layers if self.late else 0):
+            queue = self._gradient(step, at, np.maximum(queue, at))
+        return self._kernels(step, np.maximum(at, queue), [("Adam", 200)])
+
+    def _of(self, values: dict[int, Any], rank: int, step: int) -> float:
+        value = values.get(rank, 0.0)
+        return float(value(step) if callable(value) else value)
+
+    def _kernels(self, step: int, at: Any, ops: Any, core: str = "AI_CORE") -> Any:
+        at = at.copy()
+        for rank in range(self.ranks):
+            for op, length in ops:
+                at[rank] += self.gap_us.get(rank, 0.0)
+                took = (
+                    length * self.slow.get(op, 1.0) * self.factors.get(rank, 1.0) * float(np.exp(self.random.normal(0, self.noise)))
+                )
+                self.kernels[rank].append((step, op, core, round(at[rank] * US), round(took * US)))
+                at[rank] += round(took * US) / US
+        return at
+
+    def _gradient(self, step: int, at: Any, queue: Any) -> Any:
+        for _ in range(self.pieces):
+            start = np.maximum(at, queue)
+            moving = self.transfer_us / self.pieces
+            queue = np.full(self.ranks, start.max() + self.latency_us + moving)
+            for rank in range(self.ranks):
+                begin, length = round(start[rank] * US), round(queue[rank] * US) - round(start[rank] * US)
+                self.kernels[rank].append((step, "hcom_allReduce_", "HCCL", begin, length))
+                size = round(32 * 2**20 / self.pieces)
+                self.calls[rank].append((step, f"hcom_allReduce__{len(self.calls[rank])}", begin, length, round(moving * US), size))
+        return queue
+
+    def _summary(self, sink: Sink, rank: int, step: int, begin: float, end: float) -> None:
+        rows = [row for row in self.kernels[rank] if row[0] == step]
+        computing = sum(row[4] for row in rows if row[2] != "HCCL")
+        length = round((end - begin) * US)
+        sink.add(
+            "steps", rank=rank, step=step, duration_ns=length, computing_ns=computing, communication_ns=length - computing,
+            overlapped_ns=0, exposed_communication_ns=length - computing, free_ns=length - computing,
+        )  # fmt: skip

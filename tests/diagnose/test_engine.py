@@ -102,6 +102,5 @@ def test_the_page_of_the_rules_is_made_from_the_rules():
 
 def test_every_rule_has_needs_a_page_and_a_way_to_collect():
     for known in all_rules():
-        assert known.needs
         assert known.how_to_collect
         assert known.title

@@ -21,9 +21,10 @@ only large faults and takes stages of different load for slow ranks.
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _blame, _excess
+from perfkit.diagnose import _excess, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import (
@@ -62,7 +63,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
     many = len(culprits.ranks) > 1
     who = f"Ranks {', '.join(map(str, culprits.ranks))} compute" if many else f"Rank {culprits.ranks[0]} computes"
     when = f"{culprits.num_slow_steps} of {excess.num_steps} steps"
-    cost_ns = _blame.slow_rank_ns(case, culprits.ranks, rows["excess_ns"], culprits.steps)
+    cost_ns = _cost_ns(case, culprits, rows)
     return Finding(
         rule=RULE.name,
         title=f"{who} {_excess.percent(worst)} % longer than {culprits.peers}, in {when}"
@@ -78,9 +79,23 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
         },
         actions=ACTIONS,
         cost_ns=cost_ns,
+        severity=_work.severity_of(case, cost_ns),
         next=("jitter",) if culprits.transient else (),
         part="step",
     )
+
+
+def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
+    """What a step wins if the named ranks computed as long as their peers."""
+    kernels = _work.scaled_kernels(case, culprits.ranks)
+    share = len(culprits.steps) / max(1, len(case.step_numbers))
+    if kernels.empty:
+        less = {int(str(rank)): float(amount) for rank, amount in rows["excess_ns"].items()}
+        return round(share * _work.less_busy_ns(case, less))
+    gone: pd.Series = 1.0 - kernels["rank"].map(np.exp(-rows["excess"])).astype("float64")
+    if culprits.transient:
+        gone = gone.where(case.computing.loc[kernels.index, "step"].isin(culprits.steps), 0.0)
+    return _work.won_ns(case, kernels, fraction=gone)
 
 
 def _classic(case: Case, ranks: tuple[int, ...]) -> dict[str, float]:

@@ -1,0 +1,264 @@
+"""Replay: the recorded steps once more with some of their time removed, to see what the steps would win.
+
+Every collective of a rank starts a fixed time after the one before it that ended last; that time is what the rank does in between:
+kernels, idle times, copies. A collective ends a fixed time after its latest member has started. Time removed from a rank shortens
+what lies between its collectives, and all else follows: a rank that gets faster arrives earlier, and those that waited for it end
+earlier, but only as far as others let them. Without removal the replay gives the recorded times exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.trace.overlap import Intervals, union
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+NONE = -1
+HIDDEN_SHARE = 0.2
+TOGETHER_NS = 5_000
+"""A receive that waited for its send ends this soon after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The recorded collectives as a chain: rows are members in the order of `instance`, which is the order of ends.
+
+    `before` is the row that a member follows (NONE: none); `after_ns` is what the operation takes after its latest start. A send
+    waits for nobody and is an operation of its own; `source` is the row of the send that a receive needs (NONE for all else).
+    """
+
+    rank: Ints
+    start_ns: Ints
+    end_ns: Ints
+    instance: Ints
+    before: Ints
+    after_ns: Ints
+    source: Ints
+    numbers: tuple[int, ...]
+
+    def won_ns(self, removed: pd.DataFrame, faster_ns: Mapping[int, float] | None = None) -> float:
+        """How much earlier the last rank ends if the `removed` time of ranks is gone and operations are `faster_ns`.
+
+        `removed` has `rank`, `start_ns`, `duration_ns` (on the common clock, not overlapping on a rank) and `fraction`.
+        """
+        if not len(self.rank):
+            return 0.0
+        gone = self._gone_ns(removed)
+        before_end = np.where(self.before == NONE, self.start_ns, self.end_ns[self.before])
+        between = (self.start_ns - before_end).astype(np.float64) - gone
+        after = self.after_ns.astype(np.float64)
+        if faster_ns:
+            less = np.array([faster_ns.get(number, 0.0) for number in self.numbers])
+            after = np.maximum(after - less[self.instance], 0.0)
+        ends = self._ends(between, after)
+        tail = self._last_rows()
+        old, new = self.end_ns[tail], ends[tail]
+        return float(old.max() - new.max())
+
+    def _gone_ns(self, removed: pd.DataFrame) -> Floats:
+        """What is removed between the end of the row before and the start of each row."""
+        gone = np.zeros(len(self.rank))
+        by_rank = {int(str(rank)): rows for rank, rows in removed.groupby("rank")} if len(removed) else {}
+        for rank, rows in by_rank.items():
+            mine = np.flatnonzero(self.rank == rank)
+            ordered = rows.sort_values("start_ns")
+            starts = ordered["start_ns"].to_numpy(dtype=np.int64)
+            lengths = ordered["duration_ns"].to_numpy(dtype=np.int64)
+            whole = np.concatenate([[0.0], np.cumsum(lengths * ordered["fraction"].to_numpy(dtype=np.float64))])
+            share = ordered["fraction"].to_numpy(dtype=np.float64)
+
+            def before(
+                moments: Ints, starts: Ints = starts, lengths: Ints = lengths, whole: Floats = whole, share: Floats = share
+            ) -> Floats:
+                at = np.searchsorted(starts, moments, side="right") - 1
+                inside = np.clip(moments - starts[at.clip(min=0)], 0, lengths[at.clip(min=0)]) * share[at.clip(min=0)]
+                result: Floats = np.where(at >= 0, whole[at.clip(min=0)] + inside, 0.0)
+                return result
+
+            first = np.where(self.before[mine] == NONE, np.iinfo(np.int64).min, self.end_ns[self.before[mine]])
+            gone[mine] = before(self.start_ns[mine]) - before(first)
+        return gone
+
+    def _ends(self, between: Floats, after: Floats) -> Floats:
+        count = len(self.rank)
+        ends, begins = [0.0] * count, [0.0] * count
+        follows, gaps, lasts = self.before.tolist(), between.tolist(), after.tolist()
+        starts, sources = self.start_ns.tolist(), self.source.tolist()
+        bounds = [*np.flatnonzero(np.diff(self.instance, prepend=-1)).tolist(), count]
+        for first, last in itertools.pairwise(bounds):
+            latest = 0.0
+            for row in range(first, last):
+                begins[row] = (ends[follows[row]] if follows[row] != NONE else starts[row]) + gaps[row]
+                latest = max(latest, begins[row])
+                if sources[row] != NONE:
+                    latest = max(latest, begins[sources[row]])
+            end = latest + lasts[first]
+            for row in range(first, last):
+                ends[row] = end
+        return np.array(ends)
+
+    def _last_rows(self) -> Ints:
+        order = np.lexsort((self.end_ns, self.rank))
+        last = np.flatnonzero(np.diff(self.rank[order], append=-1))
+        rows: Ints = order[last]
+        return rows
+
+
+def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
+    """The chain of the operations whose members all have a start on the common clock.
+
+    `computing` are kernels (`rank`, `start_ns` on that clock, `duration_ns`); they tell what runs beside them.
+    """
+    rows = members[members["start_ns"].notna()]
+    starts = rows["start_ns"].to_numpy(dtype=np.int64)
+    table = pd.DataFrame(
+        {
+            "rank": rows["rank"].to_numpy(dtype=np.int64),
+            "start": starts,
+            "end": starts + rows["duration_ns"].to_numpy(dtype=np.int64),
+            "number": rows["instance"].to_numpy(dtype=np.int64),
+            "send": (rows["operation"].astype(str) == "send").to_numpy(),
+            "receive": (rows["operation"].astype(str) == "receive").to_numpy(),
+            "group": pd.factorize(rows["group"].astype("object").fillna(""))[0],
+            "transfer": _transfers(rows),
+        }
+    )
+    # A send comes when it starts, all else when it ends: so every row comes after the rows that it follows.
+    table["own"] = table["number"].where(~table["send"], -1 - table["number"])
+    grouped = table.groupby("own")
+    table["finish"] = grouped["end"].transform("max").where(~table["send"], table["start"])
+    table = table.sort_values(["finish", "send", "own", "rank"], kind="stable", ignore_index=True)
+    sends = table[table["send"]].drop_duplicates("number")
+    source = table["number"].map(pd.Series(sends.index, index=sends["number"])).where(~table["send"]).fillna(NONE).astype("int64")
+    source = _nearest_sends(table, _named_sends(table, source))
+    latest = table.groupby("own")["start"].transform("max")
+    latest = np.maximum(latest, table["start"].to_numpy()[source.to_numpy()] * (source != NONE))
+    after = table.groupby("own")["end"].transform("max") - latest
+    return Replay(
+        rank=table["rank"].to_numpy(),
+        start_ns=table["start"].to_numpy(),
+        end_ns=table["end"].to_numpy(),
+        instance=pd.factorize(table["own"])[0].astype(np.int64),
+        before=_before(table, computing),
+        after_ns=after.clip(lower=0).to_numpy(dtype=np.int64),
+        source=np.asarray(source, dtype=np.int64),
+        numbers=tuple(int(number) for number in pd.unique(table["own"])),
+    )
+
+
+def _transfers(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
+    """Numbers that a send and its receive share where their names differ in nothing but the word for the operation."""
+    names = rows["name"].astype("category")
+    plain = [re.sub("send|receive|recv", "", str(name), flags=re.IGNORECASE) for name in names.cat.categories]
+    text = np.array([*plain, ""], dtype=object)[names.cat.codes.to_numpy()]
+    keys = pd.DataFrame({"name": text, "step": rows["step"].fillna(-1).to_numpy(), "group": rows["group"].astype("object")})
+    return np.asarray(keys.groupby(["name", "step", "group"], dropna=False).ngroup(), dtype=np.int64)
+
+
+def _named_sends(table: pd.DataFrame, source: pd.Series) -> pd.Series:
+    """The sources with, for receives without one, the send of that name, if there is one of each."""
+    open_rows = table[table["receive"] & (source == NONE) & ~table.duplicated(["transfer", "receive"], keep=False)]
+    sends = table[table["send"] & ~table.duplicated(["transfer", "send"], keep=False)]
+    found = open_rows["transfer"].map(pd.Series(sends.index, index=sends["transfer"])).dropna().astype("int64")
+    source = source.copy()
+    source.loc[found.index] = found
+    return source
+
+
+def _nearest_sends(table: pd.DataFrame, source: pd.Series) -> pd.Series:
+    """The sources with, for receives of larger groups, the send that ended with them: there the pairs are not stated."""
+    source = source.copy()
+    for _, rows in table[table["send"] | table["receive"]].groupby("group"):
+        sends = rows[rows["send"]].sort_values("end")
+        open_rows = rows[rows["receive"] & (source.loc[rows.index] == NONE)]
+        if sends.empty or open_rows.empty:
+            continue
+        ends = sends["end"].to_numpy()
+        wanted = open_rows["end"].to_numpy()
+        at = np.searchsorted(ends, wanted)
+        for side in (at.clip(max=len(ends) - 1), (at - 1).clip(min=0)):
+            near = (np.abs(ends[side] - wanted) <= TOGETHER_NS) & (sends["rank"].to_numpy()[side] != open_rows["rank"].to_numpy())
+            chosen = open_rows.index[near]
+            source.loc[chosen] = sends.index.to_numpy()[side[near]]
+    return source
+
+
+def _before(table: pd.DataFrame, computing: pd.DataFrame) -> Ints:
+    """For every row the row of its rank that it follows.
+
+    That is the last one that had ended and that held up the rank. What runs beside kernels (sends, hidden gradients) holds up
+    nothing, unless it ended after the last kernel before the row: then the row has waited for it.
+    """
+    before = np.full(len(table), NONE, dtype=np.int64)
+    by_rank = dict(iter(computing.groupby("rank")))
+    for rank, rows in table.groupby("rank"):
+        index = rows.index.to_numpy()
+        starts, ends = rows["start"].to_numpy(), rows["end"].to_numpy()
+        busy = _busy(by_rank.get(rank))
+        groups = rows["group"].to_numpy()
+        beside = rows["send"].to_numpy() | _hidden_groups(groups, _within(busy, starts, ends), ends - starts)
+        held = _last_ended(starts, ends, ~beside)
+        other = _last_ended(starts, ends, np.ones(len(ends), dtype=bool))
+        last_kernel = _last_moment(busy, starts)
+        waited = (other >= 0) & (ends[other] >= last_kernel)
+        # What runs beside kernels has a queue of its own.
+        queued = (other >= 0) & beside & (groups[other] == groups)
+        chosen = np.where(waited | queued, other, held)
+        found = np.where(chosen >= 0, index[chosen], NONE)
+        before[index] = np.where(found < index, found, NONE)
+    return before
+
+
+def _hidden_groups(groups: Ints, within: Ints, lengths: Ints) -> npt.NDArray[np.bool_]:
+    """By row whether the operations of its group run beside kernels for a good part of their time."""
+    number = pd.factorize(groups)[0]
+    hidden = np.bincount(number, weights=within) >= HIDDEN_SHARE * np.bincount(number, weights=lengths)
+    rows: npt.NDArray[np.bool_] = hidden[number]
+    return rows
+
+
+def _last_ended(starts: Ints, ends: Ints, allowed: npt.NDArray[np.bool_]) -> Ints:
+    """By row the position of the allowed row that ended last when it started; NONE if there is none."""
+    order = np.flatnonzero(allowed)[np.argsort(ends[allowed], kind="stable")]
+    if not len(order):
+        return np.full(len(starts), NONE, dtype=np.int64)
+    at = np.searchsorted(ends[order], starts, side="right") - 1
+    return np.where(at >= 0, order[at.clip(min=0)], NONE)
+
+
+def _busy(kernels: pd.DataFrame | None) -> Intervals:
+    if kernels is None:
+        return union([], [])
+    starts = kernels["start_ns"].to_numpy(dtype=np.int64)
+    return union(starts, starts + kernels["duration_ns"].to_numpy(dtype=np.int64))
+
+
+def _within(busy: Intervals, starts: Ints, ends: Ints) -> Ints:
+    """By row the time from its start to its end in which kernels compute."""
+    if not len(busy.starts):
+        return np.zeros(len(starts), dtype=np.int64)
+    whole = np.concatenate([[0], np.cumsum(busy.ends - busy.starts)])
+
+    def until(moments: Ints) -> Ints:
+        at = np.searchsorted(busy.starts, moments, side="right") - 1
+        first = at.clip(min=0)
+        inside = np.minimum(moments, busy.ends[first]) - busy.starts[first]
+        return np.where(at >= 0, whole[first] + inside, 0)
+
+    return until(ends) - until(starts)
+
+
+def _last_moment(busy: Intervals, moments: Ints) -> Ints:
+    """By moment the last one up to it at which kernels computed."""
+    if not len(busy.starts):
+        return np.full(len(moments), np.iinfo(np.int64).min)
+    at = np.searchsorted(busy.starts, moments, side="left") - 1
+    return np.where(at >= 0, np.minimum(busy.ends[at.clip(min=0)], moments), np.iinfo(np.int64).min)

@@ -1,0 +1,58 @@
+"""Operators run on the slow AI CPU, and the AI cores wait for them.
+
+What is measured: kernels whose recorded unit is the AI CPU, as a share of the step. A profile that does not record the unit of
+kernels cannot tell.
+
+What to do: find a form of the operator that runs on AI cores (another type, another index type, a fused operator), or move it out
+of the step.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfkit.diagnose import _kernels
+from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import AI_CPU_SHARE
+from perfkit.errors import NotMeasuredError
+
+PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)
+HOW = "record kernels of an Ascend device with profiler_level 1, which states the unit (Accelerator Core)"
+ACTIONS = (
+    "use a form of the operator that runs on AI cores: another data type, int32 indices, a fused operator",
+    "move the operator out of the step, or into the dataset",
+)
+
+
+def check(case: Case) -> Verdict:
+    """The time of kernels on the AI CPU."""
+    if case.computing["core"].isna().all():
+        raise NotMeasuredError("the unit that ran each kernel", how_to_collect=HOW)
+    rows = _kernels.matching(case, PATTERN, "core")
+    share = _kernels.share_of_step(case, rows)
+    evidence = {"ai_cpu_share": share, "num_kernels": len(rows)}
+    if share < case.limit(AI_CPU_SHARE):
+        return Verdict((), evidence)
+    names = _kernels.largest(rows)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"AI CPU operators take {100 * share:.1f} % of the step ({', '.join(names[:3])})",
+        subject={"operators": names},
+        evidence=evidence,
+        actions=ACTIONS,
+        cost_ns=_kernels.won_ns(case, rows),
+        next=("12_operators",),
+        part="computing",
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="ai-cpu-on-path",
+    title="Operators on the AI CPU",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=HOW,
+    thresholds=(AI_CPU_SHARE,),
+    check=check,
+)

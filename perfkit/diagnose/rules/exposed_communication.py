@@ -1,0 +1,134 @@
+"""Communication that could run beside computing does not, and the step waits for it.
+
+What is measured: transfers (waiting for late ranks left out) of groups whose communication can be hidden, that is all but tensor
+parallel ones and the transfers of a pipeline; how much of it runs beside kernels; and how much of it comes after the last kernel
+of the backward pass although parts of it were ready before. Tensor parallel communication is exposed by nature and not judged.
+
+What to do: overlap gradients with the backward pass (buckets, gradient overlap of the distributed optimizer), split micro batches
+in two copies, hide pipeline transfers by more chunks; or a strategy with less communication.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE
+from perfkit.errors import NotMeasuredError
+from perfkit.trace.overlap import overlap_ns, union
+
+HOW = "record kernels and collectives with their start: profiler level 1 with communication"
+SAMPLE = 8
+"""Groups that are looked at: those of one kind do the same."""
+LEAST_BYTES = 4096
+ACTIONS = (
+    "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
+    "split micro batches into two copies that hide each other's communication (micro_batch_interleave, multi-copy)",
+    "compare with other strategies: page 03",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Transfers of groups that can be hidden, and are not."""
+    rows = _hideable(case)
+    if rows.empty:
+        return Verdict((), {"hideable_communication_ns": 0.0})
+    totals = pd.DataFrame([_of_rank(case, rank, rows[rows["rank"] == rank]) for rank in _sample(rows)])
+    steps = max(1, len(case.step_numbers))
+    worst = totals.iloc[int(totals["won"].to_numpy().argmax())] / steps
+    step_ns = case.step_ns or 1
+    hidden = 1.0 - float(worst["exposed"] / worst["transfer"]) if worst["transfer"] else 1.0
+    evidence = {
+        "hideable_communication_ns": float(worst["transfer"]),
+        "exposed_ns": float(worst["exposed"]),
+        "hidden_ratio": hidden,
+        "exposed_share": float(worst["exposed"] / step_ns),
+    }
+    large = worst["exposed"] >= case.limit(EXPOSED_SHARE) * step_ns
+    late = worst["won"] >= case.limit(LATE_SHARE) * step_ns
+    if hidden >= case.limit(HIDDEN_RATIO) or not (large or late):
+        return Verdict((), evidence)
+    cost = float(max(worst["won"], worst["exposed"] - worst["last"] if large else 0.0))
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{worst['exposed'] / 1e6:.1f} ms a step of communication that could be hidden is not ({100 * hidden:.0f} % is)",
+        subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
+        evidence={**evidence, "sent_after_computing_ns": float(worst["won"])},
+        actions=ACTIONS,
+        cost_ns=round(cost),
+        next=("13_communication", "03_parallel_strategy"),
+        part="communication",
+    )
+    return Verdict((finding,), evidence)
+
+
+def _hideable(case: Case) -> pd.DataFrame:
+    """Members of operations between ranks that do not split tensors or pass activations on."""
+    rows = case.members
+    if rows.empty or not len(case.kernels) or rows["start_ns"].isna().all():
+        raise NotMeasuredError("collectives and kernels with their start", how_to_collect=HOW)
+    dimensions = {(group.name, rank): group.dimension for group in case.groups for rank in group.members}
+    names = rows["group"].astype("object").where(rows["group"].notna(), None)
+    of_group = [dimensions.get((name, int(rank))) for name, rank in zip(names, rows["rank"], strict=True)]
+    passing_on = rows["operation"].astype(str).isin(("send", "receive", "send_receive", "barrier"))
+    small = (rows["bytes"] < LEAST_BYTES).fillna(False).to_numpy(dtype=bool)
+    tensor = np.array([dimension in ("tensor", "pipeline") for dimension in of_group], dtype=bool)
+    keep = ~tensor & ~passing_on.to_numpy() & ~small & rows["start_ns"].notna().to_numpy()
+    return rows[keep & rows["rank"].isin(case.detail_ranks).to_numpy()]
+
+
+def _sample(rows: pd.DataFrame) -> list[int]:
+    """Of each group the rank that waits least: only it shows whether messages were sent late, the others may wait for it."""
+    waits = (
+        rows.assign(group=rows["group"].astype("object").fillna("")).groupby(["group", "rank"])["wait_ns"].sum().astype("float64")
+    )
+    least = waits.reset_index().sort_values("wait_ns", kind="stable").drop_duplicates("group")
+    return sorted({int(rank) for rank in least["rank"]})[:SAMPLE]
+
+
+def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
+    """Sums over steps in ns: transfer, of it exposed, the last message of each step, and what earlier sending would win."""
+    sums = dict.fromkeys(("transfer", "exposed", "last", "won"), 0.0)
+    shift = case.run.clock.get(rank, 0)
+    kernels = case.computing[case.computing["rank"] == rank]
+    by_step = dict(iter(kernels.groupby("step")))
+    for step, group in rows.groupby("step"):
+        mine = by_step.get(step)
+        if mine is None:
+            continue
+        starts = mine["start_ns"].to_numpy(dtype=np.int64) + shift
+        computing = union(starts, starts + mine["duration_ns"].to_numpy(dtype=np.int64))
+        begin = group["start_ns"].to_numpy(dtype=np.int64)
+        end = begin + group["duration_ns"].to_numpy(dtype=np.int64)
+        wait = group["wait_ns"].fillna(0).to_numpy(dtype=np.int64)
+        moving = union(begin + wait, end)
+        exposed = moving.total_ns - overlap_ns(moving, computing)
+        last = float((end - begin - wait)[int(end.argmax())])
+        sums["transfer"] += moving.total_ns
+        sums["exposed"] += exposed
+        sums["last"] += last
+        if len(group) > 1:
+            sums["won"] += _late_ns(begin + wait, end, computing.ends, last)
+    return sums
+
+
+def _late_ns(begin: np.ndarray, end: np.ndarray, computed: np.ndarray, last: float) -> float:
+    """Transfers in a row with no kernel from the first to the last of them, the last one left out: they came too late."""
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], end[order]
+    between = np.searchsorted(computed, end, side="left") - np.searchsorted(computed, begin[:1], side="left")
+    if len(begin) < 2 or between[-1] > 1:
+        return 0.0
+    return max(0.0, float((end - begin).sum()) - last)
+
+
+RULE = Rule(
+    name="exposed-communication",
+    title="Communication that is not hidden",
+    needs=frozenset({"steps", "collectives", "kernels"}),
+    how_to_collect=HOW,
+    thresholds=(EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE),
+    check=check,
+)

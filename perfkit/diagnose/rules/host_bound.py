@@ -1,0 +1,100 @@
+"""The device waits for the host to launch the next kernel, again and again.
+
+What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
+full launch queue there are none. A finding needs both: at least 5 % of the step, and many kernels that were waited for. Where
+launches were recorded, the evidence says how many of those kernels started as soon as they were launched.
+
+What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
+bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose import _work
+from perfkit.diagnose._case import KERNELS_BY, Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
+
+LONGEST_NS = 1e6
+ALIKE = 0.2
+"""Ranks that wait this much of what the worst one waits wait for the same reason: who is late in a group varies."""
+QUEUED_NS = 20_000
+"""A kernel that starts this soon after its launch was not queued."""
+ACTIONS = (
+    "make kernels fewer and larger: fused operators, jit or graph mode, larger micro batches",
+    "remove synchronising calls from the step, and print or log every n-th step only",
+    "bind every process to CPUs of its own, and switch off deterministic and synchronous modes",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks whose device idles shortly before many kernels."""
+    step_ns = case.step_ns or 1
+    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
+    short = gaps[(gaps["duration_ns"] >= case.limit(GAP_LEAST)) & (gaps["duration_ns"] <= LONGEST_NS)]
+    steps = max(1, len(case.step_numbers))
+    idle = short.groupby("rank")["duration_ns"].sum() / steps
+    kernels = case.kernels.groupby("rank").size()
+    waited = (short.groupby("rank").size() / kernels).fillna(0.0)
+    evidence = {
+        "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
+        "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
+    }
+    passing = (idle >= case.limit(HOST_BOUND_SHARE) * step_ns) & (waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS))
+    if not passing.any():
+        return Verdict((), evidence)
+    named = tuple(int(rank) for rank in idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
+    at_once = _started_at_once(case, named[0])
+    who = (
+        "Devices of all ranks wait"
+        if len(named) == len(case.detail_ranks)
+        else f"Device of rank {', '.join(map(str, named))} waits"
+    )
+    lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
+    return Verdict(
+        (
+            Finding(
+                rule=RULE.name,
+                title=f"{who} {idle.loc[list(named)].mean() / 1e6:.1f} ms a step for launches",
+                subject={"ranks": named},
+                evidence={
+                    **evidence,
+                    "idle_ns": float(idle.loc[list(named)].mean()),
+                    "kernels_waited_for_share": float(waited.loc[list(named)].mean()),
+                    "median_kernel_ns": float(lengths.median()),
+                    **({} if at_once is None else {"started_at_launch_share": at_once}),
+                },
+                actions=ACTIONS,
+                cost_ns=_work.won_ns(case, short[short["rank"].isin(named)]),
+                next=("14_timeline", "frequent-sync"),
+            ),
+        ),
+        evidence,
+    )
+
+
+def _started_at_once(case: Case, rank: int) -> float | None:
+    """The share of a rank's kernels that started as soon as they were launched; None if launches were not recorded."""
+    if "launches" not in case.run.tables:
+        return None
+    rows: pd.DataFrame = case.run.frame("launches", ranks=[rank], columns=("start_ns", "launch_ns", "launch_duration_ns"))
+    rows = rows.dropna()
+    if rows.empty:
+        return None
+    columns = {str(name): rows[name].to_numpy(dtype=np.int64) for name in rows.columns}
+    after = columns["start_ns"] - columns["launch_ns"] - columns["launch_duration_ns"]
+    return float((after < QUEUED_NS).mean())
+
+
+RULE = Rule(
+    name="host-bound",
+    title="The device waits for launches",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST),
+    check=check,
+    explains=frozenset({"frequent-sync", "jitter"}),
+)

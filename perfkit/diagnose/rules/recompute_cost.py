@@ -1,0 +1,119 @@
+"""Forward operators run again in the backward pass, and cost what the forward of those layers costs.
+
+What is measured: attention runs once forward and once backward in each layer. More forward than backward runs are recomputation;
+the time of one layer's forward is that between two forward attentions with no backward one in between. The cost is what the step
+would win if nothing were recomputed, and says nothing about whether memory allows that.
+
+What to do: with memory to spare recompute fewer layers, or only cheap operators (norms, activations), or the communication only.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose import _kernels, _work
+from perfkit.diagnose._case import KERNELS_BY, Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import RECOMPUTE_SHARE
+from perfkit.errors import NotMeasuredError
+
+ATTENTION = re.compile(r"flash|fmha|attention|attn|sdpa", re.IGNORECASE)
+BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
+ACTIONS = (
+    "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",
+    "recompute single cheap operators (norm, activation) instead of whole layers",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Forward attention that runs more often than backward attention, and the time of what runs again."""
+    rows = _kernels.matching(case, ATTENTION)
+    if rows.empty:
+        raise NotMeasuredError("attention kernels by name, which show what runs twice", how_to_collect=KERNELS_BY)
+    names = rows["op"].astype(str)
+    backward = names.map({name: bool(BACKWARD.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
+    forward_count = _largest_count(rows[~backward])
+    backward_count = _largest_count(rows[backward])
+    again = max(0.0, forward_count - backward_count) if backward_count else 0.0
+    evidence = {"attention_forward_a_step": forward_count, "attention_backward_a_step": backward_count}
+    if again < 0.02 * backward_count or not backward_count:
+        return Verdict((), evidence)
+    repeated = _repeated(case, rows[~backward], rows[backward])
+    share = _kernels.share_of_step(case, repeated)
+    evidence = {**evidence, "recomputed_share": share, "layers_recomputed_ratio": again / backward_count}
+    if share < case.limit(RECOMPUTE_SHARE):
+        return Verdict((), evidence)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Recomputed operators take {100 * share:.1f} % of the step ({100 * again / backward_count:.0f} % of the layers)",
+        subject={"operators": _kernels.largest(repeated)},
+        evidence=evidence,
+        actions=ACTIONS,
+        cost_ns=_work.won_ns(case, repeated, faster_ns=_communication(case, repeated)),
+        next=("05_recompute", "15_memory_profile"),
+        part="step",
+    )
+    return Verdict((finding,), evidence)
+
+
+def _largest_count(rows: pd.DataFrame) -> float:
+    """Executions a rank and step of the operator that runs most often; a pass may launch several kernels of an attention."""
+    if rows.empty:
+        return 0.0
+    counts = rows.groupby(["rank", "step", "op"], observed=True).size()
+    return float(counts.groupby(level=["rank", "step"]).max().median())
+
+
+def _repeated(case: Case, forward: pd.DataFrame, backward: pd.DataFrame) -> pd.DataFrame:
+    """What runs again: before each backward attention its forward one, with all that a forward layer has around it.
+
+    As (`rank`, `start_ns`, `duration_ns`, `op`) of spans: from the forward attention before a backward one, as long as a layer's
+    forward pass takes.
+    """
+    layer_ns = _layer_ns(forward, backward)
+    marks = pd.concat([forward.assign(back=False), backward.assign(back=True)]).sort_values(["rank", "start_ns"], kind="stable")
+    ranks, back = marks["rank"].to_numpy(), marks["back"].to_numpy(dtype=bool)
+    follows = np.concatenate([back[1:] & (ranks[1:] == ranks[:-1]), [False]])
+    again = marks[~back & follows]
+    # The first backward attention after the forward pass follows a forward one also where nothing is recomputed.
+    return pd.DataFrame({"rank": again["rank"], "start_ns": again["start_ns"], "duration_ns": round(layer_ns), "op": again["op"]})
+
+
+def _communication(case: Case, repeated: pd.DataFrame) -> dict[int, float]:
+    """The transfers of the collectives that start in the repeated spans, by instance: they would not happen either."""
+    if case.replay is None:
+        return {}
+    found: dict[int, float] = {}
+    members = case.members[case.members["transfer_ns"].notna() & case.members["start_ns"].notna()]
+    for rank, rows in repeated.groupby("rank"):
+        mine = members[members["rank"] == rank]
+        starts = np.sort(rows["start_ns"].to_numpy(dtype=np.int64)) + case.run.clock.get(int(str(rank)), 0)
+        begin = mine["start_ns"].to_numpy(dtype=np.int64)
+        at = np.searchsorted(starts, begin, side="right") - 1
+        inside = (at >= 0) & (begin < starts[at.clip(min=0)] + int(rows["duration_ns"].iloc[0]))
+        blocking = ~mine["operation"].isin(("send", "receive")).to_numpy()
+        chosen = mine[inside & blocking]
+        found.update(zip(chosen["instance"].astype(int), chosen["transfer_ns"].astype(float), strict=True))
+    return found
+
+
+def _layer_ns(forward: pd.DataFrame, backward: pd.DataFrame) -> float:
+    """The median time between two forward attentions of a rank with no backward one in between; else that of the attention."""
+    marks = pd.concat([forward.assign(back=False), backward.assign(back=True)]).sort_values(["rank", "start_ns"], kind="stable")
+    plain = ~marks["back"].to_numpy(dtype=bool)
+    both = plain[1:] & plain[:-1] & (np.diff(marks["rank"].to_numpy()) == 0)
+    distance = np.diff(marks["start_ns"].to_numpy())[both]
+    return float(np.median(distance)) if len(distance) else float(forward["duration_ns"].median())
+
+
+RULE = Rule(
+    name="recompute-cost",
+    title="Recomputation",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(RECOMPUTE_SHARE,),
+    check=check,
+)

@@ -1,0 +1,128 @@
+"""One link between two ranks moves data slower than links like it.
+
+What is compared: the bandwidth of each link with that of links of the same transport, operation and number of peers, at least
+four; less than a MiB a step says nothing about bandwidth. The matrix of the operation is solved by medians over rows and columns:
+what all links of a rank share belongs to that rank, and only the rest to the link. It must hold in most steps, or in both
+directions.
+
+What to do: check and repair the link or its ports; until then plan groups so that tensor parallel traffic stays off it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from perfkit.diagnose import _work
+from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import LINK_PEERS, LINK_PERSISTENCE, LINK_RATIO, LINK_Z
+from perfkit.errors import NotMeasuredError
+from perfkit.trace import links
+
+HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
+ACTIONS = (
+    "check and repair the link, its cable, ports and drivers",
+    "until then place the groups so that tensor parallel traffic stays off the link",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Links that are slower than their like in most steps."""
+    table = links.slow_links(case.run, steps=case.step_numbers)
+    if table.empty or table["num_like"].max() < case.limit(LINK_PEERS):
+        raise NotMeasuredError("like links with bytes and times", how_to_collect=HOW)
+    worst = _passing(table, case)
+    evidence = {
+        "largest_slowness_ratio": float(table["slowness"].max()),
+        "largest_z": float(table["z"].max()),
+        "num_links": float(len(table)),
+    }
+    pairs = {_pair(row) for row in worst.to_dict("records")}
+    confirmed = {pair: share for pair in pairs if (share := _persistence(pair, case)) >= case.limit(LINK_PERSISTENCE)}
+    return Verdict(tuple(_finding(pair, share, worst, case) for pair, share in sorted(confirmed.items())), evidence)
+
+
+def _passing(table: pd.DataFrame, case: Case) -> pd.DataFrame:
+    return table[
+        (table["num_like"] >= case.limit(LINK_PEERS))
+        & (table["link"] >= case.limit(LINK_RATIO))
+        & (table["slowness"] >= case.limit(LINK_RATIO))
+        & (table["z"] >= case.limit(LINK_Z))
+    ]
+
+
+def _pair(row: Mapping[object, object]) -> tuple[int, int]:
+    ends = int(str(row["source_rank"])), int(str(row["target_rank"]))
+    return min(ends), max(ends)
+
+
+def _persistence(pair: tuple[int, int], case: Case) -> float:
+    """The share of steps in which the link is slow by itself."""
+    hits = sum(
+        pair in {_pair(row) for row in _passing(links.slow_links(case.run, steps=[step]), case).to_dict("records")}
+        for step in case.step_numbers[:MOST_STEPS]
+    )
+    return hits / max(1, len(case.step_numbers[:MOST_STEPS]))
+
+
+MOST_STEPS = 5
+"""Steps that are looked at one by one."""
+
+
+def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Case) -> Finding:
+    rows = table[[_pair(row) == pair for row in table.to_dict("records")]]
+    row = rows.iloc[0]
+    cost_ns = _cost_ns(pair, case)
+    return Finding(
+        rule=RULE.name,
+        title=f"Link {pair[0]}-{pair[1]} ({row['transport']}) moves {row['bytes_per_s'] / 1e9:.1f} GB/s, links like it "
+        f"{row['typical_bytes_per_s'] / 1e9:.1f} GB/s",
+        subject={"links": (pair,)},
+        evidence={
+            "slowness_ratio": float(row["slowness"]),
+            "own_share_ratio": float(row["link"]),
+            "z": float(row["z"]),
+            "bytes_per_s": float(row["bytes_per_s"]),
+            "like_links_bytes_per_s": float(row["typical_bytes_per_s"]),
+            "num_like_links": float(row["num_like"]),
+            "slow_steps_share": share,
+            "excess_transfer_ns": float(rows["excess_ns"].max()) / max(1, len(case.step_numbers)),
+        },
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        severity="medium" if cost_ns is None else _work.severity_of(case, cost_ns),
+        next=("13_communication",),
+        part="communication",
+    )
+
+
+def _cost_ns(pair: tuple[int, int], case: Case) -> int | None:
+    """What a step wins if operations over the link were as fast as equal ones elsewhere; None where those are not known."""
+    if not case.run.has("collectives") or case.replay is None:
+        return None
+    rows = case.members
+    both = rows[rows["rank"].isin(pair)].groupby("instance")["rank"].nunique()
+    through = set(both.index[(both == 2).to_numpy()])
+    operations = case.operations
+    kind = ["operation", "group_size", "bytes"]
+    slow = operations["instance"].isin(through)
+    typical = operations[~slow].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
+    if operations[slow].empty or operations[slow].merge(typical.reset_index(), on=kind).empty:
+        return None
+    table = operations[slow].merge(typical.rename("typical_ns").reset_index(), on=kind, how="left")
+    late = (table["transfer_ns"].astype("Float64") - table["typical_ns"].astype("Float64")).fillna(0.0).clip(lower=0.0)
+    faster = {int(number): float(amount) for number, amount in zip(table["instance"], late, strict=True)}
+    nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
+    return _work.won_ns(case, nothing, faster_ns=faster)
+
+
+RULE = Rule(
+    name="slow-link",
+    title="A link is slower than links like it",
+    needs=frozenset({"links"}),
+    how_to_collect=HOW,
+    thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS),
+    check=check,
+)

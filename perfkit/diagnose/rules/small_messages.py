@@ -1,0 +1,96 @@
+"""Communication is cut into many small messages, and their latency adds up.
+
+What is measured: messages of a rank below 4 MiB of which latency is a large part: where the profiler states the time in which data
+moved, the rest of the transfer; else what their time is longer than that of the same bytes in large messages of the group's kind. A
+step has at least sixteen of them. What of it is hidden behind kernels costs nothing.
+
+What to do: larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb), flat buffers, fewer but larger all-gathers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose import _hidden, _work
+from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import LATENCY_SHARE, SMALL_COUNT, SMALL_MESSAGE
+from perfkit.errors import NotMeasuredError
+
+HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
+FUSED = 16
+"""Small messages that one bucket may hold."""
+ACTIONS = (
+    "use larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb) of some ten MiB",
+    "send flat buffers instead of single tensors",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Messages whose time is mostly latency."""
+    rows = case.operations
+    rows = rows[~rows["operation"].isin(("send", "receive", "send_receive", "barrier")) & rows["transfer_ns"].notna()]
+    if rows.empty or rows["bytes"].isna().all():
+        raise NotMeasuredError("sizes and times of messages", how_to_collect=HOW)
+    latency = _latency_ns(case, rows)
+    transfer = rows["transfer_ns"].astype("float64").to_numpy()
+    small = (rows["bytes"].fillna(0) <= case.limit(SMALL_MESSAGE)).to_numpy(dtype=bool)
+    small &= latency >= case.limit(LATENCY_SHARE) * transfer
+    chosen = rows[small]
+    members = case.members[case.members["instance"].isin(chosen["instance"])]
+    steps = max(1, len(case.step_numbers))
+    per_rank = members.groupby("rank").size() / steps
+    count = float(per_rank.max()) if len(per_rank) else 0.0
+    evidence = {
+        "small_messages_a_rank_and_step": count,
+        "small_messages_time_share": float(transfer[small].sum() / transfer.sum()) if transfer.sum() else 0.0,
+    }
+    if count < case.limit(SMALL_COUNT):
+        return Verdict((), evidence)
+    saved = {
+        int(number): (1 - 1 / FUSED) * float(amount) for number, amount in zip(chosen["instance"], latency[small], strict=True)
+    }
+    nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
+    # The replay knows no moment at which a message in a queue was ready, so what is won is at most the latency that is not hidden.
+    cost_ns = None
+    if case.replay is not None:
+        waste = float(latency[small].sum() / transfer[small].sum())
+        cost_ns = min(_work.won_ns(case, nothing, faster_ns=saved), round(waste * _hidden.exposed_ns(case, members)))
+    enough = cost_ns is not None and cost_ns >= 0.005 * (case.step_ns or 1)
+    if not enough and evidence["small_messages_time_share"] < case.limit(LATENCY_SHARE):
+        return Verdict((), evidence)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{count:.0f} small messages a rank and step, of {chosen['bytes'].median() / 2**20:.2f} MiB, are mostly latency",
+        subject={"groups": tuple(sorted({str(group) for group in chosen["group"].dropna().unique()})[:8])},
+        evidence={**evidence, "latency_ns": float(np.median(latency[small])), "median_bytes": float(chosen["bytes"].median())},
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        severity=None if enough else "low",
+        next=("13_communication",),
+        part="communication",
+    )
+    return Verdict((finding,), evidence)
+
+
+def _latency_ns(case: Case, rows: pd.DataFrame) -> np.ndarray:
+    """What of each transfer is no moving of data, by the stated time of moving or by the bandwidth of large messages."""
+    moved = case.members.groupby("instance")["transit_ns"].median().reindex(rows["instance"]).astype("float64").to_numpy()
+    transfer = rows["transfer_ns"].astype("float64").to_numpy()
+    sizes = rows["bytes"].astype("float64").to_numpy()
+    rate = np.where(transfer > 0, sizes / np.maximum(transfer, 1.0), np.nan)
+    kinds = pd.Series(rate, index=rows.index).where(rows["bytes"] > case.limit(SMALL_MESSAGE))
+    best = kinds.groupby(rows["group_size"]).transform("median").fillna(kinds.median()).to_numpy(dtype=np.float64)
+    by_rate = np.where(np.isnan(best), 0.0, sizes / best)
+    return np.clip(transfer - np.where(np.isnan(moved), by_rate, moved), 0.0, None)
+
+
+RULE = Rule(
+    name="small-messages",
+    title="Many small messages",
+    needs=frozenset({"collectives"}),
+    how_to_collect=HOW,
+    thresholds=(SMALL_MESSAGE, LATENCY_SHARE, SMALL_COUNT),
+    check=check,
+)

@@ -1,0 +1,57 @@
+"""One link is blamed, not its ends and not those who use it."""
+
+import pytest
+
+from perfkit.diagnose import diagnose
+from perfkit.diagnose.rules.slow_link import RULE
+from perfkit.trace._format import Sink
+from tests.diagnose.made import Training, run_of
+
+HEALTHY = Training().run()
+
+
+def judged(run, baseline=None):
+    return diagnose(run, baseline, only=[RULE])
+
+
+def seconds_won(changed, healthy=HEALTHY):
+    """What a step really wins without the fault, in ns."""
+    return changed.steps()["duration_ns"].mean() - healthy.steps()["duration_ns"].mean()
+
+
+def test_without_its_tables_nothing_is_measured():
+    result = judged(run_of(Sink()))
+    assert result.findings == result.healthy == ()
+    assert result.not_measured[0].how_to_collect
+
+
+def linked(slow=(), ranks=6, steps=4, factor=1.5):
+    sink = Sink()
+    for step in range(1, steps + 1):
+        for rank in range(ranks):
+            others = [other for other in range(ranks) if other != rank]
+            times = [
+                round(1e6 * (factor if {rank, other} == set(slow) else 1.0) * (1 + 0.003 * ((rank + other + step) % 3)))
+                for other in others
+            ]
+            sink.add("links", rank=rank, step=step, operation="allreduce-total@1", source_rank=rank, target_rank=others,
+                     transport="HCCS", bytes=20_000_000, transit_ns=times)  # fmt: skip
+            sink.add("steps", rank=rank, step=step, duration_ns=10**8)
+    return run_of(sink)
+
+
+@pytest.mark.parametrize("factor", [1.5, 2.0, 4.0])
+def test_the_slow_link_is_named_and_no_other(factor):
+    (found,) = judged(linked(slow=(1, 4), factor=factor)).findings
+    assert found.subject["links"] == ((1, 4),)
+    assert found.evidence["slowness_ratio"] == pytest.approx(factor, rel=0.02)
+
+
+def test_equal_links_are_healthy():
+    result = judged(linked())
+    assert result.findings == ()
+    assert result.healthy[0].evidence["num_links"] == 30
+
+
+def test_two_links_are_too_few():
+    assert judged(linked(ranks=2)).not_measured
