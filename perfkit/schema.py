@@ -245,6 +245,21 @@ MEMORY_REPORTS = Table(
         Column("requested_bytes", "int", "the request that did not fit; null: none failed", nullable=True),
     ),
 )
+QUEUES = Table(
+    "queues",
+    "how full a queue of the data pipeline was, when a step asked or at a sample",
+    (
+        _RANK,
+        Column("step", "int", "step that asked; null: a sample of the running pipeline", nullable=True),
+        Column(
+            "queue", "text", "host (before the device), device (batches that wait on it) or operator (behind a dataset operator)"
+        ),
+        Column("operator", "text", "dataset operator and its number; null: the queue is no operator's", nullable=True),
+        Column("parent", "text", "operator that takes from this queue", nullable=True),
+        Column("size", "int", "entries in the queue"),
+        Column("capacity", "int", "entries that fit", nullable=True),
+    ),
+)
 COVERAGE = Table(
     "coverage",
     "a kind of file that a rank has, or should have",
@@ -263,7 +278,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
         table.name: table
         for table in (
             *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, LOG),
-            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, COVERAGE),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, QUEUES, COVERAGE),
         )
     }
 )

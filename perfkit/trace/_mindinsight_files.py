@@ -31,10 +31,23 @@ PATTERNS = {
     "ai cpu": re.compile(r"^aicpu_intermediate_(\d{1,9})\.csv$"),
     "framework": re.compile(r"^framework_raw_(\d{1,9})\.csv$"),
     "dataset pipeline": re.compile(r"^minddata_pipeline_raw_(\d{1,9})\.csv$"),
+    "pipeline profile": re.compile(r"^pipeline_profiling_(\d{1,9})\.json$"),
+    "device queue": re.compile(r"^device_queue_profiling_(\d{1,9})\.txt$"),
+    "dataset iterator": re.compile(r"^dataset_iterator_profiling_(\d{1,9})\.txt$"),
+    "data queue": re.compile(r"^minddata_aicpu_(\d{1,9})\.txt$"),
     "flops": re.compile(r"^flops_summary_(\d{1,9})\.json$"),
     "info": re.compile(r"^profiler_info_(\d{1,9})\.json$"),
 }
-TELLING = frozenset(PATTERNS) - {"ai cpu", "framework", "flops", "info"}
+TELLING = frozenset(PATTERNS) - {
+    "ai cpu",
+    "framework",
+    "flops",
+    "info",
+    "pipeline profile",
+    "device queue",
+    "dataset iterator",
+    "data queue",
+}
 NEWER_FOLDER = "ASCEND_PROFILER_OUTPUT"
 _LAYOUT = re.compile(r"^ascend_cluster_analyse_\w+-parallel_(\d{1,9})_(\d{1,9})_\d{1,9}\.csv$")
 

@@ -14,6 +14,7 @@ from perfkit.trace._listing import Listing
 from perfkit.trace._mindinsight_collectives import add_collectives
 from perfkit.trace._mindinsight_files import RankFiles, group_files, one_folder_a_rank, read_layouts
 from perfkit.trace._mindinsight_kernels import Kernels, read_kernels, steps_of
+from perfkit.trace._mindinsight_queues import add_queues
 from perfkit.trace._mindinsight_steps import StepTrace, add_steps, read_step_trace
 from perfkit.trace.steps import Window, add_window_steps
 
@@ -21,7 +22,8 @@ _OTHER_PARTS = {
     "step split": ("pipeline split", "model split", "data split"),
     "operator totals": ("operator detail", "operator type"),
     "AI CPU operators": ("ai cpu",),
-    "dataset pipeline": ("dataset pipeline",),
+    "dataset pipeline": ("dataset pipeline", "pipeline profile"),
+    "data queues": ("device queue", "dataset iterator", "data queue"),
     "FLOPs": ("flops",),
 }
 
@@ -43,6 +45,7 @@ def read(match: Match, sink: Sink) -> None:
             add_steps(trace, group, layout.stage(group.rank) if layout else None, sink)
         operations = add_collectives(group, trace, layout, sink)
         kernels = read_kernels(group, sink)
+        add_queues(group, sink)
         executions = 0 if kernels is None else _add_kernels(group.rank, trace, kernels, sink)
         _cover(
             group, sink, {"step times": 0 if trace is None else len(trace.rows), "collectives": operations, "kernels": executions}
@@ -99,7 +102,7 @@ FORMAT = Format(
     title="MindSpore Insight profiler folder",
     looks_for="files such as step_trace_raw_0_detail_time.csv, hccl_raw_0.csv, ascend_cluster_analyse_*, timeline_display_0.json",
     detail=2,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "queues", "coverage"}),
     detect=detect,
     read=read,
 )
