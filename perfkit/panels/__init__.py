@@ -24,7 +24,7 @@ A panel is two pure functions and what the visitor can change (see `_panel.py` f
 Charts come from perfkit.charts with named data sets (`_theme.with_rows`): while only rows differ, the live view is patched.
 Controls: Slider, Number, Choice, Text, Toggle, PathPicker, each bound to a path of the state ("parallel.pipeline_parallel_size").
 In a test: `PANEL.view(PANEL.compute(state))` for the functions, `open_panel(PANEL).wait()` for the whole without a browser.
-Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `escape`.
+Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `finding_links`, `escape`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from perfkit import settings
 from perfkit.errors import InputError
 from perfkit.panels._chart import ChartHost, Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider, Text, Toggle
+from perfkit.panels._finding_links import finding_links
 from perfkit.panels._header import header
 from perfkit.panels._navigation import next_pages, page_link
 from perfkit.panels._page_state import page_state
@@ -64,6 +65,7 @@ __all__ = [
     "Text",
     "Toggle",
     "escape",
+    "finding_links",
     "header",
     "html_table",
     "names",

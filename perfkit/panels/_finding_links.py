@@ -1,0 +1,51 @@
+"""Finding links: the pages that show the evidence of the chosen finding, with its recording and rank in their address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.errors import PerfkitError
+from perfkit.panels import _context as context
+from perfkit.panels._diagnosis import chosen_finding, diagnosis_of, first_rank, pages_of
+from perfkit.panels._navigation import page_link
+from perfkit.panels._page_state import page_state
+from perfkit.panels._status import NothingYet
+from perfkit.panels._view import Content
+
+
+class FindingLinks(Content):
+    """Links that follow the finding that is chosen on the page."""
+
+    def __init__(self) -> None:
+        state = page_state()
+        super().__init__(kind="links", content=_content(state.values))
+        state.on_change(lambda values, _origin: self.follow(values))
+
+    def follow(self, values: Mapping[str, str]) -> None:
+        """Show the pages of the finding that these values name."""
+        with self.lock:
+            self.content = _content(values)
+
+
+def finding_links() -> FindingLinks:
+    """Links to the pages that show the chosen finding's evidence."""
+    return FindingLinks()
+
+
+def _content(values: Mapping[str, str]) -> dict[str, Any]:
+    path = values.get("run") or context.first_run(context.SAMPLES)
+    links: list[dict[str, str]] = []
+    try:
+        finding = chosen_finding(diagnosis_of(path)[1], values.get("finding", ""))
+    except (PerfkitError, NothingYet):
+        # The panel above says what is wrong with the recording.
+        finding = None
+    if finding is not None:
+        rank = first_rank(finding)
+        place = {"run": path} | ({} if rank is None else {"rank": rank})
+        links = [
+            {"href": page_link(page.name, **place), "title": page.title, "why": f"the evidence of {finding.rule}"}
+            for page in pages_of(finding)
+        ]
+    return {"label": "Evidence", "links": links}

@@ -1,0 +1,40 @@
+"""Page 20 by keyboard: choose a finding, read its evidence, dismiss it without and with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from perfkit.diagnose import diagnose
+from perfkit.experiments import ExperimentLog
+from perfkit.panels._finding_log import ANSWER
+from perfkit.trace.load import load
+from tests.browser.conftest import Server
+
+OpenPage = Callable[..., Page]
+
+
+def test_a_finding_is_chosen_and_dismissed_by_keyboard(open_page: OpenPage, demo_server: Server):
+    page = open_page("20_findings")
+    panel = page.locator('section[data-panel="findings"]')
+    expected = diagnose(load(demo_server.project / "samples" / "torch_npu_2rank")).findings
+    expect(panel.locator(".pk-sentence")).to_contain_text(expected[0].title)
+    last = panel.get_by_role("row").filter(has_text=expected[-1].title)
+    last.focus()
+    last.press("Enter")
+    expect(panel).to_contain_text(f"Evidence of {expected[-1].rule}")
+    expect(panel.locator(".pk-sentence")).to_contain_text(expected[-1].title)
+    button = panel.get_by_role("button", name="Dismiss it")
+    button.focus()
+    button.press("Enter")
+    expect(panel.locator(".pk-outcome")).to_contain_text("say why the finding is dismissed")
+    reason = panel.get_by_label("Reason to dismiss it")
+    reason.fill("known, and not worth a round")
+    reason.press("Enter")
+    reason.blur()
+    button.focus()
+    button.press("Enter")
+    expect(panel.locator(".pk-outcome")).to_contain_text(f"{expected[-1].rule} is dismissed")
+    answer = [event for event in ExperimentLog(demo_server.project).events() if event["action"] == ANSWER][-1]
+    assert answer["detail"]["reason"] == "known, and not worth a round"
