@@ -23,6 +23,7 @@ import pandas as pd
 from perfkit.trace import kinds
 from perfkit.trace._lexer import EventReader
 from perfkit.trace._listing import File
+from perfkit.trace._pairs import Pairs
 from perfkit.trace._store import times_ns
 from perfkit.trace.steps import Window
 
@@ -39,7 +40,7 @@ _STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
 _ABSOLUTE_NS = 10**18
 _INT64 = 2**63
 NO_CORRELATION = 0
-_PHASES = "BEbeniICstfPNODSTpFRcvV(),M"
+_PHASES = "niICstfPNODSTpFRcvV(),M"
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -72,8 +73,28 @@ class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     args: Arguments | str | int | float | list[Any] | None = None
 
 
+class Begin(Span, gc=False, tag_field="ph", tag="B"):
+    """The beginning of an event that nests on its thread."""
+
+
+class End(Span, gc=False, tag_field="ph", tag="E"):
+    """Its end."""
+
+
+class AsyncBegin(Span, gc=False, tag_field="ph", tag="b"):
+    """The beginning of an event that its category and id name."""
+
+    id: Any = None
+
+
+class AsyncEnd(Span, gc=False, tag_field="ph", tag="e"):
+    """Its end."""
+
+    id: Any = None
+
+
 _OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd)
 _NO_ARGUMENTS = Arguments()
 
 
@@ -103,11 +124,13 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
     reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS, on_read=on_read)
     columns = _Columns()
+    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
-        columns.take([event for event in events if type(event) is Span])
+        columns.take([event for event in events if type(event) is Span] + pairs.take(events))
         del events  # so that one block of events is alive at a time, not two
+    columns.take(pairs.rest())
     base_ns = base_ns_of(reader.head)
-    recording = Recording(file, reader.num_events, reader.head, reader.lost, reader.repaired, reader.damage)
+    recording = Recording(file, reader.num_events, reader.head, reader.lost + pairs.lost, reader.repaired, reader.damage)
     recording.device = stacked(columns.device, base_ns)
     recording.collectives = stacked(columns.collectives)
     recording.launches = stacked(columns.launches, base_ns)

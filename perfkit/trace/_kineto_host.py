@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ from perfkit.trace._kineto_events import (
 )
 from perfkit.trace._lexer import EventReader
 from perfkit.trace._listing import File
+from perfkit.trace._pairs import Pairs
 from perfkit.trace._store import times_ns
 from perfkit.trace.steps import Window
 
@@ -39,7 +40,7 @@ _KINDS = {
     "user_annotation": "mark",
     "python_function": "python",
 }
-_PHASES = "BEbeniICstfPNODSTpFRcvV(),M"
+_PHASES = "niICstfPNODSTpFRcvV(),M"
 
 
 class HostArguments(msgspec.Struct, gc=False):
@@ -67,10 +68,30 @@ class HostSpan(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     args: HostArguments | str | int | float | list[Any] | None = None
 
 
+class HostBegin(HostSpan, gc=False, tag_field="ph", tag="B"):
+    """The beginning of an event that nests on its thread."""
+
+
+class HostEnd(HostSpan, gc=False, tag_field="ph", tag="E"):
+    """Its end."""
+
+
+class HostAsyncBegin(HostSpan, gc=False, tag_field="ph", tag="b"):
+    """The beginning of an event that its category and id name."""
+
+    id: Any = None
+
+
+class HostAsyncEnd(HostSpan, gc=False, tag_field="ph", tag="e"):
+    """Its end."""
+
+    id: Any = None
+
+
 _OTHERS = tuple(
     msgspec.defstruct(f"Skipped{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES)
 )
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | HostBegin | HostEnd | HostAsyncBegin | HostAsyncEnd)
 _NONE = HostArguments()
 
 
@@ -87,13 +108,13 @@ def read_host(file: File) -> HostSide:
     reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS)
     device: list[pd.DataFrame] = []
     host: list[pd.DataFrame] = []
-    for events in reader:
-        spans = [event for event in events if type(event) is HostSpan]
+    pairs = Pairs(HostSpan, {HostBegin: False, HostAsyncBegin: True}, {HostEnd: False, HostAsyncEnd: True})
+    for spans in _spans(reader, pairs):
         if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
             device.append(_device_rows(executed))
         if done := [span for span in spans if span.cat in _KINDS]:
             host.append(_host_rows(done))
-        del events, spans
+        del spans
     base_ns = base_ns_of(reader.head)
     rows, executions = stacked(host, base_ns), stacked(device, base_ns)
     if rows.empty:
@@ -101,6 +122,15 @@ def read_host(file: File) -> HostSide:
     rows = rows[rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
     launches = _linked(executions if len(executions) else _device_rows([]), rows)
     return HostSide(rows[["name", "kind", "thread", "start_ns", "duration_ns"]], launches)
+
+
+def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[HostSpan]]:
+    for events in reader:
+        spans = [event for event in events if type(event) is HostSpan] + pairs.take(events)
+        del events  # so that one block of events is alive at a time, not two
+        yield spans
+        del spans
+    yield pairs.rest()
 
 
 def step_windows_at(moments: pd.Series, windows: Sequence[Window]) -> pd.Series:
