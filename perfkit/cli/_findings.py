@@ -21,7 +21,7 @@ def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
 
 def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
     cost = (
-        "costs no time"
+        "costs no time, or it is not known how much"
         if finding["cost_ns"] is None
         else f"{format_ns(finding['cost_ns'])} a step ({format_ratio(finding['share_of_step'])})"
     )

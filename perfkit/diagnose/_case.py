@@ -7,7 +7,7 @@ stand out in the summaries, and of one typical rank a pipeline stage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -158,8 +158,11 @@ class Case:
 
     @cached_property
     def clocks(self) -> Mapping[int, clock.Clock]:
-        """The clocks of the ranks that share collectives."""
-        return clock.estimate(self.run)
+        """The clocks of the ranks that share collectives, of those that are looked at."""
+        if self.detail_ranks == self.run.ranks:
+            return clock.estimate(self.run)
+        rows = self.run.frame("collectives", ranks=self.detail_ranks)
+        return clock.estimate(replace(self.run, tables={"collectives": rows}))
 
     @cached_property
     def members(self) -> pd.DataFrame:

@@ -103,6 +103,8 @@ def _retries(case: Case) -> dict[int, float]:
     gaps = case.gaps[~case.gaps["lead"].astype(bool) & case.gaps["duration_ns"].between(*RETRY_NS)]
     often = gaps.groupby("rank").size() / max(1, len(case.step_numbers))
     found: dict[int, float] = {}
+    if case.detail_ranks and _host.rows(case, case.detail_ranks[0], _host.ALLOCATORS) is not None:
+        found[case.detail_ranks[0]] = 0.0
     for rank in [int(rank) for rank in often.index[(often >= RETRIES_A_STEP).to_numpy()]][:16]:
         calls = _host.rows(case, rank, _host.ALLOCATORS)
         spans = case.kernels[case.kernels["rank"] == rank]

@@ -5,6 +5,8 @@ four; less than a MiB a step says nothing about bandwidth. The matrix of the ope
 what all links of a rank share belongs to that rank, and only the rest to the link. It must hold in most steps, or in both
 directions.
 
+Without a matrix the operations of two ranks, which use one link, are compared with those of other pairs.
+
 What to do: check and repair the link or its ports; until then plan groups so that tensor parallel traffic stays off it.
 """
 
@@ -30,6 +32,8 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Links that are slower than their like in most steps."""
+    if not case.run.has("links"):
+        return _by_pairs(case)
     table = links.slow_links(case.run, steps=case.step_numbers)
     if table.empty or table["num_like"].max() < case.limit(LINK_PEERS):
         raise NotMeasuredError("like links with bytes and times", how_to_collect=HOW)
@@ -42,6 +46,50 @@ def check(case: Case) -> Verdict:
     pairs = {_pair(row) for row in worst.to_dict("records")}
     confirmed = {pair: share for pair in pairs if (share := _persistence(pair, case)) >= case.limit(LINK_PERSISTENCE)}
     return Verdict(tuple(_finding(pair, share, worst, case) for pair, share in sorted(confirmed.items())), evidence)
+
+
+def _by_pairs(case: Case) -> Verdict:
+    """Without a matrix: operations of two ranks go over one link, so their time a byte is compared with that of other pairs."""
+    if not case.run.has("collectives"):
+        raise NotMeasuredError("links, or operations of two ranks", how_to_collect=HOW)
+    alone = case.members[case.members["num_seen"] == 2]
+    # The later of two members does not wait: the shorter time is that of the transfer, whatever the clocks say.
+    rows = alone.groupby("instance").agg(
+        operation=("operation", "first"),
+        bytes=("bytes", "max"),
+        min=("rank", "min"),
+        max=("rank", "max"),
+        time=("duration_ns", "min"),
+    )
+    rows = rows[(rows["bytes"] >= links.MIN_BYTES).fillna(False).to_numpy(dtype=bool)]
+    kind = rows["operation"].astype(str).replace({"send": "pass on", "receive": "pass on"})
+    keys = [kind.rename("kind"), rows["bytes"], rows["min"], rows["max"]]
+    medians = rows["time"].astype("float64").groupby(keys).median().rename("time").reset_index()
+    like = medians.groupby(["kind", "bytes"])["time"]
+    medians = medians[(like.transform("size") >= case.limit(LINK_PEERS)).to_numpy()]
+    if medians.empty:
+        raise NotMeasuredError("links, or operations of two ranks of which four and more are alike", how_to_collect=HOW)
+    medians["slowness"] = medians["time"] / medians.groupby(["kind", "bytes"])["time"].transform("median")
+    evidence = {"largest_slowness_ratio": float(medians["slowness"].max()), "num_links": float(len(medians))}
+    worst = medians[medians["slowness"] >= case.limit(LINK_RATIO)].sort_values("slowness", ascending=False)
+    findings = []
+    for row in worst.drop_duplicates(["min", "max"]).to_dict("records"):
+        pair = int(row["min"]), int(row["max"])
+        cost_ns = _cost_ns(pair, case)
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"Link {pair[0]}-{pair[1]} takes {row['slowness']:.2f} times as long as links of other pairs of ranks",
+                subject={"links": (pair,)},
+                evidence={**evidence, "slowness_ratio": float(row["slowness"]), "transfer_ns": float(row["time"])},
+                actions=ACTIONS,
+                cost_ns=cost_ns,
+                severity="medium" if cost_ns is None else _work.severity_of(case, cost_ns),
+                next=("13_communication",),
+                part="communication",
+            )
+        )
+    return Verdict(tuple(findings), evidence)
 
 
 def _passing(table: pd.DataFrame, case: Case) -> pd.DataFrame:
@@ -121,7 +169,7 @@ def _cost_ns(pair: tuple[int, int], case: Case) -> int | None:
 RULE = Rule(
     name="slow-link",
     title="A link is slower than links like it",
-    needs=frozenset({"links"}),
+    needs=frozenset({"steps"}),
     how_to_collect=HOW,
     thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS),
     check=check,

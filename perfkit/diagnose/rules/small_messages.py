@@ -15,7 +15,7 @@ import pandas as pd
 from perfkit.diagnose import _hidden, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
-from perfkit.diagnose._thresholds import LATENCY_SHARE, SMALL_COUNT, SMALL_MESSAGE
+from perfkit.diagnose._thresholds import LATENCY_SHARE, LEAST_SHARE, SMALL_COUNT, SMALL_MESSAGE
 from perfkit.errors import NotMeasuredError
 
 HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
@@ -36,7 +36,7 @@ def check(case: Case) -> Verdict:
     latency = _latency_ns(case, rows)
     transfer = rows["transfer_ns"].astype("float64").to_numpy()
     small = (rows["bytes"].fillna(0) <= case.limit(SMALL_MESSAGE)).to_numpy(dtype=bool)
-    small &= latency >= case.limit(LATENCY_SHARE) * transfer
+    small &= (transfer > 0) & (latency > 0) & (latency >= case.limit(LATENCY_SHARE) * transfer)
     chosen = rows[small]
     members = case.members[case.members["instance"].isin(chosen["instance"])]
     steps = max(1, len(case.step_numbers))
@@ -52,14 +52,14 @@ def check(case: Case) -> Verdict:
         int(number): (1 - 1 / FUSED) * float(amount) for number, amount in zip(chosen["instance"], latency[small], strict=True)
     }
     nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
-    # The replay knows no moment at which a message in a queue was ready, so what is won is at most the latency that is not hidden.
-    cost_ns = None
+    waste = float(latency[small].sum() / transfer[small].sum())
+    exposed_ns = _hidden.exposed_ns(case, members) if case.run.has("kernels") else float(transfer[small].sum()) / steps
+    cost_ns = round(waste * exposed_ns)
     if case.replay is not None:
-        waste = float(latency[small].sum() / transfer[small].sum())
-        cost_ns = min(_work.won_ns(case, nothing, faster_ns=saved), round(waste * _hidden.exposed_ns(case, members)))
-    enough = cost_ns is not None and cost_ns >= 0.005 * (case.step_ns or 1)
-    if not enough and evidence["small_messages_time_share"] < case.limit(LATENCY_SHARE):
-        return Verdict((), evidence)
+        # The replay knows no moment at which a message in a queue was ready: what is won is at most the latency that is not hidden.
+        cost_ns = min(cost_ns, _work.won_ns(case, nothing, faster_ns=saved))
+    if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 1):
+        return Verdict((), {**evidence, "cost_ns": cost_ns})
     finding = Finding(
         rule=RULE.name,
         title=f"{count:.0f} small messages a rank and step, of {chosen['bytes'].median() / 2**20:.2f} MiB, are mostly latency",
@@ -67,7 +67,6 @@ def check(case: Case) -> Verdict:
         evidence={**evidence, "latency_ns": float(np.median(latency[small])), "median_bytes": float(chosen["bytes"].median())},
         actions=ACTIONS,
         cost_ns=cost_ns,
-        severity=None if enough else "low",
         next=("13_communication",),
         part="communication",
     )

@@ -55,3 +55,18 @@ def test_equal_links_are_healthy():
 
 def test_two_links_are_too_few():
     assert judged(linked(ranks=2)).not_measured
+
+
+def test_without_a_matrix_a_slow_pair_of_ranks_is_named():
+    sink = Sink()
+    for rank in range(12):
+        sink.add("steps", rank=rank, step=1, duration_ns=10**8)
+        took = 1_500_000 if rank // 2 == 3 else 1_000_000
+        starts = [at * 4_000_000 for at in range(10)]
+        sink.add(
+            "collectives", rank=rank, step=1, name=[f"op{at}" for at in range(10)], operation="all_reduce",
+            group=f"pair{rank // 2}", group_size=2, start_ns=starts, duration_ns=took, bytes=16 * 2**20,
+        )  # fmt: skip
+    found = judged(run_of(sink)).findings
+    assert [finding.subject["links"] for finding in found] == [((6, 7),)]
+    assert found[0].evidence["slowness_ratio"] == pytest.approx(1.5)
