@@ -52,7 +52,7 @@ def queue_points(rows: Rows) -> alt.Chart:
         .mark_point(filled=True, size=45, opacity=1)
         .encode(
             x=alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("size:Q", title="entries in the queue", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("size:Q", title="entries in the queue", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=[FILLED, EMPTY], range=[theme.COMPUTING, theme.FREE])),
             shape=alt.Shape("queue:N", title="queue"),
             tooltip=["queue:N", "step:Q", "size:Q", "capacity:Q"],

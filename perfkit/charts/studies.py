@@ -11,6 +11,8 @@ from perfkit.charts import _theme as theme
 from perfkit.units import GIB
 
 Rows = dict[str, list[dict[str, Any]]]
+LABEL_WIDTH, LABEL_HEIGHT = 0.22, 0.05
+"""Room of a label as shares of the axes."""
 SIDES = {"worse": theme.FREE, "better": theme.GREEN}
 
 
@@ -74,25 +76,42 @@ def feature_points(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("speed:Q", title="tokens/s per device", format=",.4~r"),
         ],
     )
-    names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text="feature:N")
+    names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text="label:N")
     return theme.with_rows(alt.LayerChart(layer=[points, names], width="container", height=320), rows)
 
 
 def feature_rows(frame: pd.DataFrame) -> Rows:
     """The data set of `feature_points` from a frame of `studies.features`; features without speed or memory are left out."""
     known = frame.dropna(subset=["tokens_per_s_per_device", "peak_memory_bytes"])
-    return {
-        "features": [
-            {
-                "feature": row["feature"],
-                "change": row["change"],
-                "gib": float(row["peak_memory_bytes"]) / GIB,
-                "speed": row["tokens_per_s_per_device"],
-                "kind": "as planned" if row["feature"] == "as planned" else "with it",
-            }
-            for row in known.to_dict("records")
-        ]
-    }
+    rows = [
+        {
+            "feature": row["feature"],
+            "change": row["change"],
+            "gib": float(row["peak_memory_bytes"]) / GIB,
+            "speed": row["tokens_per_s_per_device"],
+            "kind": "as planned" if row["feature"] == "as planned" else "with it",
+        }
+        for row in known.to_dict("records")
+    ]
+    return {"features": _labelled(rows)}
+
+
+def _labelled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with a label where it overlaps none before it; the others are named by their tooltip and the table."""
+    if not rows:
+        return rows
+    spans = {name: max(row[name] for row in rows) - min(row[name] for row in rows) or 1.0 for name in ("gib", "speed")}
+    shown: list[dict[str, Any]] = []
+    for row in rows:
+        free = all(
+            abs(row["gib"] - other["gib"]) > LABEL_WIDTH * spans["gib"]
+            or abs(row["speed"] - other["speed"]) > LABEL_HEIGHT * spans["speed"]
+            for other in shown
+        )
+        row["label"] = row["feature"] if free else ""
+        if free:
+            shown.append(row)
+    return rows
 
 
 def growth_lines(rows: Rows) -> alt.LayerChart:
