@@ -234,7 +234,7 @@ class Panel {
   }
 }
 
-const states = {
+export const states = {
   empty: (status, send) => [
     el("h3", {}, status.title || "Nothing to show yet"),
     el("p", {}, status.text),

@@ -1,6 +1,7 @@
 // The one module that every perfkit widget loads; the trait `kind` says which view it draws.
 import { renderPanel } from "./panel.js";
 import { renderChart, renderHeader, renderLinks, renderTable, renderText } from "./simple.js";
+import { renderTimeline } from "./timeline.js";
 
 const renderers = {
   panel: renderPanel,
@@ -9,6 +10,7 @@ const renderers = {
   text: renderText,
   header: renderHeader,
   links: renderLinks,
+  timeline: renderTimeline,
 };
 
 export default {

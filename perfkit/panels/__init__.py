@@ -78,17 +78,23 @@ __all__ = [
 ]
 
 
-def show(name: str, state: Any = None) -> PanelView:
+def show(name: str, state: Any = None) -> Any:
     """The panel of the module `name` ("step-breakdown" is step_breakdown.py), from `state` or its own first state."""
     if name not in names():
         raise InputError(f"panel {name!r}", [f"does not exist; there are {', '.join(names()) or 'none'}"])
-    panel: Panel = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").PANEL
-    return open_panel(panel, name=name, state=state)
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    if hasattr(module, "open_view"):  # a view of its own kind, such as the timeline
+        return _waited(module.open_view(state))
+    return open_panel(module.PANEL, name=name, state=state)
 
 
 def open_panel(panel: Panel, *, name: str = "panel", state: Any = None) -> PanelView:
     """A panel that no module holds, for example in a test or a notebook of one's own."""
-    view = PanelView(panel, name=name, state=state)
+    shown: PanelView = _waited(PanelView(panel, name=name, state=state))
+    return shown
+
+
+def _waited(view: Any) -> Any:
     if settings.wait_for_panels():
         try:
             view.wait()

@@ -1,0 +1,102 @@
+// The details of a timeline: the chosen slice, statistics and list of a range, marks with their notes.
+import { download, el } from "./dom.js";
+import { Table } from "./table.js";
+import { absolute, exactNs } from "./timeline_time.js";
+
+export class TimelineDetails {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.slice = el("div", { class: "pk-tl-card", "data-part": "slice" });
+    this.range = el("div", { class: "pk-tl-card", "data-part": "range" });
+    this.marks = el("div", { class: "pk-tl-card", "data-part": "marks" });
+    this.root = el("div", { class: "pk-tl-details" }, this.slice, this.marks, this.range);
+    this.clear();
+  }
+
+  clear() {
+    this.showSlice(null);
+    this.range.replaceChildren(el("h3", {}, "Selection"), el("p", { class: "pk-note" },
+      "Drag on the ruler, or over the lanes with Shift, or press R for the slice and V for the window: what ran there, by name and one by one."));
+  }
+
+  showSlice(message) {
+    const { timeline } = this;
+    if (!message) {
+      this.slice.replaceChildren(el("h3", {}, "Slice"), el("p", { class: "pk-note" }, "Click a slice, or walk with the arrow keys."));
+      return;
+    }
+    const button = (label, onclick) => el("button", { type: "button", class: "pk-button", onclick }, label);
+    const text = () => message.fields.map(([name, value]) => `${name}\t${value}`).join("\n");
+    this.slice.replaceChildren(el("h3", {}, message.title),
+      el("dl", { class: "pk-tl-fields" }, message.fields.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+      el("div", { class: "pk-tl-actions" },
+        button("Fit", () => timeline.fit()),
+        button("Longest of the name", () => timeline.walk("longest")),
+        button("Next of the name", () => timeline.walk("name")),
+        button("Copy", () => navigator.clipboard.writeText(text()))));
+  }
+
+  receive(message) {
+    if (message.type === "detail") {
+      this.showSlice(message);
+      if (!this.timeline.allArrows) this.timeline.arrows = message.arrows ?? [];
+      this.timeline.redraw();
+    } else if (message.type === "selection") {
+      this.showSelection(message);
+    } else if (message.type === "csv") {
+      download("timeline.csv", message.text, "text/csv");
+    }
+  }
+
+  showSelection(message) {
+    const { timeline } = this;
+    const tables = message.tables.map((content) => {
+      const table = new Table((row) => timeline.select(message.slices[row], { center: true, zoom: true }));
+      table.update(content);
+      const copy = el("button", { type: "button", class: "pk-quiet", onclick: () => navigator.clipboard.writeText(tabbed(content)) }, "Copy");
+      table.root.querySelector(".pk-tools")?.append(copy);
+      return table.root;
+    });
+    const whole = el("button", { type: "button", class: "pk-button", onclick: () => timeline.send({ ...message.asked, type: "csv" }) }, "All slices as CSV");
+    this.range.replaceChildren(el("h3", {}, "Selection"), el("p", {}, message.text), whole, ...tables);
+    timeline.live.textContent = message.text;
+  }
+
+  askMark() {
+    const { timeline } = this;
+    const at = timeline.selected?.start ?? timeline.range?.start ?? timeline.view.start + timeline.view.span / 2;
+    const note = el("input", { type: "text", maxlength: "200", "aria-label": "Note of the mark" });
+    const save = () => {
+      if (!note.value.trim()) return;
+      timeline.send({ type: "mark", at: absolute(timeline.base, at), note: note.value });
+      timeline.canvas.focus();
+    };
+    note.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") save();
+      if (event.key === "Escape") {
+        this.drawMarks();
+        timeline.canvas.focus();
+      }
+    });
+    this.drawMarks(el("div", { class: "pk-tl-actions" }, el("label", {}, `Mark at ${exactNs(at - timeline.setup.start)} `, note),
+      el("button", { type: "button", class: "pk-button pk-primary", onclick: save }, "Save")));
+    note.focus();
+  }
+
+  drawMarks(form = null) {
+    const { timeline } = this;
+    const { marks = [], start } = timeline.setup;
+    const items = marks.map((mark) => el("li", {},
+      el("button", { type: "button", class: "pk-quiet", onclick: () => timeline.setView(mark.start - timeline.view.span / 2, timeline.view.span) },
+        `${exactNs(mark.start - start)}: ${mark.note}`),
+      el("button", { type: "button", class: "pk-quiet", "aria-label": `Remove the mark ${mark.note}`, onclick: () => timeline.send({ type: "unmark", at: mark.at }) }, "×")));
+    this.marks.replaceChildren(el("h3", {}, "Marks"), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
+      : el("p", { class: "pk-note" }, "M sets a mark with a note; it is kept in the project.")].filter(Boolean));
+  }
+}
+
+function tabbed(content) {
+  const lines = [content.columns.map((column) => (column.unit ? `${column.label} (${column.unit})` : column.label))];
+  for (let row = 0; row < (content.columns[0]?.text.length ?? 0); row += 1) lines.push(content.columns.map((column) => column.raw?.[row] ?? column.text[row]));
+  return lines.map((cells) => cells.join("\t")).join("\n");
+}

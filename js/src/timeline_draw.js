@@ -1,0 +1,224 @@
+// Drawing of a timeline, on a canvas or as SVG: both take rectangles, lines and texts.
+import { slicesText, ticks } from "./timeline_time.js";
+import { tileNs, widthFor } from "./timeline_tiles.js";
+
+export const LANE = 18;
+const INK = "#10161c";
+const COLORS = {
+  computing: "#0072B2", communication: "#E69F00", copy: "#CC79A7", mixed: "#8d99a6",
+  operator: "#56B4E9", call: "#009E73", mark: "#F0E442", python: "#b9a6d3",
+  "computing alone": "#0072B2", "communication hidden": "#E69F00", "communication exposed": "#E69F00", free: "#D55E00",
+};
+const HATCHED = new Set(["communication hidden"]);
+const MIN_TEXT = 34;
+const CHAR = 6.3;
+
+/** The colours of a page: light or dark, from its variables. */
+export function palette(node) {
+  const style = getComputedStyle(node);
+  const color = (name) => style.getPropertyValue(`--pk-${name}`).trim();
+  return {
+    text: color("text"), muted: color("muted"), line: color("line"), grid: color("grid"), surface: color("surface"),
+    raised: color("raised"), accent: color("accent"), bad: color("bad"), warn: color("warn"), font: style.fontFamily,
+  };
+}
+
+export function colorOf(kind) {
+  return COLORS[kind] ?? "#8d99a6";
+}
+
+export function inkOn(kind) {
+  return kind === "computing" || kind === "computing alone" ? "#ffffff" : INK;
+}
+
+/** Draws the lanes of `rows` ({unit, y, lanes}) into `painter`; returns whether every tile was there at full sharpness. */
+export function drawLanes(painter, { rows, view, store, width, top, height, colors, highlight }) {
+  const scale = width / view.span;
+  const tileWidth = widthFor(view.span / width);
+  const size = tileNs(tileWidth);
+  const first = Math.floor(view.start / size);
+  const last = Math.floor((view.start + view.span) / size);
+  let sharp = true;
+  for (const row of rows) {
+    if (row.y + row.height < top || row.y > top + height) continue;
+    if (row.unit === undefined) {
+      painter.rect(0, row.y - top, width, row.height, colors.raised);
+      continue;
+    }
+    painter.rect(0, row.y - top + row.height - 1, width, 1, colors.grid);
+    for (let index = first; index <= last; index += 1) {
+      const found = store.best(row.unit, tileWidth, index);
+      if (!found || !found[1]) sharp = false;
+      if (!found) {
+        const left = Math.max(0, (index * size - view.start) * scale);
+        painter.rect(left, row.y - top + 1, Math.min(width, ((index + 1) * size - view.start) * scale) - left, row.height - 2, colors.raised, 0.6);
+        continue;
+      }
+      drawTile(painter, found[0], { row, top, view, scale, store, highlight, from: index * size, to: (index + 1) * size, width });
+    }
+  }
+  return sharp;
+}
+
+function drawTile(painter, tile, { row, top, view, scale, store, highlight, from, to, width }) {
+  const left = Math.max(0, (from - view.start) * scale);
+  const right = Math.min(width, (to - view.start) * scale);
+  const { start, end, lane, kind, count, name, n } = tile;
+  for (let at = 0; at < n; at += 1) {
+    if (lane[at] >= row.lanes) continue;
+    const begin = (start[at] - view.start) * scale;
+    const finish = (end[at] - view.start) * scale;
+    if (finish < left - 1 || begin >= right) continue;
+    const x = begin > left ? begin : left;
+    const wide = Math.max(0.7, (finish < right ? finish : right) - x);
+    const y = row.y - top + 2 + lane[at] * LANE;
+    const what = store.kinds[kind[at]];
+    const merged = count[at] > 1;
+    const lit = highlight === null || (name[at] >= 0 && highlight.has(name[at]));
+    const color = colorOf(what);
+    painter.rect(x, merged ? y + 3 : y, wide, merged ? LANE - 9 : LANE - 3, color, lit ? (merged ? 0.6 : 1) : 0.22, HATCHED.has(what));
+    if (wide >= MIN_TEXT) label(painter, x, y, wide, merged ? slicesText(count[at]) : store.names[name[at]], merged ? null : inkOn(what));
+  }
+}
+
+function label(painter, x, y, wide, text, ink) {
+  const room = Math.floor((wide - 6) / CHAR);
+  if (room < 3) return;
+  painter.text(x + 3, y + LANE / 2 - 1, text.length > room ? `${text.slice(0, room - 1)}…` : text, ink);
+}
+
+/** The ruler: ticks, and the steps of the run as bands. */
+export function drawRuler(painter, { view, width, height, origin, steps, colors }) {
+  const scale = width / view.span;
+  painter.rect(0, 0, width, height, colors.surface);
+  steps.forEach((step, index) => {
+    const left = Math.max(0, (step.start - view.start) * scale);
+    const right = Math.min(width, (step.end - view.start) * scale);
+    if (right <= left) return;
+    painter.rect(left, 0, right - left, 18, index % 2 ? colors.grid : colors.raised);
+    painter.rect(left, 0, 1, 18, colors.muted);
+    if (right - left > 50) painter.text(left + 6, 9, `step ${step.step}`, colors.text);
+  });
+  for (const tick of ticks(view.start, view.span, width, origin)) {
+    const x = (tick.at - view.start) * scale;
+    painter.rect(x, 20, 1, height - 20, colors.muted);
+    painter.text(x + 4, 30, tick.text, colors.muted);
+  }
+}
+
+/** A painter on a canvas, in CSS pixels. */
+export class CanvasPainter {
+  constructor(canvas, colors) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { alpha: true });
+    this.colors = colors;
+  }
+
+  begin(width, height) {
+    const ratio = globalThis.devicePixelRatio || 1;
+    const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (this.canvas.width !== wide || this.canvas.height !== high) {
+      this.canvas.width = wide;
+      this.canvas.height = high;
+      this.canvas.style.width = `${width}px`;
+      this.canvas.style.height = `${height}px`;
+    }
+    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.context.clearRect(0, 0, width, height);
+    this.context.font = `11px ${this.colors.font}`;
+    this.context.textBaseline = "middle";
+    this.fill = null;
+    this.alpha = 1;
+    this.context.globalAlpha = 1;
+  }
+
+  rect(x, y, width, height, color, alpha = 1, hatched = false) {
+    this.style(color, alpha);
+    this.context.fillRect(x, y, width, height);
+    if (hatched && width > 3) {
+      this.style(this.hatch(), alpha);
+      this.context.fillRect(x, y, width, height);
+    }
+  }
+
+  text(x, y, text, color) {
+    this.style(color ?? this.colors.text, 1);
+    this.context.fillText(text, x, y);
+  }
+
+  line(points, color, dashed = false) {
+    const { context } = this;
+    context.globalAlpha = 1;
+    this.alpha = 1;
+    context.strokeStyle = color;
+    context.lineWidth = 1.5;
+    context.setLineDash(dashed ? [5, 3] : []);
+    context.beginPath();
+    context.moveTo(points[0][0], points[0][1]);
+    if (points.length === 4) context.bezierCurveTo(...points[1], ...points[2], ...points[3]);
+    else for (const [x, y] of points.slice(1)) context.lineTo(x, y);
+    context.stroke();
+  }
+
+  style(color, alpha) {
+    if (color !== this.fill) this.context.fillStyle = this.fill = color;
+    if (alpha !== this.alpha) this.context.globalAlpha = this.alpha = alpha;
+  }
+
+  hatch() {
+    if (!this.pattern) {
+      const small = document.createElement("canvas");
+      small.width = small.height = 6;
+      const context = small.getContext("2d");
+      context.strokeStyle = "#10161cb0";
+      context.lineWidth = 1.2;
+      context.beginPath();
+      for (const at of [-6, 0, 6]) {
+        context.moveTo(at, 6);
+        context.lineTo(at + 6, 0);
+      }
+      context.stroke();
+      this.pattern = this.context.createPattern(small, "repeat");
+    }
+    return this.pattern;
+  }
+}
+
+/** A painter that writes SVG; texts are escaped. */
+export class SvgPainter {
+  constructor(colors) {
+    this.colors = colors;
+    this.parts = [];
+  }
+
+  rect(x, y, width, height, color, alpha = 1, hatched = false) {
+    const box = `x="${x.toFixed(2)}" y="${y.toFixed(2)}" width="${width.toFixed(2)}" height="${height.toFixed(2)}"`;
+    this.parts.push(`<rect ${box} fill="${escaped(color)}"${alpha < 1 ? ` fill-opacity="${alpha}"` : ""}/>`);
+    if (hatched) this.parts.push(`<rect ${box} fill="url(#hatch)"/>`);
+  }
+
+  text(x, y, text, color) {
+    this.parts.push(`<text x="${x.toFixed(2)}" y="${(y + 4).toFixed(2)}" fill="${escaped(color ?? this.colors.text)}">${escaped(text)}</text>`);
+  }
+
+  line(points, color, dashed = false) {
+    const path = points.length === 4 ? `M${points[0]}C${points.slice(1).join(" ")}` : `M${points.join("L")}`;
+    this.parts.push(`<path d="${path}" fill="none" stroke="${escaped(color)}" stroke-width="1.5"${dashed ? ' stroke-dasharray="5 3"' : ""}/>`);
+  }
+
+  move(x, y, draw) {
+    this.parts.push(`<g transform="translate(${x} ${y})">`);
+    draw();
+    this.parts.push("</g>");
+  }
+
+  finish(width, height) {
+    const hatch = '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6L6 0" stroke="#10161c" stroke-opacity=".7"/></pattern>';
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="sans-serif" font-size="11">`
+      + `<defs>${hatch}</defs><rect width="${width}" height="${height}" fill="${escaped(this.colors.surface)}"/>${this.parts.join("")}</svg>`;
+  }
+}
+
+function escaped(text) {
+  return String(text).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}

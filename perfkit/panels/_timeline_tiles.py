@@ -1,0 +1,97 @@
+"""Tiles on their way to the browser: a reply has a small header and six arrays, and no name twice.
+
+A tile is `(unit, width, index)`: tiles of width w hold 512 buckets of 2^w us, from `base_ns + index x 512 000 ns x 2^w` on. Of
+narrow ones (w < 0) the slices are the events themselves, unless they are too many. A slice that touches several tiles is in each
+of them, whole; the one in which it begins counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.panels._timeline_data import Timeline, Unit
+from perfkit.trace import tiles
+
+BUCKETS = 512
+MIN_WIDTH, MAX_WIDTH = -9, 30
+MAX_TILES = 64
+MAX_UNITS = 512
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def width_ns(width: int) -> int:
+    """How long a tile is: 1 us at least, so that it can hold slices of 1 ns one by one."""
+    wide = BUCKETS * 1000
+    return wide << width if width >= 0 else wide >> -width
+
+
+def reply(timeline: Timeline, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    """The tiles `first` to `last` of the `units` of a request, as a header and the bytes of its arrays.
+
+    Raises ValueError or LookupError for a request that no page of ours makes.
+    """
+    width, first, last = (int(request[name]) for name in ("width", "first", "last"))
+    if not MIN_WIDTH <= width <= MAX_WIDTH or not 0 <= last - first < MAX_TILES or len(request["units"]) > MAX_UNITS:
+        raise ValueError(f"no tiles {first} to {last} of width {width} of {len(request['units'])} units")
+    units = [timeline.unit(number) for number in request["units"]]
+    index: list[dict[str, Any]] = []
+    names: dict[str, int] = {}
+    kinds: dict[str, int] = {}
+    parts: list[Arrays] = []
+    begin = 0
+    for unit in units:
+        placed = _placed(timeline, unit, width, first, last)
+        for number in range(first, last + 1):
+            part = _part(placed, number, names, kinds)
+            count = len(part["start"])
+            base = timeline.base_ns + number * width_ns(width)
+            index.append({"unit": unit.id, "index": number, "base_ns": str(base), "begin": begin, "count": count})
+            parts.append(part)
+            begin += count
+    header = {"width": width, "first": first, "last": last, "tiles": index, "names": list(names), "kinds": list(kinds)}
+    return header, [_bytes(parts, column, dtype) for column, dtype in _COLUMNS]
+
+
+_COLUMNS = (("start", "<f8"), ("end", "<f8"), ("count", "<f8"), ("busy", "<f8"), ("lane", "<i4"), ("name", "<i4"), ("kind", "<i4"))
+
+
+def _placed(timeline: Timeline, unit: Unit, width: int, first: int, last: int) -> pd.DataFrame:
+    """The slices of a unit with the tiles that each touches (`from`, `to`) and offsets in ns from the base."""
+    size = width_ns(width)
+    start_ns, end_ns = timeline.base_ns + first * size, timeline.base_ns + (last + 1) * size
+    rows = tiles.window(unit.source, unit.lanes, start_ns, end_ns, BUCKETS * (last - first + 1) + 2)
+    starts = rows["start_ns"].to_numpy() - timeline.base_ns
+    ends = rows["end_ns"].to_numpy() - timeline.base_ns
+    return rows.assign(begin=starts, finish=ends, first=starts // size, last=np.maximum(ends - 1, starts) // size, size=size)
+
+
+def _part(rows: pd.DataFrame, number: int, names: dict[str, int], kinds: dict[str, int]) -> Arrays:
+    """The slices of one tile; offsets from its beginning, names and kinds as numbers of the reply, -1 for a merged slice."""
+    mine = rows[((rows["first"] <= number) & (rows["last"] >= number)).to_numpy()]
+    base = number * int(rows["size"].iloc[0]) if len(rows) else 0
+    single = (mine["count"] == 1).to_numpy()
+    return {
+        "start": mine["begin"].to_numpy() - base,
+        "end": mine["finish"].to_numpy() - base,
+        "count": mine["count"].to_numpy(),
+        "busy": mine["busy_ns"].to_numpy(),
+        "lane": mine["lane"].to_numpy(),
+        "name": np.where(single, _codes(mine["name"].where(single, ""), names), -1),
+        "kind": _codes(mine["kind"], kinds),
+    }
+
+
+def _codes(texts: pd.Series, known: dict[str, int]) -> npt.NDArray[np.int64]:
+    codes, labels = pd.factorize(texts.to_numpy())
+    numbers = np.array([known.setdefault(str(label), len(known)) for label in labels], dtype=np.int64)
+    return numbers[codes] if len(numbers) else np.array([], dtype=np.int64)
+
+
+def _bytes(parts: Sequence[Arrays], column: str, dtype: str) -> bytes:
+    arrays = [part[column].astype(dtype) for part in parts]
+    return np.concatenate(arrays).tobytes() if arrays else b""
