@@ -1,11 +1,12 @@
-// Bundles the browser side of the panels. Every bundle starts with the digest of its sources, so that a test can tell a stale one.
+// Bundles the browser side of panels and reports. Every bundle starts with the digest of its sources, so that a test can tell a stale one.
 import { createHash } from "node:crypto";
 import { readFile, readdir } from "node:fs/promises";
 import { build } from "esbuild";
 
 const bundles = [
   { entry: "src/widgets.js", outfile: "../perfkit/panels/_widgets.js", sources: await sourcesBeside("src") },
-  { entry: "vega/vega.js", outfile: "../perfkit/panels/_vega.js", sources: ["vega/vega.js", "package-lock.json"] },
+  { entry: "vega/vega.js", outfile: "../perfkit/charts/_vega.js", sources: ["vega/vega.js", "package-lock.json"] },
+  { entry: "report/report.js", outfile: "../perfkit/report/_report.js", sources: ["report/report.js", ...["chart", "dom", "load_vega", "table", "theme"].map((name) => `src/${name}.js`)] },
 ];
 
 for (const { entry, outfile, sources } of bundles) {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.plans.search import search_plans as search_plans
     from perfkit.sample import demo as demo
+    from perfkit.report import report as report
     from perfkit.simulate.run import simulate as simulate
     from perfkit.trace.load import load as load
 
@@ -42,6 +43,7 @@ _PUBLIC = {
     "lint": "perfkit.lint",
     "load": "perfkit.trace.load",
     "balance": "perfkit.plans.balance",
+    "report": "perfkit.report",
     "search_plans": "perfkit.plans.search",
     "simulate": "perfkit.simulate.run",
     "simulate_schedule": "perfkit.plans.schedule",

@@ -24,7 +24,7 @@ ASSETS = {
     "page.js": PACKAGE / "app" / "static" / "page.js",
     "icon.svg": PACKAGE / "app" / "static" / "icon.svg",
     "widgets.css": PACKAGE / "panels" / "_widgets.css",
-    "vega.js": PACKAGE / "panels" / "_vega.js",
+    "vega.js": PACKAGE / "charts" / "_vega.js",
 }
 """The only files that the app serves of its own."""
 

@@ -15,6 +15,8 @@ from typing import Any
 import anywidget
 import traitlets
 
+from perfkit.charts._vega import module_source
+
 _FOLDER = Path(__file__).parent
 _keys = itertools.count(1)
 
@@ -38,7 +40,7 @@ class View(anywidget.AnyWidget):
         if not isinstance(message, dict):
             return
         if message.get("type") == "need-vega":
-            self.send({"type": "vega", "source": (_FOLDER / "_vega.js").read_text(encoding="utf-8")})
+            self.send({"type": "vega", "source": module_source()})
         else:
             self.on_message(message)
 

@@ -12,6 +12,7 @@ import pytest
 
 from perfkit import panels
 from perfkit.charts import _theme as theme
+from perfkit.charts._vega import VEGA_FILE
 from perfkit.panels import ChartHost, Figure
 from perfkit.panels._page_state import page_state
 from perfkit.project import create_project
@@ -19,6 +20,8 @@ from perfkit.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perfkit" / "panels"
+REPORT = ROOT / "perfkit" / "report" / "_report.js"
+USED_BY_REPORT = ("chart", "dom", "load_vega", "table", "theme")
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +66,7 @@ def test_the_chart_library_is_sent_when_a_page_asks(chart):
     host.send = sent.append
     host._dispatch(host, {"type": "need-vega"}, [])
     assert sent[0]["type"] == "vega"
-    assert sent[0]["source"] == (FOLDER / "_vega.js").read_text(encoding="utf-8")
+    assert sent[0]["source"] == VEGA_FILE.read_text(encoding="utf-8")
 
 
 def test_the_header_names_project_round_and_goal(tmp_path, monkeypatch):
@@ -104,18 +107,19 @@ def test_links_lead_to_pages_that_exist_in_the_app_and_in_jupyterlab(monkeypatch
 @pytest.mark.parametrize(
     ("bundle", "sources"),
     [
-        ("_widgets.js", sorted((ROOT / "js" / "src").glob("*.js"))),
-        ("_vega.js", [ROOT / "js" / "vega" / "vega.js", ROOT / "js" / "package-lock.json"]),
+        (FOLDER / "_widgets.js", sorted((ROOT / "js" / "src").glob("*.js"))),
+        (VEGA_FILE, [ROOT / "js" / "vega" / "vega.js", ROOT / "js" / "package-lock.json"]),
+        (REPORT, [ROOT / "js" / "report" / "report.js", *(ROOT / "js" / "src" / f"{name}.js" for name in USED_BY_REPORT)]),
     ],
 )
 def test_the_committed_bundle_was_built_from_the_present_sources(bundle, sources):
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    assert (FOLDER / bundle).read_text(encoding="utf-8").startswith(f"/* sources {digest};"), "run make js"
+    assert bundle.read_text(encoding="utf-8").startswith(f"/* sources {digest};"), "run make js"
 
 
 def test_the_bundles_fetch_nothing():
     # Names of standards look like addresses; everything else would be a place to fetch from.
     standards = r"www\.w3\.org|vega\.github\.io|github\.com|json-schema\.org"
-    for bundle in ("_widgets.js", "_vega.js"):
-        text = (FOLDER / bundle).read_text(encoding="utf-8")
+    for bundle in (FOLDER / "_widgets.js", VEGA_FILE, REPORT):
+        text = bundle.read_text(encoding="utf-8")
         assert not re.findall(rf"https?://(?!{standards})[a-z0-9.-]+\.[a-z]+", text)
