@@ -31,6 +31,29 @@ def cache_limit_bytes() -> int:
         raise InputError("environment", [f"PERFKIT_CACHE_LIMIT: {error}"]) from error
 
 
+def memory_limit_bytes() -> int:
+    """Memory for reading runs and making tiles (`PERFKIT_MEMORY_LIMIT`, for example `4GiB`), by default half of what is free."""
+    text = os.environ.get("PERFKIT_MEMORY_LIMIT")
+    if not text:
+        return free_memory_bytes() // 2
+    try:
+        limit_bytes = parse_bytes(text)
+    except ValueError as error:
+        raise InputError("environment", [f"PERFKIT_MEMORY_LIMIT: {error}"]) from error
+    if limit_bytes <= 0:
+        raise InputError("environment", [f"PERFKIT_MEMORY_LIMIT = {text!r} must be more than 0, for example 4GiB"])
+    return limit_bytes
+
+
+def free_memory_bytes() -> int:
+    """Memory that processes can still get; 4 GiB where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return parse_bytes("4GiB")
+
+
 def dask_address() -> str | None:
     """The Dask scheduler on which ranks are read (`PERFKIT_DASK`), or None for processes of this machine."""
     return os.environ.get("PERFKIT_DASK") or None
@@ -73,6 +96,21 @@ def pages_folder() -> Path | None:
 def wait_for_panels() -> bool:
     """Whether a panel computes before its cell ends and raises its errors (`PERFKIT_WAIT_FOR_PANELS`), as tests of pages need."""
     return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")
+
+
+def class_seed() -> int | None:
+    """The seed of the class that `perfkit serve --class` holds (`PERFKIT_CLASS`), or None: whoever is here learns alone."""
+    text = os.environ.get("PERFKIT_CLASS", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InputError("environment", [f"PERFKIT_CLASS = {text!r} must be a whole number, the seed of the class"])
+    return int(text)
+
+
+def class_admin_digest() -> str:
+    """SHA-256 of the instructor's token as hex (`PERFKIT_CLASS_ADMIN`); pages never hold the token itself."""
+    return os.environ.get("PERFKIT_CLASS_ADMIN", "")
 
 
 def num_threads() -> int:

@@ -14,8 +14,11 @@ from perfkit.classroom._catalogue import question as question
 from perfkit.classroom._draw import student_name as student_name
 from perfkit.classroom._mark import Mark as Mark
 from perfkit.classroom._mark import mark as mark
+from perfkit.classroom._store import PRACTICE_SEED as PRACTICE_SEED
 from perfkit.classroom._store import Standing as Standing
 from perfkit.classroom._store import Store as Store
 from perfkit.classroom._store import class_store as class_store
+from perfkit.classroom._store import memory_store as memory_store
 from perfkit.classroom._store import practice_store as practice_store
 from perfkit.classroom._store import purge as purge
+from perfkit.classroom._store import standing as standing

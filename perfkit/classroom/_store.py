@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from perfkit.classroom._catalogue import Question
-from perfkit.classroom._database import FILE_NAME, connected, create, files
+from perfkit.classroom._database import ATTEMPT, FILE_NAME, connected, create, files
 from perfkit.classroom._mark import Mark, mark, points
 from perfkit.experiments._database import reading as reading_log
 from perfkit.experiments._database import writing as writing_log
@@ -46,12 +47,14 @@ Opening = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 
 class Store:
-    """The answers of a class, or of one learner."""
+    """The answers of a class, or of one learner.
+
+    `shared` says whether it is a class with an instructor, `place` in words where rows are kept ("" for nowhere).
+    """
 
     def __init__(self, reading: Opening, writing: Opening, *, shared: bool, place: str) -> None:
         self._reading, self._writing = reading, writing
         self.shared = shared
-        """Whether it is a class with an instructor."""
         self.place = place
 
     def answer(self, question: Question, text: str, *, seconds: float = 0.0) -> Mark:
@@ -147,6 +150,21 @@ def class_store(folder: Path) -> Store:
 def practice_store(folder: Path) -> Store:
     """The store of one learner: the experiment log of the project."""
     return Store(lambda: reading_log(folder), lambda: writing_log(folder, "class"), shared=False, place="the project's log")
+
+
+def memory_store() -> Store:
+    """A store that ends with the process: for who has no project, or may not write to it."""
+    connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    connection.executescript(ATTEMPT)
+    lock = RLock()
+
+    @contextmanager
+    def opened() -> Iterator[sqlite3.Connection]:
+        with lock:
+            yield connection
+
+    return Store(opened, opened, shared=False, place="")
 
 
 def purge(folder: Path) -> list[Path]:

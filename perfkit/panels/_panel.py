@@ -167,7 +167,7 @@ class PanelView(View):
         """Do what the button `name` does with the present state, say how it went, and compute anew."""
         action = next(action for action in self.panel.actions if action.name == name)
         try:
-            outcome = {"name": name, "text": action.run(self.state), "problems": []}
+            outcome = {"name": name, "text": action.run(self._newest()), "problems": []}
         except PerfkitError as error:
             problems = list(error.problems) if isinstance(error, InputError) else []
             outcome = {"name": name, "text": "Not done:" if problems else str(error), "problems": problems}
@@ -175,6 +175,14 @@ class PanelView(View):
             self._num_acts += 1
             self.outcome = {**outcome, "count": self._num_acts}
         self._ask(lambda state: state)
+
+    def _newest(self) -> State:
+        """The state with the changes that the thread has not come to yet: a field that was left by pressing a button."""
+        with self.lock:
+            state = self.state
+            for _, change in self._changes:
+                state = change(state)
+        return state
 
     def _ask(self, change: Change, seq: int = 0) -> None:
         with self.lock:
