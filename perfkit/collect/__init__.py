@@ -104,8 +104,9 @@ def dryrun_commands(
     *,
     version: str | None = None,
     command: str = "python run_mindformer.py --config config.yaml --run_mode train",
+    ranks: Iterable[int] | None = None,
 ) -> tuple[Snippet, ...]:
-    """Commands that compile the first rank of every pipeline stage on one machine and log its memory.
+    """Commands that compile `ranks` on one machine, the first of every pipeline stage unless given, and log their memory.
 
     `num_devices` is data x tensor x context x pipeline parallel size. The guides print different variables: the set of
     MindSpore 2.5 and newer comes first unless `version` (such as "2.4.1") is older; the other one follows.
@@ -121,8 +122,8 @@ def dryrun_commands(
     sets = [(newer, "a shell, MindSpore 2.5 and newer"), (older, "a shell, MindSpore before 2.5")]
     if version is not None and _version(version) < DRYRUN_SINCE:
         sets.reverse()
-    ranks = range(0, num_devices, num_devices // pipeline_stages)
-    return tuple(Snippet(_dryrun(variables, num_devices, ranks, command), "shell", where, notes) for variables, where in sets)
+    chosen = list(range(0, num_devices, num_devices // pipeline_stages) if ranks is None else ranks)
+    return tuple(Snippet(_dryrun(variables, num_devices, chosen, command), "shell", where, notes) for variables, where in sets)
 
 
 def how_to_collect(part: str, framework: str | None = None) -> str:

@@ -1,0 +1,42 @@
+"""DryRun: commands that simulate ranks on one machine, what their logs say, and a substitute where no MindSpore is installed.
+
+from perfkit import dryrun, read_config
+plan = read_config("config.yaml")
+print(dryrun.commands(plan, "2.7")[0].text)                     # first and last rank of every stage
+peaks = dryrun.read_peaks(perfkit.load("output_dryrun"))
+likely = dryrun.substitute(plan, peaks)                         # all ranks, corrected by those that were logged
+dryrun.table(peaks, likely)
+"""
+
+from perfkit.dryrun._advice import Advice, Step, advise
+from perfkit.dryrun._commands import TRAIN, commands
+from perfkit.dryrun._parts import Parts, parts_of, ranks_of_interest, stage_of, stage_parts
+from perfkit.dryrun._peaks import LoggedPeak, Meaning, has_several, read_peaks
+from perfkit.dryrun._substitute import Calibration, Predicted, Substitute, calibrate, substitute
+from perfkit.dryrun._table import Row, fullest, rank_rows, table
+
+__all__ = [
+    "TRAIN",
+    "Advice",
+    "Calibration",
+    "LoggedPeak",
+    "Meaning",
+    "Parts",
+    "Predicted",
+    "Row",
+    "Step",
+    "Substitute",
+    "advise",
+    "calibrate",
+    "commands",
+    "fullest",
+    "has_several",
+    "parts_of",
+    "rank_rows",
+    "ranks_of_interest",
+    "read_peaks",
+    "stage_of",
+    "stage_parts",
+    "substitute",
+    "table",
+]
