@@ -24,6 +24,7 @@ from voila.tornado.treehandler import TornadoVoilaTreeHandler
 from perfkit import settings
 from perfkit._resources import notebooks_folder
 from perfkit.app import handlers
+from perfkit.app.class_mode import start_class
 from perfkit.errors import InputError
 
 HOST = "127.0.0.1"
@@ -43,14 +44,21 @@ def serve(
     lab: bool = False,
     read_only: bool = False,
     open_browser: bool = False,
+    classroom: bool = False,
+    class_seed: int | None = None,
+    class_admin: str | None = None,
 ) -> None:
     """Serve the guided pages on 127.0.0.1:`port` with `folder` as the tuning project, until Ctrl-C.
 
     `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
-    if the folder does not exist or the port is taken.
+    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.app.class_mode`).
     """
     project = _checked_folder(folder)
     _check_port(port)
+    if classroom and lab:
+        raise InputError("--class", ["students could read all answers in JupyterLab; leave --lab out, or see docs/class.md"])
+    if classroom:
+        print("\n".join(start_class(project, seed=class_seed, token=class_admin)), flush=True)
     os.environ["PERFKIT_PROJECT"] = str(project)
     if read_only:
         os.environ["PERFKIT_READ_ONLY"] = "1"

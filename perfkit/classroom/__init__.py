@@ -4,6 +4,7 @@
 draws are data (data/class), formulas call perfkit's calculators; nothing here draws or knows a page.
 """
 
+from perfkit.classroom import report as report
 from perfkit.classroom._catalogue import Exercise as Exercise
 from perfkit.classroom._catalogue import Question as Question
 from perfkit.classroom._catalogue import answers as answers

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 
 from perfkit.cli._command import Command
+from perfkit.errors import InputError
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -15,12 +16,26 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, default=8866, help="port (default: 8866)")
     parser.add_argument("--lab", action="store_true", help="open JupyterLab, with the code visible")
     parser.add_argument("--read-only", action="store_true", help="never write to the project")
+    parser.add_argument("--class", dest="classroom", action="store_true", help="hold a class on page 40, write class.sqlite only")
+    parser.add_argument("--class-admin", metavar="TOKEN", help="the instructor's token (default: one is made and printed)")
+    parser.add_argument("--class-seed", metavar="S", type=int, help="chooses all numbers (default: the last class's, or 2024)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.app.server import serve
 
-    serve(arguments.folder, port=arguments.port, lab=arguments.lab, read_only=arguments.read_only)
+    given = [name for name in ("class_admin", "class_seed") if getattr(arguments, name) is not None]
+    if given and not arguments.classroom:
+        raise InputError("serve", [f"--{name.replace('_', '-')} needs --class" for name in given])
+    serve(
+        arguments.folder,
+        port=arguments.port,
+        lab=arguments.lab,
+        read_only=arguments.read_only,
+        classroom=arguments.classroom,
+        class_seed=arguments.class_seed,
+        class_admin=arguments.class_admin,
+    )
     return 0
 
 
