@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from perfkit.report import report as report
     from perfkit.simulate.run import simulate as simulate
     from perfkit.trace.load import load as load
+    from perfkit.what_if import what_if as what_if
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ _PUBLIC = {
     "search_plans": "perfkit.plans.search",
     "simulate": "perfkit.simulate.run",
     "simulate_schedule": "perfkit.plans.schedule",
+    "what_if": "perfkit.what_if",
 }
 
 

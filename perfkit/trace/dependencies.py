@@ -48,15 +48,18 @@ class Dependencies:
         return (self.nodes["start_ns"] + self.nodes["duration_ns"]).to_numpy(dtype=np.int64)
 
 
-def dependencies(run: Run, *, step: int, ranks: Iterable[int] | None = None) -> Dependencies:
+def dependencies(
+    run: Run, *, step: int, ranks: Iterable[int] | None = None, known_clocks: Mapping[int, clock.Clock] | None = None
+) -> Dependencies:
     """The dependency graph of one step, of some ranks or of all that have kernels in it.
 
     `start_ns` and `end_ns` are those of the step on the rank that ends it last. Ranks whose clock cannot be compared with the
-    others are left out if there are several. Raises NotMeasuredError if no rank has kernels with times.
+    others are left out if there are several; `known_clocks` are those of the run where they were estimated before. Raises
+    NotMeasuredError if no rank has kernels with times.
     """
     known = run.frame("kernels", steps=[step], ranks=ranks, columns=["rank"])["rank"].unique()
     wanted = sorted(int(rank) for rank in known)
-    clocks = clock.estimate(run) if len(wanted) > 1 else {}
+    clocks = {} if len(wanted) < 2 else clock.estimate(run) if known_clocks is None else known_clocks
     if clocks:
         wanted = [rank for rank in wanted if rank in clocks]
     if not wanted:
@@ -228,7 +231,8 @@ def _met(
     rows = rows[whole.to_numpy(dtype=bool)]
     if rows.empty:
         return graph
-    latest = (rows["start_ns"] + rows["wait_ns"]).groupby(rows["instance"]).transform("max").to_numpy(dtype=np.int64)
+    came = (rows["start_ns"] + rows["wait_ns"]).to_numpy(dtype=np.int64)
+    latest = pd.Series(came).groupby(rows["instance"].to_numpy()).transform("max").to_numpy(dtype=np.int64)
     number = pd.factorize(rows["instance"])[0]
     first = rows.drop_duplicates("instance")
     meetings = pd.DataFrame(
@@ -245,10 +249,15 @@ def _met(
     hub = number + len(nodes)
     of_node = np.full(len(nodes), -1, dtype=np.int64)
     of_node[node] = hub
+    # A send that was over before its receive began has not waited for it: it keeps its own predecessors and times.
+    met = came == latest
     starts, durations = nodes["start_ns"].to_numpy(dtype=np.int64).copy(), nodes["duration_ns"].to_numpy(dtype=np.int64).copy()
-    starts[node] += rows["wait_ns"].to_numpy(dtype=np.int64)
-    durations[node] = rows["transfer_ns"].to_numpy(dtype=np.int64)
-    targets = np.where(of_node[targets] >= 0, of_node[targets], targets)
+    starts[node[met]] += rows["wait_ns"].to_numpy(dtype=np.int64)[met]
+    durations[node[met]] = rows["transfer_ns"].to_numpy(dtype=np.int64)[met]
+    alone = np.isin(targets, node[~met])
+    sources = np.concatenate([sources, sources[alone]])
+    targets = np.concatenate([np.where(of_node[targets] >= 0, of_node[targets], targets), targets[alone]])
+    node, hub = node[met], hub[met]
     joined = pd.concat([nodes.assign(start_ns=starts, duration_ns=durations), meetings], ignore_index=True)
     return joined, np.concatenate([sources, hub]), np.concatenate([targets, node])
 
