@@ -9,7 +9,7 @@ a mark needs them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import altair as alt
 import pandas as pd
@@ -31,8 +31,8 @@ MUTED = "#52606d"
 MAX_MARKS = 5_000
 """Marks in one chart; more is aggregated on the server first."""
 
-SEQUENTIAL = "viridis"
-DIVERGING = "blueorange"
+SEQUENTIAL: Final = "viridis"
+DIVERGING: Final = "blueorange"
 
 PATH_COLORS: Mapping[str, str] = {
     "computing": COMPUTING,

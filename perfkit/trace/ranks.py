@@ -30,7 +30,7 @@ def parse_ranks(text: str, known: Sequence[int]) -> tuple[int, ...]:
         if high < low:
             problems.append(f"{piece!r} runs backwards; write {high}-{low}")
         elif high > max(known, default=-1):
-            problems.append(f"{piece!r} asks for rank {high}; the run has ranks {_ranges(known)}")
+            problems.append(f"{piece!r} asks for rank {high}; the run has ranks {written(known)}")
         else:
             found += [rank for rank in range(low, high + 1) if rank in set(known)]
     if problems:
@@ -50,7 +50,8 @@ def worth_showing(durations_ns: pd.Series[int]) -> tuple[int, ...]:
     return tuple(sorted({*ordered[:EXTREMES], *ordered[-EXTREMES:], *ordered[middle : middle + EXTREMES]}))
 
 
-def _ranges(ranks: Sequence[int]) -> str:
+def written(ranks: Sequence[int]) -> str:
+    """Ranks as ranges, the way `parse_ranks` reads them: "0-7, 12"."""
     pieces: list[str] = []
     start = previous = None
     for rank in [*sorted(ranks), None]:
