@@ -1,0 +1,33 @@
+"""Page 19 by keyboard: a lower limit asks for changes, a file with two statistics asks what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from perfkit._resources import data_folder
+
+OpenPage = Callable[..., Page]
+
+
+def test_a_lower_limit_and_two_statistics_by_keyboard(open_page: OpenPage):
+    page = open_page("19_dryrun")
+    panel = page.locator('section[data-panel="dryrun"]')
+    sentence = panel.locator(".pk-sentence")
+    expect(sentence).to_contain_text("4,089 MiB below its limit of 61,430 MiB")
+    limit = panel.get_by_label("Limit (0: as logged)")
+    limit.fill("54")
+    limit.press("Enter")
+    expect(sentence).to_contain_text("It does not fit.")
+    expect(panel.locator("tbody").filter(has_text="recompute Silu and Mul")).to_contain_text("yes")
+    limit.fill("0")
+    limit.press("Enter")
+    logs = panel.get_by_label("Logs", exact=True)
+    logs.fill(str(data_folder() / "dryrun" / "recompute_before_after.log"))
+    logs.press("Enter")
+    expect(sentence).to_contain_text("perfkit does not guess")
+    choice = panel.get_by_role("radio", name="before and after")
+    choice.focus()
+    page.keyboard.press("Space")
+    expect(sentence).to_contain_text("from 260 MiB to 76 MiB: -70.8 %")
