@@ -41,7 +41,7 @@ def demo(folder: Path | str) -> Project:
     interrupted call leaves no half project.
     """
     folder = Path(folder).resolve()
-    case = _case()
+    case = read_case()
     if (folder / PROJECT_FILE).is_file():
         project = open_project(folder)
         if project.sample_case != case["case"]:
@@ -93,13 +93,19 @@ def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[floa
     return times
 
 
+def step_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
+    """Time of one step of a round in layer units: sum(t) + (m - 1) max(t)."""
+    times, micro_batches = stage_units(row, units), int(row["micro_batches"])
+    return sum(times) + (micro_batches - 1) * max(times)
+
+
 def _sequence_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
     """Device time of one sequence in layer units: step time x stages over micro-batches."""
-    times, micro_batches = stage_units(row, units), int(row["micro_batches"])
-    return (sum(times) + (micro_batches - 1) * max(times)) * len(times) / micro_batches
+    return step_units(row, units) * len(row["full_layers"]) / int(row["micro_batches"])
 
 
-def _case() -> dict[str, Any]:
+def read_case() -> dict[str, Any]:
+    """The bundled case: `goal`, `device`, `layer_units` and the six `rounds` with what each changed, was reported and teaches."""
     return tomllib.loads((data_folder() / CASE_FOLDER / "rounds.toml").read_text(encoding="utf-8"))
 
 

@@ -1,0 +1,25 @@
+"""Page 30 by keyboard: a guess, the reveal, and the miss of round 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+OpenPage = Callable[..., Page]
+
+
+def test_a_round_is_guessed_and_then_revealed_by_keyboard(open_page: OpenPage):
+    page = open_page("30_case_13b", "round=1")
+    panel = page.locator('section[data-panel="case-13b"]')
+    expect(panel.locator(".pk-sentence")).to_contain_text("Type your guess")
+    assert "2,136" not in panel.inner_text()
+    guess = panel.get_by_label("Your guess")
+    guess.fill("2000")
+    guess.press("Enter")
+    idea = panel.get_by_label("What would you try next?")
+    idea.fill("recompute less")
+    idea.press("Enter")
+    panel.get_by_role("button", name="Keep my guess and reveal").press("Enter")
+    expect(panel.locator(".pk-sentence")).to_contain_text("the guide reports 2,136: error -14.3%")
+    expect(panel).to_contain_text("gradient synchronisation not modelled")
