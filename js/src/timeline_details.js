@@ -28,7 +28,7 @@ export class TimelineDetails {
     const button = (label, onclick) => el("button", { type: "button", class: "pk-button", onclick }, label);
     const text = () => message.fields.map(([name, value]) => `${name}\t${value}`).join("\n");
     this.slice.replaceChildren(el("h3", {}, message.title),
-      el("dl", { class: "pk-tl-fields" }, message.fields.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+      el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
       el("div", { class: "pk-tl-actions" },
         button("Fit", () => timeline.fit()),
         button("Longest of the name", () => timeline.walk("longest")),

@@ -38,20 +38,17 @@ def reply(timeline: Timeline, request: Mapping[str, Any]) -> tuple[dict[str, Any
     width, first, last = (int(request[name]) for name in ("width", "first", "last"))
     if not MIN_WIDTH <= width <= MAX_WIDTH or not 0 <= last - first < MAX_TILES or len(request["units"]) > MAX_UNITS:
         raise ValueError(f"no tiles {first} to {last} of width {width} of {len(request['units'])} units")
-    units = [timeline.unit(number) for number in request["units"]]
     index: list[dict[str, Any]] = []
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}
     parts: list[Arrays] = []
     begin = 0
-    for unit in units:
-        placed = _placed(timeline, unit, width, first, last)
-        for number in range(first, last + 1):
-            part = _part(placed, number, names, kinds)
-            count = len(part["start"])
+    for unit in [timeline.unit(number) for number in request["units"]]:
+        part, counts = _placed(timeline, unit, width, (first, last), (names, kinds))
+        parts.append(part)
+        for number, count in zip(range(first, last + 1), counts, strict=True):
             base = timeline.base_ns + number * width_ns(width)
             index.append({"unit": unit.id, "index": number, "base_ns": str(base), "begin": begin, "count": count})
-            parts.append(part)
             begin += count
     header = {"width": width, "first": first, "last": last, "tiles": index, "names": list(names), "kinds": list(kinds)}
     return header, [_bytes(parts, column, dtype) for column, dtype in _COLUMNS]
@@ -60,34 +57,42 @@ def reply(timeline: Timeline, request: Mapping[str, Any]) -> tuple[dict[str, Any
 _COLUMNS = (("start", "<f8"), ("end", "<f8"), ("count", "<f8"), ("busy", "<f8"), ("lane", "<i4"), ("name", "<i4"), ("kind", "<i4"))
 
 
-def _placed(timeline: Timeline, unit: Unit, width: int, first: int, last: int) -> pd.DataFrame:
-    """The slices of a unit with the tiles that each touches (`from`, `to`) and offsets in ns from the base."""
-    size = width_ns(width)
+def _placed(
+    timeline: Timeline, unit: Unit, width: int, span: tuple[int, int], known: tuple[dict[str, int], dict[str, int]]
+) -> tuple[Arrays, list[int]]:
+    """The slices of a unit tile by tile, offsets from the beginning of each, and how many each tile has.
+
+    Names and kinds are numbers of the reply, -1 for the name of a merged slice.
+    """
+    size, (first, last), (names, kinds) = width_ns(width), span, known
     start_ns, end_ns = timeline.base_ns + first * size, timeline.base_ns + (last + 1) * size
     rows = tiles.window(unit.source, unit.lanes, start_ns, end_ns, BUCKETS * (last - first + 1) + 2)
     starts = rows["start_ns"].to_numpy() - timeline.base_ns
     ends = rows["end_ns"].to_numpy() - timeline.base_ns
-    return rows.assign(begin=starts, finish=ends, first=starts // size, last=np.maximum(ends - 1, starts) // size, size=size)
-
-
-def _part(rows: pd.DataFrame, number: int, names: dict[str, int], kinds: dict[str, int]) -> Arrays:
-    """The slices of one tile; offsets from its beginning, names and kinds as numbers of the reply, -1 for a merged slice."""
-    mine = rows[((rows["first"] <= number) & (rows["last"] >= number)).to_numpy()]
-    base = number * int(rows["size"].iloc[0]) if len(rows) else 0
-    single = (mine["count"] == 1).to_numpy()
-    return {
-        "start": mine["begin"].to_numpy() - base,
-        "end": mine["finish"].to_numpy() - base,
-        "count": mine["count"].to_numpy(),
-        "busy": mine["busy_ns"].to_numpy(),
-        "lane": mine["lane"].to_numpy(),
-        "name": np.where(single, _codes(mine["name"].where(single, ""), names), -1),
-        "kind": _codes(mine["kind"], kinds),
+    low = np.clip(starts // size, first, last)
+    high = np.clip((np.maximum(ends, starts + 1) - 1) // size, first, last)
+    at = np.repeat(np.arange(len(rows)), high - low + 1)
+    tile = low[at] + np.arange(len(at)) - np.repeat(np.cumsum(high - low + 1) - (high - low + 1), high - low + 1)
+    order = np.argsort(tile, kind="stable")
+    at, tile = at[order], tile[order]
+    counts = rows["count"].to_numpy()
+    single = counts == 1
+    codes = np.full(len(rows), -1, dtype=np.int64)
+    codes[single] = _codes(rows["name"].to_numpy()[single], names)
+    part: Arrays = {
+        "start": starts[at] - tile * size,
+        "end": ends[at] - tile * size,
+        "count": counts[at],
+        "busy": rows["busy_ns"].to_numpy()[at],
+        "lane": rows["lane"].to_numpy()[at],
+        "name": codes[at],
+        "kind": _codes(rows["kind"].to_numpy(), kinds)[at],
     }
+    return part, np.bincount(tile - first, minlength=last - first + 1).tolist()
 
 
-def _codes(texts: pd.Series, known: dict[str, int]) -> npt.NDArray[np.int64]:
-    codes, labels = pd.factorize(texts.to_numpy())
+def _codes(texts: npt.NDArray[np.object_], known: dict[str, int]) -> npt.NDArray[np.int64]:
+    codes, labels = pd.factorize(texts)
     numbers = np.array([known.setdefault(str(label), len(known)) for label in labels], dtype=np.int64)
     return numbers[codes] if len(numbers) else np.array([], dtype=np.int64)
 

@@ -3,30 +3,41 @@
 The page draws tiles on a canvas and asks for those that it lacks; the kernel answers in a thread of its own, so that a long search
 does not hold up a zoom. Neither side ever holds more than what is looked at. Messages of the page and the answers:
 
-    tiles, open                                   slices of some units in a range of tiles; the units of further ranks
-    search, hits, detail, select, flows, walk     see _timeline_questions.py
-    mark, view, run, retry                        notes, the address, another recording
+    tiles, open               slices of some units in a range of tiles; the units of further ranks
+    search, hits, next        names that match, their marks in a window, the next one
+    walk, detail, flows       a slice beside another, all that is recorded of it, arrows
+    select, csv               what ran in a range
+    mark, unmark, view        notes, kept in the project; the address of the page
+    run, retry, action        another recording, the same again, the bundled sample
 """
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import pandas as pd
 import traitlets
 
+from perfkit._resources import data_folder
 from perfkit.errors import PerfkitError
 from perfkit.panels import _context as context
+from perfkit.panels import _timeline_flows as flows
+from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import failure, loading
+from perfkit.panels._timeline_address import address_of, slice_at
 from perfkit.panels._timeline_data import Timeline, described, open_timeline, safely
+from perfkit.panels._timeline_events import walked
+from perfkit.panels._timeline_marks import keep, read_marks
+from perfkit.panels._timeline_queue import TaskQueue
+from perfkit.panels._timeline_selection import as_csv, detailed, selected
 from perfkit.panels._view import View
 from perfkit.panels._worker import Progress
 
-Task = Callable[[], None]
+Message = dict[str, Any]
+_BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
 
 
 class TimelineView(View):
@@ -39,9 +50,13 @@ class TimelineView(View):
     def __init__(self, run: str = "") -> None:
         self.timeline: Timeline | None = None
         self.error: Exception | None = None
+        self.search: searching.Search | None = None
+        self._members: pd.DataFrame | None = None
+        self._sought = ""
         self._path = page_state().get("run") or run or context.first_run(context.SAMPLES)
-        self._drawing, self._asking = _Lane("tiles"), _Lane("questions")
+        self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         super().__init__(kind="timeline", status=loading())
+        page_state().on_change(self._on_address)
         self._asking.put(self._open)
 
     def wait(self, timeout_s: float = 60.0) -> Timeline:
@@ -53,35 +68,49 @@ class TimelineView(View):
         assert self.timeline is not None
         return self.timeline
 
-    def on_message(self, message: dict[str, Any]) -> None:
+    def on_message(self, message: Message) -> None:
         """What the page asks for; it is answered in a thread."""
         kind = message.get("type")
         if kind == "tiles":
             self._drawing.put(lambda: self._send_tiles(message))
-        elif kind == "open":
-            self._asking.put(lambda: self._open_ranks(message))
-        elif kind in ("run", "retry"):
-            self._path = str(message.get("path", self._path))
+        elif kind in ("run", "retry", "action"):
+            self._path = (
+                str(data_folder() / next(iter(context.SAMPLES.values()))) if kind == "action" else message.get("path", self._path)
+            )
+            page_state().set({"run": self._path, "from": None, "to": None, "slice": None}, origin=self)
             self._asking.put(self._open)
+        elif kind == "view":
+            self._share(message)
+        elif kind == "search":
+            self._sought = str(message["text"])  # the search before it ends early
+            self._searching.put(lambda: self._answer_question(message))
+        else:
+            self._asking.put(lambda: self._answer_question(message))
 
     # In the threads ---------------------------------------------------------
 
     def _open(self) -> None:
         progress = Progress(self._show_progress)
         try:
-            self.timeline, self.error = None, None
+            self.timeline, self.search, self._members, self.error = None, None, None, None
             timeline = open_timeline(context.read_run(self._path, progress))
         except Exception as error:  # every end of reading is a state that the visitor sees
             self.error = error
             with self.lock:
-                self.status = failure(error)
+                self.status = failure(error, "Use the sample profile")
             return
         self.timeline = timeline
         self._show(timeline)
 
     def _show(self, timeline: Timeline, problem: str = "") -> None:
-        options = [list(option) for option in context.run_options()]
-        setup = {**described(timeline), "path": self._path, "options": options, "problem": problem}
+        setup = {
+            **described(timeline),
+            "path": self._path,
+            "options": [list(option) for option in context.run_options()],
+            "marks": [{**mark, "start": timeline.offset(int(mark["at"]))} for mark in read_marks(timeline.run.name)],
+            "problem": problem,
+            "goto": self._goto(timeline),
+        }
         with self.lock, self.hold_sync():
             self.setup = setup
             self.status = {"state": "result"}
@@ -90,16 +119,12 @@ class TimelineView(View):
         with self.lock:
             self.status = loading(what, done, total)
 
-    def _open_ranks(self, message: dict[str, Any]) -> None:
-        if self.timeline is not None:
-            self._show(self.timeline, safely(self.timeline, [int(rank) for rank in message["ranks"]]))
-
     def _send_tiles(self, message: dict[str, Any]) -> None:
         if self.timeline is None:
             return
         try:
             header, buffers = wire.reply(self.timeline, message)
-        except (PerfkitError, LookupError, ValueError, TypeError, OSError) as error:
+        except _BAD_REQUESTS as error:
             self._answer({"type": "tiles", "seq": message.get("seq"), "problem": str(error)})
             return
         self._answer({"type": "tiles", "seq": message.get("seq"), **header}, buffers)
@@ -108,41 +133,108 @@ class TimelineView(View):
         with self.lock:
             self.send(content, buffers)
 
+    # Questions --------------------------------------------------------------
 
-class _Lane:
-    """Tasks done one after another in a thread that starts with the first."""
+    def _answer_question(self, message: Message) -> None:
+        timeline = self.timeline
+        if timeline is None:
+            return
+        try:
+            reply = _QUESTIONS[message["type"]](self, timeline, message)
+        except _BAD_REQUESTS as error:
+            reply = {"type": "found", "slice": None, "text": str(error)}
+        if reply is not None:
+            self._answer(reply)
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        self._lock = threading.Condition()
-        self._waiting = 0
+    def _open_ranks(self, timeline: Timeline, message: Message) -> None:
+        self._show(timeline, safely(timeline, [int(rank) for rank in message["ranks"]]))
 
-    def put(self, task: Task) -> None:
-        """Do `task` after those before it."""
-        with self._lock:
-            self._waiting += 1
-            self._tasks.put(task)
-            if self._waiting == 1:
-                threading.Thread(target=self._run, name=f"perfkit-{self._name}", daemon=True).start()
+    def _mark(self, timeline: Timeline, message: Message) -> None:
+        note = str(message["note"]) if message["type"] == "mark" else ""
+        self._show(timeline, keep(timeline.run.name, message["at"], note))
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until all is done; False if it is not after `timeout_s`."""
-        with self._lock:
-            return self._lock.wait_for(lambda: self._waiting == 0, timeout_s)
+    def _search(self, timeline: Timeline, message: Message) -> None:
+        text = str(message["text"])
 
-    def _run(self) -> None:
-        while True:
-            task = self._tasks.get()
-            try:
-                task()
-            finally:
-                with self._lock:
-                    self._waiting -= 1
-                    last = self._waiting == 0
-                    self._lock.notify_all()
-            if last:
-                return
+        def tell(search: searching.Search) -> None:
+            first = searching.following(timeline, search, {**message, "direction": 1}) if self.search is not search else None
+            self.search = search
+            start_ns, end_ns = timeline.span_ns
+            whole = {"start": timeline.offset(start_ns), "end": timeline.offset(end_ns + 1), "pixels": 2000}
+            self._answer({**searching.told(search), "marks": searching.marks(timeline, search, whole), "first": first})
+
+        searching.searched(timeline, text, tell, lambda: self._sought == text)
+
+    def _hits(self, timeline: Timeline, message: Message) -> Message | None:
+        if self.search is None:
+            return None
+        return {**searching.told(self.search), "marks": searching.marks(timeline, self.search, message), "first": None}
+
+    def _next(self, timeline: Timeline, message: Message) -> Message:
+        found = searching.following(timeline, self.search, message) if self.search is not None else None
+        return {"type": "found", "slice": found, "zoom": True, "text": "No hit."}
+
+    def _detail(self, timeline: Timeline, message: Message) -> Message:
+        reply = detailed(timeline, message)
+        if int(message["count"]) > 1:
+            return reply
+        start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+        links = flows.of_slice(timeline, timeline.unit(message["unit"]), start_ns, end_ns, self._collectives(timeline))
+        return {**reply, "arrows": flows.arrows(timeline, links)}
+
+    def _flows(self, timeline: Timeline, message: Message) -> Message:
+        start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+        links, total = flows.of_window(timeline, start_ns, end_ns, self._collectives(timeline))
+        text = f"{len(links)} of {total} arrows are drawn; zoom in for the others." if total > len(links) else f"{total} arrows."
+        return {"type": "flows", "arrows": flows.arrows(timeline, links), "text": text}
+
+    def _collectives(self, timeline: Timeline) -> pd.DataFrame:
+        if self._members is None:
+            self._members = flows.members(timeline)
+        return self._members
+
+    # The address ------------------------------------------------------------
+
+    def _share(self, message: Message) -> None:
+        """Keep the view in the address: the window in ns and the chosen slice as "rank|process|thread|lane|start"."""
+        timeline = self.timeline
+        if timeline is None:
+            return
+        at = address_of(timeline, message.get("slice"))
+        page_state().set({"run": self._path, "from": int(message["start"]), "to": int(message["end"]), "slice": at}, origin=self)
+
+    def _on_address(self, values: Mapping[str, str], origin: object) -> None:
+        if origin is self:
+            return
+        if values.get("run", self._path) != self._path:
+            self._path = values["run"]
+            self._asking.put(self._open)
+        elif "from" in values or "slice" in values:
+            self._asking.put(lambda: self._show(self.timeline) if self.timeline is not None else None)
+
+    def _goto(self, timeline: Timeline) -> Message | None:
+        """The view that the address asks for."""
+        state = page_state()
+        if not state.get("from") and not state.get("slice"):
+            return None
+        start, end, at = state.get("from"), state.get("to"), state.get("slice")
+        return {"id": f"{start}-{end}-{at}", "start": start, "end": end, "slice": slice_at(timeline, at)}
+
+
+Question = Callable[[TimelineView, Timeline, Message], Message | None]
+_QUESTIONS: dict[str, Question] = {
+    "open": TimelineView._open_ranks,
+    "mark": TimelineView._mark,
+    "unmark": TimelineView._mark,
+    "search": TimelineView._search,
+    "hits": TimelineView._hits,
+    "next": TimelineView._next,
+    "detail": TimelineView._detail,
+    "flows": TimelineView._flows,
+    "walk": lambda _view, timeline, message: walked(timeline, message),
+    "select": lambda _view, timeline, message: selected(timeline, message),
+    "csv": lambda _view, timeline, message: as_csv(timeline, message),
+}
 
 
 def open_view(_state: object = None) -> TimelineView:

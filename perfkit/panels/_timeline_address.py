@@ -1,0 +1,33 @@
+"""Address of a timeline: a slice as "rank|process|thread|lane|start", which a link carries to another browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.panels._timeline_data import Timeline, safely
+from perfkit.panels._timeline_events import Slice, walked
+
+
+def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
+    """The address of a slice that the page names by unit, lane and start in ns; the empty text for none."""
+    if not chosen:
+        return ""
+    unit = timeline.unit(chosen["unit"])
+    return "|".join([str(unit.rank), unit.process, unit.thread, str(int(chosen["lane"])), str(int(chosen["start"]))])
+
+
+def slice_at(timeline: Timeline, address: str) -> Slice | None:
+    """The slice that an address names; None if there is none such."""
+    parts = address.split("|")
+    if len(parts) < 5 or not all(part.lstrip("-").isdecimal() for part in (parts[0], *parts[-2:])):
+        return None
+    rank, process, thread = int(parts[0]), parts[1], "|".join(parts[2:-2])
+    safely(timeline, [rank])
+    for unit in timeline.units:
+        if (unit.rank, unit.process, unit.thread) == (rank, process, thread) and 0 <= int(parts[-2]) < len(unit.lanes):
+            start = timeline.offset(int(parts[-1]))
+            wanted = {"mode": "nearest", "unit": unit.id, "lane": int(parts[-2]), "start": start, "direction": 1, "name": ""}
+            found: Slice | None = walked(timeline, wanted)["slice"]
+            return found
+    return None
