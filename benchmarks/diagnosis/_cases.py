@@ -22,6 +22,7 @@ RULE_OF_FAULT = {
     "memory_fragmentation": "memory-fragmentation",
     "jitter": "jitter",
     "clock_skew": "clock-skew",
+    "moe_imbalance": "moe-imbalance",
 }
 """The rule that must name each kind of fault; kinds are those of the labels."""
 
@@ -49,7 +50,7 @@ class Case:
         return "_".join([layout, *(fault.replace(":", "_") for fault in self.faults)]) if self.faults else f"{layout}_healthy"
 
 
-LAYOUTS = ((8, 1, 1), (4, 2, 1), (4, 2, 2), (4, 1, 4), (2, 4, 2), (8, 4, 1))
+LAYOUTS = ((8, 1, 1), (4, 2, 1), (4, 2, 2), (4, 1, 4), (2, 4, 2), (8, 4, 1), (4, 4, 4))
 RANK_FACTORS = (1.03, 1.05, 1.10, 1.2, 1.35, 2.0)
 LINK_FACTORS = (1.2, 1.5, 2.0, 4.0)
 OTHERS = (
@@ -97,10 +98,12 @@ def links_of(data: int, tensor: int, pipeline: int, seed: int) -> tuple[int, int
     return min(start, other), max(start, other)
 
 
-def cases(seeds: int, kinds: tuple[str, ...] = ()) -> Iterator[Case]:
-    """All cases: every fault in every layout, and healthy runs with and without jitter of up to 3 %."""
-    for seed in range(seeds):
+def cases(seeds: range, kinds: tuple[str, ...] = (), *, largest: int = 64) -> Iterator[Case]:
+    """All cases: every fault in every layout of up to `largest` ranks, and healthy runs with and without jitter of up to 3 %."""
+    for seed in seeds:
         for data, tensor, pipeline in LAYOUTS:
+            if data * tensor * pipeline > largest:
+                continue
             world = data * tensor * pipeline
             rank = (seed * 5 + 3) % world
             faults = [f"slow_rank:{rank}:{factor}" for factor in RANK_FACTORS]

@@ -78,3 +78,10 @@ FRAGMENTS_SHARE = Threshold(name="fragments-share", value=0.05, unit="share of t
 JITTER_SPREAD = Threshold(
     name="jitter-spread", value=0.04, unit="robust spread of equal kernels, log ratio", origin="chosen: healthy 0.012"
 )
+BUBBLE_EXCESS = Threshold(name="bubble-excess", value=0.02, unit="share of the step", origin="chosen: less is noise of the stages")
+EXPERT_LOAD = Threshold(
+    name="expert-load", value=1.2, unit="expert time over the mean of the peers", origin="chosen; balancing losses keep 1.1"
+)
+SHAPES_SHARE = Threshold(
+    name="shapes-share", value=0.05, unit="share of computing", origin="chosen: static graphs repeat every shape in every step"
+)

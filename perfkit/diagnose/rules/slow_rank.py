@@ -114,5 +114,5 @@ RULE = Rule(
     how_to_collect="record a profile of all ranks of a stage for at least three steps",
     thresholds=(SLOW_RANK_Z, SLOW_RANK_STEP_Z, SLOW_RANK_PERSISTENCE, SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, CLASSIC_EXCESS),
     check=check,
-    explains=frozenset({"jitter", "pipeline-bubble", "moe-imbalance"}),
+    explains=frozenset({"jitter", "pipeline-bubble"}),
 )
