@@ -34,6 +34,7 @@ MODEL_ERROR = 0.05
 """Share of what a change wins that its replay may be wrong by; above the worst of 95 % of the cases in
 benchmarks/simulate/bench_what_if.py."""
 LEAST_ERROR = 0.002
+"""Least half width of an interval, as a share of the step."""
 PATH_COLUMNS = ("rank", "name", "kind", "start_ns", "duration_ns")
 
 

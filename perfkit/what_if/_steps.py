@@ -175,7 +175,7 @@ def _chained(
         of_rank = graph.nodes["rank"].to_numpy()
         sources.append(np.array([begins[int(rank)] for rank in of_rank[roots]], dtype=np.int64))
         targets.append(roots + first)
-        tails = _tails(graph)
+        tails = _tails(graph, {rank: windows[rank, step][1] for rank in ranks})
         sources.append(tails + first)
         targets.append(np.array([ends[int(rank)] for rank in of_rank[tails]], dtype=np.int64))
         known = [rank for rank in ranks if rank in last_end]
@@ -196,12 +196,17 @@ def _marks(ranks: Sequence[int], moments: Sequence[int], kind: str) -> pd.DataFr
     )
 
 
-def _tails(graph: Dependencies) -> Ints:
-    """The last piece of every stream of the device."""
+def _tails(graph: Dependencies, until_ns: Mapping[int, int]) -> Ints:
+    """The last piece of every stream of the device before the step ends; the last of a rank where none has ended by then.
+
+    What runs on past the end of a step (its marks are the host's in some formats) has not held that end up.
+    """
     nodes = graph.nodes.assign(end=graph.ends_ns)
-    device = nodes[~nodes["kind"].isin(["host", MEETING]).to_numpy(dtype=bool)]
-    last = device.sort_values("end", kind="stable").drop_duplicates(["rank", "stream"], keep="last")
-    return np.sort(last.index.to_numpy(dtype=np.int64))
+    device = nodes[~nodes["kind"].isin(["host", MEETING]).to_numpy(dtype=bool)].sort_values("end", kind="stable")
+    within = device[(device["end"] <= device["rank"].map(until_ns)).to_numpy(dtype=bool)]
+    lonely = device[~device["rank"].isin(within["rank"].unique()).to_numpy(dtype=bool)].drop_duplicates("rank", keep="last")
+    last = within.drop_duplicates(["rank", "stream"], keep="last")
+    return np.sort(np.concatenate([last.index.to_numpy(dtype=np.int64), lonely.index.to_numpy(dtype=np.int64)]))
 
 
 def _lagged(graph: Dependencies, sources: Ints, targets: Ints) -> Dependencies:
