@@ -23,7 +23,7 @@ RELATIONS = {
 MOST_LABELS = 128
 """Cells of a grid that still have room for the number of their rank."""
 FEW_COLUMNS = 12
-STAGE_PIXELS = 56
+STAGE_PIXELS = 44
 TITLE_LIMIT = 460
 
 
@@ -69,7 +69,7 @@ def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows:
 def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
     """Draw every rank as a dot beside the ranks of its stage, with the band in which it is like them.
 
-    `rows` has the data sets "ranks" (`rank`, `stage`, `value_ms`, `state`, `over_stage`, `z`, `lane`) and "bands" (`stage`,
+    `rows` has the data sets "ranks" (`rank`, `stage`, `value_ms`, `state`, `over_stage`, `z`) and "bands" (`stage`,
     `low_ms`, `high_ms`, `median_ms`).
     """
     y = alt.Y("stage:N", title="stage", sort=None)
@@ -82,11 +82,10 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
     states = {"like its stage": theme.COMPUTING, "stands out": theme.FREE, "slow rank": theme.FREE}
     dots = (
         alt.Chart(alt.NamedData("ranks"))
-        .mark_point(filled=True, size=70, opacity=0.85, cursor="pointer")
+        .mark_point(filled=True, size=80, opacity=0.6, cursor="pointer")
         .encode(
             x="value_ms:Q",
             y=y,
-            yOffset=alt.YOffset("lane:O"),
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=list(states), range=list(states.values()))),
             shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=list(states), range=["circle", "diamond", "cross"])),
             tooltip=[
@@ -97,9 +96,7 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
             ],
         )
     )
-    # Offsets within a stage need a height in pixels: with a step they would each take one.
-    height = STAGE_PIXELS * max(1, len(rows["bands"]))
-    return theme.with_rows(alt.LayerChart(layer=[band, median, dots], width="container", height=height), rows)
+    return theme.with_rows(alt.LayerChart(layer=[band, median, dots], width="container", height={"step": STAGE_PIXELS}), rows)
 
 
 def link_matrix(rows: Rows) -> alt.LayerChart:

@@ -17,7 +17,6 @@ from perfkit.trace.stragglers import LEAST_DEVIATION, NO_STAGE, pooled_spread
 from perfkit.units import NS_PER_MS, format_ns, significant
 
 NODE_SIZE = 8
-LANES = 4
 SLOW_LINK = 1.25
 SLOW_LINK_Z = 3.5
 
@@ -96,9 +95,8 @@ def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, z_limit: float) -> dic
             "state": "slow rank" if row["rank"] in slow else "stands out" if row["stands_out"] else "like its stage",
             "over_stage": None if pd.isna(row["over_stage"]) else float(row["over_stage"]),
             "z": None if pd.isna(row["z"]) else float(row["z"]),
-            "lane": index % LANES,
         }
-        for index, row in enumerate(ordered.to_dict("records"))
+        for row in ordered.to_dict("records")
     ]
     shown = sorted(dots, key=lambda dot: dot["state"] == "like its stage")[: theme.MAX_MARKS]
     bands = []

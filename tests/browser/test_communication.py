@@ -1,0 +1,27 @@
+"""Page 13 by keyboard: the answer of the two ranks, another threshold, one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+OpenPage = Callable[..., Page]
+
+
+def test_the_threshold_and_the_ranks_are_changed_by_keyboard(open_page: OpenPage):
+    page = open_page("13_communication")
+    panel = page.locator('section[data-panel="communication"]')
+    sentence = panel.locator(".pk-sentence")
+    expect(sentence).to_contain_text("(74.65% of the step)")
+    expect(sentence).to_contain_text("rank 1 is the late one")
+    threshold = panel.get_by_label("Waiting counts from this share")
+    threshold.fill("0.9")
+    threshold.press("Enter")
+    threshold.blur()
+    expect(sentence).to_contain_text("no single rank makes the others wait")
+    ranks = panel.get_by_label("Ranks", exact=True)
+    ranks.fill("1")
+    ranks.press("Enter")
+    ranks.blur()
+    expect(panel.get_by_role("table", name="Ranks: waiting").locator("tbody tr")).to_have_count(1)
