@@ -269,9 +269,14 @@ class Timeline {
 
   selectRange(start, end, units = null) {
     this.range = { start: Math.floor(Math.min(start, end)), end: Math.ceil(Math.max(start, end)), units };
-    this.send({ type: "select", ...this.range, units: units ?? this.rows.unitRows().map((row) => row.unit) });
+    this.send({ type: "select", ...this.range, units: units ?? this.recorded() });
     this.live.textContent = `Range of ${exactNs(this.range.end - this.range.start)} selected.`;
     this.redraw();
+  }
+
+  /** The units with a row that hold recorded events, not sums of them. */
+  recorded() {
+    return [...new Set(this.rows.unitRows().map((row) => row.unit))].filter((unit) => this.rows.units.get(unit).process !== "overlap");
   }
 
   clear() {

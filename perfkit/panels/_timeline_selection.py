@@ -46,6 +46,7 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Iterator[tuple[str, str]]:
     run, rank = timeline.run, unit.rank
+    told: set[str] = set()
     here_ns = start_ns - run.clock.get(rank, 0)
     for table in _TABLES.get(unit.process, ()):
         if table not in run.tables:
@@ -56,7 +57,11 @@ def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Itera
         names = [known.name for known in TABLES[table].columns if known.name not in _HIDDEN]
         found = cells(run, table, rank, positions[:50], ["name", *names]).to_dict("records")
         row = next((row for row in found if row["name"] == name), found[0])
-        yield from ((column_label(key), _written(key, row[key])) for key in names if not pd.isna(row[key]))
+        for key in names:
+            if key != "step" and not pd.isna(row[key]):
+                label = column_label(key)
+                yield (f"{label} ({table})" if label in told else label), _written(key, row[key])
+                told.add(label)
 
 
 def _written(name: str, value: Any) -> str:
@@ -75,7 +80,7 @@ def _exact(ns: int) -> str:
 def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     """What ran in a range: by name and, up to `MAX_LIST`, one by one, the longest first; all times are parts inside of it."""
     start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
-    units = [timeline.unit(number) for number in message["units"]]
+    units = [timeline.unit(number) for number in dict.fromkeys(message["units"])]
     sums: dict[tuple[str, str], list[int]] = {}
     longest: list[dict[str, Any]] = []
     for unit, rows in inside(units, start_ns, end_ns):
@@ -146,7 +151,7 @@ def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) 
         ],
         columns=["name", "kind", "rank", "lane", "start_ns", "duration_ns", "inside_ns"],
     )
-    title = f"One by one, the longest first ({len(longest)} of {count:,})".replace(",", THIN_SPACE)
+    title = f"One by one, the longest first ({len(longest)} of {tiles.slices_text(count)})"
     labels = {"start_ns": "after the first event", "inside_ns": "in the range"}
     return table_content("timeline-slices", Table(frame=frame, title=title, labels=labels, selectable=True))
 
@@ -158,7 +163,7 @@ def as_csv(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     writer = csv.writer(output)
     writer.writerow(["rank", "process", "lane", "name", "kind", "start_ns", "duration_ns", "inside_ns"])
     left = MAX_CSV
-    for unit, rows in inside([timeline.unit(number) for number in message["units"]], start_ns, end_ns):
+    for unit, rows in inside([timeline.unit(number) for number in dict.fromkeys(message["units"])], start_ns, end_ns):
         for row in rows.head(left).to_dict("records"):
             texts = [_cell(text) for text in (unit.process, unit.label, row["name"], row["kind"])]
             writer.writerow([unit.rank, *texts, row["start_ns"], row["busy_ns"], row["inside_ns"]])

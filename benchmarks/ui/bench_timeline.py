@@ -1,0 +1,106 @@
+"""Timeline: frames, time to sharp tiles and kernel memory for a generated run of 10 million events, in Chromium.
+
+    .venv/bin/python -m benchmarks.ui.bench_timeline [millions] [frames]
+
+Targets: p95 of a frame 33 ms, p95 from a key to sharp tiles 60 ms, kernel 400 MB. Wall times: read them on an idle machine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.ui.bench_pages import ARGUMENTS
+from perfkit.project import create_project
+from tests.browser import app_server
+from tests.browser.conftest import find_chromium
+
+KEYS = "wwwwwwddddaaaasswwwwddssssss"
+EPOCH_US = 1_700_000_000_000_000
+NUM_STREAMS = 8
+
+
+def write_run(folder: Path, millions: float) -> None:
+    """A Kineto recording of `millions` million kernels on some streams, back to back with gaps, deterministic."""
+    random = np.random.default_rng(14)
+    per_stream = int(millions * 1_000_000) // NUM_STREAMS
+    with (folder / "rank0.json").open("w", encoding="ascii") as file:
+        file.write('{"schemaVersion": 1, "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": [\n')
+        for stream in range(NUM_STREAMS):
+            durations = random.integers(1_000, 9_000, per_stream)
+            starts = np.cumsum(durations + random.integers(0, 4_000, per_stream)) - durations
+            for at, (start, length) in enumerate(zip(starts.tolist(), durations.tolist(), strict=True)):
+                event = {
+                    "ph": "X", "cat": "kernel", "name": f"kernel_{at % 97}", "pid": 0, "tid": stream,
+                    "ts": EPOCH_US + start / 1000, "dur": length / 1000, "args": {"stream": stream, "device": 0},
+                }  # fmt: skip
+                file.write(f"{',' if stream or at else ''}{json.dumps(event)}\n")
+        file.write("]}")
+
+
+def measure(page: Page, frames: int) -> dict[str, list[float]]:
+    """Drawing times and times to sharp tiles in ms while keys are pressed."""
+    page.locator(".pk-tl-canvas").focus()
+    page.evaluate("performance.clearMeasures()")
+    for number in range(frames):
+        page.keyboard.press(KEYS[number % len(KEYS)])
+        page.wait_for_timeout(40)
+    page.wait_for_timeout(1000)
+    read = "name => performance.getEntriesByName(name).map(entry => entry.duration)"
+    return {name: page.evaluate(read, f"perfkit-{name}") for name in ("frame", "sharp")}
+
+
+def kernel_bytes(server: app_server.Server) -> int:
+    """The largest peak memory of the processes below the server."""
+    peaks = [0]
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            lines = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            if int(lines["PPid"]) == server.process.pid:
+                peaks.append(int(lines["VmRSS"].split()[0]) * 1024)
+        except (OSError, KeyError, ValueError):
+            continue
+    return max(peaks)
+
+
+def main() -> None:
+    """Generate, open, zoom and pan; print what was measured beside the targets."""
+    millions = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    frames = int(sys.argv[2]) if len(sys.argv) > 2 else 120
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        project = folder / "project"
+        create_project(project, name="bench")
+        run = project / "run"
+        run.mkdir()
+        write_run(run, millions)
+        server = app_server.start(project, folder / "server.log")
+        try:
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
+                for opening in ("first", "cached"):
+                    page = browser.new_page(viewport={"width": 1280, "height": 720})
+                    page.goto(f"{server.url}14_timeline#run={run}", timeout=180_000)
+                    page.locator(".pk-sentence", has_text="over").wait_for(timeout=600_000)
+                    page.wait_for_function("performance.getEntriesByName('perfkit-frame').length > 2", timeout=60_000)
+                    print(f"{opening} opening: {page.locator('.pk-sentence').first.inner_text()[:60]}")
+                    if opening == "first":
+                        page.close()
+                found = measure(page, frames)
+                print(f"kernel memory {kernel_bytes(server) / 1e6:.0f} MB (target 400)")
+        finally:
+            app_server.stop(server)
+    for kind, target in (("frame", 33), ("sharp", 60)):
+        times = sorted(found[kind])
+        p95 = times[int(0.95 * (len(times) - 1))]
+        print(f"{kind}: n {len(times)}, median {statistics.median(times):.1f} ms, p95 {p95:.1f} ms (target {target})")
+
+
+if __name__ == "__main__":
+    main()
