@@ -12,6 +12,8 @@ from perfkit.units import GIB
 
 Rows = dict[str, list[dict[str, Any]]]
 MAX_OWNERS = 12
+LEAST_SHARE = 0.005
+"""Of the peak; smaller owners are drawn as one."""
 LINES = {"allocated": theme.SKY, "reserved": theme.COMPUTING}
 
 
@@ -75,10 +77,10 @@ def owner_bars(rows: Rows) -> alt.Chart:
 
 
 def owner_rows(sizes: Mapping[str, int]) -> Rows:
-    """The data set of `owner_bars` for bytes by owner; of more than `MAX_OWNERS` the largest, the others as one."""
+    """The data set of `owner_bars` for bytes by owner; the largest `MAX_OWNERS`, all others as one."""
     total = max(1, sum(sizes.values()))
     ranked = sorted(sizes.items(), key=lambda entry: -entry[1])
-    shown = ranked[:MAX_OWNERS]
-    if rest := sum(size for _, size in ranked[MAX_OWNERS:]):
-        shown.append((f"{len(ranked) - MAX_OWNERS} others", rest))
+    shown = [(name, size) for name, size in ranked[:MAX_OWNERS] if size >= LEAST_SHARE * total]
+    if rest := sum(size for _, size in ranked[len(shown) :]):
+        shown.append((f"{len(ranked) - len(shown)} others", rest))
     return {"owners": [{"owner": name or "not recorded", "gib": size / GIB, "share": size / total} for name, size in shown]}

@@ -10,6 +10,7 @@ dryrun.table(peaks, likely)
 
 from perfkit.dryrun._advice import Advice, Step, advise
 from perfkit.dryrun._commands import TRAIN, commands
+from perfkit.dryrun._decompose import Decomposition, StagePeak, decompose
 from perfkit.dryrun._parts import Parts, parts_of, ranks_of_interest, stage_of, stage_parts
 from perfkit.dryrun._peaks import LoggedPeak, Meaning, has_several, read_peaks
 from perfkit.dryrun._substitute import Calibration, Predicted, Substitute, calibrate, substitute
@@ -19,16 +20,19 @@ __all__ = [
     "TRAIN",
     "Advice",
     "Calibration",
+    "Decomposition",
     "LoggedPeak",
     "Meaning",
     "Parts",
     "Predicted",
     "Row",
+    "StagePeak",
     "Step",
     "Substitute",
     "advise",
     "calibrate",
     "commands",
+    "decompose",
     "fullest",
     "has_several",
     "parts_of",

@@ -16,13 +16,13 @@ SHOWN = 20
 def alive(peak: memory.Peak) -> pd.DataFrame:
     """The largest blocks alive at the peak, each with its share of it."""
     rows = peak.blocks.sort_values("bytes", ascending=False, kind="stable").head(SHOWN)
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         [
             {
                 "name": _text(row["name"]),
                 "owner": _text(row["owner"]),
                 "holds": _text(row["kind"]),
-                "bytes": int(row["bytes"]),
+                "size_bytes": int(row["bytes"]),
                 "share": row["bytes"] / peak.num_bytes,
                 "abnormal": f"over {ABNORMAL:.0%} of the peak" if row["bytes"] >= ABNORMAL * peak.num_bytes else "",
                 "allocated at": _text(row["place"]),
@@ -30,6 +30,8 @@ def alive(peak: memory.Peak) -> pd.DataFrame:
             for row in rows.to_dict("records")
         ]
     )
+    # Recordings differ in what they know of a block; a column without a word says nothing.
+    return frame.loc[:, [name for name in frame.columns if (frame[name] != "").any()]]
 
 
 def lived(blocks: pd.DataFrame) -> pd.DataFrame:
@@ -39,7 +41,7 @@ def lived(blocks: pd.DataFrame) -> pd.DataFrame:
         [
             {
                 "name": _text(row["name"]),
-                "bytes": int(row["bytes"]),
+                "size_bytes": int(row["bytes"]),
                 "alive_ratio": float(row["alive_ratio"]),
                 "released": "no" if pd.isna(row["end"]) else "yes",
             }
@@ -55,7 +57,7 @@ def held(blocks: Sequence[memory.Held]) -> pd.DataFrame:
             {
                 "name": block.name or "",
                 "address": block.address or "",
-                "bytes": block.num_bytes,
+                "size_bytes": block.num_bytes,
                 "last use": block.last_use,
                 "released": "never" if block.freed is None else str(block.freed),
                 "held for": block.held,

@@ -39,7 +39,7 @@ COLUMNS = ("without gaps", "with gaps", "limit", "headroom")
 class State:
     """The logs, what several statistics of one file are, and the plan. A sample brings its own plan; `plan_of` is its log."""
 
-    run: str = ""
+    log: str = ""
     meaning: dryrun.Meaning = "not said"
     ranks: str = ""
     plan: str = NO_PLAN
@@ -50,11 +50,11 @@ class State:
     command: str = dryrun.TRAIN
 
     def __post_init__(self) -> None:
-        if self.plan_of != self.run:
+        if self.plan_of != self.log:
             partners = {_sample(log): plan for log, plan in SAMPLES.values()}
-            if self.run in partners:
-                object.__setattr__(self, "plan", _sample(partners[self.run]) if partners[self.run] else NO_PLAN)
-            object.__setattr__(self, "plan_of", self.run)
+            if self.log in partners:
+                object.__setattr__(self, "plan", _sample(partners[self.log]) if partners[self.log] else NO_PLAN)
+            object.__setattr__(self, "plan_of", self.log)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,17 +72,17 @@ class Result:
 
 def start() -> State:
     """The published dry run of Qwen2.5-7B."""
-    return State(run=_sample(next(iter(SAMPLES.values()))[0]))
+    return State(log=_sample(next(iter(SAMPLES.values()))[0]))
 
 
 def compute(state: State, progress: context.Progress | None = None) -> Result:
     """Read the logs and predict the ranks that have none; raises InputError with every rank and setting that does not fit."""
-    if not state.run and state.plan == NO_PLAN:
+    if not state.log and state.plan == NO_PLAN:
         raise NothingYet("Choose a log of a dry run, or a plan whose memory to predict.")
     peaks: tuple[dryrun.LoggedPeak, ...] = ()
     several = False
-    if state.run:
-        run = context.read_run(state.run, progress)
+    if state.log:
+        run = context.read_run(state.log, progress)
         several = dryrun.has_several(run)
         peaks = dryrun.read_peaks(run, state.meaning, _numbers(state.ranks, "ranks of the statistics"))
     plan = None if state.plan == NO_PLAN else preset_plan(state.plan)
@@ -125,7 +125,7 @@ def view(result: Result) -> Answer:
     charts = {
         "ranks": Figure(
             chart=rank_bars(rank_bar_rows([_bar(row, result.likely) for row in rows], min(limits, default=None))),
-            title=context.marked(state.run, "Peak of every rank, without and with gaps between blocks"),
+            title=context.marked(state.log, "Peak of every rank, without and with gaps between blocks"),
             alt=text,
             sources=sources,
             table="ranks",
@@ -272,7 +272,7 @@ def _plans(_state: object = None) -> list[tuple[str, str, str]]:
 
 
 def _one_file(state: State) -> bool:
-    return bool(state.run) and Path(state.run).is_file()
+    return bool(state.log) and Path(state.log).is_file()
 
 
 PANEL = Panel(
@@ -281,9 +281,9 @@ PANEL = Panel(
     compute=compute,
     view=view,
     empty=Empty(action="Use the sample dry run", fill=lambda _state: start()),
-    shared=("run", "plan"),
+    shared=("log", "plan"),
     controls=(
-        PathPicker(path="run", options=_logs, label="Logs", help="a log, or the folder output_dryrun with rank_N.log"),
+        PathPicker(path="log", options=_logs, label="Logs", help="a log, or the folder output_dryrun with rank_N.log"),
         Choice(
             path="meaning",
             options=(("not said", "not said"), ("one of each rank", "ranks"), ("before and after", "before and after")),

@@ -8,11 +8,19 @@ import pytest
 
 from perfkit.errors import InputError
 from perfkit.panels import dryrun, open_panel
+from perfkit.panels._page_state import page_state
 from perfkit.panels.dryrun import NO_PLAN, PANEL, State
 
 
+@pytest.fixture(autouse=True)
+def _own_address():
+    page_state.cache_clear()
+    yield
+    page_state.cache_clear()
+
+
 def answer(name: str, **changes: object):
-    return dryrun.view(dryrun.compute(replace(State(run=dryrun._sample(name)), **changes)))
+    return dryrun.view(dryrun.compute(replace(State(log=dryrun._sample(name)), **changes)))
 
 
 def test_the_log_of_the_guides_against_its_limit():
@@ -62,7 +70,7 @@ def test_a_lower_limit_names_what_frees_enough():
 def test_another_sample_brings_its_own_plan():
     view = open_panel(PANEL)
     view.wait()
-    view.set({"run": dryrun._sample("guide.log")})
+    view.set({"log": dryrun._sample("guide.log")})
     view.wait()
     assert view.state.plan == NO_PLAN
 
