@@ -13,7 +13,7 @@ from dataclasses import replace
 from perfkit import _discover
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity, Verdict
-from perfkit.diagnose._thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE
+from perfkit.diagnose._thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
 from perfkit.errors import NotMeasuredError
 from perfkit.run import Run
 
@@ -125,9 +125,13 @@ def _within_the_step(findings: Sequence[Finding], case: Case) -> list[Finding]:
 
 
 def _judged(finding: Finding, case: Case) -> Finding:
-    """The finding with its share of the step, and the severity that follows unless the rule has set one."""
+    """The finding with its share of the step, and the severity that follows unless the rule has set one.
+
+    Fewer than three steps show no lasting cost: at most medium.
+    """
     share = None if finding.cost_ns is None or not case.step_ns else finding.cost_ns / case.step_ns
     severity: Severity = finding.severity or "low"
     if finding.severity is None and share is not None:
-        severity = "high" if share >= case.limit(HIGH_SHARE) else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
+        many = len(case.step_numbers) >= case.limit(MIN_STEPS)
+        severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
     return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)

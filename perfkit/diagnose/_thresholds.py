@@ -85,3 +85,8 @@ EXPERT_LOAD = Threshold(
 SHAPES_SHARE = Threshold(
     name="shapes-share", value=0.05, unit="share of computing", origin="chosen: static graphs repeat every shape in every step"
 )
+MIN_STEPS = Threshold(name="min-steps", value=3.0, unit="steps", origin="chosen: with fewer a cost is at most of medium severity")
+OUT_OF_MEMORY_STATIC = Threshold(
+    name="oom-static-share", value=0.6, unit="static memory over the budget", origin="chosen: T9 of the trees"
+)
+HELD_RATIO = Threshold(name="held-ratio", value=1.15, unit="live peak over the peak in use", origin="chosen: T9 of the trees")

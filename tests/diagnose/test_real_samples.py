@@ -35,7 +35,7 @@ def test_two_of_eight_ranks_of_a_small_model_communicate_and_wait_for_launches()
     # 96 of 137 ms are exposed all-reduces of a model that computes 9 ms; its kernels (median 17 us) wait for the host.
     said = verdicts("torch_npu_2rank")
     assert said["exposed-communication"].share_of_step > 0.4
-    assert said["exposed-communication"].severity == "high"
+    assert said["exposed-communication"].severity == "medium", "one or two steps do not show that it lasts"
     assert said["host-bound"].evidence["largest_idle_share"] == pytest.approx(0.143, abs=0.005)
     assert said["slow-rank"].missing, "two ranks are too few to call one slow"
     assert not hasattr(said["clock-skew"], "severity"), "8 us between the clocks of one host are none"
