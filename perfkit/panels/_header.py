@@ -10,7 +10,8 @@ import traitlets
 
 from perfkit import settings
 from perfkit._resources import pages
-from perfkit.errors import InputError
+from perfkit.errors import InputError, PerfkitError
+from perfkit.experiments import ExperimentLog
 from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._view import Content
@@ -72,7 +73,7 @@ def header(page: str = "", *, sample: bool = False) -> HeaderView:
             "sample": sample,
             "read_only": project.read_only if project else settings.read_only(),
             "warnings": [problem] if problem else list(project.warnings) if project else [],
-            "chips": _chips(page),
+            "chips": _chips(page, missing_evidence(project)),
         }
     )
 
@@ -89,12 +90,40 @@ def _goal_text(project: Project) -> str:
     return f"Goal {'≥' if project.goal_op == '>=' else '≤'} {text}"
 
 
-def _chips(page: str) -> list[dict[str, str]]:
+STATES = ("goal", "strategy", "memory", "predict", "measure", "analyse", "align", "decide")
+"""The states of a round in the log, in the order of `CYCLE`."""
+
+
+def missing_evidence(project: Project | None) -> dict[str, list[str]]:
+    """What the open round (else the last one) lacks, by state; empty if there is no round or the log cannot be read."""
+    if project is None:
+        return {}
+    log = ExperimentLog(project.folder, read_only=True)
+    try:
+        rounds = log.show("json")["rounds"]
+        if not rounds:
+            return {}
+        open_ones = [row["number"] for row in rounds if not row["verdict"]]
+        return log.missing(open_ones[0] if open_ones else rounds[-1]["number"])
+    except PerfkitError:
+        # The pages of the log say what is wrong with it; the header of every other page must still open.
+        return {}
+
+
+def _chips(page: str, missing: Mapping[str, list[str]]) -> list[dict[str, str]]:
+    """The states: done with all evidence, `next` where the round stands, blocked behind it; `current` on a page of the state."""
     existing = {found.number: found.name for found in pages(settings.pages_folder())}
+    waiting = [state for state in STATES if missing.get(state)]
     chips = []
-    for id_, label, work, numbers in CYCLE:
+    for (id_, label, work, numbers), stage in zip(CYCLE, STATES, strict=True):
         names = [existing[number] for number in numbers if number in existing]
-        state = "current" if page[:2] in numbers else "open" if names else "blocked"
-        why = work if names else f"{work}: there is no page for it yet"
+        state, why = "open" if names else "blocked", work if names else f"{work}: there is no page for it yet"
+        if missing and not missing[stage]:
+            state, why = "done", f"{work}: done"
+        elif missing:
+            state = "next" if stage == waiting[0] else "blocked"
+            why = f"{work}. Missing: {', '.join(missing[stage])}" + ("" if state == "next" else f" (after {waiting[0]})")
+        if page[:2] in numbers:
+            state = "current"
         chips.append({"id": id_, "label": label, "state": state, "why": why, "href": page_link(names[0]) if names else ""})
     return chips
