@@ -93,6 +93,11 @@ def pages_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
+def allowed_roots() -> tuple[Path, ...]:
+    """Folders outside of which pages open nothing (`PERFKIT_ROOTS`, separated as in PATH); empty: no limit."""
+    return tuple(Path(part).expanduser().resolve() for part in os.environ.get("PERFKIT_ROOTS", "").split(os.pathsep) if part)
+
+
 def wait_for_panels() -> bool:
     """Whether a panel computes before its cell ends and raises its errors (`PERFKIT_WAIT_FOR_PANELS`), as tests of pages need."""
     return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")

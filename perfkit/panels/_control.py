@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 from perfkit.errors import InputError
-from perfkit.panels._files import list_folder
+from perfkit.panels._files import is_allowed, list_folder
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -204,8 +204,11 @@ class PathPicker:
         return {"kind": "path", "options": options, "prompt": self.prompt, "placeholder": self.placeholder}
 
     def accept(self, value: Any, _state: Any) -> Accepted:
-        """The path as text; whether it can be read is for `compute` to say."""
-        return str(value).strip(), ""
+        """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""
+        path = str(value).strip()
+        if path and not is_allowed(path):
+            raise InputError(self.label or words(self.path), [f"{path} is outside of the folders that this server opens"])
+        return path, ""
 
     def browse(self, folder: str) -> dict[str, Any]:
         """What is in `folder`, for the page."""
