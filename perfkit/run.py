@@ -61,12 +61,13 @@ Read = Callable[[Sequence[int] | None, Sequence[str] | None], pd.DataFrame]
 class LazyTable:
     """A table that is read when it is asked for; what is known of it before are its `ranks` and its `num_rows`.
 
-    Where the rows are not counted yet `num_rows` is None.
+    Where the rows are not counted yet `num_rows` is None. `parts` gives a large table piece by piece.
     """
 
     ranks: frozenset[int]
     num_rows: int | None
     read: Read
+    parts: Callable[[], Iterator[pd.DataFrame]] | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> LazyTable:
@@ -114,6 +115,11 @@ class LazyTables(Mapping[str, pd.DataFrame]):
     def ranks(self, table: str) -> frozenset[int]:
         """The ranks of a table."""
         return self._sources[table].ranks
+
+    def parts(self, table: str) -> Iterator[pd.DataFrame]:
+        """The rows of a table, in pieces if it is large and not there as a whole."""
+        parts = self._sources[table].parts
+        return iter([self[table]]) if parts is None or table in self._whole else parts()
 
     def num_rows(self, table: str) -> int | None:
         """The rows of a table; None if they are not counted, because it is read when it is asked for."""

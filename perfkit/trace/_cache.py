@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from perfkit.run import Dropped, Fact, LazyTable, LazyTables, Position, Run
 from perfkit.schema import TABLES
 from perfkit.source import Source
 from perfkit.trace import _entries, _store
-from perfkit.trace._format import Format
+from perfkit.trace._format import Format, stacked
 from perfkit.trace._listing import File, printable
 from perfkit.units import MIB
 
@@ -53,7 +53,8 @@ def keep(key: str, run: Run, files: Iterable[File]) -> bool:
     try:
         with _entries.new_entry(_entries.entry(_KIND, key)) as folder:
             for name in _kept(run):
-                _store.write_table(run.tables[name], folder / f"{name}.parquet")
+                for number, part in enumerate(_parts(run, name)):
+                    _store.write_table(part, folder / _part_name(name, number))
             (folder / _MANIFEST).write_text(json.dumps(_described(run, files)), encoding="utf-8")
         _entries.make_room()
     except (OSError, ValueError):
@@ -96,12 +97,24 @@ def _kept(run: Run) -> list[str]:
     return [name for name in run.tables if name not in later]
 
 
+def _parts(run: Run, name: str) -> Iterator[pd.DataFrame]:
+    return run.tables.parts(name) if isinstance(run.tables, LazyTables) else iter([run.tables[name]])
+
+
+def _part_name(name: str, number: int) -> str:
+    return f"{name}.{number}.parquet" if number else f"{name}.parquet"
+
+
 def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
     def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
         try:
-            return _store.read_table(folder / f"{name}.parquet", TABLES[name], columns=columns, ranks=ranks)
+            parts = [
+                _store.read_table(folder / _part_name(name, number), TABLES[name], columns=columns, ranks=ranks)
+                for number in range(known.get("parts", 1))
+            ]
         except OSError:
             return reread().frame(name, ranks=ranks, columns=columns)
+        return parts[0] if len(parts) == 1 else stacked(parts)
 
     return LazyTable(ranks=frozenset(known["ranks"]), num_rows=known["rows"], read=read)
 
@@ -111,10 +124,7 @@ def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
         "readers": _readers(),
         "format": run.format,
         "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
-        "tables": {
-            name: {"rows": len(run.tables[name]), "ranks": [int(rank) for rank in run.tables[name]["rank"].unique()]}
-            for name in _kept(run)
-        }
+        "tables": {name: _counted(_parts(run, name)) for name in _kept(run)}
         | {name: {"rows": None, "ranks": list(run.ranks)} for name in _later(run)},
         "placement": {rank: asdict(position) for rank, position in run.placement.items()},
         "facts": {name: asdict(fact) for name, fact in run.facts.items()},
@@ -122,6 +132,15 @@ def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
         "notes": list(run.notes),
         "clock": dict(run.clock),
     }
+
+
+def _counted(parts: Iterator[pd.DataFrame]) -> dict[str, Any]:
+    ranks: set[int] = set()
+    rows = number = 0
+    for number, part in enumerate(parts, start=1):  # noqa: B007  (the last number counts the parts)
+        rows += len(part)
+        ranks.update(int(rank) for rank in part["rank"].unique())
+    return {"rows": rows, "ranks": sorted(ranks)} | ({"parts": number} if number > 1 else {})
 
 
 @cache

@@ -6,7 +6,7 @@ to a `Sink`, which checks them against `schema.py`, counts what it refuses and e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from perfkit.run import Dropped, Fact, Kind, LazyTable, Position
 from perfkit.schema import TABLES, Column, pandas_dtype
 from perfkit.source import Source
 from perfkit.trace._listing import File, Listing, printable
+from perfkit.trace._spool import Spool
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being read, bytes done and bytes in all."""
@@ -53,6 +54,7 @@ class Format:
 
 
 _MANY_ROWS = 10_000
+_PART_ROWS = 131_072
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Sink:
     later: dict[str, LazyTable] = field(default_factory=dict)
     kind: Kind = "measured"
     clock: dict[int, int] | None = None
-    _pieces: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
+    _pieces: dict[str, Spool] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0
 
@@ -107,8 +109,8 @@ class Sink:
                 kept[column.name] = kept[column.name].astype(pandas_dtype(column))
             elif rows >= _MANY_ROWS:  # a number each instead of a pointer
                 kept[column.name] = kept[column.name].astype("category")
-        frame = pd.DataFrame(kept)
-        self._pieces.setdefault(table, []).append(frame)
+        frame = pd.DataFrame(kept, copy=False)
+        self._pieces.setdefault(table, Spool()).append(frame)
         return len(frame)
 
     def drop(self, what: str, count: int, file: str | File) -> None:
@@ -147,14 +149,52 @@ class Sink:
 
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All rows added so far, one frame a table, text as categories."""
-        tables: dict[str, pd.DataFrame] = {}
-        for name, pieces in self._pieces.items():
-            texts = [column.name for column in TABLES[name].columns if column.dtype == "text"]
-            frame = pd.concat([piece.drop(columns=texts) for piece in pieces], ignore_index=True)
-            for text in texts:
-                frame[text] = _categories([piece[text] for piece in pieces])
-            tables[name] = frame[[column.name for column in TABLES[name].columns]]
-        return tables
+        return {name: stacked(list(pieces), _texts(name)) for name, pieces in self._pieces.items()}
+
+    def small_tables(self) -> Mapping[str, pd.DataFrame]:
+        """Those of `tables` that `large_tables` does not give."""
+        return {name: stacked(list(pieces), _texts(name)) for name, pieces in self._pieces.items() if not pieces.is_spilled}
+
+    def large_tables(self) -> Mapping[str, LazyTable]:
+        """The tables that are too large to be held, to be read when they are asked for."""
+        return {name: _large(pieces, _texts(name)) for name, pieces in self._pieces.items() if pieces.is_spilled}
+
+
+def _texts(table: str) -> frozenset[str]:
+    return frozenset(column.name for column in TABLES[table].columns if column.dtype == "text")
+
+
+def _large(pieces: Spool, texts: Collection[str]) -> LazyTable:
+    def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        chosen = slice(None) if columns is None else list(columns)
+        frames = [(frame if ranks is None else frame[frame["rank"].isin(ranks)]).loc[:, chosen] for frame in pieces]
+        return stacked(frames, texts)
+
+    ranks = frozenset(int(rank) for frame in pieces for rank in frame["rank"].unique())
+    return LazyTable(ranks=ranks, num_rows=len(pieces), read=read, parts=lambda: _parts(pieces, texts))
+
+
+def _parts(pieces: Spool, texts: Collection[str]) -> Iterator[pd.DataFrame]:
+    """The rows in frames of at least `_PART_ROWS`, but for the last one."""
+    ready: list[pd.DataFrame] = []
+    for frame in pieces:
+        ready.append(frame)
+        if sum(map(len, ready)) >= _PART_ROWS:
+            yield stacked(ready, texts)
+            ready = []
+    if ready:
+        yield stacked(ready, texts)
+
+
+def stacked(frames: Sequence[pd.DataFrame], texts: Collection[str] = ()) -> pd.DataFrame:
+    """Frames of equal columns as one, `texts` as categories; column by column, so that none is there twice for long."""
+    columns: dict[str, pd.Series] = {}
+    frames = [frame.copy(deep=False) for frame in frames]
+    for name in list(frames[0].columns):
+        pieces = [frame.pop(name) for frame in frames]
+        text = name in texts or any(isinstance(piece.dtype, pd.CategoricalDtype) for piece in pieces)
+        columns[str(name)] = pd.Series(joined_categories(pieces)) if text else pd.concat(pieces, ignore_index=True)
+    return pd.DataFrame(columns, copy=False)
 
 
 def _ends_beyond_int64(start_ns: pd.Series, duration_ns: pd.Series) -> np.ndarray:
@@ -185,7 +225,7 @@ def _series(value: Any, column: Column, rows: int) -> pd.Series:
     return scalar
 
 
-def _categories(pieces: Sequence[pd.Series]) -> pd.Categorical:
+def joined_categories(pieces: Sequence[pd.Series]) -> pd.Categorical:
     """Columns of text, one after the other, as categories in ascending order of which each is used."""
     parts = [pd.Categorical(piece) for piece in pieces]
     used = [part.categories[np.bincount(part.codes[part.codes >= 0], minlength=len(part.categories)) > 0] for part in parts]

@@ -11,7 +11,7 @@ import functools
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.trace import kinds
+from perfkit.trace._format import stacked
 from perfkit.trace._lexer import EventReader
 from perfkit.trace._listing import File
 from perfkit.trace._pairs import Pairs
+from perfkit.trace._spool import Spool
 from perfkit.trace._store import times_ns
 from perfkit.trace.steps import Window
 
@@ -102,9 +104,10 @@ _NO_ARGUMENTS = Arguments()
 class Recording:
     """One trace file as columns.
 
-    `device` has a row per execution: `name`, `kind`, `stream`, `device`, `start_ns`, `duration_ns`, `correlation`; `collectives`
-    one per communication: `row` (its label in `device`) and what its metadata says; `launches` the `correlation` and `start_ns` of
-    calls on the host. `steps` are the marks of the host in order of start, `host` its span, only if there is no device event.
+    `device` has a row per execution: `name`, `kind`, `stream`, `device`, `start_ns`, `duration_ns`, `correlation`, in frames whose
+    times `executions` makes absolute with `base_ns`; `collectives` one per communication: `row` (its number in `device`) and what
+    its metadata says; `launches` the `correlation` and `start_ns` of calls on the host. `steps` are the marks of the host in order
+    of start, `host` its span, only if there is no device event.
     """
 
     file: File
@@ -113,11 +116,20 @@ class Recording:
     lost: Counter[str] = field(default_factory=Counter)
     repaired: int = 0
     damage: str | None = None
-    device: pd.DataFrame = field(default_factory=pd.DataFrame)
+    base_ns: int = 0
+    device: Spool = field(default_factory=Spool)
     collectives: pd.DataFrame = field(default_factory=pd.DataFrame)
     launches: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: list[Window] = field(default_factory=list)
     host: Window | None = None
+
+    def executions(self) -> Iterator[pd.DataFrame]:
+        """The rows of `device` frame by frame, with absolute times, numbered through."""
+        first = 0
+        for frame in self.device:
+            rows = absolute(frame, self.base_ns)
+            yield rows.set_axis(pd.RangeIndex(first, first + len(rows)))
+            first += len(rows)
 
 
 def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
@@ -131,11 +143,12 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     columns.take(pairs.rest())
     base_ns = base_ns_of(reader.head)
     recording = Recording(file, reader.num_events, reader.head, reader.lost + pairs.lost, reader.repaired, reader.damage)
-    recording.device = stacked(columns.device, base_ns)
-    recording.collectives = stacked(columns.collectives)
-    recording.launches = stacked(columns.launches, base_ns)
-    recording.steps = _windows(stacked(columns.marks, base_ns), recording.lost)
-    recording.host = None if columns.device else _extent(stacked(columns.host, base_ns))
+    recording.base_ns = base_ns
+    recording.device = columns.device
+    recording.collectives = joined(columns.collectives)
+    recording.launches = joined(columns.launches, base_ns)
+    recording.steps = _windows(joined(columns.marks, base_ns), recording.lost)
+    recording.host = None if len(columns.device) else _extent(joined(columns.host, base_ns))
     return recording
 
 
@@ -143,20 +156,19 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
 class _Columns:
     """What is kept of the blocks read so far."""
 
-    device: list[pd.DataFrame] = field(default_factory=list)
+    device: Spool = field(default_factory=Spool)
     collectives: list[pd.DataFrame] = field(default_factory=list)
     launches: list[pd.DataFrame] = field(default_factory=list)
     marks: list[pd.DataFrame] = field(default_factory=list)
     host: list[pd.DataFrame] = field(default_factory=list)
-    num_rows: int = 0
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one block."""
         if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
-            self.device.append(rows := _device_rows(executed))
-            self.collectives.append(_collective_rows(executed, rows["kind"], self.num_rows))
-            self.num_rows += len(rows)
-        elif not self.device:
+            rows = _device_rows(executed)
+            self.collectives.append(_collective_rows(executed, rows["kind"], len(self.device)))
+            self.device.append(rows)
+        elif not len(self.device):
             self.host.append(_timed([span for span in spans if span.cat not in _NOT_HOST]))
         if calls := [span for span in spans if span.cat in LAUNCH_CATEGORIES]:
             self.launches.append(_launch_rows(calls))
@@ -191,8 +203,7 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
 
 def _device_rows(spans: list[Span]) -> pd.DataFrame:
     arguments = _arguments(spans)
-    same: dict[str, str] = {}  # each text once, not once an event
-    names = [same.setdefault(name, name) for name in [span.name or "" for span in spans]]
+    names = [span.name or "" for span in spans]
     communicates = {name: kinds.is_communication(name) for name in set(names)}
     kind = [
         "copy" if span.cat in COPY_CATEGORIES else "communication" if communicates[name] or argument.collective else "computing"
@@ -201,10 +212,10 @@ def _device_rows(spans: list[Span]) -> pd.DataFrame:
     streams = [span.tid if argument.stream is None else argument.stream for span, argument in zip(spans, arguments, strict=True)]
     devices = [span.pid if argument.device is None else argument.device for span, argument in zip(spans, arguments, strict=True)]
     rows = _timed(spans)
-    rows["name"] = pd.Series(names, dtype="object")
-    rows["kind"] = pd.Series(kind, dtype="object")
-    rows["stream"] = texts(streams)
-    rows["device"] = texts(devices)
+    rows["name"] = labels(names)
+    rows["kind"] = labels(kind)
+    rows["stream"] = labels(texts(streams))
+    rows["device"] = labels(texts(devices))
     rows["correlation"] = integers([argument.correlation for argument in arguments])
     return rows
 
@@ -253,12 +264,22 @@ def _arguments(spans: list[Span]) -> list[Arguments]:
     return [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
 
 
-def stacked(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
-    """The frames as one, with absolute times."""
-    stacked = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
-    if base_ns and "start_ns" in stacked:
-        stacked["start_ns"] = stacked["start_ns"].where(stacked["start_ns"].abs() >= _ABSOLUTE_NS, stacked["start_ns"] + base_ns)
-    return stacked
+def absolute(frame: pd.DataFrame, base_ns: int) -> pd.DataFrame:
+    """The frame with absolute times."""
+    if not base_ns or "start_ns" not in frame:
+        return frame
+    return frame.assign(start_ns=frame["start_ns"].where(frame["start_ns"].abs() >= _ABSOLUTE_NS, frame["start_ns"] + base_ns))
+
+
+def joined(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
+    """The frames as one, with absolute times; the list is used up."""
+    absolute_frames = [absolute(frames.pop(0), base_ns) for _ in range(len(frames))]
+    return stacked(absolute_frames) if absolute_frames else pd.DataFrame()
+
+
+def labels(values: Iterable[str | None]) -> pd.Series:
+    """Text that repeats, as a number each instead of a pointer."""
+    return pd.Series(pd.Categorical(pd.Series(list(values), dtype="object")))
 
 
 def base_ns_of(head: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from perfkit.trace._kineto_events import (
     NO_CORRELATION,
     base_ns_of,
     integers,
-    stacked,
+    joined,
     texts,
 )
 from perfkit.trace._lexer import EventReader
@@ -116,7 +116,7 @@ def read_host(file: File) -> HostSide:
             host.append(_host_rows(done))
         del spans
     base_ns = base_ns_of(reader.head)
-    rows, executions = stacked(host, base_ns), stacked(device, base_ns)
+    rows, executions = joined(host, base_ns), joined(device, base_ns)
     if rows.empty:
         rows = _host_rows([])
     rows = rows[rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)

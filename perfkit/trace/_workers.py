@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from perfkit.errors import InputError
-from perfkit.settings import dask_address, num_threads
+from perfkit.settings import dask_address, memory_limit_bytes, num_threads
 from perfkit.units import MIB
 
 Item = TypeVar("Item")
@@ -31,6 +31,8 @@ Report = Callable[[str, int], None]
 MIN_ITEMS = 4
 MIN_BYTES = 256 * MIB
 """Less is read sooner than processes start: each of them imports the columnar engine first."""
+_WORKER_BYTES = 256 * MIB
+"""What a process takes while it reads a large file."""
 _START = "from perfkit.trace._workers import serve; serve()"
 _ATTEMPTS = 2
 
@@ -64,7 +66,8 @@ def _in_processes(
     messages: queue.Queue[tuple[int, str, Any]] = queue.Queue()
     waiting = iter(range(len(items)))
     lock = threading.Lock()
-    workers = [_Worker(task) for _ in range(min(num_threads(), len(items)))]
+    fitting = max(1, memory_limit_bytes() // _WORKER_BYTES)
+    workers = [_Worker(task) for _ in range(min(num_threads(), len(items), fitting))]
 
     def drive(worker: _Worker) -> None:
         while True:

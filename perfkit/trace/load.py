@@ -12,9 +12,14 @@ from pathlib import Path
 from perfkit import _discover
 from perfkit.errors import InputError
 from perfkit.run import LazyTable, LazyTables, Run
+from perfkit.settings import memory_limit_bytes
 from perfkit.trace import _archive, _cache, clock, placement
 from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
+from perfkit.units import MIB
+
+LEAST_MEMORY_BYTES = 256 * MIB
+"""What a process takes at the least: Python with its libraries, and blocks of a file as they are decoded."""
 
 
 def formats() -> tuple[Format, ...]:
@@ -53,6 +58,11 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
     """Read the first of the matches; the others become notes."""
     chosen, match = matches[0]
     sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
+    if (limit_bytes := memory_limit_bytes()) < LEAST_MEMORY_BYTES:
+        sink.note(
+            f"PERFKIT_MEMORY_LIMIT allows {limit_bytes / MIB:.4g} MiB; reading takes about {LEAST_MEMORY_BYTES // MIB} MiB "
+            "whatever the size of the files, so the limit cannot be kept"
+        )
     chosen.read(match, sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
@@ -60,8 +70,8 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         sink.note(
             f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
         )
-    tables = sink.tables()
-    if not sink.placement and not any(name != "coverage" and len(frame) for name, frame in tables.items()):
+    tables, large = sink.small_tables(), sink.large_tables()
+    if not sink.placement and not large and not any(name != "coverage" and len(frame) for name, frame in tables.items()):
         problems = [f"{dropped.file}: {dropped.what} ({dropped.count})" for dropped in sink.dropped]
         raise InputError(
             printable(str(root)), [f"recognised as {chosen.title}, but nothing in it can be read", *problems, *sink.notes]
@@ -70,7 +80,9 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         name=printable(root.resolve().name),
         kind=sink.kind,
         format=chosen.name,
-        tables=LazyTables({name: LazyTable.of(frame) for name, frame in tables.items()} | sink.later) if sink.later else tables,
+        tables=LazyTables({name: LazyTable.of(frame) for name, frame in tables.items()} | {**large, **sink.later})
+        if large or sink.later
+        else tables,
         placement=sink.placement,
         facts=sink.facts,
         dropped=sink.dropped if match.lazy else tuple(sink.dropped),

@@ -6,6 +6,7 @@ that nested or concurrent kernels do not inflate a total. The cost is two sorts:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,6 +123,19 @@ class Timeline:
         self._by_kind = {name: union(starts[which], ends[which]) for name, which in of_kind.items()}
         self.start_ns = int(starts.min()) if len(starts) else 0
         self.end_ns = int(ends.max()) if len(ends) else 0
+
+    @classmethod
+    def joined(cls, parts: Sequence[Timeline]) -> Timeline:
+        """One timeline of the kernels of several; there must be one."""
+        whole = cls.__new__(cls)
+        whole._by_kind = {
+            kind: union(
+                np.concatenate([part.of(kind).starts for part in parts]), np.concatenate([part.of(kind).ends for part in parts])
+            )
+            for kind in parts[0]._by_kind
+        }
+        whole.start_ns, whole.end_ns = min(part.start_ns for part in parts), max(part.end_ns for part in parts)
+        return whole
 
     def of(self, kind: str) -> Intervals:
         """The merged intervals of one kind: computing, communication or copy."""

@@ -7,7 +7,7 @@ profiler records. Two ways lead here: a vendor's own summary (`add_summary_steps
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +35,20 @@ def device_windows(host_steps: Sequence[Window], kernels: pd.DataFrame) -> list[
     step that launched it, waiting for data at the start of a step counts to that step, and the windows leave no gap.
     `kernels` has `step`, `start_ns` and `duration_ns`.
     """
+    return windows_until(host_steps, last_ends(kernels))
+
+
+def last_ends(kernels: pd.DataFrame) -> dict[int, int]:
+    """When the last kernel of each step ended."""
+    ends = (kernels["start_ns"] + kernels["duration_ns"]).groupby(kernels["step"]).max().dropna()
+    return {int(step): int(end_ns) for step, end_ns in ends.items()}  # type: ignore[call-overload]  # a step is a number
+
+
+def windows_until(host_steps: Sequence[Window], ends: Mapping[int, int]) -> list[Window]:
+    """`device_windows` by when the last kernel of each step ended."""
     if not host_steps:
         return []
     ordered = sorted(host_steps, key=lambda window: window.start_ns)
-    ends = (kernels["start_ns"] + kernels["duration_ns"]).groupby(kernels["step"]).max().to_dict()
     starts_ns: list[int] = []
     finished_ns = 0
     for window in ordered:
@@ -52,10 +62,10 @@ def device_windows(host_steps: Sequence[Window], kernels: pd.DataFrame) -> list[
 
 
 def add_window_steps(
-    sink: Sink, *, rank: int, windows: Sequence[Window], kernels: pd.DataFrame, pipeline_stage: int | None = None
+    sink: Sink, *, rank: int, windows: Sequence[Window], kernels: pd.DataFrame | Timeline, pipeline_stage: int | None = None
 ) -> None:
     """Break each window down by the kernels that run in it and add its rows to `steps` and `step_parts`."""
-    timeline = Timeline(kernels)
+    timeline = kernels if isinstance(kernels, Timeline) else Timeline(kernels)
     times = [timeline.window(window.start_ns, window.end_ns) for window in windows]
     if not windows:
         return

@@ -13,21 +13,22 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit.trace import _host_tables, _workers, kinds
-from perfkit.trace._format import Format, Match, Sink
+from perfkit.trace._format import Format, Match, Sink, stacked
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
 from perfkit.trace._kineto_groups import add_groups
 from perfkit.trace._kineto_host import read_host, step_windows_at
 from perfkit.trace._listing import File, Listing
 from perfkit.trace._losses import report_losses
-from perfkit.trace.steps import Window, add_host_steps, add_window_steps, device_windows
+from perfkit.trace.overlap import Timeline
+from perfkit.trace.steps import Window, add_host_steps, add_window_steps, last_ends, windows_until
 
 ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("bool", "byte", "char", "int8", "uint8"), 1),
@@ -109,8 +110,8 @@ def _rank_of(recording: Recording, sink: Sink) -> int:
 def _time_of(recording: Recording) -> tuple[int, float]:
     """When a recording was made: its last device event or the end of the host, then the file's own time."""
     ends_ns = [window.end_ns for window in (*recording.steps, recording.host) if window is not None]
-    if len(recording.device) and recording.device["start_ns"].notna().any():
-        ends_ns.append(int(recording.device["start_ns"].max()))
+    starts = [frame["start_ns"].max() for frame in recording.executions()]
+    ends_ns.extend(int(start_ns) for start_ns in starts if not pd.isna(start_ns))
     return max(ends_ns, default=0), recording.file.path.stat().st_mtime
 
 
@@ -118,25 +119,67 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     file = recording.file
     state = "partial" if recording.damage else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
-    if recording.device.empty:
+    if not len(recording.device):
         _add_host_only(sink, rank, recording)
         return
-    kernels = recording.device.assign(step=_steps_of(recording))
-    kept = sink.add(
-        "kernels",
-        source=file,
-        rank=rank,
-        **{name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")},
-    )
+    device = _Device(recording)
+    kept = 0
+    for kernels in device.frames():
+        columns = {name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")}
+        kept += sink.add("kernels", source=file, rank=rank, **columns)
     sink.cover(rank, "kernels", file, rows=kept, state=state)
-    _add_collectives(sink, rank, recording, kernels)
-    timed = kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)]
-    windows = _step_windows(recording, timed, sink) if recording.steps else [_whole(timed)] if len(timed) else []
-    add_window_steps(sink, rank=rank, windows=windows, kernels=timed)
+    _add_collectives(sink, rank, recording, device.communication())
+    windows: list[Window] = []
+    if device.timelines:
+        timeline = Timeline.joined(device.timelines)
+        whole = [Window(0, timeline.start_ns, timeline.end_ns)]
+        windows = _step_windows(recording, device, sink) if recording.steps else whole
+        add_window_steps(sink, rank=rank, windows=windows, kernels=timeline)
     sink.cover(rank, "step times", file, rows=len(windows), state=state)
-    devices = recording.device["device"].nunique()
-    if devices > 1:
-        sink.note(f"{file.label} has kernels of {devices} devices; they are shown as one timeline of rank {rank}")
+    if len(device.devices) > 1:
+        sink.note(f"{file.label} has kernels of {len(device.devices)} devices; they are shown as one timeline of rank {rank}")
+
+
+class _Device:
+    """What follows from the executions of a recording, gathered while `frames` is gone through."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.timelines: list[Timeline] = []
+        self.ends: dict[int, int] = {}
+        self.devices: set[str] = set()
+        self.first_ns: int | None = None
+        self.stray: list[pd.DataFrame] = []
+        self._communication: list[pd.DataFrame] = []
+        self._recording = recording
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """The executions with their `step`."""
+        launched = _Launches(self._recording.launches)
+        stated = self._recording.collectives.get("row", pd.Series(dtype="int64")).to_numpy(dtype=np.int64)
+        for rows in self._recording.executions():
+            kernels = rows.assign(step=_steps_of(rows, self._recording.steps, launched))
+            first, last = np.searchsorted(stated, [rows.index.start, rows.index.stop])  # type: ignore[attr-defined]
+            self._communication.append(kernels.loc[stated[first:last]])
+            self._gather(kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)])
+            self.devices.update(map(str, kernels["device"].dropna().unique()))
+            yield kernels
+
+    def _gather(self, timed: pd.DataFrame) -> None:
+        if timed.empty:
+            return
+        self.timelines.append(Timeline(timed))
+        stray = timed["step"].isna()
+        self.stray.append(timed.loc[stray, ["start_ns", "duration_ns"]])
+        inside = timed[~stray]
+        if len(inside):
+            first_ns = int(inside["start_ns"].min())
+            self.first_ns = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
+            for step, end_ns in last_ends(inside).items():
+                self.ends[step] = max(end_ns, self.ends.get(step, end_ns))
+
+    def communication(self) -> pd.DataFrame:
+        """The communication kernels in the order of `collectives`."""
+        return stacked(self._communication)
 
 
 def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
@@ -150,52 +193,60 @@ def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
     )
 
 
-def _steps_of(recording: Recording) -> pd.Series:
+class _Launches:
+    """When each correlation was launched first."""
+
+    def __init__(self, launches: pd.DataFrame) -> None:
+        if launches.empty:
+            self._known = self._starts = np.array([], dtype=np.int64)
+            return
+        known = launches["correlation"].to_numpy(dtype=np.int64)
+        starts = launches["start_ns"].to_numpy(dtype=np.int64)
+        order = np.lexsort((starts, known))
+        known, starts = known[order], starts[order]
+        first = np.append(True, known[1:] != known[:-1])
+        self._known, self._starts = known[first], starts[first]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, kernels: pd.DataFrame) -> pd.Series:
+        """When each device event was launched: the first call with its correlation; null if there is none."""
+        wanted = kernels["correlation"].to_numpy(dtype=np.int64)
+        index = np.searchsorted(self._known, wanted).clip(max=len(self._known) - 1)
+        missing = (self._known[index] != wanted) | (wanted == NO_CORRELATION)
+        return pd.Series(pd.arrays.IntegerArray(self._starts[index], missing), index=kernels.index)
+
+
+def _steps_of(kernels: pd.DataFrame, steps: Sequence[Window], launches: _Launches) -> pd.Series:
     """The step in which each device event was launched; by its own start only if the trace has no launches at all."""
-    kernels = recording.device
-    if not recording.steps:
+    if not steps:
         return pd.Series(0, index=kernels.index, dtype="Int64")
-    launched_ns = _launch_of(kernels, recording.launches) if len(recording.launches) else kernels["start_ns"]
-    return step_windows_at(launched_ns, recording.steps)
+    return step_windows_at(launches.of(kernels) if len(launches) else kernels["start_ns"], steps)
 
 
-def _step_windows(recording: Recording, timed: pd.DataFrame, sink: Sink) -> list[Window]:
+def _step_windows(recording: Recording, device: _Device, sink: Sink) -> list[Window]:
     """The steps on the device; the first one begins when the device has finished what was launched before the recording."""
-    stray = timed["step"].isna()
-    first_ns = timed.loc[~stray, "start_ns"].min() if not stray.all() else recording.steps[0].start_ns
-    before = timed[stray & (timed["start_ns"] < first_ns)]
+    stray = stacked(device.stray)
+    first_ns = recording.steps[0].start_ns if device.first_ns is None else device.first_ns
+    before = stray[stray["start_ns"] < first_ns]
     finished_ns = int((before["start_ns"] + before["duration_ns"]).max()) if len(before) else 0
     if len(before):
         sink.note(
             f"{recording.file.label}: {len(before)} device event(s) were launched before the first recorded step; they belong to "
             "no step, and that step begins on the device when they have ended"
         )
-    if stray.sum() > len(before):
-        sink.note(f"{recording.file.label}: {stray.sum() - len(before)} later device event(s) were launched in no recorded step")
+    if len(stray) > len(before):
+        sink.note(f"{recording.file.label}: {len(stray) - len(before)} later device event(s) were launched in no recorded step")
     marks = [Window(mark.step, max(mark.start_ns, finished_ns), max(mark.end_ns, finished_ns)) for mark in recording.steps]
-    return device_windows(marks, timed[~stray])
+    return windows_until(marks, device.ends)
 
 
-def _launch_of(kernels: pd.DataFrame, launches: pd.DataFrame) -> pd.Series:
-    """When each device event was launched: the first call with its correlation; null if there is none."""
-    first = launches.groupby("correlation", sort=True)["start_ns"].min()
-    known = first.index.to_numpy(dtype=np.int64)
-    wanted = kernels["correlation"].to_numpy(dtype=np.int64)
-    index = np.searchsorted(known, wanted).clip(max=len(known) - 1)
-    missing = (known[index] != wanted) | (wanted == NO_CORRELATION)
-    return pd.Series(pd.arrays.IntegerArray(first.to_numpy(dtype=np.int64)[index], missing), index=kernels.index)
-
-
-def _whole(timed: pd.DataFrame) -> Window:
-    return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))
-
-
-def _add_collectives(sink: Sink, rank: int, recording: Recording, kernels: pd.DataFrame) -> None:
+def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame) -> None:
     stated = recording.collectives
     if stated.empty:
         return
-    rows = kernels.loc[stated["row"]].reset_index(drop=True)
-    base = stated["operation"].where(stated["operation"].notna(), rows["name"].map(_short_name))
+    base = stated["operation"].where(stated["operation"].notna(), rows["name"].astype("object").map(_short_name))
     order = pd.DataFrame({"step": rows["step"].fillna(-1), "group": stated["group"].fillna(""), "start_ns": rows["start_ns"]})
     number = order.sort_values("start_ns", kind="stable").groupby(["step", "group"]).cumcount().sort_index()
     element_bytes = stated["element_type"].map(lambda name: ELEMENT_BYTES.get(name.lower(), 0), na_action="ignore").fillna(0)
