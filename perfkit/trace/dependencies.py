@@ -220,12 +220,13 @@ def _met(
     nodes, sources, targets = graph
     rows = members(run, ranks=ranks, steps=[step], clocks=clocks)
     rows = rows[(rows["basis"] == "arrival").to_numpy(dtype=bool)]
-    positions = {
-        (rank, start): at
-        for at, (rank, start, kind) in enumerate(zip(nodes["rank"], nodes["start_ns"].tolist(), nodes["kind"], strict=True))
-        if kind == "communication"
-    }
-    found = [positions.get((row["rank"], row["start_ns"]), -1) for row in rows[["rank", "start_ns"]].to_dict("records")]
+    # A send and a receive may start together on a rank: their durations tell them apart.
+    talking = np.flatnonzero((nodes["kind"] == "communication").to_numpy(dtype=bool))
+    columns = [nodes[name].to_numpy(dtype=np.int64)[talking].tolist() for name in ("rank", "start_ns", "duration_ns")]
+    exact = dict(zip(zip(*columns, strict=True), talking.tolist(), strict=True))
+    rough = {key[:2]: at for key, at in exact.items()}
+    asked = rows[["rank", "start_ns", "duration_ns"]].astype("int64").itertuples(index=False, name=None)
+    found = [exact.get(key, rough.get(key[:2], -1)) for key in asked]
     rows = rows.assign(node=found)
     whole = rows.groupby("instance")["node"].transform("min") >= 0
     rows = rows[whole.to_numpy(dtype=bool)]
