@@ -107,7 +107,7 @@ def _said_by_perfkit(result: Result) -> list[str]:
     return [f"perfkit diagnose said: {'; '.join(said) if said else 'nothing: the run looks healthy'}."]
 
 
-def open_view(state: State) -> str:
+def take_look(state: State) -> str:
     """Look at one more view."""
     here, now = _playing(state)
     left = rounds.look_at(here.store, here.class_seed, here.student, now, state.view)
@@ -198,7 +198,7 @@ PANEL = Panel(
         *_form(2),
     ),
     actions=(
-        Action(name="look", label="Look", run=open_view, help="costs the minutes that stand beside the view", visible=_named),
+        Action(name="look", label="Look", run=take_look, help="costs the minutes that stand beside the view", visible=_named),
         Action(name="answer", label="Answer", run=submit, help="closes the round and shows what was true", visible=_named),
     ),
 )

@@ -6,8 +6,8 @@ import pytest
 
 from perfkit.classroom import game
 from perfkit.errors import InputError
-from perfkit.panels import open_panel
-from perfkit.panels.class_game import PANEL, Form, State, compute, open_view, submit, view
+from perfkit.panels import open_panel, show
+from perfkit.panels.class_game import PANEL, Form, State, compute, take_look, submit, view
 from perfkit.project import create_project
 
 
@@ -25,7 +25,7 @@ def truth():
 
 def test_a_look_costs_minutes_and_opens_a_table():
     assert view(compute(State(student="s01"))).tables == {}
-    assert open_view(State(student="s01", view="ranks")) == "Parts of a step by rank is open below; 25 min are left."
+    assert take_look(State(student="s01", view="ranks")) == "Parts of a step by rank is open below; 25 min are left."
     assert set(view(compute(State(student="s01"))).tables) == {"ranks"}
 
 
@@ -51,3 +51,8 @@ def test_the_truth_is_not_sent_before_the_answer():
     panel.wait()
     assert truth().action not in repr(panel.data) + repr(panel.controls)
     assert f"{truth().cost_ms:.1f}" not in repr(panel.data)
+
+
+@pytest.mark.parametrize("name", ["class-exercise", "class-game", "class-capstone", "class-instructor"])
+def test_every_panel_of_the_page_opens_without_a_name(name):
+    assert show(name).answer is None
