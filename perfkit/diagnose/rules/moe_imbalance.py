@@ -47,7 +47,7 @@ def check(case: Case) -> Verdict:
     mine = rows[rows["rank"].isin(busy.index)]
     gone = (1.0 - 1.0 / mine["rank"].map(busy)).astype("float64")
     a_step = (own * (1.0 - 1.0 / load)).loc[busy.index] / max(1, len(case.step_numbers))
-    # The replay sees little where exchanges of tokens are taken for hidden; the busiest rank wins its own time for sure.
+    # The replay finds far too little on simulated experts; what the busiest rank is busy for less is the least that is won.
     own_ns = _work.less_busy_ns(case, {int(str(rank)): float(less) for rank, less in a_step.items()})
     finding = Finding(
         rule=RULE.name,
