@@ -7,7 +7,7 @@ import pytest
 from perfkit.classroom import game
 from perfkit.errors import InputError
 from perfkit.panels import open_panel, show
-from perfkit.panels.class_game import PANEL, Form, State, compute, take_look, submit, view
+from perfkit.panels.class_game import PANEL, Form, State, compute, submit, take_look, view
 from perfkit.project import create_project
 
 
