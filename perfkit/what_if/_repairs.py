@@ -270,10 +270,12 @@ def _host_as_peers(run: Run, before: Changed, rank: int) -> Changed:
     peers = _like(run, before.steps.ranks, rank)
     device = ~nodes["kind"].isin([MEETING, BEGIN, END, "host"]).to_numpy(dtype=bool)
     edges = np.flatnonzero((before.lag_ns > 0) & (device | (nodes["kind"] == MEETING).to_numpy(dtype=bool))[graph.targets])
+    meets = (nodes["kind"] == MEETING).to_numpy(dtype=bool)[graph.targets[edges]]
     table = pd.DataFrame(
         {
             "edge": edges,
-            "rank": nodes["rank"].to_numpy()[graph.targets[edges]],
+            # A meeting belongs to all of its members: the one that came late is where the edge comes from.
+            "rank": np.where(meets, nodes["rank"].to_numpy()[graph.sources[edges]], nodes["rank"].to_numpy()[graph.targets[edges]]),
             "operator": nodes["name"].astype(str).str.replace(NUMBERED, "", regex=True).to_numpy()[graph.targets[edges]],
             "wait": before.lag_ns[edges],
         }
