@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit.diagnose import diagnose as diagnose
     from perfkit.compare import compare as compare
+    from perfkit.diagnose import diagnose as diagnose
     from perfkit.dialects import read_config as read_config
     from perfkit.dialects import write_config as write_config
     from perfkit.estimate import estimate as estimate
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from perfkit.plans.balance import balance as balance
     from perfkit.plans.schedule import simulate_schedule as simulate_schedule
     from perfkit.plans.search import search_plans as search_plans
-    from perfkit.sample import demo as demo
     from perfkit.report import report as report
+    from perfkit.sample import demo as demo
     from perfkit.simulate.run import simulate as simulate
     from perfkit.trace.load import load as load
     from perfkit.what_if import what_if as what_if

@@ -51,12 +51,14 @@ def in_flight(
     With `sequence_chunks` the unit is a piece of a micro batch: all pieces of one go forward before the first comes back.
     Raises InputError for a schedule that is not known or does not fit the number of chunks.
     """
-    return tuple(in_flight_of(schedule, stages, chunks, micro_batches, stage, sequence_chunks) for stage in range(stages))
+    return tuple(
+        in_flight_of(schedule, stages, chunks, micro_batches, stage, sequence_chunks=sequence_chunks) for stage in range(stages)
+    )
 
 
 @cache
 def in_flight_of(
-    schedule: str, stages: int, chunks: int, micro_batches: int, stage: int, sequence_chunks: int = 1
+    schedule: str, stages: int, chunks: int, micro_batches: int, stage: int, *, sequence_chunks: int = 1
 ) -> tuple[Vector, ...]:
     """As `in_flight`, for one stage."""
     if schedule not in get_args(Schedule):

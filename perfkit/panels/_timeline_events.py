@@ -107,7 +107,7 @@ def _in_lane(timeline: Timeline, unit: Unit, lane: int, start_ns: int, onward: b
     lanes = [unit.lanes[lane]]
     after = next(forward(unit, lanes, start_ns + (not nearest)), None) if onward or nearest else None
     before = next(backward(unit, lanes, start_ns), None) if nearest or not onward else None
-    rows = [frame.iloc[0].to_dict() for frame in (after, before) if frame is not None]
+    rows: list[Any] = [frame.iloc[0].to_dict() for frame in (after, before) if frame is not None]
     if not rows:
         return None
     closest = min(rows, key=lambda row: max(row["start_ns"] - start_ns, start_ns - row["end_ns"]))
@@ -119,7 +119,8 @@ def _next_of_name(timeline: Timeline, unit: Unit, name: str, start_ns: int, onwa
     for rows in parts:
         same = rows[(rows["name"] == name).to_numpy()]
         if len(same):
-            return slice_of(timeline, unit, same.iloc[0].to_dict())
+            row: Any = same.iloc[0].to_dict()
+            return slice_of(timeline, unit, row)
     return None
 
 
@@ -130,7 +131,7 @@ def _longest(timeline: Timeline, like: Unit, name: str) -> Slice | None:
         for rows in whole(unit, unit.lanes, *_span(unit)):
             chosen = rows[(rows["name"] == name).to_numpy()] if name else rows
             if len(chosen):
-                row: Any = chosen.loc[chosen["busy_ns"].idxmax()].to_dict()
+                row: Any = chosen.iloc[int(chosen["busy_ns"].to_numpy().argmax())].to_dict()
                 if best is None or row["busy_ns"] > best[0]:
                     best = (int(row["busy_ns"]), unit, row)
     return None if best is None else slice_of(timeline, best[1], best[2])

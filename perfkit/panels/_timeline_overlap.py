@@ -7,6 +7,7 @@ any other thread. The states of one rank do not overlap and cover the time from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,5 +94,5 @@ def _rows(run: Run, rank: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else empty("host")
 
 
-def _text(name: str, count: int) -> pd.Categorical:
-    return pd.Categorical.from_codes(np.full(count, STATES.index(name), dtype=np.int8), categories=list(STATES))
+def _text(name: str, count: int) -> Any:
+    return pd.Categorical([name] * count, categories=list(STATES))

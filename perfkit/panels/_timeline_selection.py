@@ -89,8 +89,8 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
             have[0] += len(inner)
             have[1] += int(inner.sum())
             have[2], have[3] = min(have[2], int(inner.min())), max(have[3], int(inner.max()))
-        best = rows.nlargest(MAX_LIST, "inside_ns")
-        longest += [{**row, "slice": slice_of(timeline, unit, row), "owner": unit} for row in best.to_dict("records")]
+        best: list[Any] = rows.nlargest(MAX_LIST, "inside_ns").to_dict("records")
+        longest += [{**row, "slice": slice_of(timeline, unit, row), "owner": unit} for row in best]
         longest = sorted(longest, key=lambda row: -row["inside_ns"])[:MAX_LIST]
     count, total = sum(have[0] for have in sums.values()), sum(have[1] for have in sums.values())
     text = f"{tiles.slices_text(count)} of {len(units)} lanes in {format_ns(end_ns - start_ns)}, {format_ns(total)} in all"

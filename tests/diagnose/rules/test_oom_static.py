@@ -1,6 +1,4 @@
-"""Memory that does not fit: static, dynamic, and a run that fits."""
-
-import pytest
+"""Memory that does not fit because of what stays; and a run that fits."""
 
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules import oom_dynamic, oom_static
@@ -19,15 +17,10 @@ def judged(static, dynamic, requested=None):
     return diagnose(run_of(sink), only=RULES)
 
 
-@pytest.mark.parametrize(("static", "dynamic", "rule"), [(45, 20, "oom-static"), (20, 45, "oom-dynamic")])
-def test_the_larger_part_is_the_cause(static, dynamic, rule):
-    (found,) = judged(static, dynamic).findings
-    assert (found.rule, found.severity) == (rule, "high")
+def test_the_larger_part_is_the_cause():
+    (found,) = judged(45, 20).findings
+    assert (found.rule, found.severity) == ("oom-static", "high")
     assert found.evidence["peak_bytes"] == 65 * GIB
-
-
-def test_a_request_that_failed_counts_although_the_peak_was_below():
-    assert [found.rule for found in judged(20, 36, requested=4 * GIB).findings] == ["oom-dynamic"]
 
 
 def test_what_fits_is_healthy_for_both():
