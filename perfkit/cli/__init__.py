@@ -24,7 +24,8 @@ def commands() -> tuple[Command, ...]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
     run: Callable[[argparse.Namespace], int] = arguments.run_command
     try:
         return run(arguments)
@@ -48,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str) -> argparse.ArgumentParser:
+    """The parser of all commands; only the wanted one declares its arguments, as that may import what it documents."""
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser = argparse.ArgumentParser(prog="perfkit", description="Predict, measure and tune the training of large models.")
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
             epilog=example.strip() or None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        command.add(sub)
+        if command.name == wanted:
+            command.add(sub)
         sub.set_defaults(run_command=command.run)
     return parser

@@ -28,7 +28,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-cost", action="store_true", help="do not simulate again to find what each fault costs")
     parser.add_argument("--json", action="store_true", help="print the truth as one JSON document")
     width = max(len(kind.spelling(name)) for name, kind in FAULTS.items())
-    parser.epilog = "faults:\n" + "\n".join(f"  {kind.spelling(name):{width}}  {kind.doc}" for name, kind in FAULTS.items())
+    faults = "\n".join(f"  {kind.spelling(name):{width}}  {kind.doc}" for name, kind in FAULTS.items())
+    parser.epilog = f"{parser.epilog}\n\nfaults:\n{faults}"
 
 
 def _run(arguments: argparse.Namespace) -> int:
