@@ -89,7 +89,8 @@ class Panel {
     this.actionBox.hidden = actions.length === 0;
     this.actionBox.replaceChildren(...actions.map((action) => el("button", {
       type: "button", class: "pk-button pk-primary", title: action.help, "data-action": action.name,
-      onclick: () => this.send({ type: "act", name: action.name }),
+      // Values that wait for an answer to earlier ones go along, so that the button acts on what stands in the fields.
+      onclick: () => this.send({ type: "act", name: action.name, values: { ...this.wanted } }),
     }, action.label)));
   }
 

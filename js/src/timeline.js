@@ -37,7 +37,9 @@ class Timeline {
     this.allArrows = false;
     this.seq = 0;
     this.waiting = null;
-    this.send = (message) => model.send(message);
+    // A page that is being left has no kernel any more that could answer.
+    window.addEventListener("beforeunload", () => { this.left = true; });
+    this.send = (message) => { if (!this.left) model.send(message); };
     this.rows = new Rows(() => this.redraw(), (rank) => this.openRank(rank));
     this.details = new TimelineDetails(this);
     this.build();

@@ -155,6 +155,8 @@ class PanelView(View):
         elif kind == "action" and panel.empty is not None:
             self._ask(panel.empty.fill)
         elif kind == "act":
+            if values := message.get("values"):
+                self._ask(lambda state: self._accept(state, values))
             self.act(message["name"])
         elif kind == "retry":
             self._ask(lambda state: state)
