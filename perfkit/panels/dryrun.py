@@ -13,10 +13,11 @@ from perfkit._resources import data_folder
 from perfkit.charts.dryrun import rank_bar_rows, rank_bars
 from perfkit.collect import Snippet
 from perfkit.errors import InputError, NotMeasuredError
+from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Text
-from perfkit.panels._panel import Answer, Code, Empty, Panel
+from perfkit.panels._panel import Action, Answer, Code, Empty, Panel
 from perfkit.panels._plan_state import preset_plan
 from perfkit.panels._status import NothingYet
 from perfkit.panels._table import Table
@@ -275,6 +276,24 @@ def _one_file(state: State) -> bool:
     return bool(state.log) and Path(state.log).is_file()
 
 
+def save_peak(state: State) -> str:
+    """Write the peak of the fullest rank to the open round as its prediction of peak memory, in bytes.
+
+    Raises InputError without a round that can take it; the log refuses it once the round has a run.
+    """
+    project = context.current_project()
+    result = compute(state)
+    row = dryrun.fullest(result.rows)
+    peak = None if row is None else row.actual_bytes or row.used_bytes
+    problems = [] if project is not None and project.open_round is not None else ["no round is open; start one on page 00"]
+    problems += [] if peak else ["no rank of these logs has a peak"]
+    if problems or project is None or project.open_round is None or row is None or not peak:
+        raise InputError("dry run", problems)
+    method = f"dry run, {row.label}: {row.origin}"
+    ExperimentLog(project.folder).predict(project.open_round, "peak_memory_bytes", peak, method=method)
+    return f"Round {project.open_round} now predicts a peak of {peak / MIB:,.0f} MiB.".replace(",", "\u2009")
+
+
 PANEL = Panel(
     title="Memory of simulated ranks",
     start=start,
@@ -282,6 +301,15 @@ PANEL = Panel(
     view=view,
     empty=Empty(action="Use the sample dry run", fill=lambda _state: start()),
     shared=("log", "plan"),
+    actions=(
+        Action(
+            name="save",
+            label="Predict this peak in the round",
+            run=save_peak,
+            help="writes the peak of the fullest rank to the log, as a prediction",
+            visible=context.can_save,
+        ),
+    ),
     controls=(
         PathPicker(path="log", options=_logs, label="Logs", help="a log, or the folder output_dryrun with rank_N.log"),
         Choice(

@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from perfkit.errors import InputError
+from perfkit.experiments import ExperimentLog
 from perfkit.panels import dryrun, open_panel
 from perfkit.panels._page_state import page_state
 from perfkit.panels.dryrun import NO_PLAN, PANEL, State
+from perfkit.project import open_project, save
+from perfkit.sample import demo
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +82,16 @@ def test_another_sample_brings_its_own_plan():
 def test_ranks_that_are_none_are_refused(ranks: str):
     with pytest.raises(InputError, match="rank"):
         dryrun.compute(replace(dryrun.start(), more_ranks=ranks))
+
+
+def test_the_peak_becomes_the_prediction_of_the_open_round(tmp_path, monkeypatch):
+    folder = demo(tmp_path / "d").folder
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    state = State(log=dryrun._sample("guide.log"))
+    with pytest.raises(InputError, match="decided already"):
+        dryrun.save_peak(state)
+    number = ExperimentLog(folder).start("a dry run first")
+    save(replace(open_project(folder), open_round=number))
+    assert "48\u2009874 MiB" in dryrun.save_peak(state)
+    (kept,) = ExperimentLog(folder).show("json")["rounds"][-1]["predictions"]
+    assert (kept["metric"], kept["value"]) == ("peak_memory_bytes", 48_874 * 2**20)
