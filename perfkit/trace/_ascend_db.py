@@ -68,11 +68,11 @@ def read_windows(database: Database) -> list[Window]:
 
 
 def read_tasks(database: Database) -> pd.DataFrame:
-    """Kernels and communication operations with the columns of the table `kernels`, without `rank`, and with `device`.
+    """Kernels and communication operations with the columns of `kernels`, without `rank`, and with `device` and `connection`.
 
     `step` is that in which the task was launched; where no launch is recorded, that in which it began.
     """
-    texts = _texts(database)
+    texts = read_texts(database)
     launches = database.read("CANN_API", {"connectionId": "int", "startNs": "int"}).dropna()
     launched = launches.drop_duplicates("connectionId").set_index("connectionId")["startNs"]
     tasks = pd.concat([_kernels(database, texts), _communication(database, texts)], ignore_index=True)
@@ -87,12 +87,12 @@ def read_tasks(database: Database) -> pd.DataFrame:
         duration_ns=tasks["end_ns"] - tasks["start_ns"],
         kind=kinds_of(tasks.rename(columns={"name": "Name", "type": "Type", "core": "Accelerator Core"})),
         stream=tasks["stream"].map(lambda stream: None if pd.isna(stream) else str(stream)).astype("object"),
-    ).drop(columns=["end_ns", "connection"])
+    ).drop(columns=["end_ns"])
 
 
 def read_payloads(database: Database, tasks: pd.DataFrame, rank: int) -> list[Operation]:
     """Operations of the event database with their group, and as size their number of elements times the size of one."""
-    texts = _texts(database)
+    texts = read_texts(database)
     types = database.read("ENUM_HCCL_DATA_TYPE", {"id": "int", "name": "text"}).dropna()
     element_bytes = {int(key): ELEMENT_BYTES.get(str(name)) for key, name in zip(types["id"], types["name"], strict=True)}
     rows = database.read(OPERATIONS, cells(ints=("opName", "startNs", "groupName", "dataType", "count")))
@@ -133,16 +133,16 @@ def _kernels(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
         database.lost[f"{INFO}: row of a task that {TASKS} lacks"] = unknown
     return pd.DataFrame(
         {
-            "name": _text(rows["name"], texts),
-            "type": _text(rows["opType"], texts),
-            "core": _text(rows["taskType"], texts),
+            "name": label_of(rows["name"], texts),
+            "type": label_of(rows["opType"], texts),
+            "core": label_of(rows["taskType"], texts),
             "stream": rows["streamId"],
             "device": rows["deviceId"],
             "connection": rows["connectionId"],
             "start_ns": rows["startNs"],
             "end_ns": rows["endNs"],
-            "input_shapes": _text(rows["inputShapes"], texts).str.strip('"'),
-            "input_dtypes": _text(rows["inputDataTypes"], texts),
+            "input_shapes": label_of(rows["inputShapes"], texts).str.strip('"'),
+            "input_dtypes": label_of(rows["inputDataTypes"], texts),
         }
     )
 
@@ -154,8 +154,8 @@ def _communication(database: Database, texts: Mapping[int, str]) -> pd.DataFrame
     ran_on = parts.merge(devices, on="globalTaskId").drop_duplicates("opId").set_index("opId")["deviceId"]
     return pd.DataFrame(
         {
-            "name": _text(rows["opName"], texts),
-            "type": _text(rows["opType"], texts),
+            "name": label_of(rows["opName"], texts),
+            "type": label_of(rows["opType"], texts),
             "core": pd.Series("COMMUNICATION", index=rows.index, dtype="object"),
             "stream": pd.Series(None, index=rows.index, dtype="object"),
             "device": rows["opId"].map(ran_on).astype("Int64"),
@@ -168,12 +168,14 @@ def _communication(database: Database, texts: Mapping[int, str]) -> pd.DataFrame
     )
 
 
-def _texts(database: Database) -> dict[int, str]:
+def read_texts(database: Database) -> dict[int, str]:
+    """The texts of a database by their number."""
     rows = database.read("STRING_IDS", {"id": "int", "value": "text"}).dropna()
     return {int(key): str(text) for key, text in zip(rows["id"], rows["value"], strict=True) if text not in NULLS}
 
 
-def _text(ids: pd.Series, texts: Mapping[int, str]) -> pd.Series:
+def label_of(ids: pd.Series, texts: Mapping[int, str]) -> pd.Series:
+    """The text of each number; null where there is none."""
     codes, keys = pd.factorize(ids)  # names repeat a thousandfold; -1 is null
     return pd.Series(
         np.array([*(texts.get(int(key)) for key in keys), None], dtype="object")[codes], index=ids.index, dtype="object"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.trace import _host
@@ -20,8 +22,12 @@ from perfkit.trace._listing import File
 from perfkit.trace._store import times_ns
 
 TOLERANCE_NS = 10
+MONOTONIC_BELOW_NS = 10**17
+"""A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
 _KINDS = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "python", "enqueue": "call", "dequeue": "call"}
-_CALL = ("AscendCL@", "Node@", "Runtime@", "Dequeue@", "Enqueue")
+_CALL = ("AscendCL@", "Node@", "Runtime@", "Hccl@", "Communication@", "Model@", "Dequeue@", "Enqueue")
+_FLOWS = ("async_npu", "HostToDevice")
+_LAUNCH_COLUMNS = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
 _PHASES = "BEbeniICtPNODSTpFRcvV(),M"
 
 
@@ -66,18 +72,22 @@ _OTHERS = tuple(msgspec.defstruct(f"Unused{index}", [], tag_field="ph", tag=phas
 _EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd)
 
 
-def read_host(file: File, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The tables `host` and `launches` of one rank, without `rank`; `kernels` are its rows of that table."""
-    reader: EventReader[Any] = EventReader(file, _EVENT)
-    spans, starts, ends = [], [], []
-    for events in reader:
-        spans.append(_span_rows([event for event in events if type(event) is HostSpan and _is_host(event)]))
-        starts.append(_flow_rows([event for event in events if type(event) is FlowStart]))
-        ends.append(_flow_rows([event for event in events if type(event) is FlowEnd]))
-        del events
-    host = _joined(spans, _span_rows([]))
+def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `host` and `launches` of one rank, without `rank`, from the slices of its timeline.
+
+    `kernels` are its rows of that table; `offset_ns` leads from times since the start of the device to the time of day.
+    """
+    spans, starts, ends = [_span_rows([])], [_flow_rows([])], [_flow_rows([])]
+    for file in files:
+        reader: EventReader[Any] = EventReader(file, _EVENT)
+        for events in reader:
+            spans.append(_span_rows([event for event in events if type(event) is HostSpan and _is_host(event)]))
+            starts.append(_flow_rows([event for event in events if type(event) is FlowStart and event.cat in _FLOWS]))
+            ends.append(_flow_rows([event for event in events if type(event) is FlowEnd and event.cat in _FLOWS]))
+            del events
+    host = _joined(spans, "start_ns", offset_ns)
     host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
-    flows = _flows(_joined(starts, _flow_rows([])), _joined(ends, _flow_rows([])))
+    flows = _flows(_joined(starts, "at_ns", offset_ns), _joined(ends, "at_ns", offset_ns))
     return host[["name", "kind", "thread", "start_ns", "duration_ns"]], _linked(kernels, flows, host)
 
 
@@ -112,22 +122,22 @@ def _flow_rows(flows: list[Any]) -> pd.DataFrame:
     )
 
 
-def _joined(frames: list[pd.DataFrame], none: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat(frames, ignore_index=True) if frames else none
+def _joined(frames: list[pd.DataFrame], time: str, offset_ns: int) -> pd.DataFrame:
+    rows = pd.concat(frames, ignore_index=True)
+    return rows.assign(**{time: rows[time].where(rows[time] >= MONOTONIC_BELOW_NS, rows[time] + offset_ns)})
 
 
 def _flows(starts: pd.DataFrame, ends: pd.DataFrame) -> pd.DataFrame:
     """One row a task: `task_ns`, `launch_ns`, `thread`; flows of the framework before those of CANN."""
-    chosen = starts[starts["cat"].isin(("async_npu", "HostToDevice"))].drop_duplicates(["cat", "id"])
+    chosen = starts.drop_duplicates(["cat", "id"])
     both = chosen.merge(ends.drop_duplicates(["cat", "id", "at_ns"]), on=["cat", "id"], suffixes=("", "_end"))
     rows = both.rename(columns={"at_ns": "launch_ns", "at_ns_end": "task_ns"}).dropna(subset=["launch_ns", "task_ns"])
-    rows = rows.assign(order=(rows["cat"] != "async_npu").astype("int64")).sort_values(["task_ns", "order"], kind="stable")
+    rows = rows.assign(order=(rows["cat"] != _FLOWS[0]).astype("int64")).sort_values(["task_ns", "order"], kind="stable")
     return rows.drop_duplicates("task_ns")[["task_ns", "launch_ns", "thread"]].astype({"task_ns": "int64", "launch_ns": "int64"})
 
 
 def _linked(kernels: pd.DataFrame, flows: pd.DataFrame, host: pd.DataFrame) -> pd.DataFrame:
-    columns = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
-    rows = kernels[columns].sort_values("start_ns", kind="stable").reset_index(drop=True)
+    rows = kernels.sort_values("start_ns", kind="stable").reset_index(drop=True)
     tasks = flows["task_ns"].to_numpy(dtype=np.int64)
     moments = rows["start_ns"].fillna(-1).to_numpy(dtype=np.int64)
     place = np.searchsorted(tasks, moments - TOLERANCE_NS)
@@ -138,17 +148,34 @@ def _linked(kernels: pd.DataFrame, flows: pd.DataFrame, host: pd.DataFrame) -> p
     launch[linked] = flow["launch_ns"].to_numpy(dtype=np.int64)
     thread = np.full(len(rows), None, dtype=object)
     thread[linked] = flow["thread"].to_numpy()
-    codes = pd.factorize(pd.concat([host["thread"], flow["thread"]], ignore_index=True))[0]
+    return launched(rows, pd.Series(pd.arrays.IntegerArray(launch, ~np.asarray(linked, dtype=bool))), thread, host)
+
+
+def launched(kernels: pd.DataFrame, launch_ns: pd.Series, threads: npt.NDArray[Any], host: pd.DataFrame) -> pd.DataFrame:
+    """The table `launches`, without `rank`: kernels with the call and the operator of `host` that run at their launch.
+
+    `launch_ns` (null: no link) and `threads` are one a kernel; `host` has `name`, `kind`, `thread`, `start_ns`, `duration_ns`.
+    """
+    linked = launch_ns.notna().to_numpy(dtype=bool)
+    moments = launch_ns[linked].to_numpy(dtype=np.int64)
+    call = _around(host, moments, threads[linked], linked)
+    operators = host[(host["kind"] == "operator").to_numpy(dtype=bool)].reset_index(drop=True)
+    return kernels.reindex(columns=_LAUNCH_COLUMNS).assign(
+        call=call["name"].astype("object").fillna("flow").where(linked),
+        thread=threads,
+        launch_ns=launch_ns,
+        launch_duration_ns=call["duration_ns"].where(linked).astype("Int64"),
+        operator=_around(operators, moments, threads[linked], linked)["name"],
+    )
+
+
+def _around(
+    host: pd.DataFrame, moments: npt.NDArray[np.int64], threads: npt.NDArray[Any], linked: npt.NDArray[np.bool_]
+) -> pd.DataFrame:
+    """The innermost span of the host around each moment, one row a kernel; null where it is not linked or nothing ran."""
+    codes = pd.factorize(pd.concat([host["thread"].astype("object"), pd.Series(threads, dtype="object")], ignore_index=True))[0]
     starts = host["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + host["duration_ns"].to_numpy(dtype=np.int64)
-    inner = np.full(len(rows), _host.NONE, dtype=np.int64)
-    inner[linked] = _host.innermost(starts, ends, codes[: len(host)], launch[linked], codes[len(host) :])
-    made = host.reindex(np.where(inner == _host.NONE, len(host), inner)).reset_index(drop=True)
-    is_operator = (made["kind"] == "operator").to_numpy(dtype=bool)
-    return rows.assign(
-        call=made["name"].fillna("flow").where(linked),
-        thread=thread,
-        launch_ns=pd.Series(pd.arrays.IntegerArray(launch, ~np.asarray(linked, dtype=bool))),
-        launch_duration_ns=made["duration_ns"].where(linked).astype("Int64"),
-        operator=made["name"].where(is_operator),
-    )
+    inner = np.full(len(linked), _host.NONE, dtype=np.int64)
+    inner[linked] = _host.innermost(starts, ends, codes[: len(host)], moments, codes[len(host) :])
+    return host.reindex(np.where(inner == _host.NONE, len(host), inner)).reset_index(drop=True)

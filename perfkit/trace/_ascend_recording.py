@@ -34,12 +34,16 @@ TEXT_NAMES = Names()
 
 @dataclass
 class Recording:
-    """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name."""
+    """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name.
+
+    `connections` has the number that leads from each kernel of a database to its launch.
+    """
 
     rank: Rank
     stage: int | None
     steps: pd.DataFrame | None = None
     kernels: pd.DataFrame | None = None
+    connections: pd.Series | None = None
     operations: list[Operation] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)

@@ -4,7 +4,8 @@ Device events carry no category; what they are follows from the names of their p
 in the file. `Ascend Hardware` has the tasks of the streams, of which those of a computing unit are kernels; `HCCL` (`Communication`
 in newer files) has whole operations in threads `Group k Communication` and their parts in threads `Plane k`, which are left out,
 since they would count twice. Flows of category `async_npu` lead from the launch on the host to a device task: their id is the
-start of the task in ns. Times are us in decimal text. Steps are marked by the host (`ProfilerStep#n`); where it marked none, the
+start of the task in ns. Flows `HostToDevice` lead from CANN to the same task, and count where the former are missing. Times are us
+in decimal text. Steps are marked by the host (`ProfilerStep#n`); where it marked none, the
 iterations that the device counted are the steps (`Iteration n` in a thread `Step Trace`).
 """
 
@@ -38,7 +39,8 @@ _OPERATIONS_THREAD = re.compile(r"Group .*Communication$|Communication Kernel$")
 _COMPUTING_TASK = re.compile(r"AI_?CORE|AI_?VEC|MIX_AI|AI_?CPU|DSA|^AIC$|^AIV$|^Other$", re.IGNORECASE)
 _COPY_NAME = re.compile(r"^(?:MEMCPY|MEMSET)(?:_|$)")
 _CONTROL_NAME = re.compile(r"^(?:EVENT_|PROFILING_|Notify|Write Value|SDMA$|RDMA)")
-_PHASES = "BEbeniICtfPNODSTpFRcvV(),"
+_PHASES = "BEbeniICtPNODSTpFRcvV(),"
+_FROM_FRAMEWORK, _FROM_CANN = "async_npu", "HostToDevice"
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -79,8 +81,12 @@ class Launch(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
     ts: msgspec.Raw = msgspec.Raw()
 
 
+class Arrival(Launch, gc=False, tag_field="ph", tag="f"):
+    """The end of a flow."""
+
+
 _OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Name | Launch)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Name | Launch | Arrival)
 _NO_ARGUMENTS = Arguments()
 
 
@@ -114,6 +120,8 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
     spans: list[pd.DataFrame] = []
     marks: list[pd.DataFrame] = []
     launches: list[pd.DataFrame] = []
+    calls: list[pd.DataFrame] = []
+    arrivals: list[pd.DataFrame] = []
     for events in reader:
         for event in events:
             if type(event) is Name and event.name in ("process_name", "thread_name") and type(event.args) is Arguments:
@@ -122,14 +130,17 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
         found = [event for event in events if type(event) is Span]
         spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
         marks.append(_mark_rows([span for span in found if _is_mark(span)]))
-        launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == "async_npu"]))
+        launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == _FROM_FRAMEWORK]))
+        calls.append(_flow_rows([event for event in events if type(event) is Launch and event.cat == _FROM_CANN]))
+        arrivals.append(_flow_rows([event for event in events if type(event) is Arrival and event.cat == _FROM_CANN]))
         del events  # so that one block of events is alive at a time, not two
     recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
     if spans:
         rows = pd.concat(spans, ignore_index=True)
         rows["process"] = _column(names.get(_process(pid)) for pid in rows["pid"])
         rows["thread"] = _column(names.get(_thread(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
-        recording.device = _with_launches(_device_rows(rows), pd.concat(launches, ignore_index=True))
+        from_cann = _between(pd.concat(calls, ignore_index=True), pd.concat(arrivals, ignore_index=True))
+        recording.device = _with_launches(_device_rows(rows), pd.concat([*launches, from_cann], ignore_index=True))
         recording.steps = _windows(pd.concat(marks, ignore_index=True))
         overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
         sums = overlap.groupby("name")["duration_ns"]
@@ -189,6 +200,19 @@ def _launch_rows(flows: list[Launch]) -> pd.DataFrame:
             "launch_ns": times_ns([flow.ts for flow in flows], "us"),
         }
     )
+
+
+def _flow_rows(flows: list[Any]) -> pd.DataFrame:
+    ids = [flow.id if type(flow.id) in (int, str) else None for flow in flows]
+    return pd.DataFrame(
+        {"id": _column(None if each is None else str(each) for each in ids), "at_ns": times_ns([flow.ts for flow in flows], "us")}
+    ).dropna()
+
+
+def _between(calls: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
+    """When the tasks at the ends of flows were launched; one call may launch several."""
+    both = calls.drop_duplicates("id").merge(arrivals, on="id", suffixes=("", "_end"))
+    return both.rename(columns={"at_ns": "launch_ns", "at_ns_end": "task_ns"})[["task_ns", "launch_ns"]]
 
 
 def _device_rows(rows: pd.DataFrame) -> pd.DataFrame:

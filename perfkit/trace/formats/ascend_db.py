@@ -23,8 +23,10 @@ from perfkit.trace import (
     _ascend_memory,
     _ascend_recording,
     _ascend_steps,
+    _host_tables,
     _sqlite,
 )
+from perfkit.trace._ascend_db_host import CALLS, FRAMEWORK, read_host
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_recording import Names, Recording
 from perfkit.trace._format import Format, Match, Sink
@@ -39,7 +41,7 @@ _TABLES = {
     LINKS: _ascend_db_analysis.OF_RANK.links,
 }
 """The table that answers each part."""
-_HOST_CALLS = "CANN_API"
+_HOST_CALLS = "host calls"
 _NUMBER_IN_NAME = _ascend_folders.NUMBER_IN_DATABASE
 
 
@@ -121,6 +123,17 @@ def read(match: Match, sink: Sink) -> None:
     _ascend_recording.add_communication(found, named, sink, _NAMES)
     for recording in found:
         _add_coverage(recording, sink)
+    _offer_host(found, sink)
+
+
+def _offer_host(recordings: list[Recording], sink: Sink) -> None:
+    """Offer the host side of the ranks whose database recorded calls."""
+    sides = {
+        recording.rank.rank: (recording.rank.source.files[KERNELS], recording.kernels, recording.connections)
+        for recording in recordings
+        if recording.kernels is not None and recording.connections is not None and recording.rows.get(_HOST_CALLS)
+    }
+    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
 
 
 def _record(rank: Rank, sink: Sink) -> list[Recording]:
@@ -182,7 +195,7 @@ def _load_tasks(recording: Recording, database: _sqlite.Database, sink: Sink) ->
             )
     if (name := _ascend_db.device_name(database)) is not None:
         sink.fact("device_name", name, f"{database.file.label}: NPU_INFO")
-    recording.rows[_HOST_CALLS] = database.count(_HOST_CALLS)
+    recording.rows[_HOST_CALLS] = database.count(CALLS) + database.count(FRAMEWORK)
     if tasks["device"].nunique() < 2:
         found = _ascend_memory.read_database(database, recording.rank.rank, sink)
         recording.rows.update({name: rows for name, rows in found.items() if rows is not None})
@@ -217,7 +230,8 @@ def _pairs(devices: list[int], ranks: Mapping[int, int]) -> str:
 
 
 def _add_tasks(recording: Recording, tasks: pd.DataFrame, file: File, sink: Sink) -> None:
-    kernels = tasks.drop(columns=["device"]).assign(rank=recording.rank.rank)
+    kernels = tasks.drop(columns=["device", "connection"]).assign(rank=recording.rank.rank)
+    recording.connections = tasks["connection"]
     _ascend_recording.add_kernels(recording, kernels, file, sink)
 
 
@@ -234,7 +248,7 @@ def _add_coverage(recording: Recording, sink: Sink) -> None:
         sink.cover(rank, part, files.get(KERNELS) if name in recording.rows else None, rows=recording.rows.get(name))
     if KERNELS in files:
         calls = recording.rows.get(_HOST_CALLS, 0)
-        sink.cover(rank, "host calls", files[KERNELS] if calls else None, rows=calls or None)
+        sink.cover(rank, _HOST_CALLS, files[KERNELS] if calls else None, rows=calls or None)
     sink.cover(rank, INFO_PART, recording.rank.source.info)
 
 
@@ -244,7 +258,10 @@ FORMAT = Format(
     looks_for="a SQLite file with the tables TASK and STRING_IDS, or StepTraceTime: ascend_pytorch_profiler_*.db, analysis.db",
     detail=3,
     provides=frozenset(
-        {"steps", "step_parts", "kernels", "collectives", "links", "groups", "memory_curve", "memory_blocks", "coverage"}
+        {
+            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches"),
+            *("memory_curve", "memory_blocks", "coverage"),
+        }
     ),
     detect=detect,
     read=read,

@@ -64,7 +64,7 @@ def read(match: Match, sink: Sink) -> None:
     add_communication(recordings, named, sink)
     _add_coverage(recordings, sink)
     timelines = {
-        recording.rank.rank: (file, recording.kernels)
+        recording.rank.rank: ([file], recording.kernels)
         for recording in recordings
         if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
     }

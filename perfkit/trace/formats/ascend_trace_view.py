@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perfkit.trace import kinds
+from perfkit.trace import _host_tables, kinds
+from perfkit.trace._ascend_host import read_host
 from perfkit.trace._ascend_steps import compare_with_lanes
 from perfkit.trace._ascend_trace import Recording, read_recording
 from perfkit.trace._format import Format, Match, Sink
@@ -77,6 +78,8 @@ def read(match: Match, sink: Sink) -> None:
         chosen[rank] = recording
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
+    sides = {rank: ([item.file], item.device.assign(step=_steps_of(item))) for rank, item in chosen.items() if len(item.device)}
+    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
     sink.fact("num_events", sum(recording.num_events for recording in chosen.values()), "events of the files that were read")
 
 
@@ -157,7 +160,7 @@ FORMAT = Format(
     title="Ascend timeline (trace_view.json without its tables)",
     looks_for="trace_view.json, a list of events, in a folder without kernel_details.csv",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
     detect=detect,
     read=read,
 )

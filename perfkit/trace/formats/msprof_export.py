@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 
 from perfkit.errors import InputError
-from perfkit.trace import _ascend_folders, kinds
+from perfkit.trace import _ascend_folders, _host_tables, kinds
+from perfkit.trace._ascend_host import MONOTONIC_BELOW_NS, read_host
 from perfkit.trace._ascend_kernels import read_kernels
 from perfkit.trace._ascend_steps import compare_with_lanes
 from perfkit.trace._ascend_trace import Recording, read_recording
@@ -35,8 +36,6 @@ _ALIASES = {
     "Wait Time(us)": "Task Wait Time(us)",
 }
 """Columns of op_summary that kernel_details.csv calls otherwise."""
-_MONOTONIC_BELOW_NS = 10**17
-"""A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
 _GROUP = re.compile(r"__(\w+?)_\d+_\d+$")
 _COLUMNS = (
     "step",
@@ -81,11 +80,15 @@ def read(match: Match, sink: Sink) -> None:
     """Read all devices; a file that cannot be read is counted in `dropped` and shown as partial or empty in `coverage`."""
     listing, found = match.details
     exports = with_settings(found, settings_of(listing, found), sink)
+    sides: dict[int, tuple[list[File], pd.DataFrame, int]] = {}
     for rank, export in _ranks(exports, sink).items():
         device = _read_device(export, sink)
         if device.kernels is not None and len(device.kernels):
             _add(rank, export, device, sink)
+            if TIMELINE in export.parts and not export.iterations:
+                sides[rank] = ([part.file for part in export.parts[TIMELINE]], device.kernels, export.clock_ns or 0)
         _cover(rank, export, device, sink)
+    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
 
 
 def _ranks(exports: list[Export], sink: Sink) -> dict[int, Export]:
@@ -177,7 +180,7 @@ def _on_the_clock(kernels: pd.DataFrame, export: Export) -> pd.DataFrame:
 
 def _offset_ns(kernels: pd.DataFrame, export: Export) -> int:
     starts = kernels["start_ns"].dropna()
-    monotonic = len(starts) > 0 and 0 <= int(starts.max()) < _MONOTONIC_BELOW_NS
+    monotonic = len(starts) > 0 and 0 <= int(starts.max()) < MONOTONIC_BELOW_NS
     return export.clock_ns if monotonic and export.clock_ns is not None else 0
 
 
@@ -217,7 +220,7 @@ def _add(rank: int, export: Export, device: _Device, sink: Sink) -> None:
 
 
 def _is_monotonic(marks: dict[int, Window]) -> bool:
-    return all(mark.end_ns < _MONOTONIC_BELOW_NS for mark in marks.values())
+    return all(mark.end_ns < MONOTONIC_BELOW_NS for mark in marks.values())
 
 
 def _steps_by_time(kernels: pd.DataFrame, marks: dict[int, Window]) -> pd.Series:
@@ -261,7 +264,7 @@ FORMAT = Format(
     title="msprof export (PROF_* folders)",
     looks_for="msprof*.json or op_summary*.csv below mindstudio_profiler_output or device_<k>/timeline of a PROF_* folder",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -16,20 +16,18 @@ import numpy as np
 import pandas as pd
 
 from perfkit.errors import InputError
-from perfkit.trace import kinds
+from perfkit.trace import _host_tables, kinds
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._kineto_files import rank_in_name
 from perfkit.trace._listing import File, Listing
+from perfkit.trace._nsight_host import CALLS, RANGES, TEXTS, THREAD_BITS, read_calls, read_host, read_texts
 from perfkit.trace._sqlite import Database, cells, open_database, table_names, unwritten
 from perfkit.trace.overlap import Timeline
 from perfkit.trace.steps import Window, add_window_steps, device_windows
 
 KERNELS, COPIES, SETS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
-CALLS, RANGES, TEXTS = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds"
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _STEP = re.compile(r"^\s*(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iteration|iter)[ _#:=]*)(\d{1,18})\s*$", re.IGNORECASE)
-_THREAD_BITS = 24
-"""globalTid is globalPid with the thread in its lowest 24 bits."""
 _EVENT = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 
 
@@ -42,6 +40,8 @@ class _Device:
     device: int
     events: pd.DataFrame
     steps: list[Window]
+    correlations: pd.Series
+    origin_ns: int
 
 
 def detect(listing: Listing) -> Match | None:
@@ -65,8 +65,16 @@ def read(match: Match, sink: Sink) -> None:
         except InputError as error:
             sink.drop("; ".join(error.problems), 1, file)
         sink.advance(file.label, file.size_bytes)
-    for rank, device in _ranks(devices, sink).items():
+    ranks = _ranks(devices, sink)
+    for rank, device in ranks.items():
         _add(rank, device, sink)
+    _host_tables.offer(sink, ranks, lambda rank: _host_side(ranks[rank]))
+
+
+def _host_side(device: _Device) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `host` and `launches` of one rank."""
+    kernels = device.events.assign(correlation=device.correlations)
+    return read_host(device.file, device.process, device.origin_ns, kernels)
 
 
 def _ranks(devices: list[_Device], sink: Sink) -> dict[int, _Device]:
@@ -76,7 +84,7 @@ def _ranks(devices: list[_Device], sink: Sink) -> dict[int, _Device]:
         return {rank: device for rank, device in zip(stated, devices, strict=True) if rank is not None}
     if len(devices) > 1:
         named = ", ".join(
-            f"rank {rank} is device {device.device} of process {device.process >> _THREAD_BITS & 0xFFFFFF} in {device.file.label}"
+            f"rank {rank} is device {device.device} of process {device.process >> THREAD_BITS & 0xFFFFFF} in {device.file.label}"
             for rank, device in enumerate(devices[:16])
         )
         sink.note(f"the reports do not say their ranks; they are numbered: {named}")
@@ -84,7 +92,7 @@ def _ranks(devices: list[_Device], sink: Sink) -> dict[int, _Device]:
 
 
 def _devices(database: Database, sink: Sink) -> list[_Device]:
-    texts = _texts(database)
+    texts = read_texts(database)
     events = pd.concat([_kernels(database, texts), _copies(database, COPIES), _copies(database, SETS)], ignore_index=True)
     good = (events["start"] >= 0) & (events["end"] >= events["start"]) & events["name"].notna()
     database.lose(
@@ -103,7 +111,9 @@ def _devices(database: Database, sink: Sink) -> list[_Device]:
     for process, device in sorted({(int(p), int(d)) for p, d in zip(events["globalPid"], events["deviceId"], strict=True)}):
         rows = events[((events["globalPid"] == process) & (events["deviceId"] == device)).astype(bool)]
         own = [window for owner, window in steps if owner == process] or [window for _, window in steps]
-        found.append(_Device(database.file, process, device, *_placed(rows.reset_index(drop=True), own, origin_ns or 0)))
+        rows = rows.reset_index(drop=True)
+        placed = _placed(rows, own, origin_ns or 0)
+        found.append(_Device(database.file, process, device, *placed, rows["correlationId"], origin_ns or 0))
     return found
 
 
@@ -124,11 +134,6 @@ def _placed(rows: pd.DataFrame, steps: list[Window], origin_ns: int) -> tuple[pd
         }
     )
     return kernels, [Window(window.step, window.start_ns + origin_ns, window.end_ns + origin_ns) for window in steps]
-
-
-def _texts(database: Database) -> dict[int, str]:
-    rows = database.read(TEXTS, cells(ints=("id",), texts=("value",))).dropna()
-    return {int(key): str(text) for key, text in zip(rows["id"], rows["value"], strict=True)}
 
 
 def _kernels(database: Database, texts: dict[int, str]) -> pd.DataFrame:
@@ -153,13 +158,8 @@ def _copies(database: Database, table: str) -> pd.DataFrame:
 
 def _launches(database: Database, events: pd.DataFrame) -> pd.Series:
     """When the call of each event began; calls and events share a correlation within one process."""
-    calls = database.read(CALLS, cells(ints=("start", "globalTid", "correlationId"))).dropna(subset=["start", "correlationId"])
-    calls = calls[(calls["correlationId"] > 0).astype(bool)]
-    process = (calls["globalTid"].fillna(0).to_numpy(dtype=np.int64) >> _THREAD_BITS) << _THREAD_BITS
-    key = pd.DataFrame(
-        {"globalPid": process, "correlationId": calls["correlationId"].to_numpy(), "launch": calls["start"].to_numpy()}
-    )
-    key = key.astype("Int64").drop_duplicates(["globalPid", "correlationId"])
+    calls = read_calls(database)[["globalPid", "correlationId", "start"]].rename(columns={"start": "launch"})
+    key = calls.astype("Int64").drop_duplicates(["globalPid", "correlationId"])
     wanted = events[["globalPid", "correlationId"]].assign(globalPid=events["globalPid"].fillna(0)).astype("Int64")
     return wanted.merge(key, on=["globalPid", "correlationId"], how="left")["launch"].astype("Int64")
 
@@ -173,7 +173,7 @@ def _steps(database: Database, texts: dict[int, str]) -> list[tuple[int, Window]
     for row in rows.sort_values("start").to_dict("records"):
         text = row["text"] or (None if pd.isna(row["textId"]) else texts.get(int(row["textId"])))
         if text and row["end"] > row["start"] and (mark := _STEP.match(text)):
-            process = 0 if pd.isna(row["globalTid"]) else int(row["globalTid"]) >> _THREAD_BITS << _THREAD_BITS
+            process = 0 if pd.isna(row["globalTid"]) else int(row["globalTid"]) >> THREAD_BITS << THREAD_BITS
             found.setdefault((process, int(mark[1])), Window(int(mark[1]), int(row["start"]), int(row["end"])))
     return [(process, window) for (process, _), window in found.items()]
 
@@ -214,7 +214,7 @@ FORMAT = Format(
     title="Nsight Systems report (SQLite export)",
     looks_for=f"a SQLite file with the tables {TEXTS} and {KERNELS}, as `nsys export --type sqlite` writes it",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
     detect=detect,
     read=read,
 )

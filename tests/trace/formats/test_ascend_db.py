@@ -15,6 +15,8 @@ from perfkit.run import Run
 from perfkit.trace._ascend_db import read_windows
 from perfkit.trace._listing import list_files
 from perfkit.trace._sqlite import open_database
+from perfkit.trace.idle import idle_breakdown
+from perfkit.trace.launches import launches, unlinked
 from perfkit.trace.load import load
 from perfkit.trace.overlap import device_time
 
@@ -109,6 +111,41 @@ def test_the_summary_and_the_kernels_of_one_database_agree_exactly():
         device = device_time(run.frame("kernels", ranks=[row["rank"]]))
         assert (device.computing_ns, device.communication_ns) == (row["computing_ns"], row["communication_ns"])
     assert not [note for note in run.notes if "differs" in note or "add up" in note]
+
+
+@pytest.mark.parametrize(("level", "rank"), EXPECTED)
+def test_every_kernel_is_linked_to_the_operator_of_its_connection(level: str, rank: int):
+    operators = """
+        SELECT s.value, MIN(CAST(p.startNs AS INTEGER)), t.startNs FROM PYTORCH_API p
+        JOIN CONNECTION_IDS c ON c.id = p.connectionId JOIN STRING_IDS s ON s.id = p.name
+        JOIN (SELECT startNs, connectionId FROM TASK WHERE globalTaskId IN (SELECT globalTaskId FROM COMPUTE_TASK_INFO)
+              UNION ALL SELECT startNs, connectionId FROM COMMUNICATION_OP) t ON t.connectionId = c.connectionId
+        WHERE p.type = 50001 GROUP BY t.startNs ORDER BY t.startNs"""
+    with closing(sqlite3.connect(f"file:{events_of(RUNS / level, rank)}?mode=ro&immutable=1", uri=True)) as connection:
+        plain = connection.execute(operators).fetchall()
+    rows = launches(sample(RUNS / level), rank=rank)
+    assert list(zip(rows["operator"], rows["launch_ns"], rows["start_ns"], strict=True)) == plain
+    assert (rows["delay_ns"] > 0).all()
+
+
+def test_where_the_framework_was_not_recorded_the_calls_of_cann_count(copy: Path):
+    edit(events_of(copy), "DROP TABLE PYTORCH_API")
+    folder = copy / "rank0_ascend_pt"
+    rows = launches(run := load(folder), rank=0)
+    assert unlinked(run, rank=0) == 0
+    assert set(rows["call"]) == {"Node@launch"}
+    assert rows["operator"].isna().all()
+    edit(events_of(copy), "DROP TABLE CANN_API")
+    run = load(folder)
+    assert not run.has("launches")
+    assert set(idle_breakdown(run, rank=0, step=50).parts) <= {"copying", "unknown", "collective"}
+
+
+def test_idle_time_of_a_database_has_causes_that_sum_to_free():
+    run = sample(RUNS / "level1")
+    idle = idle_breakdown(run, rank=0, step=50)
+    assert idle.total == int(run.steps().set_index("rank").loc[0, "free_ns"])
+    assert idle.parts["host"] > idle.total / 2
 
 
 def test_collectives_carry_the_waits_sizes_and_links_of_the_analysis():

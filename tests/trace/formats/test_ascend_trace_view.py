@@ -8,6 +8,7 @@ import pytest
 
 from perfkit.errors import InputError
 from perfkit.trace import load as loader
+from perfkit.trace.launches import launches, unlinked
 from perfkit.trace.load import load
 from perfkit.trace.overlap import Timeline
 
@@ -200,3 +201,30 @@ def test_arguments_of_any_type_do_no_harm(path, wrong):
 def test_a_list_without_any_event_of_a_device_or_step_is_an_error(path):
     with pytest.raises(InputError, match="nothing in it can be read"):
         load(write(path, PROCESSES))
+
+
+def test_flows_link_the_tasks_of_a_timeline_to_their_operators():
+    run = load(RANK_0)
+    rows = launches(run, rank=0)
+    assert len(rows) == len(run.frame("kernels"))
+    assert unlinked(run, rank=0) == 0
+    first = rows[rows["name"] == "Conv2D1"].iloc[0]
+    # The flow 1736408883704903918 of the file: async_npu, from the operator Conv2D at ts 1736408883702792.080.
+    assert (first["operator"], first["launch_ns"], first["start_ns"]) == ("Conv2D", 1736408883702792080, 1736408883704903918)
+
+
+@pytest.mark.parametrize("category", ["async_npu", "HostToDevice"])
+def test_a_task_belongs_to_the_step_of_its_launch_by_either_flow(path, category):
+    # Launched in step 1 at 150 us, run in step 2 at 350 us.
+    flow = {"cat": category, "id": 350000 if category == "async_npu" else "77", "pid": 1, "tid": 1, "name": "flow"}
+    events = [
+        *PROCESSES,
+        *(step(1, 100, 100), step(2, 300, 100)),
+        task("350.000", 10),
+        task("380.000", 10),
+        {**flow, "ph": "s", "ts": "150.000"},
+        {**flow, "ph": "f", "ts": "350.000", "pid": 2, "tid": 5, "bp": "e"},
+    ]
+    run = load(write(path, events))
+    assert run.frame("kernels").sort_values("start_ns")["step"].tolist() == [1, 2]
+    assert launches(run, rank=0)["launch_ns"].fillna(0).tolist() == [150_000, 0]

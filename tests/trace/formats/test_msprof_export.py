@@ -148,6 +148,28 @@ def test_slices_give_the_same_kernels_as_one_file(tmp_path: Path):
     assert sliced.steps()["computing_ns"].tolist() == [5914580]
 
 
+def test_flows_from_slice_to_slice_link_kernels_to_calls_on_the_clock_of_the_day(tmp_path: Path):
+    names = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+        for pid, name in ((1, "CANN"), (2, "Ascend Hardware"))
+    ]
+    call = {"ph": "X", "name": "Node@launch", "pid": 1, "tid": 5, "ts": "90.000", "dur": 20}
+    flow = {"cat": "HostToDevice", "name": "HostToDevice1", "id": "1"}
+    start = {**flow, "ph": "s", "pid": 1, "tid": 5, "ts": "95.000"}
+    end = {**flow, "ph": "f", "pid": 2, "tid": 3, "ts": "200.000"}
+    task = {"ph": "X", "name": "MatMul", "pid": 2, "tid": 3, "ts": "200.000", "dur": 7, "args": {"Task Type": "AI_CORE"}}
+    prof = tmp_path / "PROF_1"
+    write_json(prof / OUTPUT / "msprof_slice_0_20240101000000.json", [*names, call, start])
+    write_json(prof / OUTPUT / "msprof_slice_1_20240101000000.json", [end, task])
+    (prof / "device_0").mkdir()
+    (prof / "device_0" / "info.json.0").write_text("{}")
+    began = {"collectionTimeBegin": "1700000000000000", "clockMonotonicRaw": "0"}
+    (prof / "device_0" / "start_info.0").write_text(json.dumps(began))
+    row = load(tmp_path).frame("launches").iloc[0]
+    day_ns = 1_700_000_000_000_000_000
+    assert (row["start_ns"] - day_ns, row["launch_ns"] - day_ns, row["call"]) == (200_000, 95_000, "Node@launch")
+
+
 def test_of_two_exports_of_one_folder_the_later_is_read(tmp_path: Path):
     folder = tmp_path / "PROF_1" / OUTPUT
     write_json(folder / "msprof_20230919172304.json", events_of("msprof_0_2_1"))

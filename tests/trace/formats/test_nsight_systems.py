@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit.errors import InputError
+from perfkit.trace.launches import launches, unlinked
 from perfkit.trace.load import load
 from perfkit.trace.overlap import device_time
 
@@ -96,6 +97,29 @@ def test_collectives_are_found_by_name(tmp_path: Path):
     assert collectives["bytes"].isna().all()
 
 
+def test_launches_are_the_calls_of_equal_correlation_and_the_innermost_operator_around_them(tmp_path: Path):
+    operators = "".join(
+        f"INSERT INTO NVTX_EVENTS VALUES ({start}, {end}, 59, '{text}', {PROCESS | thread}, NULL);"
+        for start, end, text, thread in (
+            (450, 700, "aten::linear, op_id = 4", 3),
+            (480, 520, "aten::mm, seq = 5, op_id = 5", 3),
+            (490, 510, "forward", 3),
+            (495, 505, "aten::other", 4),
+        )
+    )
+    run = load(report(tmp_path / "report.sqlite", extra=operators))
+    rows = launches(run, rank=0)
+    rows = rows[rows["kind"] != "copy"]
+    assert (rows["launch_ns"] - BEGAN_NS).tolist() == [launch for *_, launch in KERNELS]
+    assert rows["delay_ns"].tolist() == [start - launch for start, _, _, launch in KERNELS]
+    assert rows["call"].tolist() == ["cudaLaunchKernel"] * 4
+    assert rows["operator"].astype("object").fillna("").tolist() == ["aten::mm", "aten::linear", "", ""]
+    assert unlinked(run, rank=0) == 1
+    kinds = run.frame("host").groupby("kind", observed=True)["name"].agg(set)
+    assert kinds["mark"] == {"step 7", "iteration 8", "forward", "x"}
+    assert kinds["operator"] == {"aten::linear", "aten::mm", "aten::other"}
+
+
 def test_processes_and_devices_are_ranks_with_their_own_correlations(tmp_path: Path):
     path = report(tmp_path / "report.sqlite")
     report(path, process=9 << 24, device=1)
@@ -104,6 +128,7 @@ def test_processes_and_devices_are_ranks_with_their_own_correlations(tmp_path: P
     assert any("rank 1 is device 1 of process 9" in note for note in run.notes)
     for rank in run.ranks:
         assert run.frame("kernels", ranks=[rank]).sort_values("start_ns")["step"].tolist() == [7, 7, 7, 7, 8]
+        assert set(run.frame("launches", ranks=[rank])["thread"].dropna()) == {f"{(7, 9)[rank]}/3"}
 
 
 def test_ranks_in_the_names_of_reports_count(tmp_path: Path):
@@ -127,7 +152,10 @@ def test_missing_tables_never_end_the_reading_in_another_error(tmp_path: Path, t
         with pytest.raises(InputError, match="no known format"):
             load(path)
     else:
-        assert len(load(path).frame("kernels")) >= 4
+        run = load(path)
+        assert len(run.frame("kernels")) >= 4
+        assert len(run.frame("launches")) == len(run.frame("kernels"))
+        assert (unlinked(run, rank=0) == len(run.frame("kernels"))) == (table == "CUPTI_ACTIVITY_KIND_RUNTIME")
 
 
 def test_rows_that_contradict_themselves_are_counted_and_hostile_names_stay_data(tmp_path: Path):
