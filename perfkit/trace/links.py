@@ -36,13 +36,13 @@ def links(run: Run, *, steps: Iterable[int] | None = None, local: bool = False) 
 
     Columns: `source_rank`, `target_rank`, `transport`, `operation`, `peers` (links that the sender has in that group), `bytes`,
     `transit_ns`, `bytes_per_s` (null where the time is not known). Totals of the vendor are used where it wrote them, single
-    operations otherwise, never both. Copies of a rank to itself are left out unless `local`.
+    operations otherwise, never both. Copies of a rank to itself are left out unless `local`. Without rows if no links were recorded.
     """
     rows = run.frame("links", steps=steps)
     names = rows["operation"].astype(str)
     rows = rows.assign(
         kind=names.map(_kind).astype(str),
-        group=names.str.partition("@")[2],
+        group=names.map(lambda name: name.partition("@")[2]).astype("object"),
         total=names.str.contains(_TOTAL, case=False, regex=False),
         transport=rows["transport"].astype("object").fillna("unknown"),
     )

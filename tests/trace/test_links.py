@@ -88,3 +88,12 @@ def test_small_and_untimed_links_are_listed_but_not_judged():
     assert links(run)["bytes_per_s"].isna().all()
     assert slow_links(run).empty
     assert slow_ends(run).empty
+
+
+def test_a_run_without_links_has_empty_tables_with_the_columns_of_others():
+    bare = Run(name="bare", kind="measured", format="test", tables={})
+    for question in (links, slow_links, slow_ends):
+        table, full = question(bare), question(_matrix({}))
+        assert len(table) == 0
+        assert list(table.columns) == list(full.columns)
+    assert links(bare).select_dtypes("number").dtypes.equals(links(_matrix({})).select_dtypes("number").dtypes)
