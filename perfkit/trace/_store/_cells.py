@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import polars as pl
 
@@ -29,7 +30,7 @@ def times_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> pd.Seri
     text = pl.Series([joined] if texts else [], dtype=pl.String).str.split("\n").explode()
     if len(text) != len(texts):  # one of them is no number and has lines of its own
         text = pl.Series([bytes(value).decode("utf-8", "replace") for value in texts], dtype=pl.String)
-    return nullable(_times(cleaned(text.str.strip_chars('"')), cell)[0])
+    return nullable(parse(text.str.strip_chars('"'), cell)[0])
 
 
 def cleaned(text: pl.Series) -> pl.Series:
@@ -38,80 +39,64 @@ def cleaned(text: pl.Series) -> pl.Series:
     return stripped.set(stripped.is_in(list(NULLS)), None)
 
 
-def cleaned_labels(text: pl.Series) -> pl.Series:
-    """Text that repeats, cleaned once a distinct value, as an Enum in ascending order."""
-    raw = text.unique().drop_nulls()
-    clean = cleaned(raw)
-    known = clean.unique().drop_nulls().sort()
-    codes = text.cast(pl.Enum(raw)).to_physical().cast(pl.Int64).fill_null(len(raw))
-    places = clean.cast(pl.Enum(known)).to_physical().cast(pl.Int64).append(pl.Series([None], dtype=pl.Int64))
-    return known.cast(pl.Enum(known)).gather(places.gather(codes)).alias(text.name)
-
-
 def no_values(rows: int, cell: Cell) -> pd.Series:
     """A column of a file that lacks it: all null."""
-    dtype: pl.DataType = {"label": pl.Enum([]), "text": pl.String(), "float": pl.Float64()}.get(cell, pl.Int64())
+    dtype: pl.DataType = {"label": pl.Categorical(), "text": pl.Categorical(), "float": pl.Float64()}.get(cell, pl.Int64())
     return joined([pl.Series([None], dtype=dtype).new_from_index(0, rows)], cell)
 
 
 def parse(text: pl.Series, cell: Cell) -> tuple[pl.Series, int]:
-    """The cells as values, and how many were neither null nor a value."""
-    if cell in ("label", "text"):
-        return text, 0
+    """The cells of a column of numbers as values, and how many were neither null nor a value."""
+    stripped = text.str.strip_chars()
     if cell == "float":
-        values = text.cast(pl.Float64, strict=False)
-        finite = values.is_finite().fill_null(False)
-        return values.set(~finite, None), int((text.is_not_null() & ~finite).sum())
+        values = stripped.cast(pl.Float64, strict=False)
+        values = values.set(~values.is_finite().fill_null(True), None)
+    elif cell == "int":
+        values = stripped.cast(pl.Int64, strict=False)
+    else:
+        values = stripped.cast(pl.Decimal(38, _FRACTION_DIGITS[cell]), strict=False).to_physical().cast(pl.Int64, strict=False)
+    rest = stripped.is_not_null() & values.is_null()
+    if rest.any():
+        rest &= cleaned(stripped).is_not_null()
+    if cell == "float" or not rest.any():
+        return values, int(rest.sum())
+    odd = stripped.filter(rest)
     if cell == "int":
-        whole = text.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
-        return whole, int((text.is_not_null() & whole.is_null()).sum())
-    return _times(text, cell)  # type: ignore[arg-type]  # the three that are left are times
+        again = odd.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
+    else:
+        again = pl.Series([_exact_ns(one, _NS_PER_UNIT[cell]) for one in odd], dtype=pl.Int64)
+    return values.scatter(rest.arg_true(), again), again.null_count()
 
 
 def joined(pieces: list[pl.Series], cell: Cell) -> pd.Series:
     """The values of all blocks as pandas keeps them; the pieces are used up."""
-    if cell == "label":
-        return _joined_labels(pieces)
     values = pl.concat(pieces)
     pieces.clear()
-    if cell == "text":
-        return _shared_text(values)
+    if cell in ("label", "text"):
+        labels = _labels(values)
+        return labels if cell == "label" else _shared_text(labels)
     return pd.Series(values.to_numpy(), dtype="float64") if cell == "float" else nullable(values)
 
 
-def _joined_labels(pieces: list[pl.Series]) -> pd.Series:
-    """Enums of blocks as categories in ascending order."""
-    texts = [piece.dtype.categories.to_list() if isinstance(piece.dtype, pl.Enum) else [] for piece in pieces]
-    known = sorted({text for block in texts for text in block})
-    place = {text: index for index, text in enumerate(known)}
-    codes = [
-        np.array([*(place[text] for text in block), -1], dtype=np.int32)[piece.to_physical().cast(pl.Int64).fill_null(len(block))]
-        for block, piece in zip(texts, pieces, strict=True)
-    ]
-    return pd.Series(
-        pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(known, dtype=None if known else "object"))
-    )
+def _labels(values: pl.Series) -> pd.Series:
+    """A polars Categorical, cleaned once a distinct text, as categories in ascending order."""
+    distinct = values.unique().drop_nulls()
+    clean = cleaned(distinct.cast(pl.String)).to_list()
+    known = sorted({text for text in clean if text is not None})
+    place = {text: index for index, text in enumerate(known)} | {None: -1}
+    new_code = np.full(_codes(distinct).max(initial=-1) + 2, -1, dtype=np.min_scalar_type(-1 - len(known)))
+    new_code[_codes(distinct)] = [place[text] for text in clean]
+    codes = new_code[values.to_physical().fill_null(len(new_code) - 1).to_numpy()]
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(known, dtype=None if known else "object")))
 
 
-def _shared_text(text: pl.Series) -> pd.Series:
+def _codes(values: pl.Series) -> npt.NDArray[np.int64]:
+    return values.to_physical().to_numpy().astype(np.int64)
+
+
+def _shared_text(labels: pd.Series) -> pd.Series:
     """Text that repeats, as one object a distinct value: names of millions of kernels are a few hundred texts."""
-    values = text.unique().drop_nulls()
-    codes = text.cast(pl.Enum(values)).to_physical().cast(pl.Int64).fill_null(len(values)).to_numpy()
-    return pd.Series(np.array([*values.to_list(), None], dtype=object)[codes], dtype="object")
-
-
-def _times(text: pl.Series, cell: Literal["us", "ms", "ns"]) -> tuple[pl.Series, int]:
-    """Decimal text to ns: the digits of a decimal number, rounded half to even; what polars does not read goes through Decimal."""
-    ns = text.cast(pl.Decimal(38, _FRACTION_DIGITS[cell]), strict=False).to_physical().cast(pl.Int64, strict=False)
-    rest = text.is_not_null() & ns.is_null()
-    bad = 0
-    if rest.any():
-        values = ns.to_list()
-        for index in rest.arg_true():
-            values[index] = _exact_ns(text[index], _NS_PER_UNIT[cell])
-            bad += values[index] is None
-        ns = pl.Series(values, dtype=pl.Int64)
-    return ns, bad
+    return pd.Series(np.array([*labels.cat.categories, None], dtype=object)[labels.cat.codes.to_numpy()], dtype="object")
 
 
 def _exact_ns(text: str, ns_per_unit: int) -> int | None:

@@ -17,7 +17,7 @@ import polars as pl
 
 from perfkit.errors import InputError
 from perfkit.trace._listing import File
-from perfkit.trace._store._cells import Cell, cleaned, cleaned_labels, joined, no_values, parse
+from perfkit.trace._store._cells import Cell, cleaned, joined, no_values, parse
 from perfkit.trace._store._row_blocks import row_blocks
 
 
@@ -60,13 +60,14 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
         found = ", ".join(repr(name) for name in header[:12])
         raise InputError(file.label, [f"column {name!r} is missing; the file has {found}" for name in missing])
     wanted = {name: cell for name, cell in columns.items() if name in present}
+    texts = pl.Categorical(pl.Categories.random())  # one list of distinct texts for all blocks
     pieces: list[dict[str, pl.Series]] = []
     unparsed: Counter[str] = Counter()
     misshapen = 0
     while content:
         raw, lost = _text_columns(file, content, header, sorted(present[name] for name in wanted))
         misshapen += lost
-        pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, unparsed))
+        pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, texts, unparsed))
         content = next(blocks, b"")
     frame = _joined(pieces, columns)
     return Csv(
@@ -78,18 +79,24 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
     )
 
 
-def _values(raw: Mapping[str, pl.Series], columns: Mapping[str, Cell], unparsed: Counter[str]) -> dict[str, pl.Series]:
+def _values(
+    raw: Mapping[str, pl.Series], columns: Mapping[str, Cell], texts: pl.DataType, unparsed: Counter[str]
+) -> dict[str, pl.Series]:
     """The cells of a block as values, without rows in which all are null; what is no value is counted in `unparsed`."""
-    cells = {name: cleaned_labels(raw[name]) if cell == "label" else cleaned(raw[name]) for name, cell in columns.items()}
-    if cells:
-        filled = ~pl.DataFrame(cells).select(pl.all_horizontal(pl.all().is_null())).to_series()
-        cells = {name: text.filter(filled) for name, text in cells.items()}
     values: dict[str, pl.Series] = {}
+    complete = not columns
     for name, cell in columns.items():
-        values[name], bad = parse(cells.pop(name), cell)
+        if cell in ("label", "text"):
+            values[name] = raw[name].cast(texts)
+            continue
+        values[name], bad = parse(raw[name], cell)
+        complete |= not values[name].null_count()
         if bad:
             unparsed[name] += bad
-    return values
+    if complete:  # a column without a null shows at once that no row is empty
+        return values
+    filled = ~pl.DataFrame([cleaned(text).is_null() for text in raw.values()]).select(pl.all_horizontal(pl.all())).to_series()
+    return {name: piece.filter(filled) for name, piece in values.items()}
 
 
 def _joined(pieces: list[dict[str, pl.Series]], columns: Mapping[str, Cell]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from perfkit.errors import InputError
 from perfkit.trace._listing import File
@@ -24,44 +25,46 @@ def row_blocks(file: File) -> Iterator[bytes]:
 
     A byte order mark and blank lines before the first line are left out. Raises InputError if the file cannot be read.
     """
-    buffer = memoryview(bytearray(min(BLOCK_BYTES, file.size_bytes + 1)))
+    size = min(BLOCK_BYTES, file.size_bytes + 1)
+    data = np.empty(size, dtype=np.uint8)  # used again and again: fresh memory takes as long as reading
     first_line = carry = b""
-    at_start = True
     try:
         with file.path.open("rb", buffering=0) as stream:
-            while size := stream.readinto(buffer):
-                piece: memoryview | bytes = buffer[:size]
-                if at_start:
-                    piece = b"".join((carry, piece)).removeprefix(_BOM).lstrip(b"\r\n")
-                    carry, at_start = b"", not piece
-                cut = _last_row_end(carry, piece)
-                if not cut:
-                    carry = b"".join((carry, piece))
-                    continue
-                block = b"".join((first_line, carry, piece[:cut]))
-                carry = bytes(piece[cut:])
-                first_line = first_line or block[: block.find(b"\n") + 1]
-                yield block
-                del block
+            while True:
+                kept = first_line + carry
+                if len(data) < len(kept) + size:
+                    data = np.empty(len(kept) + size, dtype=np.uint8)
+                data[: len(kept)] = np.frombuffer(kept, dtype=np.uint8)
+                end = len(kept) + (stream.readinto(data.data[len(kept) : len(kept) + size]) or 0)
+                if end == len(kept):
+                    break
+                start = 0 if first_line else end - len(data[:end].tobytes().removeprefix(_BOM).lstrip(b"\r\n"))
+                cut = _last_row_end(data[:end], start + len(first_line), max(start, len(kept)))
+                if cut:
+                    block = data[start:cut].tobytes()
+                    first_line = first_line or block[: block.find(b"\n") + 1]
+                    yield block
+                    del block
+                carry = data[cut or start + len(first_line) : end].tobytes()
     except OSError as error:
         raise InputError(file.label, [f"cannot be read: {error.strerror}"]) from error
     if carry:
         yield first_line + carry
 
 
-def _last_row_end(carry: bytes, piece: memoryview | bytes) -> int:
-    """The index in `piece` behind the last line end outside of quotes, 0 if none of the last lines ends so."""
-    data = bytes(piece[-_TAIL_BYTES:])
-    skipped = len(piece) - len(data)
-    quotes = carry.count(b'"') + int(np.count_nonzero(np.frombuffer(piece, dtype=np.uint8) == _QUOTE))
-    end = len(data)
+def _last_row_end(data: npt.NDArray[np.uint8], rows_start: int, new_start: int) -> int:
+    """The index behind the last line end outside of quotes, 0 if none of the last lines of what is new ends so."""
+    tail_start = max(new_start, len(data) - _TAIL_BYTES)
+    tail = data[tail_start:].tobytes()
+    quotes = sum(int(np.count_nonzero(data[at : at + _TAIL_BYTES] == _QUOTE)) for at in range(rows_start, len(data), _TAIL_BYTES))
+    end = len(tail)
     for _ in range(_CUTS_TRIED):
-        cut = data.rfind(b"\n", 0, end) + 1
+        cut = tail.rfind(b"\n", 0, end) + 1
         if not cut:
             break
-        quotes -= data.count(b'"', cut, end)
+        quotes -= tail.count(b'"', cut, end)
         if quotes % 2 == 0:
-            return skipped + cut
+            return tail_start + cut
         end = cut - 1
-    too_long = len(carry) + len(piece) > MAX_ROW_BYTES
-    return skipped + (data.rfind(b"\n") + 1 or len(data)) if too_long else 0
+    too_long = len(data) - rows_start > MAX_ROW_BYTES
+    return tail_start + (tail.rfind(b"\n") + 1 or len(tail)) if too_long else 0
