@@ -128,6 +128,11 @@ def max_kernels(free_memory_bytes: int) -> int:
     return _positive_int("PERFKIT_MAX_KERNELS") or max(2, free_memory_bytes // parse_bytes("256MiB"))
 
 
+def max_kernels_per_visitor(*, shared: bool) -> int:
+    """How many pages one visitor may have open (`PERFKIT_MAX_KERNELS_PER_VISITOR`), by default 6 where others share; 0: no cap."""
+    return _positive_int("PERFKIT_MAX_KERNELS_PER_VISITOR") or (6 if shared else 0)
+
+
 def _positive_int(variable: str) -> int | None:
     text = os.environ.get(variable)
     if not text:

@@ -15,6 +15,7 @@ export function makeControl(spec, onValue, send) {
   for (const input of root.querySelectorAll("input, select")) input.setAttribute("aria-describedby", `${id}-hint ${id}-note`);
   return {
     root,
+    receive: parts.receive,
     update(value, message, fresh = spec) {
       parts.update(value, fresh);
       note.textContent = message ?? "";
@@ -107,12 +108,18 @@ function makeSelect(spec, id, onValue) {
       const wanted = JSON.stringify(fresh.options);
       if (wanted !== shown) {
         shown = wanted;
-        ({ options } = fresh);
+        options = inGroups(fresh.options);
         select.replaceChildren(...grouped(options));
       }
       select.selectedIndex = options.findIndex((option) => same(option.value, value));
     },
   };
+}
+
+// Options of one group stand together in the list, so the values must too: the list knows them by their place only.
+function inGroups(options) {
+  const groups = [...new Set(["", ...options.map((option) => option.group ?? "")])];
+  return groups.flatMap((group) => options.filter((option) => (option.group ?? "") === group));
 }
 
 function grouped(options) {
@@ -188,15 +195,18 @@ function makePath(spec, id, onValue, send) {
   });
   input.addEventListener("change", () => input.value && onValue(input.value));
   samples.addEventListener("change", () => samples.selectedIndex > 0 && pick(options[samples.selectedIndex - 1].value));
+  const upload = makeUpload(spec, send);
   let shown = "";
   return {
-    body: el("div", { class: "pk-path-body" }, samples, el("span", { class: "pk-field" }, input, browse), list),
+    body: el("div", { class: "pk-path-body" }, samples, el("span", { class: "pk-field" }, input, browse, upload.button), upload.progress, list),
+    receive: upload.receive,
     update(value, fresh) {
+      upload.offer(fresh.upload);
       current = value ?? "";
       const wanted = JSON.stringify(fresh.options);
       if (wanted !== shown) {
         shown = wanted;
-        ({ options } = fresh);
+        options = inGroups(fresh.options);
         samples.hidden = options.length === 0;
         samples.replaceChildren(el("option", {}, fresh.prompt), ...grouped(options));
       }
@@ -215,6 +225,62 @@ function makePath(spec, id, onValue, send) {
     },
   };
 }
+
+// A file of the visitor's own machine, sent in parts: the next one goes out when the kernel has written the last.
+function makeUpload(spec, send) {
+  let file = null;
+  let limits = {};
+  const input = el("input", { type: "file", hidden: true, tabindex: "-1", "aria-label": `${spec.label}: upload` });
+  const bar = el("progress", { max: 1, "aria-label": `${spec.label}: upload` });
+  const text = el("span", { class: "pk-note", role: "status" });
+  const cancel = el("button", { type: "button", class: "pk-quiet" }, "Cancel");
+  const progress = el("div", { class: "pk-upload", hidden: true }, bar, text, cancel);
+  const say = (message, share = null) => {
+    progress.hidden = !message;
+    bar.hidden = share === null;
+    cancel.hidden = share === null;
+    if (share !== null) bar.value = share;
+    text.textContent = message;
+  };
+  const open = el("button", { type: "button", class: "pk-button", onclick: () => input.click() }, "Upload");
+  input.addEventListener("change", () => {
+    [file] = input.files;
+    input.value = "";
+    if (!file) return;
+    say(`Sending ${file.name}…`, 0);
+    send({ type: "upload", step: "begin", name: spec.name, file: file.name, bytes: file.size });
+  });
+  cancel.addEventListener("click", () => {
+    send({ type: "upload", step: "cancel", name: spec.name });
+    file = null;
+    say("");
+  });
+  const button = el("span", { hidden: true }, input, open);
+  return {
+    button,
+    progress,
+    offer(offered) {
+      limits = offered ?? {};
+      button.hidden = !limits.max_bytes;
+      open.title = limits.max_bytes ? `A file or archive (.zip, .tar, .tar.gz) of your machine, up to ${mebibytes(limits.max_bytes)} MiB` : "";
+    },
+    async receive({ received, problems }) {
+      if (problems) {
+        file = null;
+        say(problems.join("; "));
+      } else if (file && received < file.size) {
+        say(`${mebibytes(received)} of ${mebibytes(file.size)} MiB`, received / file.size);
+        const part = await file.slice(received, received + limits.part_bytes).arrayBuffer();
+        if (file) send({ type: "upload", step: "part", name: spec.name }, [part]);
+      } else {
+        file = null;
+        say("");
+      }
+    },
+  };
+}
+
+const mebibytes = (bytes) => (bytes / 2 ** 20).toFixed(bytes < 2 ** 20 ? 1 : 0);
 
 function drawFiles(list, listing, act) {
   if (!listing) return;

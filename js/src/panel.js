@@ -23,7 +23,7 @@ class Panel {
     this.outstanding = null;
     this.wanted = null;
     this.key = model.get("key");
-    this.send = (message) => model.send(message);
+    this.send = (message, parts) => model.send(message, undefined, parts);
     this.status = el("div", { class: "pk-status", role: "status" });
     this.sentence = el("p", { class: "pk-sentence", "aria-live": "polite" });
     this.notes = el("ul", { class: "pk-notes", hidden: true });
@@ -52,13 +52,17 @@ class Panel {
       ["change:status", () => this.drawStatus()],
       ["change:frame", () => this.drawFrame()],
       ["change:data", () => this.drawData()],
+      ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
     this.drawControls();
     this.drawActions();
     this.drawStatus();
     this.drawFrame();
+    const often = this.model.get("refresh_s");
+    const timer = often ? setInterval(() => this.refresh(), 1000 * often) : 0;
     return () => {
+      clearInterval(timer);
       for (const [event, listener] of listeners) this.model.off(event, listener);
       for (const chart of this.charts.values()) chart.destroy();
       clearTimeout(this.staleTimer);
@@ -129,6 +133,12 @@ class Panel {
     performance.measure("perfkit-answer", { start: at, end: performance.now() });
     this.drawn.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
     this.flush();
+  }
+
+  // Not while somebody types, or looks at another tab.
+  refresh() {
+    const typing = this.controlBox.contains(document.activeElement);
+    if (this.model.get("status").state === "result" && !document.hidden && !this.outstanding && !typing) this.send({ type: "retry" });
   }
 
   setStale(stale) {

@@ -1,5 +1,6 @@
 // The small views: a chart or a table on its own, text, the header with the page's address, links to other pages.
 import { Chart } from "./chart.js";
+import { ClassBar } from "./class_bar.js";
 import { el } from "./dom.js";
 import { copyButton } from "./panel.js";
 import { begin, finish } from "./ready.js";
@@ -72,8 +73,16 @@ export const renderLinks = follow((root, content) => {
 
 /** The header is on every page, so it also keeps the page's address. */
 export function renderHeader(context) {
-  const stops = [drawHeader(context), followAddress(context.model)];
+  const stops = [drawHeader(context), followAddress(context.model), followClass(context)];
   return () => stops.forEach((stop) => stop());
+}
+
+/** In a class, the line above the page; elsewhere nothing. */
+function followClass({ model, el: host }) {
+  if (!("here" in model.get("bulletin"))) return () => {};
+  const bar = new ClassBar(model);
+  host.prepend(bar.root);
+  return () => bar.stop();
 }
 
 /** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */

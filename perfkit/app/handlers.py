@@ -15,7 +15,7 @@ from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
 
 from perfkit import __version__, settings
-from perfkit.app.kernels import PageKernels, started_for_page
+from perfkit.app.kernels import PageKernels, PageStart, page_start
 from perfkit.app.navigation import ROOT_PAGE, navigation
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -38,15 +38,22 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         if not (Path(self.settings["pages_folder"]) / f"{name}.ipynb").is_file():
             await self._plain("missing.html.j2", 404, name)
             return
-        if self.kernel_manager.full:
-            self.set_header("Retry-After", "5")
-            await self._plain("busy.html.j2", 503, name)
+        if "token" in self.request.arguments:
+            # The cookie is set; the token must not stay in the address, where it is read over shoulders and copied into links.
+            self.redirect(without_token(self.request.uri))
             return
-        self._started: list[str] = []
-        started_for_page.set(self._started)
+        kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
+        if kernels.full or kernels.full_for(visitor):
+            self.set_header("Retry-After", "5")
+            own = 0 if kernels.full else kernels.visitor_limit
+            await self._plain("busy.html.j2", 503, name, own_pages=own)
+            return
+        start = PageStart(visitor=visitor)
+        self._started = start.kernel_ids
+        page_start.set(start)
         await super().get(f"{name}.ipynb")
         for kernel_id in self._started:
-            self.kernel_manager.expect_connection(kernel_id)
+            kernels.expect_connection(kernel_id)
 
     def on_connection_close(self) -> None:
         """Nobody reads the page any more, and its script, which would end the kernel, has not run."""
@@ -54,12 +61,11 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         for kernel_id in getattr(self, "_started", ()):
             asyncio.ensure_future(self.kernel_manager.end(kernel_id))  # noqa: RUF006  nothing to wait for
 
-    async def _plain(self, template: str, status: int, name: str) -> None:
+    async def _plain(self, template: str, status: int, name: str, **values: Any) -> None:
         self.set_status(status)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
-        page = self.settings["voila_jinja2_env"].get_template(template)
-        self.finish(page.render(**page_context(Path(self.settings["pages_folder"]), name), base_url=self.base_url))
+        self.finish(plain_page(self, template, name, **values))
 
 
 class RootHandler(JupyterHandler):
@@ -67,8 +73,8 @@ class RootHandler(JupyterHandler):
 
     def get(self) -> None:
         """Redirect."""
-        query = f"?{self.request.query}" if self.request.query else ""
-        self.redirect(f"{self.base_url}{ROOT_PAGE}{query}")
+        query = without_token(self.request.uri).partition("?")[2]
+        self.redirect(f"{self.base_url}{ROOT_PAGE}{'?' + query if query else ''}")
 
 
 class HealthHandler(JupyterHandler):
@@ -83,7 +89,7 @@ class HealthHandler(JupyterHandler):
             "pages": kernels.num_pages,
             "limit": kernels.limit,
             "warm": len(kernels.warm_kernels),
-            "full": kernels.full,
+            "full": kernels.full or kernels.full_for(visitor_of(self)),
             "version": __version__,
         }
         self.finish(json.dumps(answer))
@@ -146,6 +152,32 @@ class ShutdownHandler(VoilaShutdownKernelHandler):  # type: ignore[misc]
         self.set_status(204)
         self.finish()
         await cast(PageKernels, self.kernel_manager).end(kernel_id)
+
+
+def visitor_of(handler: JupyterHandler) -> str:
+    """Who asks: a name that stays with the browser, by a signed cookie."""
+    user = handler.current_user
+    return str(user.username) if user else ""
+
+
+def without_token(uri: str | None) -> str:
+    """An address without its token."""
+    path, _, query = str(uri).partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("token=")]
+    return path + (f"?{'&'.join(kept)}" if kept else "")
+
+
+def plain_page(handler: JupyterHandler, template: str, name: str = "", **values: Any) -> str:
+    """A page without a kernel."""
+    page = handler.settings["voila_jinja2_env"].get_template(template)
+    context = page_context(Path(handler.settings["pages_folder"]), name)
+    return str(page.render(**{**context, **values}, base_url=handler.base_url))
+
+
+def login_page(handler: JupyterHandler, *, wanted: str, failed: bool) -> str:
+    """The page that asks for the token; it names neither the project nor the pages."""
+    hidden: dict[str, Any] = {"project_name": "", "project_folder": "", "nav": None}
+    return plain_page(handler, "login.html.j2", **hidden, wanted=wanted, failed=failed, xsrf_field=handler.xsrf_form_html())
 
 
 def asset_url(name: str) -> str:

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -25,8 +27,18 @@ from perfkit import settings
 WARM_UP = "import perfkit.panels"
 """Everything that each page needs and no page's content decides."""
 
-started_for_page: ContextVar[list[str] | None] = ContextVar("started_for_page", default=None)
-"""Set by a page's request; the kernel that is started for it puts its id there."""
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageStart:
+    """A page's request: who asks, what the kernel should know, and the ids of the kernels that were started for it."""
+
+    visitor: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kernel_ids: list[str] = field(default_factory=list)
+
+
+page_start: ContextVar[PageStart | None] = ContextVar("page_start", default=None)
+"""Set by a page's request, read where its kernel is started."""
 
 _REPLY_TIMEOUT_S = 60.0
 _MEMINFO = Path("/proc/meminfo")
@@ -41,6 +53,7 @@ class PageKernels(AsyncMappingKernelManager):
     grace_s = Float(6.0, config=True, help="how long a page may be without connection before its kernel ends")
     connect_s = Float(120.0, config=True, help="how long a browser may take to say that it shows the page")
     limit = Integer(0, config=True, help="pages open at once; 0: by free memory")
+    visitor_limit = Integer(0, config=True, help="pages that one visitor may have open; 0: as many as there is room for")
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
@@ -50,6 +63,8 @@ class PageKernels(AsyncMappingKernelManager):
         self._ending: set[str] = set()
         self._open_pages: dict[str, set[Callable[[], None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._visitors: dict[str, str] = {}
+        self._starting_for: Counter[str] = Counter()
         if not self.limit:
             self.limit = settings.max_kernels(free_memory_bytes())
 
@@ -68,11 +83,22 @@ class PageKernels(AsyncMappingKernelManager):
         """Whether the next visitor has to wait."""
         return self.num_pages >= self.limit
 
+    def full_for(self, visitor: str) -> bool:
+        """Whether a visitor has as many pages open as one may have."""
+        own = sum(name == visitor and kernel_id not in self._ending for kernel_id, name in self._visitors.items())
+        return bool(self.visitor_limit) and own + self._starting_for[visitor] >= self.visitor_limit
+
     async def start_kernel(self, **kwargs: Any) -> str:  # type: ignore[override]
         """A kernel for a page: a warm one if there is, else a new one."""
-        kernel_id = await self._take_warm(dict(kwargs.get("env") or {})) or await self._start_cold(**kwargs)
-        if (started := started_for_page.get()) is not None:
-            started.append(kernel_id)
+        start = page_start.get() or PageStart()
+        environment = {**(kwargs.get("env") or {}), **start.environment}
+        self._starting_for[start.visitor] += 1
+        try:
+            kernel_id = await self._take_warm(environment) or await self._start_cold(**{**kwargs, "env": environment})
+            self._visitors[kernel_id] = start.visitor
+        finally:
+            self._starting_for[start.visitor] -= 1
+        start.kernel_ids.append(kernel_id)
         self.refill_later()
         return kernel_id
 
@@ -119,6 +145,7 @@ class PageKernels(AsyncMappingKernelManager):
 
     def remove_kernel(self, kernel_id: str) -> KernelManager:
         """Forget a kernel that has ended, however it did, and tell its page."""
+        self._visitors.pop(kernel_id, None)
         for on_end in self._open_pages.pop(kernel_id, ()):
             on_end()
         return super().remove_kernel(kernel_id)

@@ -2,7 +2,7 @@
 
 Voila brings the kernel and the widget manager; everything that a visitor sees is perfkit's own template. Nothing is requested
 from another host, sources stay hidden, and only the page assets of `handlers.ASSETS` are served as files. The server listens on
-127.0.0.1 and answers to no other host name.
+127.0.0.1 and answers to no other host name, unless it is told to; then everybody needs its token (`perfkit.app.access`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from voila.tornado.treehandler import TornadoVoilaTreeHandler
 from perfkit import settings
 from perfkit._resources import notebooks_folder
 from perfkit.app import handlers
+from perfkit.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.app.class_mode import start_class
 from perfkit.errors import InputError
 
-HOST = "127.0.0.1"
 CULL_IDLE_S = 15 * 60
 CULL_CHECK_S = 60
 MAX_MESSAGE_BYTES = 256 * 2**20
@@ -47,14 +47,19 @@ def serve(
     classroom: bool = False,
     class_seed: int | None = None,
     class_admin: str | None = None,
+    host: str = LOCAL_HOST,
+    token: str | None = None,
+    base_url: str = "/",
 ) -> None:
-    """Serve the guided pages on 127.0.0.1:`port` with `folder` as the tuning project, until Ctrl-C.
+    """Serve the guided pages on `host`:`port` with `folder` as the tuning project, until Ctrl-C.
 
     `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
-    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.app.class_mode`).
+    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.app.class_mode`). With another `host`
+    than this machine visitors need `token`, by default one that is made and printed; `base_url` is the path behind a proxy.
     """
     project = _checked_folder(folder)
-    _check_port(port)
+    access = access_to(host, token or os.environ.pop("PERFKIT_TOKEN", None), base_url)
+    _check_port(port, access.host)
     if classroom and lab:
         raise InputError("--class", ["students could read all answers in JupyterLab; leave --lab out, or see docs/class.md"])
     if classroom:
@@ -64,15 +69,17 @@ def serve(
         os.environ["PERFKIT_READ_ONLY"] = "1"
     if lab:
         os.environ.pop("PERFKIT_APP", None)
-        _start_lab(port, open_browser=open_browser)
+        _start_lab(port, access, open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
-    app = App(config=_configuration(port))
+    app = App(config=_configuration(port, access, shared=classroom or not access.is_local))
     app.initialize(argv=[])
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
-    url = f"http://{HOST}:{port}/"
+    url = access.address(port)
     print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
+    if not access.is_local:
+        print("other machines reach it; whoever has the token can do what you can do with this project", flush=True)
     if open_browser:
         webbrowser.open(url)
     app.start()
@@ -95,16 +102,19 @@ class App(Voila):  # type: ignore[misc]
             if handler is VoilaShutdownKernelHandler:
                 kept.append((route, handlers.ShutdownHandler, *arguments))
             elif handler is TornadoVoilaHandler:
-                kept.append((r"/(\d\d_[a-z0-9_]+)", handlers.PageHandler, *arguments))
+                kept.append((self._at(r"(\d\d_[a-z0-9_]+)"), handlers.PageHandler, *arguments))
             elif not issubclass(handler, TornadoVoilaTreeHandler) and "contents" not in route:
                 kept.append((route, handler, *arguments))
         return [
-            (r"/", handlers.RootHandler),
-            (r"/perfkit/health", handlers.HealthHandler),
-            (r"/perfkit/presence/([\w-]+)", handlers.PresenceHandler),
-            (r"/perfkit/static/([\w.]+)", handlers.AssetHandler),
+            (self._at(""), handlers.RootHandler),
+            (self._at("perfkit/health"), handlers.HealthHandler),
+            (self._at(r"perfkit/presence/([\w-]+)"), handlers.PresenceHandler),
+            (self._at(r"perfkit/static/([\w.]+)"), handlers.AssetHandler),
             *kept,
         ]
+
+    def _at(self, path: str) -> str:
+        return f"{self.base_url}{path}"
 
     def listen(self) -> None:
         """Serve until stopped; the first warm kernel starts with the loop."""
@@ -126,12 +136,15 @@ def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -
     return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem)}
 
 
-def _configuration(port: int) -> Config:
+def _configuration(port: int, access: Access, *, shared: bool) -> Config:
     return Config(
         {
             "Voila": {
-                "ip": HOST,
+                "ip": access.host,
                 "port": port,
+                "base_url": access.base_url,
+                "token": access.token,
+                "identity_provider_class": Identity,
                 "port_retries": 0,
                 "root_dir": str(_pages_folder()),
                 "open_browser": False,
@@ -140,7 +153,9 @@ def _configuration(port: int) -> Config:
                     "ws_ping_interval": 30_000,
                     "ws_ping_timeout": 30_000,
                     "websocket_max_message_size": MAX_MESSAGE_BYTES,
-                    "allow_remote_access": False,  # a page of another site that resolves to this machine gets no answer
+                    # A page of another site that resolves to this machine gets no answer; where there is a token, it has none.
+                    "allow_remote_access": bool(access.token),
+                    "allow_unauthenticated_access": not access.token,
                     "pages_folder": str(_pages_folder()),
                 },
             },
@@ -163,27 +178,31 @@ def _configuration(port: int) -> Config:
                 "cull_idle_timeout": CULL_IDLE_S,
                 "cull_interval": CULL_CHECK_S,
                 "cull_connected": False,
+                "visitor_limit": settings.max_kernels_per_visitor(shared=shared),
             },
         }
     )
 
 
-def _start_lab(port: int, *, open_browser: bool) -> None:
+def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
     from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
 
     arguments = {
-        "ServerApp.ip": HOST,
+        "ServerApp.ip": access.host,
+        "ServerApp.base_url": access.base_url,
         "ServerApp.port": port,
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": str(_pages_folder()),
         "ServerApp.open_browser": open_browser,
-        "ServerApp.allow_root": True,  # as in a container; it listens on this machine only and asks for a token
+        "ServerApp.allow_root": True,  # as in a container; it asks for a token
         "ServerApp.kernel_spec_manager_class": f"{__name__}.OwnKernels",
         "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
         "LabApp.app_settings_dir": str(Path(__file__).parent / "lab"),  # no question about news from elsewhere
         "LabApp.extension_manager": "readonly",
         "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
     }
+    if access.token:
+        arguments["IdentityProvider.token"] = access.token
     LabApp.launch_instance(argv=[f"--{name}={value}" for name, value in arguments.items()])
 
 
@@ -195,14 +214,15 @@ def _checked_folder(folder: str | Path) -> Path:
     return project
 
 
-def _check_port(port: int) -> None:
+def _check_port(port: int, host: str) -> None:
     if not 0 < port < 65536:
         raise InputError("--port", [f"{port} is no port; 1 to 65535 are"])
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise InputError("--port", [f"{port} is taken by another program; try --port {port + 1}"]) from error
-            raise InputError("--port", [f"{port} cannot be used: {error.strerror}"]) from error
+            raise InputError("--port", [f"{port} of {host} cannot be used: {error.strerror}"]) from error

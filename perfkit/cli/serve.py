@@ -14,6 +14,9 @@ from perfkit.errors import InputError
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="the tuning project (default: here)")
     parser.add_argument("--port", type=int, default=8866, help="port (default: 8866)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+    parser.add_argument("--token", help="what visitors must know (default: none here, beyond this machine one is made and printed)")
+    parser.add_argument("--base-url", metavar="PATH", default="/", help="path of the app behind a proxy (default: /)")
     parser.add_argument("--lab", action="store_true", help="open JupyterLab, with the code visible")
     parser.add_argument("--read-only", action="store_true", help="never write to the project")
     parser.add_argument("--class", dest="classroom", action="store_true", help="hold a class on page 40, write class.sqlite only")
@@ -35,6 +38,9 @@ def _run(arguments: argparse.Namespace) -> int:
         classroom=arguments.classroom,
         class_seed=arguments.class_seed,
         class_admin=arguments.class_admin,
+        host=arguments.host,
+        token=arguments.token,
+        base_url=arguments.base_url,
     )
     return 0
 

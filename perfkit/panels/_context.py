@@ -30,6 +30,7 @@ SAMPLE_LOGS = {
     "Llama2-13B, 8 cards (MindFormers log)": "traces/logs/llama2_13b_8card_worker_0.log",
     "GPT-2 TP4 PP4 (Megatron log)": "traces/logs/meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log",
 }
+_CONFIG_SUFFIXES = {".yaml", ".yml", ".toml", ".sh", ".json"}
 _open_run: dict[tuple[str, int], Run] = {}
 _lock = Lock()
 
@@ -66,6 +67,7 @@ def config_options(_state: object = None) -> list[tuple[str, str, str]]:
     if project is not None:
         paths = [*([project.open_config] if project.open_config else []), *sorted(project.folder.glob("rounds/*/config.yaml"))]
         found |= {str(path): (_relative(project.folder, path), "Project") for path in paths}
+        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in _CONFIG_SUFFIXES}
     found |= {str(path): (path.name, "Samples") for path in sorted((data_folder() / "configs").glob("*.*")) if path.suffix != ".md"}
     return [(label, path, group) for path, (label, group) in found.items()]
 
@@ -118,8 +120,15 @@ def _options(samples: dict[str, str], wanted: Callable[[Path], bool]) -> list[tu
         found |= {str(path): (_relative(project.folder, path), "Project") for path in own.values()}
         if project.open_run is not None and project.open_run.exists() and wanted(project.open_run):
             found[str(project.open_run)] = (_relative(project.folder, project.open_run), "Project")
+        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if wanted(path)}
     found |= {str(data_folder() / path): (label, "Samples") for label, path in samples.items() if (data_folder() / path).exists()}
     return [(label, path, group) for path, (label, group) in found.items()]
+
+
+def _uploads(project: Project) -> list[Path]:
+    """What was sent by a page or copied into the folder."""
+    folder = project.folder / "uploads"
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
 
 
 def _relative(folder: Path, path: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from perfkit.errors import InputError
 from perfkit.panels._files import is_allowed, list_folder
+from perfkit.panels._upload import offer
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -183,7 +184,7 @@ class Toggle:
 
 @dataclass(frozen=True, slots=True)
 class PathPicker:
-    """A file or folder on this machine: ready to use (`options`: samples, runs of the project), typed, or browsed to."""
+    """A file or folder: ready to use (`options`: samples, runs of the project), typed, browsed to, or sent by the visitor."""
 
     path: str
     _: KW_ONLY
@@ -201,7 +202,7 @@ class PathPicker:
         options = [
             {"label": label, "value": str(value), "group": group} for label, value, group in option_list(self.options, state)
         ]
-        return {"kind": "path", "options": options, "prompt": self.prompt, "placeholder": self.placeholder}
+        return {"kind": "path", "options": options, "prompt": self.prompt, "placeholder": self.placeholder, "upload": offer()}
 
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""

@@ -30,6 +30,7 @@ from perfkit.panels._page_state import address_text, page_state
 from perfkit.panels._state import read, write
 from perfkit.panels._status import failure, loading
 from perfkit.panels._table import Table, table_content
+from perfkit.panels._upload import Upload
 from perfkit.panels._view import View
 from perfkit.panels._worker import Background, Cancelled, Progress
 
@@ -84,7 +85,8 @@ class Panel:
 
     `start` is the first state, or a function that gives it. `compute` may take a second argument `progress`. `on_select(state,
     chart, datum)` and `on_row(state, table, row)` give the next state after a click on a mark or row. The paths in `shared` are
-    kept in the page's address under their last part, so that a link restores the view and panels of one page agree.
+    kept in the page's address under their last part, so that a link restores the view and panels of one page agree. With
+    `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
     """
 
     compute: Callable[..., Any]
@@ -97,6 +99,7 @@ class Panel:
     on_select: Callable[[State, str, dict[str, Any]], State] | None = None
     on_row: Callable[[State, str, dict[str, Any]], State] | None = None
     shared: tuple[str, ...] = ()
+    refresh_s: float = 0.0
 
 
 class PanelView(View):
@@ -104,6 +107,7 @@ class PanelView(View):
 
     name = traitlets.Unicode().tag(sync=True)
     title = traitlets.Unicode().tag(sync=True)
+    refresh_s = traitlets.Float().tag(sync=True)
     controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
     actions: traitlets.List[Any] = traitlets.List().tag(sync=True)
     outcome = traitlets.Dict().tag(sync=True)
@@ -120,7 +124,8 @@ class PanelView(View):
         self._seq, self._version, self._num_acts = 0, 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
-        super().__init__(kind="panel", name=name, title=panel.title, status=loading())
+        self._uploads: dict[str, Upload] = {}
+        super().__init__(kind="panel", name=name, title=panel.title, refresh_s=panel.refresh_s, status=loading())
         self._apply_shared(page_state().values)
         self._draw_controls()
         self._background = Background(self._work, self._show_progress)
@@ -164,6 +169,34 @@ class PanelView(View):
             self._background.cancel()
         elif kind == "browse":
             self._browse(message["name"], message["folder"])
+
+    def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
+        """The next step of an upload: announced ("begin"), a part of it, or given up. The page sends the next part when told."""
+        name, step = message["name"], message["step"]
+        try:
+            if step == "begin":
+                self._give_up(name)
+                self._uploads[name] = Upload(str(message["file"]), int(message["bytes"]))
+            elif name not in self._uploads:
+                return
+            elif step == "cancel":
+                self._give_up(name)
+                return
+            upload = self._uploads[name]
+            for part in parts:
+                upload.receive(part)
+        except InputError as error:
+            self._uploads.pop(name, None)
+            self.send({"type": "upload", "name": name, "problems": [f"{error.subject}: {problem}" for problem in error.problems]})
+            return
+        self.send({"type": "upload", "name": name, "received": upload.num_received})
+        if upload.is_complete:
+            del self._uploads[name]
+            self._ask(lambda state: self._accept(state, {name: str(upload.finish())}))
+
+    def _give_up(self, name: str) -> None:
+        if name in self._uploads:
+            self._uploads.pop(name).cancel()
 
     def act(self, name: str) -> None:
         """Do what the button `name` does with the present state, say how it went, and compute anew."""

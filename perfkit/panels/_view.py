@@ -36,16 +36,21 @@ class View(anywidget.AnyWidget):
         super().__init__(key=f"view-{next(_keys)}", **traits)
         self.on_msg(self._dispatch)
 
-    def _dispatch(self, _widget: Any, message: Any, _buffers: Any) -> None:
+    def _dispatch(self, _widget: Any, message: Any, buffers: Any) -> None:
         if not isinstance(message, dict):
             return
         if message.get("type") == "need-vega":
             self.send({"type": "vega", "source": module_source()})
+        elif message.get("type") == "upload":
+            self.on_upload(message, buffers)
         else:
             self.on_message(message)
 
     def on_message(self, message: dict[str, Any]) -> None:
         """What the visitor did; views that accept something override it."""
+
+    def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
+        """A file that the visitor sends; views with a path picker take it."""
 
 
 class Content(View):

@@ -12,6 +12,7 @@ import hashlib
 import io
 import os
 import re
+import secrets
 import shutil
 import stat
 import tarfile
@@ -92,6 +93,26 @@ def unpacked(path: Path) -> Path:
     except OSError as error:
         raise InputError(subject, [f"cannot be unpacked into {target.parent}: {error.strerror or error}"]) from error
     return target / folder
+
+
+def unpack_into(path: Path, target: Path, *, subject: str, max_bytes: int = MAX_BYTES) -> Path:
+    """Unpack an archive to the new folder `target`, which appears in one piece or not at all; as `unpacked`, but kept.
+
+    Raises InputError with all offending members, or if the content is more than `max_bytes`. `subject` names the archive in it.
+    """
+    work = target.with_name(f".part-{target.name}-{secrets.token_hex(4)}")
+    try:
+        members = _checked(path, subject, path.stat().st_size)
+        if (total_bytes := sum(member.size_bytes for member in members)) > max_bytes:
+            raise InputError(
+                subject, [f"holds {format_bytes(total_bytes)}, and there is room for {format_bytes(max(max_bytes, 0))}"]
+            )
+        _unpack(path, members, work)
+        return work.rename(target)
+    except _DAMAGE as error:
+        raise InputError(subject, [f"the archive is damaged or of an unknown kind: {printable(str(error))}"]) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _checked(path: Path, subject: str, archive_bytes: int) -> list[_Member]:

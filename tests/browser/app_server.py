@@ -27,10 +27,12 @@ class Server:
     project: Path
     process: subprocess.Popen = field(repr=False)
     log: Path
+    token: str = ""
 
     def health(self) -> dict:
         """Open pages, warm kernels, limit."""
-        with urllib.request.urlopen(f"{self.url}perfkit/health", timeout=10) as reply:
+        headers = {"Authorization": f"token {self.token}"} if self.token else {}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}perfkit/health", headers=headers), timeout=10) as reply:
             return json.load(reply)
 
     def wait_until(self, condition: Callable[[dict], bool], timeout_s: float = 60) -> dict:
@@ -50,8 +52,10 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def start(project: Path, log: Path, *, arguments: tuple[str, ...] = (), **environment: str) -> Server:
-    """`perfkit serve project` on a free port, once it answers."""
+def start(
+    project: Path, log: Path, *, arguments: tuple[str, ...] = (), base_url: str = "/", token: str = "", **environment: str
+) -> Server:
+    """`perfkit serve project` on a free port, once it answers; `base_url` and `token` are those that `arguments` set."""
     port = free_port()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERFKIT_")}
     with log.open("w") as output:
@@ -62,7 +66,7 @@ def start(project: Path, log: Path, *, arguments: tuple[str, ...] = (), **enviro
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    server = Server(url=f"http://127.0.0.1:{port}/", project=project, process=process, log=log)
+    server = Server(url=f"http://127.0.0.1:{port}{base_url}", project=project, process=process, log=log, token=token)
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         try:

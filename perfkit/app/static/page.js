@@ -34,7 +34,8 @@
       setInterval(async () => {
         const health = await getHealth();
         if (!health) return;
-        document.getElementById("busy-pages").textContent = `all ${health.limit}`;
+        const count = document.getElementById("busy-pages"); // not there where the visitor's own limit is reached
+        if (count) count.textContent = health.limit;
         if (!health.full) location.reload();
       }, 3000);
     },
@@ -111,7 +112,7 @@
       }
     });
     const rail = document.getElementById("rail");
-    rail.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
+    rail?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
     const toggle = document.getElementById("rail-toggle");
     toggle.addEventListener("click", () => {
       const open = rail.classList.toggle("rail-open");
