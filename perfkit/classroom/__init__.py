@@ -12,6 +12,7 @@ from perfkit.classroom._catalogue import exercise_named as exercise_named
 from perfkit.classroom._catalogue import exercises as exercises
 from perfkit.classroom._catalogue import groups as groups
 from perfkit.classroom._catalogue import question as question
+from perfkit.classroom._database import class_files as class_files
 from perfkit.classroom._draw import student_name as student_name
 from perfkit.classroom._mark import Mark as Mark
 from perfkit.classroom._mark import mark as mark

@@ -44,6 +44,10 @@ CREATE TABLE IF NOT EXISTS present (
     student TEXT PRIMARY KEY,
     seen_ns INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS team (
+    student TEXT PRIMARY KEY,
+    name TEXT NOT NULL
+) STRICT;
 """
 
 
@@ -72,6 +76,6 @@ def create(path: Path) -> None:
         raise InputError(str(path), [f"cannot be written: {error}"]) from error
 
 
-def files(folder: Path) -> list[Path]:
+def class_files(folder: Path) -> list[Path]:
     """What a class has left in a folder: the database and what SQLite keeps beside it."""
     return [path for suffix in ("", "-wal", "-shm") if (path := folder / f"{FILE_NAME}{suffix}").is_file()]

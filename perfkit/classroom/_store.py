@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Any
 
 from perfkit.classroom._catalogue import Question
-from perfkit.classroom._database import ATTEMPT, FILE_NAME, connected, create, files
+from perfkit.classroom._database import ATTEMPT, FILE_NAME, class_files, connected, create
 from perfkit.classroom._mark import Mark, mark, points
 from perfkit.experiments._database import reading as reading_log
 from perfkit.experiments._database import writing as writing_log
@@ -127,6 +127,21 @@ class Store:
         with self._writing() as connection:
             connection.execute("INSERT OR REPLACE INTO control (name, value) VALUES (?, ?)", (name, json.dumps(value)))
 
+    def join(self, student: str, team: str) -> None:
+        """Make a student a member of a team; with an empty name of none."""
+        with self._writing() as connection:
+            if team:
+                connection.execute("INSERT OR REPLACE INTO team (student, name) VALUES (?, ?)", (student, team))
+            else:
+                connection.execute("DELETE FROM team WHERE student = ?", (student,))
+
+    def teams(self) -> dict[str, str]:
+        """The team of every student who has joined one; none for a lone learner."""
+        if not self.shared:
+            return {}
+        with self._reading() as connection:
+            return {row["student"]: row["name"] for row in connection.execute("SELECT student, name FROM team")}
+
     def seen(self, student: str) -> None:
         """A student's page is open."""
         with self._writing() as connection:
@@ -169,7 +184,7 @@ def memory_store() -> Store:
 
 def purge(folder: Path) -> list[Path]:
     """Remove what a class has kept in a project; the files that were removed. Not to be done while the class is served."""
-    found = files(folder)
+    found = class_files(folder)
     for path in found:
         path.unlink(missing_ok=True)
     return found

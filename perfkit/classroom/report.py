@@ -80,6 +80,27 @@ def by_student(rows: Sequence[Row]) -> list[dict[str, Any]]:
     return sorted(table, key=lambda row: (-row["points"], row["student"]))
 
 
+def by_team(rows: Sequence[Row], teams: Mapping[str, str]) -> list[dict[str, Any]]:
+    """One row a team: members, exercises solved, points of exercises, of the game and the capstone, and together; most first."""
+    solved: dict[str, int] = defaultdict(int)
+    points: dict[str, float] = defaultdict(float)
+    played: dict[str, float] = defaultdict(float)
+    for student, mine in standings(rows).items():
+        solved[teams.get(student, "")] += sum(one.solved and not one.revealed for one in mine.values())
+        points[teams.get(student, "")] += sum(one.points for one in mine.values())
+    rounds = {
+        (row["student"], row["exercise"]): row["points"] for row in rows if row["exercise"] not in exercises() and row["answer"]
+    }
+    for (student, _), worth in rounds.items():
+        played[teams.get(student, "")] += worth
+    table = []
+    for team in sorted(set(teams.values())):
+        row = {"team": team, "members": sum(name == team for name in teams.values()), "solved": solved[team]}
+        row |= {"exercises": round(points[team], 1), "game and capstone": round(played[team], 1)}
+        table.append({**row, "points": round(points[team] + played[team], 1)})
+    return sorted(table, key=lambda row: (-row["points"], row["team"]))
+
+
 def mistakes(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The most frequent wrong answers: by how many students, and what to tell them."""
     who: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -133,12 +154,15 @@ def results_csv(rows: Iterable[Row], *, anonymous: bool = False) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    known: dict[str, str] = {}
-    for row in rows:
-        name = row["student"]
-        shown = known.setdefault(name, f"s{len(known) + 1:02}") if anonymous else name
-        writer.writerow([_cell(shown if column == "student" else row[column]) for column in COLUMNS])
+    for row in without_names(rows) if anonymous else rows:
+        writer.writerow([_cell(row[column]) for column in COLUMNS])
     return text.getvalue()
+
+
+def without_names(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows with s01, s02, ... in the order of first answers in place of names."""
+    known: dict[str, str] = {}
+    return [{**row, "student": known.setdefault(row["student"], f"s{len(known) + 1:02}")} for row in rows]
 
 
 def _cell(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Teach with perfkit: worked answers of a class for its instructor, and removing what a class has left.
+"""Teach with perfkit: worked answers and notes for the instructor, results of a class, and removing what it has left.
 
 example: perfkit class answers --seed 2024 --student s01
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import Any
 
 from perfkit.cli._command import Command
@@ -20,6 +21,15 @@ def _add(parser: argparse.ArgumentParser) -> None:
     answers.add_argument("--student", required=True, metavar="NAME", help="the name that the student typed")
     answers.add_argument("--json", action="store_true", help="print one JSON document")
     answers.set_defaults(act=_answers)
+    notes = actions.add_parser("notes", help="the lesson as slides: what to say, what to ask, which traps")
+    notes.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
+    notes.set_defaults(act=_notes)
+    results = actions.add_parser("results", help="what the class of the project has done, as a page or as CSV")
+    results.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
+    results.add_argument("--seed", type=int, help="the seed of the class (default: that of the last class)")
+    results.add_argument("--anonymous", action="store_true", help="s01, s02, ... in place of names")
+    results.add_argument("--out", metavar="FILE", required=True, help="FILE.html: pictures and tables; FILE.csv: all rows")
+    results.set_defaults(act=_results)
     purge = actions.add_parser("purge", help="remove class.sqlite of the project: all names, answers and points")
     purge.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
     purge.set_defaults(act=_purge)
@@ -49,13 +59,50 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _purge(arguments: argparse.Namespace) -> int:
-    from perfkit.classroom import purge
+def _notes(arguments: argparse.Namespace) -> int:
+    from perfkit.report import lesson_notes, save_page
+
+    save_page(lesson_notes(), arguments.out)
+    print(f"{arguments.out}: open it in a browser; PageDown turns to the next block")
+    return 0
+
+
+def _results(arguments: argparse.Namespace) -> int:
+    from perfkit.classroom import class_files, class_store, report
+    from perfkit.report import class_results, save_page
+
+    folder = _project("class results", arguments.folder)
+    if not class_files(folder):
+        raise InputError("class results", [f"no class was held in {folder}"])
+    store = class_store(folder)
+    seed = arguments.seed if arguments.seed is not None else store.control("seed")
+    rows = store.rows(seed) if seed is not None else []
+    if not rows:
+        raise InputError("class results", [f"nobody has answered in the class {seed}"])
+    as_rows = arguments.out.lower().endswith(".csv")
+    page = (
+        report.results_csv(rows, anonymous=arguments.anonymous)
+        if as_rows
+        else class_results(rows, store.teams(), anonymous=arguments.anonymous)
+    )
+    save_page(page, arguments.out)
+    print(f"{arguments.out}: {len({row['student'] for row in rows})} students, {len(rows)} rows")
+    return 0
+
+
+def _project(command: str, named: str | None) -> Path:
     from perfkit.project import find_project
 
-    folder = find_project(arguments.folder)
+    folder = find_project(named)
     if folder is None:
-        raise InputError("class purge", ["no project here; name one with --folder, or go to a folder with a perfkit.toml"])
+        raise InputError(command, ["no project here; name one with --folder, or go to a folder with a perfkit.toml"])
+    return folder
+
+
+def _purge(arguments: argparse.Namespace) -> int:
+    from perfkit.classroom import purge
+
+    folder = _project("class purge", arguments.folder)
     removed = purge(folder)
     print(
         f"removed {', '.join(path.name for path in removed)} in {folder}" if removed else f"no class has left anything in {folder}"

@@ -15,11 +15,14 @@ from perfkit.classroom import PRACTICE_SEED, Store, class_store, memory_store, p
 from perfkit.errors import InputError
 from perfkit.panels import _context as context
 from perfkit.panels._status import NothingYet
+from perfkit.units import NS_PER_MS, NS_PER_S
 
 WELCOME = (
     "Type your name above, or the one that you were given (for example s01). It chooses your numbers: the same name finds the same "
     "exercises and all that you have done, in any tab."
 )
+AWAY_NS = 30 * NS_PER_S
+"""A page that has not been heard of for so long is closed: it calls every few seconds."""
 _opened: dict[tuple[str, str], float] = {}
 _lock = Lock()
 
@@ -56,6 +59,35 @@ def _memory() -> Store:
     return memory_store()
 
 
+def num_present(store: Store) -> int:
+    """How many students have a page open."""
+    now_ns = time.time_ns()
+    return sum(now_ns - seen_ns < AWAY_NS for seen_ns in store.present().values())
+
+
+def bulletin(typed_name: str) -> dict[str, Any]:
+    """What every page of a class shows above all else: the instructor's line, the clock, and how many are here.
+
+    Says at once that the student's page is open. Empty without a class.
+    """
+    if settings.class_seed() is None:
+        return {}
+    try:
+        store = the_store()
+        if typed_name.strip():
+            store.seen(student_name(typed_name))
+        ends_ns = int(store.control("timer_ends_ns", 0))
+        state = "ended" if store.control("ended", False) else "paused" if store.control("frozen", False) else ""
+        return {
+            "message": store.control("message", ""),
+            "state": state,
+            "ends_ms": ends_ns // NS_PER_MS,
+            "here": num_present(store),
+        }
+    except InputError as error:
+        return {"message": error.problems[0], "state": "", "ends_ms": 0, "here": 0}
+
+
 def opened(student: str, card: str) -> None:
     """A card is shown; its time runs from the first moment."""
     with _lock:
@@ -88,7 +120,5 @@ def check_open(store: Store, group: str) -> None:
 
 
 def notices(store: Store) -> list[str]:
-    """What the instructor tells everybody, and where answers are kept if nowhere."""
-    message: Any = store.control("message", "")
-    lost = [] if store.place else ["No project is open: answers are kept only as long as this page. Make one on page 00."]
-    return [*([f"Instructor: {message}"] if message else []), *lost]
+    """That answers are not kept, where they are not."""
+    return [] if store.place else ["No project is open: answers are kept only as long as this page. Make one on page 00."]

@@ -12,6 +12,7 @@ from perfkit import settings
 from perfkit._resources import pages
 from perfkit.errors import InputError, PerfkitError
 from perfkit.experiments import ExperimentLog
+from perfkit.panels._class import bulletin
 from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._view import Content
@@ -35,10 +36,11 @@ class HeaderView(Content):
     """The header; it also keeps the values of `page_state` and the page's address equal."""
 
     values = traitlets.Dict().tag(sync=True)
+    bulletin = traitlets.Dict().tag(sync=True)
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         state = page_state()
-        super().__init__(kind="header", content=dict(content), values=dict(state.values))
+        super().__init__(kind="header", content=dict(content), values=dict(state.values), bulletin=bulletin(state.values.get("student", "")))
         state.on_change(self._on_change)
 
     def on_message(self, message: dict[str, Any]) -> None:
@@ -46,6 +48,9 @@ class HeaderView(Content):
         if message.get("type") == "hash":
             self.values = {str(name): str(value) for name, value in message["values"].items()}
             page_state().set(self.values, origin=self)
+        elif message.get("type") == "class":
+            with self.lock:
+                self.bulletin = bulletin(page_state().values.get("student", ""))
 
     def _on_change(self, values: Mapping[str, str], origin: object) -> None:
         if origin is not self:

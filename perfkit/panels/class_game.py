@@ -9,10 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit import settings
 from perfkit.classroom import _rounds as rounds
-from perfkit.classroom import game
+from perfkit.classroom import game, student_name
 from perfkit.classroom._score import Guess, score
 from perfkit.classroom._views import look
+from perfkit.classroom.report import by_team
 from perfkit.errors import InputError
 from perfkit.panels import _class as classroom
 from perfkit.panels._control import Choice, Text
@@ -35,9 +37,10 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class State:
-    """Who plays which level, where to look next, and the answer as it is typed."""
+    """Who plays for which team at which level, where to look next, and the answer as it is typed."""
 
     student: str = ""
+    team: str = ""
     level: str = "1"
     view: str = "steps"
     forms: tuple[Form, ...] = (Form(), Form(), Form())
@@ -51,6 +54,7 @@ class Result:
     round: rounds.Round
     case: game.Case
     before: rounds.Round | None
+    team: dict[str, Any] | None
 
 
 def compute(state: State) -> Result:
@@ -59,7 +63,13 @@ def compute(state: State) -> Result:
     now = rounds.current(here.store, here.class_seed, here.student, state.level)
     classroom.opened(here.student, game.name_of(now.level, now.number))
     before = rounds.current(here.store, here.class_seed, here.student, state.level, now.number - 1) if now.number > 1 else None
-    return Result(here, now, rounds.the_case(here.class_seed, here.student, now), before)
+    return Result(here, now, rounds.the_case(here.class_seed, here.student, now), before, _team(here))
+
+
+def _team(here: classroom.Session) -> dict[str, Any] | None:
+    teams = here.store.teams()
+    mine = teams.get(here.student)
+    return next((row for row in by_team(here.store.rows(here.class_seed), teams) if row["team"] == mine), None) if mine else None
 
 
 def view(result: Result) -> Answer:
@@ -70,6 +80,8 @@ def view(result: Result) -> Answer:
         frame = look(name, result.case.today, result.case.last_week)
         tables[name] = Table(frame=frame, title=f"{views[name]['title']}: today and last week")
     notes = ["Ranks 0 to 3 are stage 0, ranks 4 to 7 stage 1. Last week's run is the same job without faults."]
+    if result.team:
+        notes.append(f"Team {result.team['team']}, {result.team['members']} members: {result.team['points']:g} points in all.")
     if result.before is not None:
         tables["judged"] = Table(frame=_judged(result), title=f"Round {result.before.number}: what was true")
         notes += [f"Round {result.before.number}: {result.before.points:g} of 100 points.", *_said_by_perfkit(result)]
@@ -105,6 +117,13 @@ def _said_by_perfkit(result: Result) -> list[str]:
     _, case = _last(result)
     said = game.findings(case.today)
     return [f"perfkit diagnose said: {'; '.join(said) if said else 'nothing: the run looks healthy'}."]
+
+
+def join(state: State) -> str:
+    """Join a team, leave it with an empty name."""
+    here = classroom.session(state.student)
+    here.store.join(here.student, student_name(state.team) if state.team.strip() else "")
+    return f"You play for {state.team.strip()}." if state.team.strip() else "You play for yourself."
 
 
 def take_look(state: State) -> str:
@@ -143,6 +162,10 @@ def _guess(form: Form, number: int) -> Guess:
 
 def _named(state: State) -> bool:
     return bool(state.student.strip())
+
+
+def _in_class(state: State) -> bool:
+    return _named(state) and settings.class_seed() is not None
 
 
 def _levels(_state: State) -> list[tuple[str, str]]:
@@ -191,6 +214,7 @@ PANEL = Panel(
     shared=("student",),
     controls=(
         Text(path="student", label="Your name", placeholder="for example s01", max_length=80),
+        Text(path="team", label="Your team", placeholder="for example red", max_length=40, visible=_in_class),
         Choice(path="level", options=_levels, label="Level", visible=_named),
         Choice(path="view", options=_views, label="Look at", visible=_named),
         *_form(0),
@@ -200,5 +224,6 @@ PANEL = Panel(
     actions=(
         Action(name="look", label="Look", run=take_look, help="costs the minutes that stand beside the view", visible=_named),
         Action(name="answer", label="Answer", run=submit, help="closes the round and shows what was true", visible=_named),
+        Action(name="join", label="Join team", run=join, help="its points are on the board", visible=_in_class),
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,18 @@ import pandas as pd
 from perfkit import settings
 from perfkit.charts.classroom import progress_map
 from perfkit.classroom import Store, exercises, groups, question, report
+from perfkit.classroom.lesson import Block, blocks
 from perfkit.errors import InputError
 from perfkit.panels import _class as classroom
 from perfkit.panels._chart import Figure
-from perfkit.panels._control import Choice, Text, Toggle
+from perfkit.panels._control import Choice, Number, Text, Toggle
 from perfkit.panels._panel import Action, Answer, Code, Panel
 from perfkit.panels._status import NothingYet
 from perfkit.panels._table import Table
+from perfkit.panels.class_game import BLOCK as GAME
+from perfkit.units import NS_PER_S
 
+REFRESH_S = 5.0
 LABELS = {"solved_ratio": "solved", "mastery_ratio": "mastery", "median_s": "median time"}
 
 
@@ -32,16 +37,19 @@ class State:
     exercise: str = "E01"
     student: str = ""
     anonymous: bool = False
+    board: bool = False
+    minutes: float = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The rows of the class, and what is switched."""
+    """The rows of the class, who is in which team, and what is switched."""
 
     state: State
     rows: list[dict[str, Any]]
     switches: dict[str, Any]
     present: int
+    teams: dict[str, str]
 
 
 def compute(state: State) -> Result:
@@ -53,7 +61,7 @@ def compute(state: State) -> Result:
         raise NothingYet("For instructors: type the token that perfkit serve --class was given or has printed.")
     store = _admitted(state)
     switches = {name: store.control(name) for name in ("message", "closed", "shown", "frozen", "ended")}
-    return Result(state, store.rows(seed), switches, len(store.present()))
+    return Result(state, store.rows(seed), switches, classroom.num_present(store), store.teams())
 
 
 def _admitted(state: State) -> Store:
@@ -63,8 +71,12 @@ def _admitted(state: State) -> Store:
 
 
 def view(result: Result) -> Answer:
-    """The heat map, the tables, and the CSV."""
+    """The heat map, the tables, and the CSV; on the projector only the teams and the notes of the block."""
     rows = result.rows
+    shown = {"teams": Table(frame=pd.DataFrame(report.by_team(rows, result.teams)), title="Teams")} if result.teams else {}
+    notes = _lesson_table(result.state.block)
+    if result.state.board:
+        return Answer({}, shown | notes, _sentence(result), _notes(result))
     charts = {}
     if rows:
         picture = progress_map(report.cells(rows))
@@ -79,8 +91,27 @@ def view(result: Result) -> Answer:
         "typed": (typed, f"What was typed at {result.state.exercise}"),
     }
     tables = {name: Table(frame=pd.DataFrame(table), title=title, labels=LABELS) for name, (table, title) in found.items() if table}
+    tables = shown | tables | notes
     code = (Code(report.results_csv(rows, anonymous=result.state.anonymous), "csv", "results.csv: all rows"),) if rows else ()
     return Answer(charts, tables, _sentence(result), _notes(result), code)
+
+
+def _lesson_table(title: str) -> dict[str, Table]:
+    block = _block(title)
+    told = [("say", line) for line in block.say] + ([("ask", block.ask)] if block.ask else [])
+    told += [("trap", line) for line in block.traps]
+    told += [(label, ", ".join(names)) for label, names in _sheets(block) if names]
+    rows = [{"to": what, "notes": line} for what, line in told]
+    heading = f"Notes: {block.title}, minute {block.from_min} to {block.to_min}"
+    return {"notes": Table(frame=pd.DataFrame(rows), title=heading)}
+
+
+def _block(title: str) -> Block:
+    return next(block for block in blocks() if block.title == title)
+
+
+def _sheets(block: Block) -> list[tuple[str, Sequence[str]]]:
+    return [("exercises", block.exercises), ("for the fast", block.spare), ("pages", block.pages)]
 
 
 def _of(row: dict[str, Any], student: str) -> bool:
@@ -120,12 +151,22 @@ def say(state: State) -> str:
     return "Said." if state.message.strip() else "The line is taken away."
 
 
-def toggle_block(state: State) -> str:
-    """Open a block that is closed, or close it."""
+def start_timer(state: State) -> str:
+    """Count the minutes down on every page; 0 takes the clock away."""
     store = _admitted(state)
+    store.set_control("timer_ends_ns", time.time_ns() + round(state.minutes * 60 * NS_PER_S) if state.minutes else 0)
+    return f"{state.minutes:g} min run on every page." if state.minutes else "The clock is taken away."
+
+
+def toggle_block(state: State) -> str:
+    """Open the exercises of a block (or the game) that are closed, or close them."""
+    store = _admitted(state)
+    group = _block(state.block).group or state.block
+    if group not in {group.title for group in groups()} | {GAME}:
+        raise InputError("block", [f"{state.block} has no exercises of its own to close"])
     closed = set(store.control("closed", []))
-    store.set_control("closed", sorted(closed ^ {state.block}))
-    return f"{state.block} is {'open' if state.block in closed else 'closed'} now."
+    store.set_control("closed", sorted(closed ^ {group}))
+    return f"{group} is {'open' if group in closed else 'closed'} now."
 
 
 def show_answer(state: State) -> str:
@@ -156,7 +197,7 @@ def _flip(name: str, on: str, off: str) -> Callable[[State], str]:
 
 
 def _blocks(_state: State) -> list[str]:
-    return [group.title for group in groups()]
+    return [block.title for block in blocks()]
 
 
 def _inside(state: State) -> bool:
@@ -165,20 +206,24 @@ def _inside(state: State) -> bool:
 
 PANEL = Panel(
     title="Instructor",
-    start=lambda: State(block=groups()[0].title),
+    start=lambda: State(block=blocks()[0].title),
     compute=compute,
     view=view,
+    refresh_s=REFRESH_S,
     controls=(
         Text(path="token", label="Token", placeholder="of perfkit serve --class", max_length=200),
         Text(path="message", label="Line for every page", max_length=200, visible=_inside),
+        Number(path="minutes", low=0, high=240, label="Timer", unit="min", visible=_inside),
         Choice(path="block", options=_blocks, label="Block", visible=_inside),
         Choice(path="exercise", options=lambda _state: list(exercises()), label="Exercise", visible=_inside),
         Text(path="student", label="Student", placeholder="all", max_length=80, visible=_inside),
         Toggle(path="anonymous", label="CSV without names", visible=_inside),
+        Toggle(path="board", label="Projector: teams and notes only", visible=_inside),
     ),
     actions=(
         Action(name="refresh", label="Refresh", run=lambda _state: "Read anew.", visible=_inside),
         Action(name="say", label="Say", run=say, visible=_inside),
+        Action(name="timer", label="Start timer", run=start_timer, visible=_inside),
         Action(name="block", label="Open or close block", run=toggle_block, visible=_inside),
         Action(name="show", label="Show answer to all", run=show_answer, visible=_inside),
         Action(name="freeze", label="Pause", run=_flip("frozen", "All pages are paused.", "All pages go on."), visible=_inside),

@@ -11,6 +11,8 @@ from pathlib import Path
 from perfkit.errors import InputError
 from perfkit.experiments._artefacts import write_text
 from perfkit.project import find_project
+from perfkit.report._class import class_results as class_results
+from perfkit.report._lesson import lesson_notes as lesson_notes
 from perfkit.report._page import html_page
 from perfkit.report._parts import Part
 from perfkit.report._project import project_parts
@@ -28,11 +30,16 @@ def report(source: Run | Path | str, out: Path | str | None = None, *, progress:
     """
     page = html_page(parts_of(source, progress))
     if out is not None:
-        target = Path(out)
-        if target.is_dir() or not target.parent.is_dir():
-            raise InputError(str(out), ["is a folder; name a file in it" if target.is_dir() else "the folder does not exist"])
-        write_text(target, page)
+        save_page(page, out)
     return page
+
+
+def save_page(page: str, out: Path | str) -> None:
+    """Write a page to a file, whole or not at all. Raises InputError if it cannot be written."""
+    target = Path(out)
+    if target.is_dir() or not target.parent.is_dir():
+        raise InputError(str(out), ["is a folder; name a file in it" if target.is_dir() else "the folder does not exist"])
+    write_text(target, page)
 
 
 def parts_of(source: Run | Path | str, progress: Progress | None = None) -> tuple[Part, ...]:

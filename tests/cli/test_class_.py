@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import html
 import json
 
 import pytest
 
 from perfkit.classroom import class_store, question
+from perfkit.classroom.lesson import blocks
 from perfkit.cli import main
 from perfkit.project import create_project
 
@@ -52,3 +55,42 @@ def test_purge_needs_a_project(capsys, tmp_path, monkeypatch, action):
     monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
     assert main(["class", action, "--folder", str(tmp_path)]) == 2
     assert "no project here" in capsys.readouterr().err
+
+
+def test_notes_are_one_page_with_every_block_and_no_address(capsys, tmp_path):
+    out = tmp_path / "notes.html"
+    assert main(["class", "notes", "--out", str(out)]) == 0
+    page = out.read_text(encoding="utf-8")
+    assert page.count("<section") == len(blocks())
+    assert all(html.escape(line) in page for block in blocks() for line in block.say)
+    assert not any(mark in page for mark in ("src=", "href=", "<script"))
+
+
+def test_results_are_a_page_or_rows_and_hide_names_on_demand(capsys, tmp_path):
+    create_project(tmp_path, "class")
+    store = class_store(tmp_path)
+    store.set_control("seed", 7)
+    asked = question("E01", 7, "<b>Ann</b>")
+    store.answer(asked, repr(asked.answer))
+    store.join("<b>Ann</b>", "red")
+    page, rows = tmp_path / "results.html", tmp_path / "results.csv"
+    assert main(["class", "results", "--folder", str(tmp_path), "--out", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "&lt;b&gt;Ann&lt;/b&gt;" in text
+    assert "<b>Ann" not in text.split("<script", 1)[0]
+    assert main(["class", "results", "--folder", str(tmp_path), "--anonymous", "--out", str(page)]) == 0
+    assert "Ann" not in page.read_text(encoding="utf-8")
+    assert main(["class", "results", "--folder", str(tmp_path), "--anonymous", "--out", str(rows)]) == 0
+    assert [row["student"] for row in csv.DictReader(rows.open(encoding="utf-8"))] == ["s01"]
+
+
+def test_results_without_a_class_or_answers_are_refused_and_make_no_file(capsys, tmp_path):
+    create_project(tmp_path, "class")
+    out = tmp_path / "results.html"
+    assert main(["class", "results", "--folder", str(tmp_path), "--out", str(out)]) == 2
+    assert "no class was held" in capsys.readouterr().err
+    assert not (tmp_path / "class.sqlite").exists()
+    class_store(tmp_path)
+    assert main(["class", "results", "--folder", str(tmp_path), "--seed", "3", "--out", str(out)]) == 2
+    assert "nobody has answered in the class 3" in capsys.readouterr().err
+    assert not out.exists()

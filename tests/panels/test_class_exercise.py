@@ -6,8 +6,8 @@ import pytest
 
 from perfkit.classroom import class_store, exercises, question
 from perfkit.errors import InputError
-from perfkit.panels import NothingYet, open_panel
-from perfkit.panels._class import _memory
+from perfkit.panels import NothingYet, header, open_panel
+from perfkit.panels._class import _memory, bulletin
 from perfkit.panels.class_exercise import PANEL, State, check, compute, hint, pick, reveal, solution, view
 from perfkit.project import create_project
 
@@ -168,7 +168,8 @@ def test_a_closed_block_takes_no_answers_and_says_why(in_class):
 def test_what_the_instructor_says_and_shows_is_on_every_page(in_class):
     in_class.set_control("message", "Five minutes left")
     in_class.set_control("shown", ["E01"])
-    assert "Instructor: Five minutes left" in shown(typed(""))
+    assert bulletin("s01") == {"message": "Five minutes left", "state": "", "ends_ms": 0, "here": 1}
+    assert header().bulletin["message"] == "Five minutes left"
     assert "The answer: 5120" in shown(typed(""))
 
 

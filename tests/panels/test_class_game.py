@@ -7,7 +7,7 @@ import pytest
 from perfkit.classroom import game
 from perfkit.errors import InputError
 from perfkit.panels import open_panel, show
-from perfkit.panels.class_game import PANEL, Form, State, compute, submit, take_look, view
+from perfkit.panels.class_game import PANEL, Form, State, compute, join, submit, take_look, view
 from perfkit.project import create_project
 
 
@@ -56,3 +56,14 @@ def test_the_truth_is_not_sent_before_the_answer():
 @pytest.mark.parametrize("name", ["class-exercise", "class-game", "class-capstone", "class-instructor"])
 def test_every_panel_of_the_page_opens_without_a_name(name):
     assert show(name).answer is None
+
+
+def test_a_team_is_joined_and_sees_its_points():
+    true = truth()
+    form = Form(kind=true.kind, place=",".join(map(str, true.ranks)), amount=f"{true.cost_ms:.1f} ms", action=true.action)
+    submit(State(student="s01", forms=(form, Form(), Form())))
+    assert join(State(student="s01", team=" red ")) == "You play for red."
+    join(State(student="s02", team="red"))
+    assert "Team red, 2 members: 100 points in all." in view(compute(State(student="s02"))).notes
+    assert join(State(student="s02")) == "You play for yourself."
+    assert not any("Team" in note for note in view(compute(State(student="s02"))).notes)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from hashlib import sha256
 
 import pytest
 
 from perfkit.classroom import class_store, question
+from perfkit.classroom.lesson import blocks
 from perfkit.errors import InputError
 from perfkit.panels import NothingYet, open_panel
-from perfkit.panels.class_instructor import PANEL, State, compute, reset, say, show_answer, toggle_block, view
+from perfkit.panels._class import bulletin
+from perfkit.panels.class_instructor import PANEL, State, compute, reset, say, show_answer, start_timer, toggle_block, view
 from perfkit.project import create_project
 
 INSIDE = State(token="sesame", block="Numbers")
@@ -52,7 +56,7 @@ def test_tables_follow_from_the_answers(store):
         asked = question("E01", 2024, student)
         store.answer(asked, repr(asked.wrong["missing_seq"]))
     answer = view(compute(INSIDE))
-    assert set(answer.tables) == {"mistakes", "exercises", "students", "typed"}
+    assert set(answer.tables) == {"mistakes", "exercises", "students", "typed", "notes"}
     assert answer.tables["mistakes"].frame.iloc[0]["students"] == 2
     assert answer.code[0].text.count("\n") == 3
 
@@ -60,7 +64,7 @@ def test_tables_follow_from_the_answers(store):
 def test_an_empty_class_says_so(store):
     answer = view(compute(INSIDE))
     assert "nobody has answered yet" in answer.text
-    assert answer.tables == {}
+    assert set(answer.tables) == {"notes"}
 
 
 def test_switches_reach_every_page_and_turn_back(store):
@@ -78,6 +82,48 @@ def test_switches_reach_every_page_and_turn_back(store):
     assert store.control("frozen") is True
     panel.act("freeze")
     assert store.control("frozen") is False
+
+
+def test_a_clock_runs_on_every_page_until_it_is_taken_away(store, monkeypatch):
+    monkeypatch.setattr("time.time_ns", lambda: 1_000_000_000)
+    start_timer(replace(INSIDE, minutes=2))
+    assert bulletin("")["ends_ms"] == 121_000
+    start_timer(replace(INSIDE, minutes=0))
+    assert bulletin("")["ends_ms"] == 0
+
+
+def test_pages_that_are_not_heard_of_are_not_counted(store, monkeypatch):
+    store.seen("s01")
+    assert bulletin("s02")["here"] == 2
+    later = time.time_ns() + 31_000_000_000
+    monkeypatch.setattr("time.time_ns", lambda: later)
+    assert bulletin("s02")["here"] == 1
+
+
+def test_the_projector_shows_teams_and_no_names(store):
+    for student, team in (("Ann", "red"), ("Bo", "red"), ("Cy", "blue")):
+        store.join(student, team)
+        asked = question("E01", 2024, student)
+        store.answer(asked, repr(asked.answer))
+    store.join("Cy", "")
+    answer = view(compute(replace(INSIDE, board=True)))
+    assert answer.tables["teams"].frame.to_dict("records") == [
+        {"team": "red", "members": 2, "solved": 2, "exercises": 22.0, "game and capstone": 0.0, "points": 22.0}
+    ]
+    assert answer.charts == {}
+    assert "Ann" not in repr([table.frame.to_dict() for table in answer.tables.values()]) + answer.text
+
+
+@pytest.mark.parametrize("block", [block.title for block in blocks()])
+def test_the_notes_of_every_block_can_be_read(store, block):
+    notes = view(compute(replace(INSIDE, block=block))).tables["notes"].frame
+    assert {"say", "pages"} <= set(notes["to"])
+
+
+def test_a_block_without_exercises_cannot_be_closed(store):
+    with pytest.raises(InputError, match="Break has no exercises"):
+        toggle_block(replace(INSIDE, block="Break"))
+    assert toggle_block(replace(INSIDE, block="Fault game")) == "Fault game is closed now."
 
 
 def test_a_reset_needs_a_student_and_keeps_the_rows(store):
