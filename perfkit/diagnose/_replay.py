@@ -9,7 +9,6 @@ earlier, but only as far as others let them. Without removal the replay gives th
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,8 +22,6 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 NONE = -1
 HIDDEN_SHARE = 0.2
-TOGETHER_NS = 5_000
-"""A receive that waited for its send ends this soon after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +123,7 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
             "end": starts + rows["duration_ns"].to_numpy(dtype=np.int64),
             "number": rows["instance"].to_numpy(dtype=np.int64),
             "send": (rows["operation"].astype(str) == "send").to_numpy(),
-            "receive": (rows["operation"].astype(str) == "receive").to_numpy(),
             "group": pd.factorize(rows["group"].astype("object").fillna(""))[0],
-            "transfer": _transfers(rows),
         }
     )
     # A send comes when it starts, all else when it ends: so every row comes after the rows that it follows.
@@ -138,7 +133,6 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
     table = table.sort_values(["finish", "send", "own", "rank"], kind="stable", ignore_index=True)
     sends = table[table["send"]].drop_duplicates("number")
     source = table["number"].map(pd.Series(sends.index, index=sends["number"])).where(~table["send"]).fillna(NONE).astype("int64")
-    source = _nearest_sends(table, _named_sends(table, source))
     latest = table.groupby("own")["start"].transform("max")
     latest = np.maximum(latest, table["start"].to_numpy()[source.to_numpy()] * (source != NONE))
     after = table.groupby("own")["end"].transform("max") - latest
@@ -152,43 +146,6 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
         source=np.asarray(source, dtype=np.int64),
         numbers=tuple(int(number) for number in pd.unique(table["own"])),
     )
-
-
-def _transfers(rows: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """Numbers that a send and its receive share where their names differ in nothing but the word for the operation."""
-    names = rows["name"].astype("category")
-    plain = [re.sub("send|receive|recv", "", str(name), flags=re.IGNORECASE) for name in names.cat.categories]
-    text = np.array([*plain, ""], dtype=object)[names.cat.codes.to_numpy()]
-    keys = pd.DataFrame({"name": text, "step": rows["step"].fillna(-1).to_numpy(), "group": rows["group"].astype("object")})
-    return np.asarray(keys.groupby(["name", "step", "group"], dropna=False).ngroup(), dtype=np.int64)
-
-
-def _named_sends(table: pd.DataFrame, source: pd.Series) -> pd.Series:
-    """The sources with, for receives without one, the send of that name, if there is one of each."""
-    open_rows = table[table["receive"] & (source == NONE) & ~table.duplicated(["transfer", "receive"], keep=False)]
-    sends = table[table["send"] & ~table.duplicated(["transfer", "send"], keep=False)]
-    found = open_rows["transfer"].map(pd.Series(sends.index, index=sends["transfer"])).dropna().astype("int64")
-    source = source.copy()
-    source.loc[found.index] = found
-    return source
-
-
-def _nearest_sends(table: pd.DataFrame, source: pd.Series) -> pd.Series:
-    """The sources with, for receives of larger groups, the send that ended with them: there the pairs are not stated."""
-    source = source.copy()
-    for _, rows in table[table["send"] | table["receive"]].groupby("group"):
-        sends = rows[rows["send"]].sort_values("end")
-        open_rows = rows[rows["receive"] & (source.loc[rows.index] == NONE)]
-        if sends.empty or open_rows.empty:
-            continue
-        ends = sends["end"].to_numpy()
-        wanted = open_rows["end"].to_numpy()
-        at = np.searchsorted(ends, wanted)
-        for side in (at.clip(max=len(ends) - 1), (at - 1).clip(min=0)):
-            near = (np.abs(ends[side] - wanted) <= TOGETHER_NS) & (sends["rank"].to_numpy()[side] != open_rows["rank"].to_numpy())
-            chosen = open_rows.index[near]
-            source.loc[chosen] = sends.index.to_numpy()[side[near]]
-    return source
 
 
 def _before(table: pd.DataFrame, computing: pd.DataFrame) -> Ints:

@@ -1,9 +1,9 @@
 """Collectives: each operation once, over all ranks that took part: how long data moved, who waited, and for whom.
 
 The members of an operation are matched by step, group and name, the k-th with the k-th where a name repeats; sends meet the
-receives of the other rank of their pair. On the common clock of the run the operation cannot move data before its latest member
-has arrived, so of every member's duration the time before that moment is waiting and the rest is transfer. They sum to the duration
-exactly. `basis` says how the two were told apart:
+receives of the other rank of their pair (`perfkit.trace.transfers`). On the common clock of the run the operation cannot move data
+before its latest member has arrived, so of every member's duration the time before that moment is waiting and the rest is
+transfer. They sum to the duration exactly. `basis` says how the two were told apart:
 
 - "arrival": all members were read and their clocks are known.
 - "recorded": from the vendor's own wait and transit times; a rest that is neither (`other_ns`) remains.
@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.run import Run
-from perfkit.trace import clock, placement
+from perfkit.trace import clock, placement, transfers
 from perfkit.units import NS_PER_S
 
 _KEY = ["step", "members", "match"]
@@ -54,13 +54,13 @@ def members(
     """
     rows = run.frame("collectives", ranks=ranks, steps=steps)
     known = clock.estimate(run) if clocks is None else clocks
-    table = _matched(placement.told_apart(rows, run)).reset_index(drop=True)
-    common = clock.aligned(table, known)["start_ns"]
-    # A rank alone, or one whose clock shares no collective with others, still tells its own times.
-    table["moment_ns"] = common
+    told = placement.told_apart(rows, run)
+    table = _matched(told.assign(moment_ns=clock.aligned(told, known)["start_ns"])).reset_index(drop=True)
+    common = table["moment_ns"]
     _arrivals(table)
     _split(table)
     names = ["instance", "rank", "step", "name", "operation", "group", "group_size", "num_seen", "start_ns", "duration_ns"]
+    # A rank alone, or one whose clock shares no collective with others, still tells its own times.
     table["start_ns"] = common.fillna(table["start_ns"])
     return table[[*names, "bytes", "transit_ns", "wait_ns", "transfer_ns", "other_ns", "late_ns", "basis"]].sort_values(
         ["instance", "rank"], ignore_index=True
@@ -133,7 +133,10 @@ def waiting(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _matched(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the number of the operation (`instance`) that they are part of, and how many were seen of it."""
+    """The rows with the number of the operation (`instance`) that they are part of, and how many were seen of it.
+
+    `partner` is the position of the other end of a transfer, transfers.ALONE for all else.
+    """
     pair = (rows["group_size"].fillna(0) == 2) & rows["operation"].isin(_TURNED)
     table = rows.assign(
         match=pd.factorize(rows["name"])[0],
@@ -149,15 +152,19 @@ def _matched(rows: pd.DataFrame) -> pd.DataFrame:
     mixed = (seen > table["group_size"].fillna(seen)).to_numpy(dtype=bool)
     instance = grouped.ngroup().to_numpy(dtype=np.int64).copy()
     instance[mixed] = instance.max(initial=0) + 1 + np.arange(mixed.sum())
+    partner = transfers.partners(table.assign(instance=instance))
+    place = np.arange(len(table))
+    paired, talking = partner != transfers.ALONE, table["operation"].isin(_TURNED).to_numpy(dtype=bool)
+    instance = np.where(talking, instance.max(initial=0) + 1 + np.where(paired, np.minimum(place, partner), place), instance)
+    num_seen = np.where(talking, np.where(paired, 2, 1), np.where(mixed, 1, seen))
     first = table.assign(instance=instance).groupby("instance")["start_ns"].transform("min")
     order = pd.DataFrame({"step": table["step"], "start": first, "instance": instance}).sort_values(["step", "start", "instance"])
     distinct = order["instance"].unique()
     number = np.empty(len(distinct) and int(distinct.max()) + 1, dtype=np.int64)
     number[distinct] = np.arange(len(distinct))
     step = table["step"].astype("Int64")
-    return table.assign(instance=number[instance], num_seen=np.where(mixed, 1, seen), step=step.where(step != -1)).drop(
-        columns=["match", "members", "occurrence"]
-    )
+    told = table.assign(instance=number[instance], num_seen=num_seen, partner=partner, step=step.where(step != -1))
+    return told.drop(columns=["match", "members", "occurrence"])
 
 
 def _match_pairs(table: pd.DataFrame, pair: np.ndarray) -> None:
@@ -175,9 +182,14 @@ def _arrivals(table: pd.DataFrame) -> None:
     """Add when the latest member came (`latest_ns`), how far behind the first each came, and what is known of the order."""
     grouped = table.groupby("instance")
     placed = grouped["moment_ns"].transform("count")
-    complete = (table["num_seen"] == table["group_size"]).fillna(False) & (placed == table["num_seen"])
+    # A transfer has two ends, however many ranks its group has.
+    paired = (table["partner"] != transfers.ALONE).to_numpy(dtype=bool)
+    complete = ((table["num_seen"] == table["group_size"]).fillna(False) | paired) & (placed == table["num_seen"])
     some = (placed > 1) & ~complete
     table["latest_ns"] = grouped["moment_ns"].transform("max").astype("Int64")
+    # A send that was over before its receive began has not waited for it.
+    over = paired & (table["operation"] == "send") & (table["moment_ns"] + table["duration_ns"] <= table["latest_ns"]).fillna(False)
+    table["latest_ns"] = table["latest_ns"].mask(over, table["moment_ns"])
     table["late_ns"] = (table["moment_ns"] - grouped["moment_ns"].transform("min")).astype("Int64").where(complete | some)
     table["basis"] = pd.Series(np.select([complete, some], ["arrival", "partial"], "none"), index=table.index, dtype="object")
 

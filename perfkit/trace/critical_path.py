@@ -43,6 +43,7 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
     rank = ranks[node] if node >= 0 else -1
     while node >= 0 and at_ns > graph.start_ns:
         if ends[node] < at_ns:
+            rank = ranks[node]
             known = bool(segments)
             kind = "delay" if known else "unlinked"
             begin = max(int(ends[node]), graph.start_ns)

@@ -4,8 +4,8 @@ Nodes are executions on the device, stretches of the host between two launches, 
 the moment when its latest member arrives. Edges are: launch -> kernel, kernel -> next kernel of its stream, kernel -> kernel of
 another stream that began when it ended, blocking call of the host -> the kernel that it waited for, and every member's
 predecessors -> meeting -> transfer on all members. The predecessor that ended last is the binding one; the time between it and the
-node (`lag_ns`) stays when the graph is timed anew, all other edges only demand that their end comes first. So unchanged durations
-give the recorded starts exactly.
+node (`lag_ns`) stays when the graph is timed anew, all other edges only demand that their end comes first. At a meeting each member
+has a binding one of its own, with the time until that member arrived. So unchanged durations give the recorded starts exactly.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from perfkit.run import Run
 from perfkit.trace import clock
 from perfkit.trace.collectives import members
 from perfkit.trace.idle import BLOCKING_NAMES, step_window, timed_kernels
+from perfkit.trace.transfers import TOGETHER_NS
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 _NODES = ["rank", "name", "kind", "stream", "start_ns", "duration_ns"]
 MEETING = "meeting"
 
@@ -32,13 +34,18 @@ class Dependencies:
     """The graph of a step: `nodes` (rank, name, kind, stream, start_ns, duration_ns) in order of start, and edges between them.
 
     `sources`, `targets` are positions in `nodes`, `lag_ns` the least time between the end of a source and the start of its target.
-    `kind` is computing, communication, copy, host or meeting. Times are on the common clock if there are several ranks.
+    An edge belongs to a rank (`edge_ranks`: the member, where it leads to a meeting), which came to its target at `due_ns`. `roots`
+    are (`node`, `rank`, `due_ns`) of the ranks that nothing on record led to a node. `kind` is computing, communication, copy, host
+    or meeting. Times are on the common clock if there are several ranks.
     """
 
     nodes: pd.DataFrame
     sources: Ints
     targets: Ints
     lag_ns: Ints
+    edge_ranks: Ints
+    due_ns: Ints
+    roots: pd.DataFrame
     start_ns: int
     end_ns: int
 
@@ -69,10 +76,9 @@ def dependencies(
     offsets = np.cumsum([0, *(len(piece.nodes) for piece in pieces)])[:-1]
     edges = [(piece.sources + at, piece.targets + at) for piece, at in zip(pieces, offsets, strict=True)]
     sources, targets = (np.concatenate([edge[side] for edge in edges]) for side in (0, 1))
-    if len(wanted) > 1:
-        nodes, sources, targets = _met(run, step, wanted, clocks, (nodes, sources, targets))
     last = max(pieces, key=lambda piece: piece.end_ns)
-    return _bound(nodes, sources, targets, (last.start_ns, last.end_ns))
+    graph = _Graph.of(nodes, sources, targets)
+    return _bound(_met(run, step, wanted, clocks, graph) if len(wanted) > 1 else graph, (last.start_ns, last.end_ns))
 
 
 def retime(graph: Dependencies, duration_ns: Ints) -> Dependencies:
@@ -213,11 +219,25 @@ def _sync_edges(host: pd.DataFrame, ends: Ints, first: int) -> tuple[Ints, Ints]
     return order[np.maximum(at, 0)][at >= 0], (targets + first)[at >= 0]
 
 
-def _met(
-    run: Run, step: int, ranks: list[int], clocks: Mapping[int, clock.Clock], graph: tuple[pd.DataFrame, Ints, Ints]
-) -> tuple[pd.DataFrame, Ints, Ints]:
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    """Nodes and edges: `arrivals` has a row (`node`, `rank`, `due_ns`) a node and rank that comes to it, `arrival` by edge."""
+
+    nodes: pd.DataFrame
+    sources: Ints
+    arrival: Ints
+    arrivals: pd.DataFrame
+
+    @classmethod
+    def of(cls, nodes: pd.DataFrame, sources: Ints, targets: Ints) -> _Graph:
+        """Before any meeting: every node is reached by its own rank alone."""
+        arrivals = pd.DataFrame({"node": np.arange(len(nodes)), "rank": nodes["rank"], "due_ns": nodes["start_ns"]})
+        return cls(nodes, sources, targets, arrivals)
+
+
+def _met(run: Run, step: int, ranks: list[int], clocks: Mapping[int, clock.Clock], graph: _Graph) -> _Graph:
     """The graph with a meeting for every collective whose order of arrival is known."""
-    nodes, sources, targets = graph
+    nodes = graph.nodes
     rows = members(run, ranks=ranks, steps=[step], clocks=clocks)
     rows = rows[(rows["basis"] == "arrival").to_numpy(dtype=bool)]
     # A send and a receive may start together on a rank: their durations tell them apart.
@@ -233,7 +253,7 @@ def _met(
     if rows.empty:
         return graph
     came = (rows["start_ns"] + rows["wait_ns"]).to_numpy(dtype=np.int64)
-    latest = pd.Series(came).groupby(rows["instance"].to_numpy()).transform("max").to_numpy(dtype=np.int64)
+    latest = rows["start_ns"].groupby(rows["instance"]).transform("max").to_numpy(dtype=np.int64)
     number = pd.factorize(rows["instance"])[0]
     first = rows.drop_duplicates("instance")
     meetings = pd.DataFrame(
@@ -246,36 +266,83 @@ def _met(
             "duration_ns": 0,
         }
     )
-    node = rows["node"].to_numpy(dtype=np.int64)
-    hub = number + len(nodes)
-    of_node = np.full(len(nodes), -1, dtype=np.int64)
-    of_node[node] = hub
-    # A send that was over before its receive began has not waited for it: it keeps its own predecessors and times.
-    met = came == latest
+    # A send that does not wait for its receive keeps its own predecessors and times.
+    met = (came == latest) & ~_goes_ahead(rows)
+    node, hub = rows["node"].to_numpy(dtype=np.int64), number + len(nodes)
     starts, durations = nodes["start_ns"].to_numpy(dtype=np.int64).copy(), nodes["duration_ns"].to_numpy(dtype=np.int64).copy()
     starts[node[met]] += rows["wait_ns"].to_numpy(dtype=np.int64)[met]
     durations[node[met]] = rows["transfer_ns"].to_numpy(dtype=np.int64)[met]
-    alone = np.isin(targets, node[~met])
-    sources = np.concatenate([sources, sources[alone]])
-    targets = np.concatenate([np.where(of_node[targets] >= 0, of_node[targets], targets), targets[alone]])
-    node, hub = node[met], hub[met]
     joined = pd.concat([nodes.assign(start_ns=starts, duration_ns=durations), meetings], ignore_index=True)
-    return joined, np.concatenate([sources, hub]), np.concatenate([targets, node])
+    return _with_hubs(graph, joined, (node, hub, met))
 
 
-def _bound(nodes: pd.DataFrame, sources: Ints, targets: Ints, window: tuple[int, int]) -> Dependencies:
-    """Nodes in an order in which every edge leads onwards, with the lag of the binding edge of each; others have none."""
+def _with_hubs(graph: _Graph, joined: pd.DataFrame, found: tuple[Ints, Ints, Flags]) -> _Graph:
+    """The graph in which members (nodes) come to their hubs first, and those that have met go on from there."""
+    node, hub, met = found
+    count = len(graph.nodes)
+    # The arrival of a member at its hub is numbered by its place, that of a node after its hub is a row of its own.
+    come = graph.arrivals.iloc[node].assign(node=hub)
+    after = pd.DataFrame({"node": np.arange(count), "rank": graph.nodes["rank"], "due_ns": joined["start_ns"].iloc[:count]})
+    arrivals = pd.concat([after, come], ignore_index=True)
+    of_node = np.full(count, -1, dtype=np.int64)
+    of_node[node] = count + np.arange(len(node))
+    stays = np.ones(count, dtype=bool)
+    stays[node[met]] = False
+    at_hub = np.flatnonzero(of_node[graph.arrival] >= 0)
+    own = np.flatnonzero(stays[graph.arrival])
+    sources = np.concatenate([graph.sources[own], graph.sources[at_hub], hub[met]])
+    arrival = np.concatenate([graph.arrival[own], of_node[graph.arrival[at_hub]], node[met]])
+    return _Graph(joined, sources, arrival, arrivals)
+
+
+def _goes_ahead(rows: pd.DataFrame) -> Flags:
+    """Which rows are sends of a run whose sends do not wait: of those that came first, most ended before their receive.
+
+    Where all receives came first, nothing tells, and a send is taken to wait for nobody.
+    """
+    send = (rows["operation"] == "send").to_numpy(dtype=bool)
+    ends = pd.DataFrame({"instance": rows["instance"], "start": rows["start_ns"], "end": rows["start_ns"] + rows["duration_ns"]})
+    talk = ends[send].merge(ends[(rows["operation"] == "receive").to_numpy(dtype=bool)], on="instance", suffixes=("", "_there"))
+    first = talk[(talk["start"] + TOGETHER_NS < talk["start_there"]).to_numpy(dtype=bool)]
+    waited = (first["end"] + TOGETHER_NS >= first["end_there"]).to_numpy(dtype=bool)
+    return send if 2 * waited.sum() <= len(first) else np.zeros(len(rows), dtype=bool)
+
+
+def _bound(graph: _Graph, window: tuple[int, int]) -> Dependencies:
+    """Nodes in an order in which every edge leads onwards, with the lag of the binding edge of each arrival; others have none."""
+    nodes, arrivals = graph.nodes, graph.arrivals
     starts = nodes["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + nodes["duration_ns"].to_numpy(dtype=np.int64)
     rank_of_kind = nodes["kind"].map({"host": 0, MEETING: 1}).fillna(2).to_numpy(dtype=np.int64)
     order = np.lexsort((ends, rank_of_kind, starts))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
+    at, of_rank, due = (arrivals[name].to_numpy(dtype=np.int64) for name in ("node", "rank", "due_ns"))
+    sources, arrival = graph.sources, graph.arrival
     # An edge from what ended after its target began cannot have held it back, so it is none.
-    real = (ends[sources] <= starts[targets]) & (place[sources] < place[targets])
-    sources, targets = sources[real], targets[real]
-    frame = pd.DataFrame({"target": targets, "end": ends[sources]})
-    binding = (frame["end"] == frame.groupby("target")["end"].transform("max")).to_numpy(dtype=bool)
-    lag = np.where(binding, starts[targets] - ends[sources], 0)
-    sorted_nodes = nodes.iloc[order].reset_index(drop=True)
-    return Dependencies(sorted_nodes[_NODES], place[sources], place[targets], lag.astype(np.int64), *window)
+    real = (ends[sources] <= due[arrival]) & (place[sources] < place[at[arrival]])
+    sources, arrival = sources[real], arrival[real]
+    alone = np.setdiff1d(np.arange(len(at)), arrival)
+    roots = pd.DataFrame({"node": place[at[alone]], "rank": of_rank[alone], "due_ns": due[alone]})
+    sorted_nodes = nodes.iloc[order].reset_index(drop=True)[_NODES]
+    none = np.zeros(0, dtype=np.int64)
+    bare = Dependencies(sorted_nodes, none, none, none, none, none, roots, *window)
+    return with_lags(bare, place[sources], place[at[arrival]], of_rank[arrival], due[arrival])
+
+
+def with_lags(graph: Dependencies, sources: Ints, targets: Ints, edge_ranks: Ints, due_ns: Ints) -> Dependencies:
+    """The graph with these edges: the binding one of each arrival has the time until then as its lag.
+
+    A mark may lie a little before the end of what it follows (rounded clocks): then the lag is negative, as recorded. What no edge
+    explains of the wait of a node is the lag of those that come closest, so that unchanged durations give the recorded starts.
+    """
+    starts, ends = graph.nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
+    lag = np.minimum(due_ns - ends[sources], 0)
+    frame = pd.DataFrame({"target": targets, "rank": edge_ranks, "end": ends[sources]})
+    binding = (frame["end"] == frame.groupby(["target", "rank"])["end"].transform("max")).to_numpy(dtype=bool)
+    lag = np.where(binding, due_ns - ends[sources], lag).astype(np.int64)
+    held = ends[sources] + lag
+    latest = np.full(len(starts), np.iinfo(np.int64).min)
+    np.maximum.at(latest, targets, held)
+    short = np.where(held == latest[targets], starts[targets] - held, 0)
+    return replace(graph, sources=sources, targets=targets, lag_ns=lag + short, edge_ranks=edge_ranks, due_ns=due_ns)

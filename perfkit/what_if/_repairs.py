@@ -17,7 +17,6 @@ import pandas as pd
 from perfkit.run import Run
 from perfkit.trace import clock, placement
 from perfkit.trace.collectives import members
-from perfkit.trace.dependencies import MEETING
 from perfkit.trace.idle import DATA_NAMES
 from perfkit.trace.links import slow_links
 from perfkit.trace.overlap import union
@@ -59,16 +58,25 @@ def _operator(run: Run, before: Changed, change: Change) -> Changed:
     nodes = before.steps.graph.nodes
     own = nodes["kind"].isin(["computing", "communication", "copy"]).to_numpy(dtype=bool)
     names = nodes["name"].astype(str)
-    types = run.frame("kernels", columns=["name", "type"]).drop_duplicates().dropna()
-    of_type = {str(row["name"]) for row in types.to_dict("records") if matches(str(row["type"]), change.name)}
-    wanted = {name: matches(name, change.name) or name in of_type for name in names.unique()}
-    chosen = own & names.map(wanted).to_numpy(dtype=bool)
+    wanted = _wanted(run, names.unique(), change.name)
+    chosen = own & names.isin(wanted).to_numpy(dtype=bool)
     if not chosen.any():
         raise ValueError(f"no kernel has a name or type like {change.name!r}")
     duration = np.where(chosen, np.rint(before.duration_ns / change.factor).astype(np.int64), before.duration_ns)
     share = before.duration_ns[chosen].sum() / max(1, before.duration_ns[own].sum())
     text = f"{int(chosen.sum())} kernels ({share:.1%} of the kernel time) become {change.factor:g} times faster"
     return replace(before, duration_ns=duration, sentences=(*before.sentences, text))
+
+
+def _wanted(run: Run, names: Iterable[str], pattern: str) -> set[str]:
+    """The names of kernels that a pattern means: where a name or a type is the pattern, only these; else all like it."""
+    rows = run.frame("kernels", columns=["name", "type"]).drop_duplicates().dropna().astype(str).to_dict("records")
+    types: dict[str, set[str]] = {}
+    for row in rows:
+        types.setdefault(row["name"], set()).add(row["type"])
+    texts = {name: {name, *types.get(name, ())} for name in names}
+    exact = {name for name, known in texts.items() if pattern.lower() in {text.lower() for text in known}}
+    return exact or {name for name, known in texts.items() if any(matches(text, pattern) for text in known)}
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -153,13 +161,16 @@ def _members(run: Run, steps: Steps) -> pd.DataFrame:
     rows = members(run, ranks=steps.ranks, steps=steps.steps, clocks=steps.clocks)
     nodes = steps.graph.nodes
     talking = nodes[(nodes["kind"] == "communication").to_numpy(dtype=bool)]
-    places = {
-        (int(rank), int(start)): at for at, rank, start in zip(talking.index, talking["rank"], talking["start_ns"], strict=True)
-    }
-    start = rows["start_ns"].fillna(0).to_numpy(dtype=np.int64)
-    met = start + rows["wait_ns"].fillna(0).to_numpy(dtype=np.int64)
-    keys = zip(rows["rank"].tolist(), start.tolist(), met.tolist(), strict=True)
-    return rows.assign(node=[places.get((rank, after), places.get((rank, at), -1)) for rank, at, after in keys])
+    columns = [talking[name].to_numpy(dtype=np.int64).tolist() for name in ("rank", "start_ns", "duration_ns")]
+    # A send and a receive may start together on a rank: their durations tell them apart.
+    places = dict(zip(zip(*columns, strict=True), talking.index.tolist(), strict=True))
+    numbers = {name: rows[name].fillna(0).to_numpy(dtype=np.int64) for name in ("rank", "start_ns", "duration_ns", "wait_ns")}
+    rank, start, length, wait = (values.tolist() for values in numbers.values())
+    node = [
+        places.get((who, at + lost, takes - lost), places.get((who, at, takes), -1))
+        for who, at, takes, lost in zip(rank, start, length, wait, strict=True)
+    ]
+    return rows.assign(node=node)
 
 
 def _link_factors(run: Run, rows: pd.DataFrame, through: npt.NDArray[np.bool_], link: tuple[int, int]) -> npt.NDArray[np.float64]:
@@ -188,15 +199,14 @@ def _data(run: Run, before: Changed, change: Change) -> Changed:
     steps, graph = before.steps, before.steps.graph
     ranks = steps.ranks if change.rank is None else [change.rank]
     spans = {rank: _fetching(run, rank, steps.clocks) for rank in steps.ranks}
-    starts, ends = graph.nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
-    of_rank, of_step = graph.nodes["rank"].to_numpy(dtype=np.int64), graph.nodes["step"].to_numpy(dtype=np.int64)
+    ends, of_step = graph.ends_ns, graph.nodes["step"].to_numpy(dtype=np.int64)
     idle = np.flatnonzero(before.lag_ns > 0)
-    targets = graph.targets[idle]
+    of_rank = graph.edge_ranks[idle]
     shared = np.zeros(len(idle), dtype=np.int64)
     for rank, (begins, stops) in spans.items():
-        mine = np.flatnonzero(of_rank[targets] == rank)
-        shared[mine] = _covered(begins, stops, ends[graph.sources[idle[mine]]], starts[targets[mine]])
-    table = pd.DataFrame({"edge": idle, "rank": of_rank[targets], "step": of_step[targets], "stall": shared})
+        mine = np.flatnonzero(of_rank == rank)
+        shared[mine] = _covered(begins, stops, ends[graph.sources[idle[mine]]], graph.due_ns[idle[mine]])
+    table = pd.DataFrame({"edge": idle, "rank": of_rank, "step": of_step[graph.targets[idle]], "stall": shared})
     sums = table.groupby(["rank", "step"])["stall"].max()
     every = pd.MultiIndex.from_product([steps.ranks, steps.steps], names=["rank", "step"])
     whole = sums.reindex(every, fill_value=0)
@@ -268,14 +278,12 @@ def _host_as_peers(run: Run, before: Changed, rank: int) -> Changed:
     if rank not in before.steps.ranks:
         raise ValueError(f"rank {rank} has no kernels in the recorded steps; there are {_listed(before.steps.ranks)}")
     peers = _like(run, before.steps.ranks, rank)
-    device = ~nodes["kind"].isin([MEETING, BEGIN, END, "host"]).to_numpy(dtype=bool)
-    edges = np.flatnonzero((before.lag_ns > 0) & (device | (nodes["kind"] == MEETING).to_numpy(dtype=bool))[graph.targets])
-    meets = (nodes["kind"] == MEETING).to_numpy(dtype=bool)[graph.targets[edges]]
+    device = ~nodes["kind"].isin([BEGIN, END, "host"]).to_numpy(dtype=bool)
+    edges = np.flatnonzero((before.lag_ns > 0) & device[graph.targets])
     table = pd.DataFrame(
         {
             "edge": edges,
-            # A meeting belongs to all of its members: the one that came late is where the edge comes from.
-            "rank": np.where(meets, nodes["rank"].to_numpy()[graph.sources[edges]], nodes["rank"].to_numpy()[graph.targets[edges]]),
+            "rank": graph.edge_ranks[edges],
             "operator": nodes["name"].astype(str).str.replace(NUMBERED, "", regex=True).to_numpy()[graph.targets[edges]],
             "wait": before.lag_ns[edges],
         }

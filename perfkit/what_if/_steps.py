@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import pandas as pd
 from perfkit.errors import NotMeasuredError
 from perfkit.run import Run
 from perfkit.trace import clock
-from perfkit.trace.dependencies import MEETING, Dependencies, dependencies, retime
+from perfkit.trace.dependencies import MEETING, Dependencies, dependencies, retime, with_lags
 from perfkit.trace.idle import BLOCKING_NAMES, HOW_TO_COLLECT
 from perfkit.trace.overlap import overlap_ns, union
 
@@ -77,14 +78,21 @@ class Steps:
     def with_edges(self, keep: npt.NDArray[np.bool_]) -> Steps:
         """Only some of the edges; what held a node up by the others is then the lag behind the last that is left.
 
-        A node with none left follows the beginning of its step.
+        What none leads a rank to any more follows the beginning of its step.
         """
         graph = self.graph
-        sources, targets = graph.sources[keep], graph.targets[keep]
-        left = np.setdiff1d(np.setdiff1d(graph.targets, targets), self.begin["begin"].to_numpy())
-        keys = graph.nodes.loc[left, ["rank", "step"]].merge(self.begin, on=["rank", "step"], how="left")
-        sources = np.concatenate([sources, keys["begin"].to_numpy(dtype=np.int64)])
-        return replace(self, graph=_lagged(graph, sources, np.concatenate([targets, left])))
+        edges = pd.DataFrame({"node": graph.targets, "rank": graph.edge_ranks, "due_ns": graph.due_ns})
+        gone = edges[~keep].drop_duplicates(["node", "rank"])
+        lost = gone[
+            ~pd.MultiIndex.from_frame(gone[["node", "rank"]]).isin(pd.MultiIndex.from_frame(edges.loc[keep, ["node", "rank"]]))
+        ]
+        lost = lost.assign(step=graph.nodes["step"].to_numpy()[lost["node"]]).merge(self.begin, on=["rank", "step"], how="left")
+        lost = lost[(lost["node"] != lost["begin"]).to_numpy(dtype=bool)]
+        added = [lost[name].to_numpy(dtype=np.int64) for name in ("begin", "node", "rank", "due_ns")]
+        known = (graph.sources, graph.targets, graph.edge_ranks, graph.due_ns)
+        return replace(
+            self, graph=with_lags(graph, *(np.concatenate([old[keep], new]) for old, new in zip(known, added, strict=True)))
+        )
 
 
 def steps_of(run: Run, *, steps: Sequence[int] | None = None, ranks: Sequence[int] | None = None) -> Steps:
@@ -157,7 +165,7 @@ def _chained(
     graphs: Sequence[Dependencies], chosen: Sequence[int], windows: dict[tuple[int, int], tuple[int, int]]
 ) -> tuple[Dependencies, pd.DataFrame]:
     """All steps after one another with the nodes of their beginnings and ends, and where those are."""
-    nodes, sources, targets, places = [], [], [], []
+    nodes, edges, places = [], [], []
     offset = 0
     last_end: dict[int, int] = {}
     for graph, step in zip(graphs, chosen, strict=True):
@@ -166,34 +174,33 @@ def _chained(
         begins = {rank: offset + at for at, rank in enumerate(ranks)}
         first = offset + len(ranks)
         ends = {rank: first + count + at for at, rank in enumerate(ranks)}
-        frames = [_marks(ranks, [windows[rank, step][0] for rank in ranks], BEGIN), graph.nodes]
-        frames.append(_marks(ranks, [windows[rank, step][1] for rank in ranks], END))
+        opened, closed = ({rank: windows[rank, step][side] for rank in ranks} for side in (0, 1))
+        frames = [_marks(opened, BEGIN), graph.nodes, _marks(closed, END)]
         nodes.append(pd.concat(frames, ignore_index=True).assign(step=step))
-        sources += [graph.sources + first]
-        targets += [graph.targets + first]
-        roots = np.setdiff1d(np.arange(count), graph.targets)
-        of_rank = graph.nodes["rank"].to_numpy()
-        sources.append(np.array([begins[int(rank)] for rank in of_rank[roots]], dtype=np.int64))
-        targets.append(roots + first)
-        tails = _tails(graph, {rank: windows[rank, step][1] for rank in ranks})
-        sources.append(tails + first)
-        targets.append(np.array([ends[int(rank)] for rank in of_rank[tails]], dtype=np.int64))
-        known = [rank for rank in ranks if rank in last_end]
-        sources.append(np.array([last_end[rank] for rank in known], dtype=np.int64))
-        targets.append(np.array([begins[rank] for rank in known], dtype=np.int64))
+        edges.append((graph.sources + first, graph.targets + first, graph.edge_ranks, graph.due_ns))
+        roots = graph.roots
+        edges.append(_edges(roots["rank"].map(begins), roots["node"] + first, roots["rank"], roots["due_ns"]))
+        tails = _tails(graph, closed)
+        of_tail = graph.nodes["rank"].iloc[tails]
+        edges.append(_edges(tails + first, of_tail.map(ends), of_tail, of_tail.map(closed)))
+        known = pd.Series([rank for rank in ranks if rank in last_end], dtype=np.int64)
+        edges.append(_edges(known.map(last_end), known.map(begins), known, known.map(opened)))
         places += [{"rank": rank, "step": step, "begin": begins[rank], "end": ends[rank]} for rank in ranks]
         last_end, offset = ends, offset + count + 2 * len(ranks)
     whole = pd.concat(nodes, ignore_index=True)
     span = min(window[0] for window in windows.values()), max(window[1] for window in windows.values())
-    none = np.zeros(0, dtype=np.int64)
-    graph = Dependencies(whole, none, none, none, *span)
-    return _lagged(graph, np.concatenate(sources), np.concatenate(targets)), pd.DataFrame(places)
+    graph = replace(graphs[0], nodes=whole, start_ns=span[0], end_ns=span[1])
+    return with_lags(graph, *(np.concatenate(column) for column in zip(*edges, strict=True))), pd.DataFrame(places)
 
 
-def _marks(ranks: Sequence[int], moments: Sequence[int], kind: str) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"rank": list(ranks), "name": kind, "kind": kind, "stream": "", "start_ns": list(moments), "duration_ns": 0}
-    )
+def _edges(sources: Any, targets: Any, ranks: Any, due_ns: Any) -> tuple[Ints, Ints, Ints, Ints]:
+    found = tuple(np.asarray(column, dtype=np.int64) for column in (sources, targets, ranks, due_ns))
+    return found[0], found[1], found[2], found[3]
+
+
+def _marks(moments: Mapping[int, int], kind: str) -> pd.DataFrame:
+    columns = {"rank": list(moments), "name": kind, "kind": kind, "stream": "", "start_ns": list(moments.values())}
+    return pd.DataFrame({**columns, "duration_ns": 0})
 
 
 def _tails(graph: Dependencies, until_ns: Mapping[int, int]) -> Ints:
@@ -207,19 +214,6 @@ def _tails(graph: Dependencies, until_ns: Mapping[int, int]) -> Ints:
     lonely = device[~device["rank"].isin(within["rank"].unique()).to_numpy(dtype=bool)].drop_duplicates("rank", keep="last")
     last = within.drop_duplicates(["rank", "stream"], keep="last")
     return np.sort(np.concatenate([last.index.to_numpy(dtype=np.int64), lonely.index.to_numpy(dtype=np.int64)]))
-
-
-def _lagged(graph: Dependencies, sources: Ints, targets: Ints) -> Dependencies:
-    """The graph with these edges; the binding one of each node has the time that lies between as its lag.
-
-    A mark may lie a little before the end of what it follows (rounded clocks): then the lag is negative, as recorded.
-    """
-    starts, ends = graph.nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
-    lag = np.minimum(starts[targets] - ends[sources], 0)
-    frame = pd.DataFrame({"target": targets, "end": ends[sources]})
-    binding = (frame["end"] == frame.groupby("target")["end"].transform("max")).to_numpy(dtype=bool)
-    lag = np.where(binding, starts[targets] - ends[sources], lag)
-    return replace(graph, sources=sources, targets=targets, lag_ns=lag.astype(np.int64))
 
 
 def _host_waits(graph: Dependencies) -> Ints:

@@ -186,6 +186,23 @@ def test_a_send_meets_the_receive_of_the_other_rank():
     assert receives["transfer_ns"].tolist() == [50] * 3
 
 
+def test_transfers_in_a_group_of_all_stages_have_two_ends_each():
+    sizes = {"group": "p", "group_size": 3}
+    rows: list[dict[str, Any]] = [
+        {"rank": 0, "name": "f0", "operation": "send", "start_ns": 700, "duration_ns": 50, **sizes},
+        {"rank": 1, "name": "f0", "operation": "receive", "start_ns": 0, "duration_ns": 750, **sizes},
+        {"rank": 1, "name": "f1", "operation": "send", "start_ns": 900, "duration_ns": 50, **sizes},
+        {"rank": 2, "name": "f1", "operation": "receive", "start_ns": 960, "duration_ns": 50, **sizes},
+    ]
+    world = {"group": "w", "group_size": 3, "duration_ns": 10}
+    rows += [{"rank": rank, "name": f"w{k}", "start_ns": 2000 + 100 * k, **world} for k in range(3) for rank in range(3)]
+    table = members(_run(rows))
+    table = table[table["group"] == "p"].sort_values("start_ns")
+    assert table["num_seen"].tolist() == [2] * 4
+    assert set(table["basis"]) == {"arrival"}
+    assert table["wait_ns"].tolist() == [700, 0, 0, 0]  # the second send was over before its receive began: it has not waited
+
+
 @pytest.mark.parametrize(
     ("operation", "size", "factor"),
     [("all_reduce", 8, 1.75), ("all_gather", 8, 0.875), ("reduce_scatter", 4, 0.75), ("broadcast", 8, 1.0), ("all_reduce", 1, 1.0)],
