@@ -12,13 +12,15 @@ from collections.abc import Iterator
 
 from perfkit.units import KIB, MIB
 
-MAX_VALUE_BYTES = 64 * MIB
+MAX_VALUE_BYTES = 32 * MIB
+"""A value that is longer is skipped and counted: no event of a trace comes near it, and two such texts are held while reading."""
 SMALL_CHUNK_BYTES = 64 * KIB
 _MAX_FIRST_KEYS = 8
 _MAX_PATIENCE = 1024
 _SPACE = re.compile(rb"[\s,\x00]*")
 _FIRST_KEY = re.compile(rb'\{\s*"([^"\\]{0,32})"\s*:')
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{}]', re.DOTALL)
+_STRING_REST = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SCALAR = re.compile(rb"[^\s,\[\]{}\"]+")
 
 
@@ -108,12 +110,72 @@ class Text:
         value, self.at = self.data[self.at : end], end
         return value
 
+    def skip_value(self, resume: re.Pattern[bytes]) -> int:
+        """Move behind the JSON value at the position, or behind the first match of `resume` in it; to the end if there is neither.
+
+        Nothing of the value is kept, so it may be of any size. Returns the bytes skipped.
+        """
+        if self.peek() not in (b"{", b"[", b'"'):
+            return self._skip_scalar()
+        skipped, depth, in_string = 0, 0, False
+        while True:
+            found = resume.search(self.data, self.at)
+            end, depth, in_string = _walk(self.data, self.at, found.start() if found else len(self.data), depth, in_string)
+            if found and (depth or in_string):
+                end, depth, in_string = found.end(), 0, False
+            skipped += end - self.at
+            self.at = end
+            if not depth and not in_string:
+                return skipped
+            if not self.more():
+                skipped += self.skip(len(self.data))
+                return skipped
+
+    def _skip_scalar(self) -> int:
+        skipped = 0
+        while found := _SCALAR.match(self.data, self.at):
+            skipped += self.skip(found.end() - self.at)
+            if self.at < len(self.data) or not self.more():
+                break
+        return skipped or self.skip(1)
+
     def find(self, pattern: re.Pattern[bytes]) -> bool:
         """Move behind the next match of `pattern`; False if there is none in what was read."""
         found = pattern.search(self.data, self.at)
         if found:
             self.at = found.end()
         return found is not None
+
+
+def _walk(data: bytes, start: int, stop: int, depth: int, in_string: bool) -> tuple[int, int, bool]:
+    """Walk on through a value of which `depth` brackets, and a string if `in_string`, are open at `start`.
+
+    Returns the index behind the value, or, if it does not end before `stop`, where to go on when there is more, with what is open.
+    """
+    at = start
+    if in_string:
+        rest = _STRING_REST.match(data, start, stop)
+        if rest is None:
+            return _behind_escapes(data, start, stop), depth, True
+        at = rest.end()
+        if depth == 0:
+            return at, 0, False
+    for token in _TOKEN.finditer(data, at, stop):
+        text = token[0]
+        if text in (b"{", b"["):
+            depth += 1
+        elif text in (b"}", b"]"):
+            depth -= 1
+        elif text == b'"':
+            return _behind_escapes(data, token.end(), stop), depth, True
+        if depth <= 0:
+            return token.end(), 0, False
+    return stop, max(depth, 1), False
+
+
+def _behind_escapes(data: bytes, start: int, stop: int) -> int:
+    """`stop`, or the index of a backslash before it that escapes what comes next."""
+    return stop - (stop - start - len(data[start:stop].rstrip(b"\\"))) % 2
 
 
 def value_end(data: bytes, start: int, stop: int = sys.maxsize) -> int:

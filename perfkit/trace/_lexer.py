@@ -20,9 +20,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from perfkit.trace._blocks import Blocks
-from perfkit.trace._json_text import SMALL_CHUNK_BYTES, Cuts, Text
+from perfkit.trace._json_text import MAX_VALUE_BYTES, SMALL_CHUNK_BYTES, Cuts, Text
 from perfkit.trace._listing import File
-from perfkit.units import KIB
+from perfkit.units import KIB, MIB
 
 Event = TypeVar("Event")
 Value = TypeVar("Value")
@@ -30,6 +30,7 @@ Value = TypeVar("Value")
 LOST_EVENTS = "event that is no valid JSON"
 LOST_TAIL = "bytes after the last complete event (the file ends inside an event)"
 LOST_TEXT = "bytes that belong to no trace"
+LOST_VALUES = f"JSON value longer than {MAX_VALUE_BYTES // MIB} MiB, skipped"
 
 _MIN_EVENTS = 10_000
 _LIKELY_VALUE_BYTES = 256 * KIB
@@ -94,24 +95,43 @@ class EventReader(Generic[Event]):
     def _object(self, text: Text) -> Iterator[list[Event]]:
         """The members of the top-level object; the position is behind its brace."""
         while (mark := text.peek()) and mark != b"}":
-            key = text.take() if mark == b'"' else None
-            if key is None or text.peek() != b":":
-                if not text.find(_EVENTS_START):
-                    self._lose_rest(text, LOST_TEXT)
-                    continue
-                key = _EVENTS_KEY
-            else:
-                text.skip(1)
+            key = self._key(text, mark)
             if text.peek() == b"[" and key == _EVENTS_KEY:
                 text.skip(1)
                 yield from self._list(text)
-            elif (value := text.take()) is None:
-                self._lose_rest(text, LOST_TEXT)
-            else:
+            elif key is not None and (value := text.take()) is not None:
                 self._keep(key, value)
+            elif key is not None and self._skip_value(text, _EVENTS_START, LOST_TEXT) == b"[":
+                text.skip(1)
+                yield from self._list(text)
         if not mark:
             self.damage = "it ends before the JSON object is closed"
         text.skip(1)
+
+    def _key(self, text: Text, mark: bytes) -> bytes | None:
+        """The key of the next member, with the position behind its colon; None if there is none before the end."""
+        key = text.take() if mark == b'"' else None
+        if key is None and mark == b'"':
+            if self._skip_value(text, _EVENTS_START, LOST_TEXT) == b"[":
+                return _EVENTS_KEY
+            key = b'""'
+        if key is not None and text.peek() == b":":
+            text.skip(1)
+            return key
+        if text.find(_EVENTS_START):
+            return _EVENTS_KEY
+        self._lose_rest(text, LOST_TEXT)
+        return None
+
+    def _skip_value(self, text: Text, resume: re.Pattern[bytes], reason: str) -> bytes:
+        """Skip a value that is too long to be held, or that does not end; returns the mark behind it."""
+        skipped = text.skip_value(resume)
+        mark = text.peek()
+        if mark:
+            self.lost[LOST_VALUES] += 1
+        else:
+            self.lost[reason] += skipped
+        return mark
 
     def _keep(self, key: bytes, value: bytes) -> None:
         name = key.strip(b'"').decode("utf-8", "replace")
@@ -191,7 +211,7 @@ class EventReader(Generic[Event]):
         start, end = (text.at, len(text.data)) if value is None else (text.at - len(value), text.at)
         following = cuts.boundary.search(text.data, start + 1, end)
         if value is None and following is None:
-            self._lose_rest(text, LOST_TAIL)
+            self._skip_value(text, cuts.boundary, LOST_TAIL)
         else:
             self.lost[LOST_EVENTS] += 1
             text.at = following.end() if following else end

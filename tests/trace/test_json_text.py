@@ -1,12 +1,13 @@
 """Where JSON values end, and where a list of events may be cut."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit.trace._json_text import Cuts, value_end
+from perfkit.trace._json_text import Cuts, Text, value_end
 
 texts = st.one_of(st.sampled_from(["}", '"', "\\", "]", "}],", '{"a": [', ""]), st.text(st.characters(codec="utf-8"), max_size=8))
 values = st.recursive(
@@ -60,3 +61,33 @@ def test_guesses_in_vain_become_rarer_and_a_hit_forgives_them():
     assert cuts.patience > 100
     cuts.succeeded()
     assert cuts.patience == 1
+
+
+NOWHERE = re.compile(rb"(?!)")
+
+
+@settings(deadline=None)
+@given(values, st.integers(1, 9))
+def test_a_value_is_skipped_to_its_end_in_blocks_of_any_size(value, block):
+    text = json.dumps(value).encode()
+    content = text + b', {"ph": 1}'
+    blocks = Text(content[at : at + block] for at in range(0, len(content), block))
+    assert blocks.skip_value(NOWHERE) == len(text)
+    assert blocks.peek() == b"{"
+
+
+def test_a_value_that_does_not_end_is_skipped_to_the_next_event_or_to_the_end():
+    broken = b'{"name": "open, '
+    blocks = iter([broken, b"x" * 20, b'"}, {"ph": 1}, ', b'{"ph": 2}'])
+    text = Text(blocks)
+    text.skip_value(Cuts().boundary)
+    assert text.data[text.at :].startswith(b'{"ph": 1}')
+    rest = Text(iter([broken, b"x" * 20]))
+    assert rest.skip_value(NOWHERE) == len(broken) + 20
+    assert rest.peek() == b""
+
+
+def test_a_number_without_end_is_skipped_without_its_neighbor():
+    text = Text(iter([b"111", b"111", b'1, {"ph": 1}']))
+    assert text.skip_value(NOWHERE) == 7
+    assert text.peek() == b"{"

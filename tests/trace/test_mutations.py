@@ -263,19 +263,24 @@ def test_a_gzip_bomb_is_read_up_to_a_bound(tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_single_string_of_100_mb_is_read_within_400_mib(tmp_path: Path):
-    path = tmp_path / "rank0.json"
+def test_a_single_string_of_100_mb_costs_its_event_and_is_counted_within_300_mib(tmp_path: Path):
+    path = tmp_path / "trace.json"
+    before, _, after = (json.dumps(event).encode() for event in kineto_events())
     with path.open("wb") as stream:
-        stream.write(b'{"traceEvents": [' + json.dumps(kineto_events()[1]).encode() + b', {"ph": "X", "cat": "kernel", "name": "')
+        stream.write(b'{"traceEvents": [' + before + b', {"ph": "X", "cat": "kernel", "name": "')
         for _ in range(100):
             stream.write(b"x" * 1_000_000)
-        stream.write(b'", "ts": 1, "dur": 2}, ' + json.dumps(kineto_events()[2]).encode() + b"]}")
+        stream.write(b'", "ts": 1, "dur": 2}, ' + after + b'], "long": "')
+        for _ in range(40):
+            stream.write(b"y" * 1_000_000)
+        stream.write(b'", "distributedInfo": {"rank": 3}}')
     # A new process starts with the peak of the one that made it; the status of its own memory does not.
     code = (
-        f"import perfkit; run = perfkit.load({str(path)!r}, cache=False); print(len(run.frame('kernels')), len(run.dropped)); "
+        f"import perfkit; run = perfkit.load({str(path)!r}, cache=False); rows = run.frame('kernels'); "
+        "print(len(rows), int(rows['duration_ns'].sum()), *run.ranks, sum(lost.count for lost in run.dropped)); "
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    kernels, dropped, peak_kib = map(int, child.stdout.split())
-    assert kernels == 3 or (kernels >= 1 and dropped)
-    assert peak_kib * 1024 < 400 * 2**20
+    kernels, total_ns, rank, dropped, peak_kib = map(int, child.stdout.split())
+    assert (kernels, total_ns, rank, dropped) == (1, 40_125, 3, 2)
+    assert peak_kib * 1024 < 300 * 2**20
