@@ -24,6 +24,15 @@ def _add(parser: argparse.ArgumentParser) -> None:
     notes = actions.add_parser("notes", help="the lesson as slides: what to say, what to ask, which traps")
     notes.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
     notes.set_defaults(act=_notes)
+    paper = actions.add_parser("paper", help="the fault game on paper: sheets for students, or the solutions")
+    paper.add_argument("--seed", type=int, required=True, help="the seed of the class")
+    paper.add_argument(
+        "--student", required=True, action="append", dest="students", metavar="NAME", help="a student; again for more"
+    )
+    paper.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds G01 to GN (default: 3)")
+    paper.add_argument("--solutions", action="store_true", help="what is true instead of the sheets")
+    paper.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
+    paper.set_defaults(act=_paper)
     results = actions.add_parser("results", help="what the class of the project has done, as a page or as CSV")
     results.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
     results.add_argument("--seed", type=int, help="the seed of the class (default: that of the last class)")
@@ -64,6 +73,19 @@ def _notes(arguments: argparse.Namespace) -> int:
 
     save_page(lesson_notes(), arguments.out)
     print(f"{arguments.out}: open it in a browser; PageDown turns to the next block")
+    return 0
+
+
+def _paper(arguments: argparse.Namespace) -> int:
+    from perfkit.classroom import student_name
+    from perfkit.report import paper_game, save_page
+
+    if not 1 <= arguments.rounds <= 99:
+        raise InputError("--rounds", [f"{arguments.rounds} must be 1 to 99"])
+    students = [student_name(name) for name in arguments.students]
+    rounds = [f"G{number:02}" for number in range(1, arguments.rounds + 1)]
+    save_page(paper_game(arguments.seed, students, rounds, solutions=arguments.solutions), arguments.out)
+    print(f"{arguments.out}: {len(students)} students, {arguments.rounds} rounds")
     return 0
 
 

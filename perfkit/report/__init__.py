@@ -14,6 +14,7 @@ from perfkit.project import find_project
 from perfkit.report._class import class_results as class_results
 from perfkit.report._lesson import lesson_notes as lesson_notes
 from perfkit.report._page import html_page
+from perfkit.report._paper import paper_game as paper_game
 from perfkit.report._parts import Part
 from perfkit.report._project import project_parts
 from perfkit.report._run import run_parts

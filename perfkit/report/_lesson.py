@@ -17,9 +17,9 @@ html { scroll-snap-type: y mandatory; }
 main { max-width: none; padding: 0; }
 section { min-height: 100vh; scroll-snap-align: start; display: flex; flex-direction: column; justify-content: center;
   max-width: 60rem; margin: 0 auto; padding: 2rem 1.5rem; break-after: page; }
-section h2 { font-size: 40px; border: 0; margin: 0 0 4px; padding: 0; }
-section p, section li { font-size: 22px; line-height: 1.45; max-width: none; }
-section li { margin: 0 0 10px; }
+section h2 { font-size: 34px; border: 0; margin: 0 0 4px; padding: 0; }
+section p, section li { font-size: 20px; line-height: 1.45; max-width: none; }
+section li { margin: 0 0 6px; }
 .when, .small, .small li { color: var(--pk-muted); font-size: 16px; }
 .ask { border-inline-start: 6px solid var(--pk-accent); padding: 10px 18px; background: var(--pk-surface); margin: 14px 0; }
 """

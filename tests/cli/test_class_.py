@@ -94,3 +94,14 @@ def test_results_without_a_class_or_answers_are_refused_and_make_no_file(capsys,
     assert main(["class", "results", "--folder", str(tmp_path), "--seed", "3", "--out", str(out)]) == 2
     assert "nobody has answered in the class 3" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_game_on_paper_is_sheets_or_solutions(capsys, tmp_path):
+    out = tmp_path / "sheets.html"
+    given = ["class", "paper", "--seed", "2024", "--student", "s01", "--student", "s13", "--rounds", "1", "--out", str(out)]
+    assert main(given) == 0
+    assert "s13, round G01" in out.read_text(encoding="utf-8")
+    assert main([*given, "--solutions"]) == 0
+    assert "54.30 ms a step" in out.read_text(encoding="utf-8")
+    assert main(["class", "paper", "--seed", "1", "--student", "a", "--rounds", "0", "--out", str(out)]) == 2
+    assert "must be 1 to 99" in capsys.readouterr().err
