@@ -11,7 +11,7 @@ from perfkit.report._parts import Part, table_part
 
 TASK = (
     "The run was fine last week. What is wrong, where, how many ms a step does it cost (or MB), and what would you do? 40 points "
-    "for what, 30 for where, 20 for how much, 10 for what to do. Ranks 0 to 3 are stage 0, ranks 4 to 7 stage 1; 20 steps, times in ms."
+    "for what, 30 for where, 20 for how much, 10 for the remedy. Ranks 0 to 3 are stage 0, 4 to 7 stage 1; 20 steps, times in ms."
 )
 
 
