@@ -75,6 +75,11 @@ def is_rank(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_RANKS
 
 
+def are_ranks(values: list[Any]) -> bool:
+    """`is_rank` of all values, without a call each: every one of a thousand ranks names a group of a thousand."""
+    return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < MAX_RANKS)
+
+
 def step_number(text: str) -> int:
     """The step of a key such as "step50"; 0 for "step", which a recording without steps has."""
     found = _TRAILING_NUMBER.search(text)

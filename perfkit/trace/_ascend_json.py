@@ -10,9 +10,12 @@ import re
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from perfkit.errors import InputError
 from perfkit.trace._listing import File
 
+_FAST = msgspec.json.Decoder(float_hook=Decimal)
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
@@ -25,10 +28,19 @@ def read_json(file: File, *, depth: int = 0) -> tuple[Any, int]:
     if file.size_bytes == 0:
         raise InputError(file.label, ["the file is empty (0 bytes)"])
     try:
-        text = file.path.read_bytes().decode("utf-8-sig", "replace")
-        return json.loads(text, parse_float=Decimal), 0
+        data = file.path.read_bytes()
     except OSError as error:
         raise InputError(file.label, [f"cannot be read: {error.strerror}"]) from error
+    try:
+        return _FAST.decode(data), 0
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
+        return _read_with_care(file, data.decode("utf-8-sig", "replace"), depth)
+
+
+def _read_with_care(file: File, text: str, depth: int) -> tuple[Any, int]:
+    """What the fast decoder refuses: other encodings, NaN, lone surrogates, and files with an end that is missing."""
+    try:
+        return json.loads(text, parse_float=Decimal), 0
     except RecursionError as error:
         raise InputError(file.label, ["is nested too deeply"]) from error
     except json.JSONDecodeError as error:
@@ -36,7 +48,7 @@ def read_json(file: File, *, depth: int = 0) -> tuple[Any, int]:
         if content is None:
             raise InputError(file.label, [f"is no JSON: {error.msg} at line {error.lineno}, column {error.colno}"]) from error
         return content, len(text[end:].encode())
-    except ValueError as error:
+    except (ValueError, ArithmeticError) as error:
         raise InputError(file.label, [f"is no JSON that can be read: {error}"]) from error
 
 
@@ -55,5 +67,5 @@ def _whole_entries(text: str, limit: int, depth: int) -> tuple[Any, int]:
         return None, 0
     try:
         return json.loads(text[:end] + closing, parse_float=Decimal), end
-    except ValueError:
+    except (ValueError, ArithmeticError):
         return None, 0

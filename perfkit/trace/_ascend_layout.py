@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from perfkit.run import Fact, Position
-from perfkit.trace._ascend_communication import Link, is_rank
+from perfkit.trace._ascend_communication import Link, are_ranks, is_rank
 from perfkit.trace._ascend_folders import LINKS, METADATA, Rank, search
 from perfkit.trace._format import Sink
 
@@ -44,7 +44,7 @@ def groups_of(ranks: Iterable[Rank]) -> list[tuple[str, tuple[int, ...]]]:
             if not isinstance(group, Mapping):
                 continue
             name, members = group.get("group_name"), group.get("global_ranks")
-            if isinstance(name, str) and isinstance(members, list) and all(map(is_rank, members)):
+            if isinstance(name, str) and isinstance(members, list) and are_ranks(members):
                 found[name, tuple(members)] = None
     return list(found)
 
