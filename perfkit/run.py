@@ -61,13 +61,15 @@ Read = Callable[[Sequence[int] | None, Sequence[str] | None], pd.DataFrame]
 class LazyTable:
     """A table that is read when it is asked for; what is known of it before are its `ranks` and its `num_rows`.
 
-    Where the rows are not counted yet `num_rows` is None. `parts` gives a large table piece by piece.
+    Where the rows are not counted yet `num_rows` is None. `parts` gives a large table piece by piece, `pieces` the rows of one rank
+    and some columns of it.
     """
 
     ranks: frozenset[int]
     num_rows: int | None
     read: Read
     parts: Callable[[], Iterator[pd.DataFrame]] | None = None
+    pieces: Callable[[int, Sequence[str]], Iterator[pd.DataFrame]] | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> LazyTable:
@@ -82,6 +84,7 @@ class LazyTables(Mapping[str, pd.DataFrame]):
     def __init__(self, sources: Mapping[str, LazyTable]) -> None:
         self._sources = dict(sources)
         self._whole: dict[str, pd.DataFrame] = {}
+        self._with_rows: dict[str, bool] = {}
         self._lock = RLock()
 
     def __getitem__(self, table: str) -> pd.DataFrame:
@@ -110,7 +113,9 @@ class LazyTables(Mapping[str, pd.DataFrame]):
         source = self._sources[table]
         if source.num_rows is not None:
             return source.num_rows > 0
-        return any(len(self.rows(table, [rank], ["rank"])) for rank in sorted(source.ranks))
+        if table not in self._with_rows:
+            self._with_rows[table] = any(len(self.rows(table, [rank], ["rank"])) for rank in sorted(source.ranks))
+        return self._with_rows[table]
 
     def ranks(self, table: str) -> frozenset[int]:
         """The ranks of a table."""
@@ -120,6 +125,11 @@ class LazyTables(Mapping[str, pd.DataFrame]):
         """The rows of a table, in pieces if it is large and not there as a whole."""
         parts = self._sources[table].parts
         return iter([self[table]]) if parts is None or table in self._whole else parts()
+
+    def pieces(self, table: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """The rows of one rank, in pieces if they are many and not there as a whole."""
+        pieces = self._sources[table].pieces
+        return iter([self.rows(table, [rank], columns)]) if pieces is None or table in self._whole else pieces(rank, columns)
 
     def num_rows(self, table: str) -> int | None:
         """The rows of a table; None if they are not counted, because it is read when it is asked for."""
@@ -193,6 +203,12 @@ class Run:
         if steps is not None:
             rows = rows[rows["step"].isin(list(steps))]
         return rows.loc[:, list(columns)] if columns is not None else rows
+
+    def pieces(self, table: str, *, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        """The rows of one rank as `frame` gives them, in pieces if they are many, so that they are never there all at once."""
+        if isinstance(self.tables, LazyTables) and table in self.tables:
+            return self.tables.pieces(table, rank, columns)
+        return iter([self.frame(table, ranks=[rank], columns=columns)])
 
     def _ranks_of(self, table: str) -> Iterable[int]:
         if isinstance(self.tables, LazyTables):

@@ -1,4 +1,4 @@
-"""Collectives of one rank folder: its communication files, and its communication kernels joined with them.
+"""Collectives of rank folders: their communication files, and their communication kernels joined with them.
 
 communication.json: {step: {"p2p" or "collective": {operation: blocks}}}; communication_matrix.json: the same with links in place
 of the blocks. The kernel row has the exact start and duration, the JSON the transit, the wait and the size: they are joined by
@@ -7,8 +7,10 @@ step and name, in order of their starts where a name repeats.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from perfkit.trace._ascend_communication import TOTAL, Link, Losses, Operation, entries, link, operation, step_number
@@ -18,7 +20,9 @@ from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
 from perfkit.trace.kinds import operation_of
 
-_KEY = ["step", "name", "occurrence"]
+TIMED = ("kind", "step", "name", "start_ns", "duration_ns")
+"""What is needed of kernels."""
+_KEY = ["rank", "step", "name", "occurrence"]
 
 
 def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
@@ -61,13 +65,12 @@ def _report(losses: Losses, file: File, sink: Sink) -> None:
         sink.drop(what, count, file)
 
 
-def collectives(operations: list[Operation], kernels: pd.DataFrame | None, groups: Groups) -> pd.DataFrame:
-    """The communication of one rank with the columns of the table `collectives` but for `rank`."""
-    told = _told(operations)
-    timed = _timed(kernels)
-    if len(timed) and len(told) and set(told["step"]) == {0} and timed["step"].nunique() == 1:
-        told["step"] = timed["step"].iloc[0]  # a recording without a schedule writes "step" in place of a number
-    both = timed.merge(told, on=_KEY, how="outer", suffixes=("", "_told"))
+def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]], groups: Groups) -> pd.DataFrame:
+    """The communication of ranks, of each its number, operations and kernels, with the columns of the table `collectives`."""
+    told = _told(recorded)
+    timed = pd.concat([_timed(rank, kernels) for rank, _, kernels in recorded if kernels is not None] or [_timed(0, None)])
+    _number_steps(told, timed)
+    both = _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
     tails = _tails(groups)
     names = pd.Series(both["name"].unique(), dtype="object")
     kinds = {name: operation_of(name) for name in names}
@@ -75,6 +78,7 @@ def collectives(operations: list[Operation], kernels: pd.DataFrame | None, group
     sizes = {name: len(members) for name in group.dropna().unique() if (members := groups.members(name)) is not None}
     rows = pd.DataFrame(
         {
+            "rank": both["rank"],
             "step": both["step"],
             "name": both["name"],
             "operation": both["name"].map(kinds),
@@ -87,35 +91,49 @@ def collectives(operations: list[Operation], kernels: pd.DataFrame | None, group
             "bytes": both["bytes"],
         }
     )
-    return rows.sort_values(["step", "start_ns"], ignore_index=True)
+    return rows.sort_values(["rank", "step", "start_ns"], ignore_index=True)
 
 
-def _told(operations: list[Operation]) -> pd.DataFrame:
-    frame = pd.DataFrame(
+def _told(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]]) -> pd.DataFrame:
+    items = [item for _, operations, _ in recorded for item in operations]
+    ranks = [rank for rank, _, _ in recorded]
+    return pd.DataFrame(
         {
-            "step": pd.array([item.step for item in operations], dtype="Int64"),
-            "name": pd.Series([item.name for item in operations], dtype="object"),
-            "group": pd.Series([item.group for item in operations], dtype="object"),
-            "start_ns": pd.array([item.start_ns for item in operations], dtype="Int64"),
-            "duration_ns": pd.array([item.duration_ns for item in operations], dtype="Int64"),
-            "transit_ns": pd.array([item.transit_ns for item in operations], dtype="Int64"),
-            "wait_ns": pd.array([item.wait_ns for item in operations], dtype="Int64"),
-            "bytes": pd.array([item.size_bytes for item in operations], dtype="Int64"),
+            "rank": np.repeat(np.array(ranks, dtype=np.int64), [len(operations) for _, operations, _ in recorded]),
+            "step": pd.array([item.step for item in items], dtype="Int64"),
+            "name": pd.Series([item.name for item in items], dtype="object"),
+            "group": pd.Series([item.group for item in items], dtype="object"),
+            "start_ns": pd.array([item.start_ns for item in items], dtype="Int64"),
+            "duration_ns": pd.array([item.duration_ns for item in items], dtype="Int64"),
+            "transit_ns": pd.array([item.transit_ns for item in items], dtype="Int64"),
+            "wait_ns": pd.array([item.wait_ns for item in items], dtype="Int64"),
+            "bytes": pd.array([item.size_bytes for item in items], dtype="Int64"),
         }
     )
-    return _numbered(frame)
 
 
-def _timed(kernels: pd.DataFrame | None) -> pd.DataFrame:
+def _timed(rank: int, kernels: pd.DataFrame | None) -> pd.DataFrame:
     if kernels is None:
-        kernels = pd.DataFrame({name: [] for name in ("kind", "step", "name", "start_ns", "duration_ns")})
-    frame = kernels.loc[kernels["kind"] == "communication", ["step", "name", "start_ns", "duration_ns"]]
-    return _numbered(frame.astype({"step": "Int64", "name": "object", "start_ns": "Int64", "duration_ns": "Int64"}))
+        kernels = pd.DataFrame({name: [] for name in TIMED})
+    frame = kernels.loc[kernels["kind"] == "communication", list(TIMED[1:])]
+    frame = frame.astype({"step": "Int64", "name": "object", "start_ns": "Int64", "duration_ns": "Int64"})
+    return frame.assign(rank=np.int64(rank))
+
+
+def _number_steps(told: pd.DataFrame, timed: pd.DataFrame) -> None:
+    """Give operations of ranks recorded without a schedule, which write "step" in place of a number, the step of the kernels."""
+    if not len(timed) or not len(told):
+        return
+    schedules = told.groupby("rank")["step"].agg(["min", "max"])
+    without = schedules.index[((schedules["min"] == 0) & (schedules["max"] == 0)).to_numpy(dtype=bool)]
+    steps = timed[timed["rank"].isin(without)].groupby("rank")["step"].agg(["nunique", "first"])
+    numbers = steps.loc[(steps["nunique"] == 1).to_numpy(dtype=bool), "first"]
+    told["step"] = told["rank"].map(numbers).astype("Int64").fillna(told["step"])
 
 
 def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
     ordered = frame.sort_values("start_ns", kind="stable").reset_index(drop=True)
-    return ordered.assign(occurrence=ordered.groupby(["step", "name"], dropna=False).cumcount())
+    return ordered.assign(occurrence=ordered.groupby(["rank", "step", "name"], dropna=False).cumcount())
 
 
 def _tails(groups: Groups) -> dict[str, list[str]]:

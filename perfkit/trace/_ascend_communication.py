@@ -184,6 +184,8 @@ def _bytes(megabytes: Any) -> int | None:
 
 def _scaled(value: Any, per_unit: int) -> int | None:
     """A whole number of the small unit, exact; null for what is no finite number or does not fit 64 bits."""
+    if isinstance(value, Decimal) and not value:
+        return 0  # most sizes are: of the kinds of links only some are used
     if isinstance(value, int) and not isinstance(value, bool):
         scaled = value * per_unit
     elif isinstance(value, (Decimal, float, str)):

@@ -8,9 +8,10 @@ files of all ranks, because groups are known by the ranks that use them. What is
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -18,6 +19,7 @@ import pandas as pd
 
 from perfkit.run import LazyTable, Position, empty
 from perfkit.trace import _ascend_layout, _ascend_memory, _ascend_steps
+from perfkit.trace._ascend_collectives import TIMED
 from perfkit.trace._ascend_folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._ascend_recording import (
     Recording,
@@ -30,7 +32,7 @@ from perfkit.trace._ascend_recording import (
 from perfkit.trace._format import Sink
 from perfkit.trace._store import NULLS
 from perfkit.trace.steps import add_summary_steps
-from perfkit.units import NS_PER_US, decimal_to_ns
+from perfkit.units import MIB, NS_PER_US, decimal_to_ns
 
 MANY_RANKS = 64
 MEMORY_CURVES, MEMORY_BLOCKS = (_ascend_memory.CURVE, _ascend_memory.MODULES), (_ascend_memory.BLOCKS,)
@@ -38,7 +40,10 @@ Record = Callable[[Rank, int | None, Sink, Sequence[str]], Recording]
 """Reads some files of a rank, named by what they are called, and adds its kernels to the sink if they are among them."""
 Groups = list[tuple[str, tuple[int, ...]]]
 
-_KEPT_RANKS = 4
+_KEPT_BYTES = 128 * MIB
+_USE = ("rank", "group", "group_size", "operation")
+_AT_ONCE = 64
+"""Ranks whose collectives are put together at once: one after the other they take far longer."""
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,20})?")  # profilers print sums of floats with all their digits
 _TEXT = "Step"
 
@@ -132,7 +137,9 @@ class _Later:
         self._communication: list[Recording] = []
         self._links = empty("links")
         self._lock = RLock()
-        self._kernels = lru_cache(_KEPT_RANKS)(self._read_kernels)
+        self._kept: OrderedDict[int, pd.DataFrame] = OrderedDict()
+        self._use: pd.DataFrame | None = None
+        self._found: _ascend_layout.Groups | None = None
 
     def tables(self) -> dict[str, LazyTable]:
         """The tables, each with the ranks that have files for it."""
@@ -172,14 +179,32 @@ class _Later:
         self._sink.dropped += [lost for lost in scratch.dropped if lost.file not in self._counted]
         self._counted.update(lost.file for lost in scratch.dropped)
 
-    def _read_kernels(self, rank: int) -> pd.DataFrame | None:
-        return self._recorded(rank, STEPS, KERNELS).kernels
+    def _kernels(self, rank: int) -> pd.DataFrame | None:
+        """The kernels of a rank; those asked for last are kept while their files are small together, and at least one."""
+        if self._ranks[rank].file(KERNELS) is None:
+            return None
+        if rank in self._kept:
+            self._kept.move_to_end(rank)
+            return self._kept[rank]
+        kernels = self._recorded(rank, STEPS, KERNELS).kernels
+        if kernels is not None:
+            self._kept[rank] = kernels
+            while len(self._kept) > 1 and sum(map(self._kernel_bytes, self._kept)) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+        return kernels
+
+    def _kernel_bytes(self, rank: int) -> int:
+        file = self._ranks[rank].file(KERNELS)
+        return file.size_bytes if file is not None else 0
 
     def _read(
         self, rows: Callable[[list[int]], pd.DataFrame], ranks: Sequence[int] | None, columns: Sequence[str] | None
     ) -> pd.DataFrame:
         with self._lock:
-            wanted = [rank for rank in self._ranks if ranks is None or rank in ranks]
+            chosen = None if ranks is None else set(ranks)
+            wanted = [rank for rank in self._ranks if chosen is None or rank in chosen]
+            if rows == self._collective_rows and chosen is None and columns is not None and set(columns) <= set(_USE):
+                return self._collective_use().loc[:, list(columns)]
             frame = rows(wanted)
             return frame if columns is None else frame.loc[:, list(columns)]
 
@@ -188,11 +213,24 @@ class _Later:
 
     def _collective_rows(self, ranks: list[int]) -> pd.DataFrame:
         groups = self._read_communication()
-        sink = Sink()
-        for recording in self._communication:
-            if recording.rank.rank in ranks:
-                add_collectives([replace(recording, kernels=self._kernels(recording.rank.rank))], groups, sink)
+        wanted, sink = set(ranks), Sink()
+        mine = [recording for recording in self._communication if recording.rank.rank in wanted]
+        for first in range(0, len(mine), _AT_ONCE):
+            part = [replace(recording, kernels=self._communication_of(recording)) for recording in mine[first : first + _AT_ONCE]]
+            add_collectives(part, groups, sink)
         return sink.tables().get("collectives", empty("collectives"))
+
+    def _communication_of(self, recording: Recording) -> pd.DataFrame | None:
+        """What of the kernels of a rank the collectives are made of."""
+        kernels = self._kernels(recording.rank.rank)
+        return None if kernels is None else kernels.loc[kernels["kind"] == "communication", list(TIMED)]
+
+    def _collective_use(self) -> pd.DataFrame:
+        """Which rank used which group for what: asked for again and again, to find the groups."""
+        if self._use is None:
+            rows = self._collective_rows(list(self._ranks)).loc[:, list(_USE)]
+            self._use = rows.astype({"group": "category", "operation": "category"})
+        return self._use
 
     def _link_rows(self, ranks: list[int]) -> pd.DataFrame:
         self._read_communication()
@@ -215,7 +253,9 @@ class _Later:
         return self._groups()
 
     def _groups(self) -> _ascend_layout.Groups:
-        return groups_of_users(self._communication, self._named)
+        if self._found is None or not self._communication:
+            self._found = groups_of_users(self._communication, self._named)
+        return self._found
 
 
 def _table(name: str, frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -134,6 +134,7 @@ def groups_of_users(recordings: list[Recording], named: list[tuple[str, tuple[in
 def add_groups(groups: _ascend_layout.Groups, named: list[tuple[str, tuple[int, ...]]], sink: Sink) -> None:
     """Add the process groups: those that the run names, with the hash that collectives use where one group fits it."""
     hashes = {members: group for group in groups.users if (members := groups.members(group)) is not None}
+    texts = {members: members_text(members) for _, members in named}
     rows = [(rank, label, members) for label, members in named for rank in members if rank in groups.found]
     if rows:
         sink.add(
@@ -141,17 +142,17 @@ def add_groups(groups: _ascend_layout.Groups, named: list[tuple[str, tuple[int, 
             rank=[rank for rank, _, _ in rows],
             group=[hashes.get(members) for _, _, members in rows],
             label=[label for _, label, _ in rows],
-            members=[members_text(members) for _, _, members in rows],
+            members=[texts[members] for _, _, members in rows],
         )
 
 
 def add_collectives(recordings: list[Recording], groups: _ascend_layout.Groups, sink: Sink) -> None:
     """Add the collectives of some ranks."""
-    for recording in recordings:
-        rows = collectives(recording.operations, recording.kernels, groups)
-        columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
-        if len(rows):
-            sink.add("collectives", rank=recording.rank.rank, **columns)
+    recorded = [(recording.rank.rank, recording.operations, recording.kernels) for recording in recordings]
+    rows = collectives(recorded, groups)
+    columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
+    if len(rows):
+        sink.add("collectives", **columns)
 
 
 def add_all_links(recordings: list[Recording], groups: _ascend_layout.Groups, sink: Sink, names: Names = TEXT_NAMES) -> set[int]:
