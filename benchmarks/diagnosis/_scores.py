@@ -1,13 +1,24 @@
-"""Scores: whether a diagnosis names what the labels of a run name, and whom it blames besides."""
+"""Scores: whether a diagnosis names what the labels of a run name, and whom it blames besides.
+
+A record is what is kept of one run: `name`, `label` (kind and severity), `faults` (the labels), `step_ns`, `findings` (`rule`,
+`subject`, `cost_ns`) and `failed`. Records are JSON, so that a long benchmark can be run in pieces.
+"""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.diagnosis._cases import RULE_OF_FAULT
+from benchmarks.diagnosis._cases import HEALTHY, HEALTHY_JITTER, RULE_OF_FAULT, label_of
 
-HEALTHY_JITTER = 0.03
+NEAR = 0.15
+"""A predicted gain is right within this share of the true one."""
+WORTH = 0.01
+"""Faults that cost a smaller share of the step say nothing about predicted gains: noise is as large."""
+
+Record = dict[str, Any]
 
 
 @dataclass
@@ -21,66 +32,64 @@ class Score:
     cost_ratios: list[float] = field(default_factory=list)
 
 
-def judge(
-    case: tuple[str, tuple[str, ...]],
-    found: dict[str, Any],
-    truth: dict[str, Any],
-    scores: dict[str, Score],
-    other: dict[str, int],
-    *,
-    verbose: bool,
-) -> None:
-    """Count what a diagnosis `found` of a `case`, a name with its faults as text, whose labels are `truth`."""
-    name, texts = case
-    for failure in found["failed"]:
-        print(f"{name}: rule {failure['rule']} failed: {failure['error']}")
-    faults = [fault for fault in truth["faults"] if not (fault["kind"] == "jitter" and fault["factor"] <= HEALTHY_JITTER)]
-    label = _label(texts[0]) if faults else "healthy"
-    score = scores[label]
+def record_of(name: str, faults: tuple[str, ...], found: dict[str, Any], truth: dict[str, Any]) -> Record:
+    """What is kept of one run: a diagnosis `found` and the labels `truth`."""
+    kept = ("kind", "ranks", "links", "stages", "factor", "cost_ns_per_step", "cost_share")
+    labels = [{key: fault.get(key) for key in kept} for fault in truth["faults"]]
+    labels = [label for label in labels if label["kind"] != "jitter" or label["factor"] > HEALTHY_JITTER]
+    together = truth.get("step_ns", 0) - truth.get("healthy_step_ns", 0)
+    if len(labels) > 1 and truth.get("step_ns"):
+        first = {**labels[0], "cost_ns_per_step": together, "cost_share": together / truth["step_ns"]}
+        labels = [{**first, "ranks": sorted({rank for label in labels for rank in label["ranks"]})}]
+    return {
+        "name": name,
+        "label": label_of(faults),
+        "faults": labels,
+        "step_ns": found["step_ns"],
+        "findings": [{key: finding[key] for key in ("rule", "title", "subject", "cost_ns")} for finding in found["findings"]],
+        "failed": found["failed"],
+    }
+
+
+def scores_of(records: Iterable[Record], *, verbose: bool = False) -> tuple[dict[str, Score], Counter[str]]:
+    """The scores by kind and severity, and how often something else was said of a kind."""
+    scores: dict[str, Score] = defaultdict(Score)
+    other: Counter[str] = Counter()
+    for record in records:
+        _judge(record, scores[record["label"]], other, verbose=verbose)
+    return scores, other
+
+
+def _judge(record: Record, score: Score, other: Counter[str], *, verbose: bool) -> None:
     score.runs += 1
-    expected = {RULE_OF_FAULT[fault["kind"]] for fault in faults}
-    for finding in found["findings"]:
+    expected = {RULE_OF_FAULT[fault["kind"]] for fault in record["faults"]}
+    for failure in record["failed"]:
+        print(f"{record['name']}: rule {failure['rule']} failed: {failure['error']}")
+    for finding in record["findings"]:
         if finding["rule"] not in expected:
-            other[f"{finding['rule']} on {label}"] += 1
+            other[f"{finding['rule']} on {record['label']}"] += 1
             if verbose:
-                print(f"{name}: alarm {finding['rule']}: {finding['title']}")
-    if not faults:
-        score.hits += not found["findings"]
+                print(f"{record['name']}: alarm {finding['rule']}: {finding['title']}")
+    if not record["faults"]:
+        score.hits += not record["findings"]
+        _count_named(None, record, score)
         return
-    fault = faults[0]
-    mine = [finding for finding in found["findings"] if finding["rule"] == RULE_OF_FAULT[fault["kind"]]]
-    hit = bool(mine) and _right(fault, mine)
+    fault = record["faults"][0]
+    mine = [finding for finding in record["findings"] if finding["rule"] == RULE_OF_FAULT[fault["kind"]]]
+    hit = bool(mine) and is_right(fault, mine)
     score.hits += hit
-    _count_named(fault, found, score)
-    if hit and fault.get("cost_ns_per_step"):
-        score.cost_ratios.append(sum(finding["cost_ns"] or 0 for finding in mine) / fault["cost_ns_per_step"])
+    _count_named(fault, record, score)
+    ratio = sum(finding["cost_ns"] or 0 for finding in mine) / fault["cost_ns_per_step"] if fault["cost_ns_per_step"] else None
+    if hit and ratio is not None and (fault.get("cost_share") or 0.0) >= WORTH:
+        score.cost_ratios.append(ratio)
+        if verbose and abs(ratio - 1.0) > NEAR:
+            print(f"{record['name']}: cost {ratio:.2f} of the true one (share {fault['cost_share']:.4f})")
     if verbose and not hit:
-        told = [(finding["rule"], dict(finding["subject"])) for finding in found["findings"]]
-        print(f"{name}: missed (share {fault.get('cost_share')}), said {told}")
+        told = [(finding["rule"], dict(finding["subject"])) for finding in record["findings"]]
+        print(f"{record['name']}: missed (share {fault.get('cost_share')}), said {told}")
 
 
-def _label(fault: str) -> str:
-    kind, *rest = fault.split(":")
-    who = "one " if rest and kind in ("data_stall", "host_bound", "gc_pause", "memory_fragmentation") and rest[0] != "all" else ""
-    size = (
-        rest[1:]
-        if kind
-        in (
-            "slow_rank",
-            "slow_link",
-            "clock_skew",
-            "data_stall",
-            "host_bound",
-            "gc_pause",
-            "memory_fragmentation",
-            "imbalanced_pp_stage",
-        )
-        else rest
-    )
-    return f"{kind} {who}{':'.join(size)}".strip()
-
-
-def _right(fault: dict[str, Any], mine: list[dict[str, Any]]) -> bool:
+def is_right(fault: dict[str, Any], mine: list[dict[str, Any]]) -> bool:
     """Whether the findings name what the label names: its ranks, link or stage, where it has some."""
     subject = {
         name: {_hashable(value) for finding in mine for value in finding["subject"].get(name, [])}
@@ -97,11 +106,11 @@ def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _count_named(fault: dict[str, Any], found: dict[str, Any], score: Score) -> None:
+def _count_named(fault: dict[str, Any] | None, record: Record, score: Score) -> None:
     """Ranks and links that slow-rank and slow-link name, and how many of them are at fault."""
-    guilty = set(fault["ranks"]) if fault["kind"] == "slow_rank" else set()
-    bad = {tuple(sorted(link)) for link in fault["links"]} if fault["kind"] == "slow_link" else set()
-    for finding in found["findings"]:
+    guilty = set(fault["ranks"]) if fault is not None and fault["kind"] == "slow_rank" else set()
+    bad = {tuple(sorted(link)) for link in fault["links"]} if fault is not None and fault["kind"] == "slow_link" else set()
+    for finding in record["findings"]:
         if finding["rule"] == "slow-rank":
             score.named += len(finding["subject"]["ranks"])
             score.named_right += sum(rank in guilty for rank in finding["subject"]["ranks"])
@@ -110,14 +119,29 @@ def _count_named(fault: dict[str, Any], found: dict[str, Any], score: Score) -> 
             score.named_right += sum(tuple(sorted(link)) in bad for link in finding["subject"]["links"])
 
 
-def print_scores(scores: dict[str, Score], other: dict[str, int]) -> None:
-    """One line a kind of fault and severity; then precision, and what was said besides."""
-    print(f"{'fault':34} {'runs':>5} {'recall':>7} {'ranks and links named, right':>29} {'cost / true cost, median':>25}")
+def print_scores(scores: dict[str, Score], other: Counter[str]) -> None:
+    """One line a kind of fault and severity; then precision, false alarms, and what was said besides."""
+    print(
+        f"{'fault':30} {'runs':>5} {'right':>6} {'recall':>7} {'named, right':>14}  cost / true cost: median (range), within 15 %"
+    )
     for label, score in sorted(scores.items()):
-        ratios = sorted(score.cost_ratios)
-        cost = f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else ""
-        print(f"{label:34} {score.runs:5} {score.hits / score.runs:7.2f} {score.named_right:>22} of {score.named:<3} {cost:>25}")
+        print(
+            f"{label:30} {score.runs:5} {score.hits:6} {score.hits / score.runs:7.2f} "
+            f"{score.named_right:>7} of {score.named:<3}  {_costs(score.cost_ratios)}"
+        )
     named, right = (sum(getattr(score, name) for score in scores.values()) for name in ("named", "named_right"))
     print(f"precision of ranks and links named: {right / named if named else 1.0:.3f} ({right} of {named})")
+    if HEALTHY in scores:
+        print(f"runs without a fault that are silent: {scores[HEALTHY].hits} of {scores[HEALTHY].runs}")
+    ratios = [ratio for score in scores.values() for ratio in score.cost_ratios]
+    print(f"all costs of faults of {WORTH:.0%} of the step and more: {_costs(ratios)}")
     for label, count in sorted(other.items()):
         print(f"  also said: {label}: {count}")
+
+
+def _costs(ratios: list[float]) -> str:
+    if not ratios:
+        return ""
+    ordered = sorted(ratios)
+    near = sum(abs(ratio - 1.0) <= NEAR for ratio in ordered)
+    return f"{ordered[len(ordered) // 2]:.2f} ({ordered[0]:.2f} to {ordered[-1]:.2f}), {near} of {len(ordered)}"

@@ -8,12 +8,13 @@ example: python -m benchmarks.diagnosis.bench_simulated --seeds 2
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
-from benchmarks.diagnosis._scores import Score, judge, print_scores
+from benchmarks.diagnosis._scores import print_scores, record_of, scores_of
 from perfkit import catalog
 from perfkit.diagnose import diagnose, to_dict
 from perfkit.simulate import simulate, truth
@@ -31,6 +32,12 @@ FAULTS = (
     "data_stall:all:60",
     "data_stall:{rank}:60",
     "gc_pause:{rank}:120:2",
+    "gc_pause:all:120:3",
+    "host_bound:all:8",
+    "host_bound:{rank}:8",
+    "frequent_sync:16",
+    "no_overlap",
+    "slow_op:MatMul:1.3",
     "imbalanced_pp_stage:0:1.5",
     "small_messages:400",
     "jitter:0.1",
@@ -76,23 +83,34 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--kinds", nargs="*", default=(), help="only these kinds of fault; healthy for runs without")
-    parser.add_argument("--verbose", action="store_true", help="print every miss and every alarm")
+    parser.add_argument("--results", type=Path, help="a file of JSON lines to add to; runs that it has are not made again")
+    parser.add_argument("--verbose", action="store_true", help="print every miss, every alarm and every wrong cost")
     arguments = parser.parse_args()
-    scores: dict[str, Score] = defaultdict(Score)
-    other: dict[str, int] = defaultdict(int)
+    results: Path | None = arguments.results
+    text = results.read_text(encoding="utf-8") if results is not None and results.exists() else ""
+    records = [json.loads(line) for line in text.splitlines()]
+    known = {record["name"] for record in records}
     started, count = time.process_time(), 0
     seeds = range(arguments.first_seed, arguments.first_seed + arguments.seeds)
     for plan, seed, faults in cases(seeds, tuple(arguments.kinds)):
-        found = to_dict(diagnose(simulate(plan, faults, seed=seed, steps=5)))
-        labels = truth(prepare(plan, faults, seed=seed, steps=5))
-        sizes = plan.parallel
-        name = (
-            f"dp{sizes.data_parallel_size}tp{sizes.tensor_parallel_size}pp{sizes.pipeline_parallel_size}s{seed} {' '.join(faults)}"
-        )
-        judge((name, faults), found, labels, scores, other, verbose=arguments.verbose)
+        name = _name_of(plan, seed, faults)
+        if name in known:
+            continue
+        baseline = simulate(plan, (), seed=seed, steps=5) if any(fault.startswith("slow_op") for fault in faults) else None
+        found = to_dict(diagnose(simulate(plan, faults, seed=seed, steps=5), baseline))
+        records.append(record_of(name, faults, found, truth(prepare(plan, faults, seed=seed, steps=5))))
         count += 1
-    print_scores(scores, other)
-    print(f"\n{count} runs, {time.process_time() - started:.0f} cpu-s with simulation")
+        if results is not None:
+            with results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(records[-1]) + "\n")
+    print_scores(*scores_of(records, verbose=arguments.verbose))
+    print(f"\n{len(records)} runs, {count} of them now in {time.process_time() - started:.0f} cpu-s with simulation")
+
+
+def _name_of(plan: Plan, seed: int, faults: tuple[str, ...]) -> str:
+    sizes = plan.parallel
+    layout = f"dp{sizes.data_parallel_size}tp{sizes.tensor_parallel_size}pp{sizes.pipeline_parallel_size}"
+    return f"{layout}ep{sizes.expert_parallel_size}s{seed} {' '.join(faults)}".strip()
 
 
 if __name__ == "__main__":

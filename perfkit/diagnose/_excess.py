@@ -29,6 +29,8 @@ FALSE_ALARMS = 0.001
 MIN_PEERS = 3
 RUN_OF_STEPS = 3
 NODE_SIZE = 8
+QUARTER = 0.25
+"""Fewer of the ranks of a role do not move its median: then every rank is compared with that alone."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -109,22 +111,38 @@ def _log_ratios(table: pd.DataFrame, case: Case) -> tuple[pd.DataFrame, tuple[in
     sizes = roles.map(roles.value_counts())
     logs = np.log(table)
     several = [logs[(roles == role).to_numpy()] for role in sorted(set(roles[sizes >= MIN_PEERS]))]
-    slow = [_slow_nodes(rows.median(axis=1), case) for rows in several]
+    slow = [_slow_nodes(rows.median(axis=1), case, least_share=QUARTER) for rows in several]
     pieces = [rows - rows.loc[~rows.index.isin(left)].median(axis=0) for rows, left in zip(several, slow, strict=True)]
+    of_slow_nodes = tuple(rank for ranks in slow for rank in ranks)
     lonely = tuple(int(rank) for rank in sizes.index[sizes < MIN_PEERS])
-    if lonely and case.run.has("kernels"):
-        by_operator = operator_ratios(case)
+    if case.run.has("kernels") and (lonely or _on_one_node(several, case)):
+        by_operator, far = _across_roles(case)
+        pieces = [rows + by_operator.loc[rows.index].median(axis=0) if set(rows.index) <= set(far) else rows for rows in pieces]
         pieces.append(by_operator.loc[by_operator.index.isin(lonely)])
+        of_slow_nodes += tuple(rank for rank in far if rank not in of_slow_nodes)
     if not pieces:
         raise NotMeasuredError(
             f"peers: no pipeline stage has {MIN_PEERS} ranks of equal work, and no kernels to compare stages by",
             how_to_collect="record all ranks of a stage, or kernels of at least three ranks (profiler level 1)",
         )
-    return pd.concat(pieces).sort_index(), tuple(rank for ranks in slow for rank in ranks)
+    return pd.concat(pieces).sort_index(), of_slow_nodes
 
 
-def _slow_nodes(middle: pd.Series, case: Case) -> tuple[int, ...]:
-    """Ranks of nodes that are all slower than every rank of the other nodes, if those are more than a quarter of the ranks."""
+def _on_one_node(several: list[pd.DataFrame], case: Case) -> bool:
+    """Whether a role has all of its ranks on one node of several: then a slow node can only be seen beside other roles."""
+    nodes = [{node_of(int(rank), case) for rank in rows.index} for rows in several]
+    return len(set().union(*nodes)) > 1 and any(len(mine) == 1 for mine in nodes)
+
+
+def _across_roles(case: Case) -> tuple[pd.DataFrame, tuple[int, ...]]:
+    """The log ratios of equal operators to those of all ranks on nodes that are not slow, and the ranks of slow nodes."""
+    by_operator = operator_ratios(case)
+    far = _slow_nodes(by_operator.median(axis=1), case, least_share=0.0)
+    return by_operator - by_operator.loc[~by_operator.index.isin(far)].median(axis=0), far
+
+
+def _slow_nodes(middle: pd.Series, case: Case, *, least_share: float) -> tuple[int, ...]:
+    """Ranks of nodes that are all slower than every rank of the other nodes, if those are at least that share of the ranks."""
     nodes = pd.Series({rank: node_of(int(rank), case) for rank in middle.index})
     if nodes.nunique() < 2:
         return ()
@@ -134,7 +152,7 @@ def _slow_nodes(middle: pd.Series, case: Case) -> tuple[int, ...]:
         return ()
     above = ordered.index[ordered.to_numpy() >= ordered.iloc[int(jumps.to_numpy().argmax())]]
     slow, fast = middle[nodes.isin(above)], middle[~nodes.isin(above)]
-    if len(slow) * 4 < len(middle) or slow.min() <= fast.max():
+    if len(slow) < least_share * len(middle) or slow.min() <= fast.max():
         return ()
     return tuple(int(rank) for rank in slow.index)
 
@@ -145,14 +163,17 @@ def node_of(rank: int, case: Case) -> int:
 
 
 def operator_ratios(case: Case) -> pd.DataFrame:
-    """By rank and step the weighted median, over operators that all ranks run, of the log ratio of their mean times."""
+    """By rank and step the weighted median, over operators that all ranks run, of the log ratio of their mean times.
+
+    Weights are square roots of times: an operator of which the head of the model runs more, or larger ones, decides nothing alone.
+    """
     rows = case.computing
     means = rows.groupby(["rank", "step", "op"], observed=True)["duration_ns"].agg(["mean", "sum"]).reset_index()
     ranks = means.groupby("op", observed=True)["rank"].transform("nunique")
     means = means[ranks == rows["rank"].nunique()]
     logs = np.log(means["mean"].clip(lower=1.0))
     typical = logs.groupby([means["step"], means["op"]], observed=True).transform("median")
-    weights = means.groupby("op", observed=True)["sum"].transform("mean")
+    weights = np.sqrt(means.groupby("op", observed=True)["sum"].transform("mean"))
     means = means.assign(ratio=logs - typical, weight=weights).sort_values("ratio", kind="stable")
     cumulated = means.groupby(["rank", "step"])["weight"].cumsum()
     whole = means.groupby(["rank", "step"])["weight"].transform("sum")

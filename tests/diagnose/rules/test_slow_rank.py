@@ -60,25 +60,41 @@ def test_healthy_ranks_with_three_percent_of_noise_are_not_blamed(seed):
     assert judged(summaries({rank: 100 * noise[rank] for rank in range(ranks)}, steps=steps)).findings == ()
 
 
-def test_equal_operators_are_compared_where_a_stage_has_two_ranks():
+def staged(ranks: int, per_stage: int, slow: dict[int, float]):
+    """A pipeline whose stages have more layers the later they come; `slow` are factors of all kernels by rank."""
     sink = Sink()
-    for rank in range(8):
-        factor = 1.1 if rank == 5 else 1.0
-        layers = 4 + rank // 2
+    for rank in range(ranks):
+        layers = 4 + rank // per_stage
         for step in (1, 2, 3):
             start, rows = step * 10**9, []
             for _ in range(layers):
                 for op, length in (("MatMul", 500_000), ("Attention", 700_000), ("Norm", 50_000)):
-                    rows.append((op, start, round(length * factor)))
+                    rows.append((op, start, round(length * slow.get(rank, 1.0) * (1 + 0.001 * (rank % 3)))))
                     start += rows[-1][2]
             names, starts, lengths = zip(*rows, strict=True)
             sink.add(
                 "kernels", rank=rank, step=step, name=names, type=names, kind="computing", start_ns=starts, duration_ns=lengths
             )
             sink.add("steps", rank=rank, step=step, duration_ns=20_000_000, computing_ns=sum(lengths), free_ns=0)
-    placement = {rank: Position(pipeline=rank // 2) for rank in range(8)}
-    (found,) = judged(run_of(sink, placement)).findings
+    return run_of(sink, {rank: Position(pipeline=rank // per_stage) for rank in range(ranks)})
+
+
+def test_equal_operators_are_compared_where_a_stage_has_two_ranks():
+    (found,) = judged(staged(8, 2, {5: 1.1})).findings
     assert found.subject["ranks"] == (5,)
+
+
+@pytest.mark.parametrize("per_stage", [2, 4, 8])
+def test_a_slow_node_that_has_whole_stages_is_one_finding(per_stage):
+    (found,) = judged(staged(16, per_stage, dict.fromkeys(range(8), 1.06))).findings
+    assert found.subject["ranks"] == tuple(range(8))
+    assert found.evidence["excess_ratio"] == pytest.approx(np.log(1.06), abs=0.003)
+
+
+def test_stages_on_nodes_of_their_own_with_more_layers_are_no_slow_nodes():
+    assert judged(staged(16, 8, {})).findings == ()
+    (found,) = judged(staged(16, 8, {11: 1.1})).findings
+    assert found.subject["ranks"] == (11,)
 
 
 def test_two_ranks_have_too_few_peers():
