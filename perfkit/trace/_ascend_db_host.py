@@ -26,7 +26,7 @@ _TYPES |= {50001: "op", 50002: "queue", 50003: "trace", 50004: "mstx"}
 _SPAN = ["name", "kind", "thread", "start_ns", "duration_ns"]
 
 
-def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank, without `rank`; `connections` has the connection of each of its `kernels`."""
     with open_database(file) as database:
         texts, types = read_texts(database), _types(database)
@@ -45,7 +45,7 @@ def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tupl
     launches = launched(rows, launch_ns, threads, host).assign(
         call=found["name"].astype("object").to_numpy(), launch_duration_ns=pd.Series(found["duration_ns"].to_numpy(), dtype="Int64")
     )
-    return host[_SPAN], launches
+    return [host[_SPAN]], [launches]
 
 
 def _types(database: Database) -> Mapping[int, str]:

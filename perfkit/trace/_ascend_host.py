@@ -72,7 +72,7 @@ _OTHERS = tuple(msgspec.defstruct(f"Unused{index}", [], tag_field="ph", tag=phas
 _EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd)
 
 
-def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank, without `rank`, from the slices of its timeline.
 
     `kernels` are its rows of that table; `offset_ns` leads from times since the start of the device to the time of day.
@@ -88,7 +88,7 @@ def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) 
     host = _joined(spans, "start_ns", offset_ns)
     host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
     flows = _flows(_joined(starts, "at_ns", offset_ns), _joined(ends, "at_ns", offset_ns))
-    return host[["name", "kind", "thread", "start_ns", "duration_ns"]], _linked(kernels, flows, host)
+    return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)]
 
 
 def _is_host(span: HostSpan) -> bool:

@@ -151,6 +151,14 @@ class Sink:
         """All rows added so far, one frame a table, text as categories."""
         return {name: stacked(list(pieces), _texts(name)) for name, pieces in self._pieces.items()}
 
+    def pieces(self, table: str) -> Iterator[pd.DataFrame]:
+        """The rows added to a table so far, in frames as they came, text not all as categories."""
+        return iter(self._pieces.get(table, ()))
+
+    def count(self, table: str) -> int:
+        """The rows added to a table so far."""
+        return len(self._pieces.get(table, ()))
+
     def small_tables(self) -> Mapping[str, pd.DataFrame]:
         """Those of `tables` that `large_tables` does not give."""
         return {name: stacked(list(pieces), _texts(name)) for name, pieces in self._pieces.items() if not pieces.is_spilled}
@@ -171,7 +179,12 @@ def _large(pieces: Spool, texts: Collection[str]) -> LazyTable:
         return stacked(frames, texts)
 
     ranks = frozenset(int(rank) for frame in pieces for rank in frame["rank"].unique())
-    return LazyTable(ranks=ranks, num_rows=len(pieces), read=read, parts=lambda: _parts(pieces, texts))
+
+    def of_rank(rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        for frame in pieces:
+            yield frame.loc[frame["rank"] == rank, list(columns)]
+
+    return LazyTable(ranks=ranks, num_rows=len(pieces), read=read, parts=lambda: _parts(pieces, texts), pieces=of_rank)
 
 
 def _parts(pieces: Spool, texts: Collection[str]) -> Iterator[pd.DataFrame]:

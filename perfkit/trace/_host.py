@@ -14,6 +14,8 @@ import pandas as pd
 
 Ints = npt.NDArray[np.int64]
 NONE = -1
+_SPANS_AT_ONCE = 65_536
+"""Numbers of Python take eight times the memory of those in an array."""
 
 
 def innermost(starts: Ints, ends: Ints, threads: Ints, moments: Ints, moment_threads: Ints) -> Ints:
@@ -43,14 +45,16 @@ def _innermost_of(starts: Ints, ends: Ints, order: Ints, moments: Ints) -> Ints:
 def _parents(starts: Ints, ends: Ints) -> Ints:
     """The span around each one, by position; spans are in order of their starts, outer ones first."""
     parents: Ints = np.full(len(starts), NONE, dtype=np.int64)
-    stack: list[int] = []
-    ends_list = ends.tolist()
-    for index, start in enumerate(starts.tolist()):
-        while stack and ends_list[stack[-1]] <= start:
-            stack.pop()
-        if stack:
-            parents[index] = stack[-1]
-        stack.append(index)
+    stack: list[tuple[int, int]] = []
+    for first in range(0, len(starts), _SPANS_AT_ONCE):
+        some = slice(first, first + _SPANS_AT_ONCE)
+        found: list[int] = []
+        for index, (start, end) in enumerate(zip(starts[some].tolist(), ends[some].tolist(), strict=True), first):
+            while stack and stack[-1][1] <= start:
+                stack.pop()
+            found.append(stack[-1][0] if stack else NONE)
+            stack.append((index, end))
+        parents[some] = found
     return parents
 
 
@@ -84,5 +88,6 @@ def _plain(text: str) -> str:
 
 def each(texts: pd.Series, change: Any) -> pd.Series:
     """`change` of every text, called once a distinct one."""
-    known = {text: change(text) for text in texts.dropna().unique()}
-    return texts.map(known).astype("object")
+    labels = pd.Categorical(texts).remove_unused_categories()
+    changed = np.array([*map(change, labels.categories), None], dtype="object")
+    return pd.Series(pd.Categorical(changed)).take(labels.codes).reset_index(drop=True).set_axis(texts.index)

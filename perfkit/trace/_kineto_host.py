@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.trace import _host, kinds
+from perfkit.trace._format import joined_categories, stacked
 from perfkit.trace._kineto_events import (
     COPY_CATEGORIES,
     DEVICE_CATEGORIES,
     HEAD_KEYS,
     LAUNCH_CATEGORIES,
     NO_CORRELATION,
+    absolute,
     base_ns_of,
     integers,
     joined,
+    labels,
     texts,
 )
 from perfkit.trace._lexer import EventReader
 from perfkit.trace._listing import File
 from perfkit.trace._pairs import Pairs
+from perfkit.trace._spool import Spool
 from perfkit.trace._store import times_ns
 from perfkit.trace.steps import Window
 
@@ -40,6 +45,7 @@ _KINDS = {
     "user_annotation": "mark",
     "python_function": "python",
 }
+_TIMES = {"start_ns": "int64", "duration_ns": "int64"}
 _PHASES = "niICstfPNODSTpFRcvV(),M"
 
 
@@ -97,31 +103,37 @@ _NONE = HostArguments()
 
 @dataclass(frozen=True, slots=True)
 class HostSide:
-    """`host` with the columns of that table, `launches` with those of that one, both without `rank`, the latter without `step`."""
+    """Rows of the table `host` in frames, and those of `launches` without `step`, both without `rank`."""
 
-    host: pd.DataFrame
+    host: Iterable[pd.DataFrame]
     launches: pd.DataFrame
 
 
 def read_host(file: File) -> HostSide:
-    """The host side of one trace file, with absolute times."""
+    """The host side of one trace file, with absolute times; what every event needs waits in a temporary file if it is much."""
     reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS)
-    device: list[pd.DataFrame] = []
-    host: list[pd.DataFrame] = []
+    device, host = Spool(), Spool()
+    operators: list[pd.DataFrame] = []
+    calls: list[pd.DataFrame] = []
     pairs = Pairs(HostSpan, {HostBegin: False, HostAsyncBegin: True}, {HostEnd: False, HostAsyncEnd: True})
     for spans in _spans(reader, pairs):
         if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
             device.append(_device_rows(executed))
         if done := [span for span in spans if span.cat in _KINDS]:
-            host.append(_host_rows(done))
+            rows = _host_rows(done)
+            host.append(rows)
+            operators.append(_operator_rows(done, rows))
+            calls.append(_call_rows(done, rows))
         del spans
     base_ns = base_ns_of(reader.head)
-    rows, executions = joined(host, base_ns), joined(device, base_ns)
-    if rows.empty:
-        rows = _host_rows([])
-    rows = rows[rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
-    launches = _linked(executions if len(executions) else _device_rows([]), rows)
-    return HostSide(rows[["name", "kind", "thread", "start_ns", "duration_ns"]], launches)
+    executions = [absolute(frame, base_ns) for frame in device] or [_device_rows([])]
+    none = _host_rows([])
+    launches = _linked(
+        stacked(executions),
+        joined(calls, base_ns) if calls else _call_rows([], none),
+        joined(operators, base_ns) if operators else _operator_rows([], none),
+    )
+    return HostSide((absolute(frame, base_ns) for frame in host), launches)
 
 
 def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[HostSpan]]:
@@ -153,19 +165,35 @@ def _timed(spans: list[HostSpan]) -> dict[str, pd.Series]:
 
 
 def _host_rows(spans: list[HostSpan]) -> pd.DataFrame:
-    arguments = _arguments(spans)
-    shapes = [bytes(each.shapes) or bytes(each.old_shapes) for each in arguments]
-    return pd.DataFrame(
+    """The spans with a time, by their place in `spans`."""
+    rows = pd.DataFrame(
         {
-            "name": pd.Categorical([span.name or "" for span in spans]).astype("object"),
-            "kind": pd.Series([_KINDS[span.cat or ""] for span in spans], dtype="object"),
-            "thread": pd.Series([f"{span.pid}/{span.tid}" for span in spans], dtype="object"),
-            "correlation": integers([each.correlation for each in arguments]),
-            "shapes": pd.Series([_decoded(raw) for raw in shapes], dtype="object"),
-            "types": pd.Series([_decoded(bytes(each.types)) for each in arguments], dtype="object"),
+            "name": labels(span.name or "" for span in spans),
+            "kind": labels(_KINDS[span.cat or ""] for span in spans),
+            "thread": labels(f"{span.pid}/{span.tid}" for span in spans),
             **_timed(spans),
         }
     )
+    return rows[(rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)).to_numpy(dtype=bool)].astype(_TIMES)
+
+
+def _operator_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+    """The operators among them with the shapes and types of their inputs."""
+    chosen = rows[(rows["kind"] == "operator").to_numpy(dtype=bool)]
+    arguments = _arguments([spans[place] for place in chosen.index])
+    return chosen.drop(columns="kind").assign(
+        shapes=labels(_decoded(bytes(each.shapes) or bytes(each.old_shapes)) for each in arguments).array,
+        types=labels(_decoded(bytes(each.types)) for each in arguments).array,
+    )
+
+
+def _call_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+    """The calls among them that launched something, with their correlation."""
+    chosen = rows[(rows["kind"] == "call").to_numpy(dtype=bool)]
+    calls = chosen.drop(columns="kind").assign(
+        correlation=integers([each.correlation for each in _arguments([spans[place] for place in chosen.index])])
+    )
+    return calls[calls["correlation"] != NO_CORRELATION]
 
 
 def _device_rows(spans: list[HostSpan]) -> pd.DataFrame:
@@ -182,9 +210,9 @@ def _device_rows(spans: list[HostSpan]) -> pd.DataFrame:
     streams = [span.tid if each.stream is None else each.stream for span, each in zip(spans, arguments, strict=True)]
     return pd.DataFrame(
         {
-            "name": pd.Series(names, dtype="object"),
-            "kind": pd.Series(kind, dtype="object"),
-            "stream": texts(streams),
+            "name": labels(names),
+            "kind": labels(kind),
+            "stream": labels(texts(streams)),
             "correlation": integers([each.correlation for each in arguments]),
             "occupancy_ratio": _numbers([each.occupancy for each in arguments]) / 100.0,
             "blocks_per_sm": _numbers([each.blocks for each in arguments]),
@@ -201,14 +229,13 @@ def _decoded(raw: bytes) -> str | None:
     return raw.decode("utf-8", "replace") if raw else None
 
 
-def _linked(device: pd.DataFrame, host: pd.DataFrame) -> pd.DataFrame:
+def _linked(device: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
     """Each execution with the first call of its correlation, and the innermost operator around that call."""
-    calls = host[(host["kind"] == "call") & (host["correlation"] != NO_CORRELATION)]
     calls = calls.sort_values("start_ns", kind="stable").drop_duplicates("correlation").set_index("correlation")
+    calls = calls.astype(dict.fromkeys(_TIMES, "Int64"))  # int64 with gaps would become float, which loses ns
     call = calls.reindex(device["correlation"]).reset_index(drop=True)
     linked = call["start_ns"].notna().to_numpy(dtype=bool)
-    operators = host[host["kind"] == "operator"].reset_index(drop=True)
-    threads = pd.factorize(pd.concat([operators["thread"], call.loc[linked, "thread"]], ignore_index=True))[0]
+    threads = joined_categories([operators["thread"], call.loc[linked, "thread"]]).codes.astype(np.int64)
     starts = operators["start_ns"].to_numpy(dtype=np.int64)
     inner = _host.innermost(
         starts,
@@ -219,7 +246,7 @@ def _linked(device: pd.DataFrame, host: pd.DataFrame) -> pd.DataFrame:
     )
     place = np.full(len(device), _host.NONE, dtype=np.int64)
     place[linked] = inner
-    made = operators.reindex(np.where(place == _host.NONE, len(operators), place)).reset_index(drop=True)
+    made = {name: pd.Series(_taken(operators[name], place)) for name in ("name", "shapes", "types")}
     return device.drop(columns="correlation").assign(
         call=call["name"],
         thread=call["thread"],
@@ -229,3 +256,9 @@ def _linked(device: pd.DataFrame, host: pd.DataFrame) -> pd.DataFrame:
         input_shapes=_host.each(made["shapes"], _host.shapes_text),
         input_dtypes=_host.each(made["types"], _host.types_text),
     )
+
+
+def _taken(texts: pd.Series, place: npt.NDArray[np.int64]) -> pd.Categorical:
+    """The text at each place, null for NONE."""
+    labelled = pd.Categorical(texts)
+    return pd.Categorical.from_codes(np.append(labelled.codes, -1)[place], categories=labelled.categories)

@@ -46,7 +46,7 @@ def read_calls(database: Database) -> pd.DataFrame:
     return rows.assign(globalPid=pd.Series(process_of(rows["globalTid"]), index=rows.index, dtype="Int64"))
 
 
-def read_host(file: File, process: int, origin_ns: int, kernels: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_host(file: File, process: int, origin_ns: int, kernels: pd.DataFrame) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of the executions of one process on one device, without `rank`.
 
     `kernels` has the columns of that table and the `correlation` of each; `origin_ns` is when the session began.
@@ -62,7 +62,7 @@ def read_host(file: File, process: int, origin_ns: int, kernels: pd.DataFrame) -
     )
     host = pd.concat([_timed(_spans(calls, names, "call", origin_ns)), _ranges(ranges, texts, origin_ns)], ignore_index=True)
     found = _spans(calls, names, "call", origin_ns).assign(correlation=calls["correlationId"].to_numpy())
-    return host, _linked(kernels, found, host)
+    return [host], [_linked(kernels, found, host)]
 
 
 def _spans(rows: pd.DataFrame, names: pd.Series, kind: str, origin_ns: int) -> pd.DataFrame:

@@ -36,7 +36,7 @@ def links(run: Run, *, steps: Iterable[int] | None = None, local: bool = False) 
 
     Columns: `source_rank`, `target_rank`, `transport`, `operation`, `peers` (links that the sender has in that group), `bytes`,
     `transit_ns`, `bytes_per_s` (null where the time is not known). Totals of the vendor are used where it wrote them, single
-    operations otherwise, never both. Copies of a rank to itself are left out unless `local`. Without rows if no links were recorded.
+    operations otherwise, never both. Copies of a rank to itself are left out unless `local`. No rows if no links were recorded.
     """
     rows = run.frame("links", steps=steps)
     names = rows["operation"].astype(str)

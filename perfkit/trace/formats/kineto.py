@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def read(match: Match, sink: Sink) -> None:
     _host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
 
 
-def _host_side(file: File, steps: Sequence[Window]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _host_side(file: File, steps: Sequence[Window]) -> tuple[Iterable[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank."""
     side = read_host(file)
     if steps:
@@ -89,7 +89,7 @@ def _host_side(file: File, steps: Sequence[Window]) -> tuple[pd.DataFrame, pd.Da
         step = step_windows_at(moments, steps)
     else:
         step = pd.Series(0, index=side.launches.index, dtype="Int64")
-    return side.host, side.launches.assign(step=step)
+    return side.host, [side.launches.assign(step=step)]
 
 
 def _read_file(file: File, report: _workers.Report) -> Recording:

@@ -71,7 +71,7 @@ def read(match: Match, sink: Sink) -> None:
     _host_tables.offer(sink, ranks, lambda rank: _host_side(ranks[rank]))
 
 
-def _host_side(device: _Device) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _host_side(device: _Device) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank."""
     kernels = device.events.assign(correlation=device.correlations)
     return read_host(device.file, device.process, device.origin_ns, kernels)
