@@ -7,12 +7,11 @@ of them, whole; the one in which it begins counts it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from perfkit.panels._timeline_data import Timeline, Unit
 from perfkit.trace import tiles
@@ -66,35 +65,33 @@ def _placed(
     """
     size, (first, last), (names, kinds) = width_ns(width), span, known
     start_ns, end_ns = timeline.base_ns + first * size, timeline.base_ns + (last + 1) * size
-    rows = tiles.window(unit.source, unit.lanes, start_ns, end_ns, BUCKETS * (last - first + 1) + 2)
-    starts = rows["start_ns"].to_numpy() - timeline.base_ns
-    ends = rows["end_ns"].to_numpy() - timeline.base_ns
+    window = tiles.coded_window(unit.source, unit.lanes, start_ns, end_ns, BUCKETS * (last - first + 1) + 2)
+    rows = window.rows
+    starts, ends = rows.start_ns - timeline.base_ns, rows.end_ns - timeline.base_ns
     low = np.clip(starts // size, first, last)
     high = np.clip((np.maximum(ends, starts + 1) - 1) // size, first, last)
     at = np.repeat(np.arange(len(rows)), high - low + 1)
     tile = low[at] + np.arange(len(at)) - np.repeat(np.cumsum(high - low + 1) - (high - low + 1), high - low + 1)
     order = np.argsort(tile, kind="stable")
     at, tile = at[order], tile[order]
-    counts = rows["count"].to_numpy()
-    single = counts == 1
-    codes = np.full(len(rows), -1, dtype=np.int64)
-    codes[single] = _codes(rows["name"].to_numpy()[single], names)
     part: Arrays = {
         "start": starts[at] - tile * size,
         "end": ends[at] - tile * size,
-        "count": counts[at],
-        "busy": rows["busy_ns"].to_numpy()[at],
-        "lane": rows["lane"].to_numpy()[at],
-        "name": codes[at],
-        "kind": _codes(rows["kind"].to_numpy(), kinds)[at],
+        "count": rows.count[at],
+        "busy": rows.busy_ns[at],
+        "lane": window.lane[at],
+        "name": _codes(rows.name, lambda name: None if name < 0 else window.names[name], names)[at],
+        "kind": _codes(rows.kinds, window.kind_of, kinds)[at],
     }
     return part, np.bincount(tile - first, minlength=last - first + 1).tolist()
 
 
-def _codes(texts: npt.NDArray[np.object_], known: dict[str, int]) -> npt.NDArray[np.int64]:
-    codes, labels = pd.factorize(texts)
-    numbers = np.array([known.setdefault(str(label), len(known)) for label in labels], dtype=np.int64)
-    return numbers[codes] if len(numbers) else np.array([], dtype=np.int64)
+def _codes(codes: npt.NDArray[np.int64], text_of: Callable[[int], str | None], known: dict[str, int]) -> npt.NDArray[np.int64]:
+    """Numbers of the reply for the codes of a window; -1 where there is no text."""
+    found, places = np.unique(codes, return_inverse=True)
+    texts = [text_of(code) for code in found.tolist()]
+    numbers = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
+    return np.array(numbers, dtype=np.int64)[places]
 
 
 def _bytes(parts: Sequence[Arrays], column: str, dtype: str) -> bytes:

@@ -1,12 +1,12 @@
 """Tiles of one rank: its threads and streams as levels of detail, made once and kept beside the run in the cache, or in memory.
 
-An entry of the cache has `tiles.json` (threads, lanes, names, kinds) and a Parquet file a thread.
+An entry of the cache has `tiles.json` (threads, lanes, blocks, names, kinds) and a Parquet file a thread.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from perfkit.run import Run
 from perfkit.trace import _entries, _store
 from perfkit.trace._levels import Ints, Slices, events, pyramid
 
-KIND = "tiles"
+KIND = "timelines"
 _INDEX = "tiles.json"
 _SOURCES = (("kernels", "device", "stream"), ("host", "host", "thread"), ("collectives", "communication", "group"))
 """Tables with what they are of and the column that tells threads apart; collectives only where no kernels are recorded."""
@@ -44,22 +44,21 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thread:
-    """One thread or stream: its lanes, the levels that are kept, and those in memory if they are not in a file."""
+    """One thread or stream: its lanes, and the levels that are kept, with their slices in a file or in memory."""
 
     lanes: tuple[Lane, ...]
     levels: tuple[int, ...]
-    file: str
+    file: _store.SliceFile | None = None
     slices: dict[int, Slices] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankTiles:
-    """The threads of one rank; `folder` is the entry of the cache, None if they are in memory."""
+    """The threads of one rank."""
 
     threads: dict[tuple[str, str], Thread]
     names: tuple[str, ...]
     kinds: tuple[str, ...]
-    folder: Path | None
 
     @property
     def num_bytes(self) -> int:
@@ -73,8 +72,8 @@ class RankTiles:
         Raises OSError if the entry of the cache is gone.
         """
         kept = max(known for known in thread.levels if known <= level)
-        if self.folder is not None:
-            return _store.read_slices(self.folder / thread.file, kept, depths, start_ns, end_ns)
+        if thread.file is not None:
+            return thread.file.read(kept, depths, start_ns, end_ns)
         rows = (thread.slices or {})[kept]
         return rows.take(np.isin(rows.depth, depths) & (rows.start_ns <= end_ns) & (rows.end_ns >= start_ns))
 
@@ -88,12 +87,14 @@ def rank_tiles(run: Run, rank: int) -> RankTiles:
         return kept
     try:
         with _entries.new_entry(folder) as work:
-            made = _made(run, rank, work)
-            index = {
-                "threads": [{"lanes": [asdict(lane) for lane in t.lanes], "levels": t.levels, "file": t.file} for t in made[0]],
-                "names": made[1],
-                "kinds": made[2],
-            }
+            index: dict[str, Any] = {"threads": []}
+
+            def keep(lanes: Sequence[Lane], levels: dict[int, Slices]) -> Thread:
+                blocks = _store.write_slices(levels, work / f"{len(index['threads'])}.parquet")
+                index["threads"].append({"lanes": [asdict(lane) for lane in lanes], "levels": list(levels), "blocks": blocks})
+                return Thread(lanes=tuple(lanes), levels=tuple(levels))
+
+            _, index["names"], index["kinds"] = _made(run, rank, keep)
             (work / _INDEX).write_text(json.dumps(index), encoding="ascii")
         _entries.make_room()
     except OSError:
@@ -105,27 +106,33 @@ def _opened(folder: Path) -> RankTiles | None:
     try:
         index: dict[str, Any] = json.loads((folder / _INDEX).read_text(encoding="ascii"))
         threads = [
-            Thread(lanes=tuple(Lane(**lane) for lane in thread["lanes"]), levels=tuple(thread["levels"]), file=str(thread["file"]))
-            for thread in index["threads"]
+            Thread(
+                lanes=tuple(Lane(**lane) for lane in thread["lanes"]),
+                levels=tuple(thread["levels"]),
+                file=_store.SliceFile(folder / f"{number}.parquet", [_store.Block(*block) for block in thread["blocks"]]),
+            )
+            for number, thread in enumerate(index["threads"])
         ]
-        found = _of(threads, index["names"], index["kinds"], folder)
+        found = _of(threads, index["names"], index["kinds"])
         _entries.used(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return found
 
 
-def _of(threads: Sequence[Thread], names: Sequence[str], kinds: Sequence[str], folder: Path | None) -> RankTiles:
+def _of(threads: Sequence[Thread], names: Sequence[str], kinds: Sequence[str]) -> RankTiles:
     by_name = {(thread.lanes[0].process, thread.lanes[0].thread): thread for thread in threads}
-    return RankTiles(threads=by_name, names=tuple(names), kinds=tuple(kinds), folder=folder)
+    return RankTiles(threads=by_name, names=tuple(names), kinds=tuple(kinds))
 
 
 def _in_memory(run: Run, rank: int) -> RankTiles:
-    return _of(*_made(run, rank, None), None)
+    return _of(*_made(run, rank, lambda lanes, levels: Thread(lanes=tuple(lanes), levels=tuple(levels), slices=levels)))
 
 
-def _made(run: Run, rank: int, folder: Path | None) -> tuple[list[Thread], list[str], list[str]]:
-    """The threads of a rank, their slices written into `folder` thread by thread, or kept if there is none."""
+def _made(
+    run: Run, rank: int, keep: Callable[[Sequence[Lane], dict[int, Slices]], Thread]
+) -> tuple[list[Thread], list[str], list[str]]:
+    """The threads of a rank, one after another, with the numbered names and kinds; `keep` puts the slices of one away."""
     threads: list[Thread] = []
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}
@@ -142,17 +149,7 @@ def _made(run: Run, rank: int, folder: Path | None) -> tuple[list[Thread], list[
         for thread, code in labels.items():
             which = np.flatnonzero(codes == code)
             levels = pyramid(events(starts[which], durations[which], name_codes[which], np.left_shift(1, kind_codes[which])))
-            file = f"{len(threads)}.parquet"
-            if folder is not None:
-                _store.write_slices(levels, folder / file)
-            threads.append(
-                Thread(
-                    lanes=_lanes(rank, process, thread, levels[0]),
-                    levels=tuple(levels),
-                    file=file,
-                    slices=levels if folder is None else None,
-                )
-            )
+            threads.append(keep(_lanes(rank, process, thread, levels[0]), levels))
     return threads, list(names), list(kinds)
 
 

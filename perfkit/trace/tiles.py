@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import RLock
 
 import numpy as np
@@ -24,7 +24,7 @@ from perfkit.trace._levels import MAX_LEVEL, MERGED, Ints, Slices, coarser, leve
 from perfkit.trace._rank_tiles import Lane, RankTiles, Thread, rank_tiles
 from perfkit.units import MIB, THIN_SPACE
 
-__all__ = ["COLUMNS", "MIXED", "Lane", "events", "lanes", "slices_text", "window"]
+__all__ = ["COLUMNS", "MIXED", "Coded", "Lane", "coded_window", "events", "lanes", "slices_text", "window"]
 
 COLUMNS = ("lane", "start_ns", "end_ns", "name", "kind", "count", "busy_ns")
 _TEXTS = ("name", "kind")
@@ -69,6 +69,32 @@ def window(run: Run, lanes: Sequence[Lane], start_ns: int, end_ns: int, pixels: 
     return _joined(frames)
 
 
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A window of one thread without texts: `rows` on the common clock, the lane of each, and what names and kinds stand for.
+
+    `rows.name` is an index in `names`, or MERGED; `rows.kinds` has the bits of `kinds`.
+    """
+
+    rows: Slices
+    lane: Ints
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+    def kind_of(self, bits: int) -> str:
+        """The one kind of a slice, or MIXED."""
+        return _kind(bits, self.kinds)
+
+
+def coded_window(run: Run, lanes: Sequence[Lane], start_ns: int, end_ns: int, pixels: int) -> Coded:
+    """As `window`, for lanes of one thread in the order of their depth, with numbers for texts: what a browser is sent."""
+    threads = {(lane.rank, lane.process, lane.thread) for lane in lanes}
+    if end_ns <= start_ns or pixels < MIN_PIXELS or len(threads) != 1:
+        raise ValueError(f"no window [{start_ns}, {end_ns}) in {pixels} pixels of {len(threads)} threads")
+    depths = {lane.depth: index for index, lane in enumerate(lanes)}
+    return _coded(run, threads.pop(), depths, (start_ns, end_ns), pixels)
+
+
 def events(run: Run, lanes: Sequence[Lane], start_ns: int, end_ns: int) -> pd.DataFrame:
     """The events themselves that touch a window, however many, in the order of lane and start, with the columns of `window`.
 
@@ -96,6 +122,10 @@ def _rows(
     run: Run, key: tuple[int, str, str], depths: Mapping[int, int], span_ns: tuple[int, int], pixels: int | None
 ) -> pd.DataFrame:
     """The frame of the lanes of one thread; `depths` gives the index of each. Without `pixels` it holds the events themselves."""
+    return _frame(_coded(run, key, depths, span_ns, pixels))
+
+
+def _coded(run: Run, key: tuple[int, str, str], depths: Mapping[int, int], span_ns: tuple[int, int], pixels: int | None) -> Coded:
     rank, process, name = key
     shift = run.clock.get(rank, 0)
     here_ns = (span_ns[0] - shift, span_ns[1] - shift)
@@ -110,7 +140,9 @@ def _rows(
         rows = _shown(tiles, tiles.threads[process, name], depths, here_ns, pixels)
     index = np.full(max(depths) + 1, -1)
     index[list(depths)] = list(depths.values())
-    return _frame(rows, index[rows.depth], tiles, shift)
+    if shift:
+        rows = replace(rows, start_ns=rows.start_ns + shift, end_ns=rows.end_ns + shift)
+    return Coded(rows, index[rows.depth], tiles.names, tiles.kinds)
 
 
 def _shown(tiles: RankTiles, thread: Thread, depths: Iterable[int], span_ns: tuple[int, int], pixels: int | None) -> Slices:
@@ -135,16 +167,17 @@ def _at(tiles: RankTiles, thread: Thread, level: int, depths: Sequence[int], spa
     return rows.take((rows.start_ns < end_ns) & ((rows.end_ns > start_ns) | (rows.start_ns >= start_ns)))
 
 
-def _frame(rows: Slices, lane: Ints, tiles: RankTiles, shift: int) -> pd.DataFrame:
-    texts = np.array([*tiles.names, ""], dtype=object)[rows.name]
+def _frame(coded: Coded) -> pd.DataFrame:
+    rows = coded.rows
+    texts = np.array([*coded.names, ""], dtype=object)[rows.name]
     for at in np.flatnonzero(rows.name == MERGED):
         texts[at] = slices_text(int(rows.count[at]))
-    of_kinds = {int(bits): _kind(int(bits), tiles.kinds) for bits in np.unique(rows.kinds)}
+    of_kinds = {int(bits): coded.kind_of(int(bits)) for bits in np.unique(rows.kinds)}
     return pd.DataFrame(
         {
-            "lane": lane,
-            "start_ns": rows.start_ns + shift,
-            "end_ns": rows.end_ns + shift,
+            "lane": coded.lane,
+            "start_ns": rows.start_ns,
+            "end_ns": rows.end_ns,
             "name": texts,
             "kind": np.array([of_kinds[int(bits)] for bits in rows.kinds], dtype=object),
             "count": rows.count,

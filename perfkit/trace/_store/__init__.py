@@ -1,4 +1,6 @@
-"""The columnar engine: reads big text files into exact columns, and keeps tables as Parquet. The only package that imports polars.
+"""The columnar engine: reads big text files into exact columns, and keeps tables as Parquet, small ones as JSON.
+
+The only package that imports polars, and it does so when it first needs it.
 
 Every cell of a foreign CSV is text first: it is stripped (a tab follows time stamps in some files), `N/A`, `NA`, `nan`, `-` and
 the empty text are null. What does not parse is null, counted by column, and never ends the reading.
@@ -6,18 +8,23 @@ the empty text are null. What does not parse is null, counted by column, and nev
 
 from perfkit.trace._store._cells import NULLS, Cell, times_ns
 from perfkit.trace._store._csv import Csv, read_csv
+from perfkit.trace._store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.trace._store._parquet import ROWS_PER_GROUP, read_table, write_table
-from perfkit.trace._store._slices import read_slices, write_slices
+from perfkit.trace._store._slices import Block, SliceFile, write_slices
 
 __all__ = [
+    "FEW_ROWS",
     "NULLS",
     "ROWS_PER_GROUP",
+    "Block",
     "Cell",
     "Csv",
+    "SliceFile",
     "read_csv",
-    "read_slices",
+    "read_rows",
     "read_table",
     "times_ns",
+    "write_rows",
     "write_slices",
     "write_table",
 ]

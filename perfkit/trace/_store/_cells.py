@@ -6,14 +6,18 @@ Epoch times in us have 19 digits and float64 keeps 0.25 us there. What does not 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import polars as pl
 
 from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from perfkit.trace._store._polars import pl
 
 Cell = Literal["text", "label", "int", "float", "us", "ms", "ns"]
 """How a cell is read: text, text that repeats (as categories), a whole number, a float, or a decimal time in us, ms or ns that

@@ -11,14 +11,19 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pandas as pd
-import polars as pl
 
 from perfkit.errors import InputError
 from perfkit.trace._listing import File
 from perfkit.trace._store._cells import Cell, cleaned, joined, no_values, parse
 from perfkit.trace._store._row_blocks import row_blocks
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from perfkit.trace._store._polars import pl
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import polars as pl
 
 from perfkit.schema import Column, Table
 from perfkit.trace._store._cells import categories, nullable
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from perfkit.trace._store._polars import pl
 
 ROWS_PER_GROUP = 131_072
 """Rows of a Parquet row group: the least that is read to get the rows of one rank."""
