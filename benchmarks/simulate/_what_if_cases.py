@@ -106,9 +106,9 @@ def _fault(rng: random.Random, plan: Plan) -> tuple[str, str]:
             (f"host_bound:{rank}:{3 * factor:.2f}", f"host:{rank}"),
             (f"gc_pause:{rank}:{stall}{every}", f"host:{rank}"),
             (f"memory_fragmentation:{rank}:{rng.randrange(4, 20)}", f"host:{rank}"),
-            (f"unneeded_casts:{rng.randrange(1, 9)}", f"operator:cast.*:{away}"),
+            (f"unneeded_casts:{rng.randrange(1, 9)}", f"operator:Cast:{away}"),
             (f"aicpu_ops:{rng.randrange(1, 4)}", f"operator:IndexPutV2:{away}"),
             ("no_overlap", "overlap"),
-            ("full_recompute", f"operator:recompute/*:{away}"),
+            *([("full_recompute", f"operator:recompute/*:{away}")] if not plan.recompute.all_layers else []),
         ]
     )

@@ -80,7 +80,12 @@ def stage_events(
         # The last micro batch goes backward in a pass of its own.
         kept = slice(0, -1) if key[1] == "B" else slice(None)
         rows.places[key] = (rows.count, timed.start[:, kept].shape[1])
-        rows.add_pass(timed, *(values[:, kept] for values in _on_the_clock(timed, step.ready[key], step.moved[key])))
+        if timed.parts is None:
+            times = _on_the_clock(timed, step.ready[key], step.moved[key])
+        else:
+            exact = timed.exactly(step.ready[key], layout)
+            times = exact.start, exact.duration, _all_waits(exact)
+        rows.add_pass(timed, *(values[:, kept] for values in times))
     for timed in step.exact:
         rows.add_pass(timed, timed.start, timed.duration, _all_waits(timed))
     if stage in (0, layout.pipeline - 1):

@@ -140,8 +140,10 @@ class Simulation:
                 key = (chunk, kind)
                 timed = here.passes[key]
                 here.ready[key][micro_batch] = now
-                now, moved = _one(timed, micro_batch).placed(now, self.layout)
-                here.moved[key][micro_batch] = moved
+                if timed.parts is None:
+                    now, here.moved[key][micro_batch] = _one(timed, micro_batch).placed(now, self.layout)
+                else:
+                    now = timed.exactly(now[None], self.layout, slice(micro_batch, micro_batch + 1)).end[0]
             here.ends[chunk, kind, micro_batch] = now
             consumer = self._order.target.get((kind, chunk, stage))
             if consumer is not None and consumer[2] != stage:

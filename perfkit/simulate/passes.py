@@ -2,7 +2,8 @@
 
 Shapes are (operators, micro batches, ranks of the stage), times int64 ns. Operators follow one another; a collective starts when a
 rank reaches it and ends a common time after its last member did. All ranks are taken to start a pass together; where they do not,
-`Pass.placed` moves what comes after the first collective of a pass to when the last of them got there.
+`Pass.placed` moves what comes after the first collective of a pass to when the last of them got there. That holds where ranks meet
+in groups of one kind; a pass with several is timed anew from the moments at which its ranks start.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Pass:
 
     `head` is when a rank reaches the first collective, `first` the place of that (None: the ranks do not meet), `wide` the widest
     kind of group that they meet in, `late` when the last collective ends that computing does not wait for;
-    `host` says which operators wait for the host, shape (operators, 1 or micro batches, 1 or ranks).
+    `host` says which operators wait for the host, shape (operators, 1 or micro batches, 1 or ranks). `parts` are durations without
+    waiting and pauses of a pass whose ranks meet in several kinds of groups, None for all others.
     """
 
     program: Program
@@ -46,6 +48,7 @@ class Pass:
     wide: str
     late: Ints
     host: npt.NDArray[np.bool_]
+    parts: tuple[Ints, Waits] | None = None
 
     def placed(self, ready: Ints, layout: Layout) -> tuple[Ints, Ints]:
         """When the ranks have finished a pass that they start at `ready`, and how far what follows the first meeting is moved.
@@ -56,6 +59,13 @@ class Pass:
             return ready + self.end, ready
         reached = layout.over_members(ready + self.head, self.wide) - layout.over_members(self.head, self.wide)
         return reached + self.end, reached
+
+    def exactly(self, ready: Ints, layout: Layout, micro_batches: slice = slice(None)) -> Pass:
+        """Some micro batches on the clock of ranks that start them at `ready`; for a pass that has `parts`."""
+        assert self.parts is not None
+        duration, waits = self.parts
+        chosen = Waits(*(part[:, micro_batches] if part.shape[1] > 1 else part for part in (waits.host, waits.nodes)))
+        return time_pass(self.program, duration[:, micro_batches], chosen, layout, ready)
 
 
 HOST_WAIT_NS = 1_000
@@ -69,7 +79,7 @@ def time_pass(program: Program, duration: Ints, waits: Waits, layout: Layout, be
     """
     gap = waits.host + waits.nodes
     start, wait = np.zeros_like(duration), np.zeros((len(program.collectives), *duration.shape[1:]), dtype=np.int64)
-    duration = duration.copy()
+    asked, duration = duration, duration.copy()
     now = np.zeros(duration.shape[1:], dtype=np.int64) if begin is None else begin
     busy: dict[str, Ints] = {}
     head: Ints | None = None
@@ -103,4 +113,5 @@ def time_pass(program: Program, duration: Ints, waits: Waits, layout: Layout, be
     wide = next((kind for kind in ("world", "dp", "ep", "cp", "tp") if kind in kinds), "tp")
     moved = begin is None and bool(program.collectives)
     first = program.collectives[0] if moved else None
-    return Pass(program, start, duration, wait, now, head if moved else None, first, wide, late, waits.host > HOST_WAIT_NS)
+    parts = (asked, waits) if moved and len(kinds) > 1 else None
+    return Pass(program, start, duration, wait, now, head if moved else None, first, wide, late, waits.host > HOST_WAIT_NS, parts)

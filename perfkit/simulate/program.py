@@ -29,7 +29,7 @@ OPTIMIZER_KERNELS = 8
 
 @dataclass
 class Op:
-    """One operator or collective of a program."""
+    """One operator or collective of a program; `ns` is `slowed` times what it takes without faults."""
 
     name: str
     code: int
@@ -40,6 +40,7 @@ class Op:
     shapes: str = ""
     gap_ns: float = 0.0
     sync: bool = False
+    slowed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Program:
     @classmethod
     def of(cls, ops: Sequence[Op], straggler: float = 0.0) -> Program:
         """The columns of a list of operators, each of which waits `straggler` of its time for the slowest of many nodes."""
-        held = [op.ns * (op.block if op.code < 0 else 1.0) for op in ops]
+        held = [op.ns / op.slowed * (op.block if op.code < 0 else 1.0) for op in ops]
         return cls(
             tuple(ops),
             np.array([op.ns for op in ops], dtype=np.float64),
@@ -133,7 +134,8 @@ class LayerPrograms:
 
     def _slowed(self, ops: list[Op]) -> list[Op]:
         for op in ops:
-            op.ns *= self._slow.get(op.code, 1.0)
+            op.slowed = self._slow.get(op.code, 1.0)
+            op.ns *= op.slowed
         return ops
 
     def _half_forward(self, seconds: object, share: float, *, extras: bool = True) -> list[Op]:
