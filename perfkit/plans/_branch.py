@@ -1,187 +1,167 @@
-"""Branch: a tree of relaxations in which paths are added at every node, for problems with several chunks a stage.
+"""Branch: a tree of relaxations, for problems with several chunks a stage.
 
 A node allows some of the options of every stage. It is split where the relaxation mixes options with different numbers of layers:
 "stage s holds at most k layers" against "more than k", for all of its chunks or one of them; then by backward time. The node with
-the lowest relaxation is split next, so the lowest one left is a bound for every layout. A solver for whole numbers sees the paths
-only at the end of a round; here they cut off fractional answers everywhere, which is worth more than its other means.
+the lowest relaxation is split next, so the lowest one left is a bound for every layout. Of the possible splits the one is made that
+raised both of its sides most whenever it was made before.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from perfkit.plans._cuts import deciding_cuts
-from perfkit.plans._evaluator import Evaluator, Ints
-from perfkit.plans._milp import Cut, Floats, StageModel
+from perfkit.plans._evaluator import Ints
+from perfkit.plans._milp import Floats, Mask, Masks, StoppedError
 from perfkit.plans._options import StageOptions
+from perfkit.plans._path_model import PathModel
+from perfkit.plans._schedule_model import ScheduleModel
 
-Mask = NDArray[np.bool_]
-Masks = list[Mask]
-"""For every stage, which options are allowed."""
-
-COARSE = 4e-4
-"""Paths that exceed a relaxation by less than this share wait until they matter."""
-FINE = 1e-9
-INWARD = 0.4
-"""Paths are looked for at this share of the way from the best layout to the relaxation first: such paths cut deeper."""
-NEARLY = 0.97
-"""Of the paths at such a point, those almost as long as the best layout's are worth a look."""
-MAX_CUTS = 1500
-_WHOLE_STAGE = 3.0
-"""Splitting by the layers of a stage moves the relaxation more than by those of one chunk."""
+_FIRST_GUESS = {"stage": 4e-3, "chunk": 1.5e-3}
+"""What a split is expected to raise the relaxation by, as a share of the makespan, before any of its kind was made."""
+_RANK = {"stage": 2, "chunk": 2, "time": 1, "single": 0}
+"""Splits of options with the same layers are made only where no other is left."""
+_LEAST_GAIN = 1e-6
 _MIXED = 1e-6
 
 
 class _Node(NamedTuple):
     bound_ns: float
     number: int
-    allowed: Masks
+    allowed: list[Mask]
     weights: list[Floats]
+    basis: Any
 
 
 class _Split(NamedTuple):
-    stage: int
+    kind: str
+    feature: tuple[int, int]
     low: Mask
+    below: float
+    """Share of the relaxation's weights on the low side."""
+
+
+class _Gains:
+    """By how much splits raised the relaxation of their low and high side, for a whole unit of the split amount."""
+
+    def __init__(self, makespan_ns: int) -> None:
+        self._makespan_ns = makespan_ns
+        self._seen: dict[object, list[list[float]]] = {}
+
+    def learn(self, split: _Split, side: int, gain_ns: float) -> None:
+        """A split has raised its low (0) or high (1) side by this much."""
+        for key in (split.feature, split.kind):
+            self._seen.setdefault(key, [[], []])[side].append(gain_ns / self._distance(split, side))
+
+    def worth(self, split: _Split, room_ns: float) -> float:
+        """How much both sides are expected to rise, together; more than `room_ns` closes a side and counts no more."""
+        least_ns = _LEAST_GAIN * self._makespan_ns
+        low, high = (min(max(self._expected_ns(split, side), least_ns), room_ns) for side in (0, 1))
+        return low * high
+
+    def _expected_ns(self, split: _Split, side: int) -> float:
+        for key in (split.feature, split.kind):
+            if gains := self._seen.get(key, [[], []])[side]:
+                return self._distance(split, side) * sum(gains) / len(gains)
+        return self._distance(split, side) * _FIRST_GUESS.get(split.kind, 0.0) * self._makespan_ns
+
+    @staticmethod
+    def _distance(split: _Split, side: int) -> float:
+        return split.below if side else 1 - split.below
 
 
 class Tree:
     """The open nodes; `bound_ns` is the lowest of their relaxations."""
 
-    def __init__(
-        self, evaluator: Evaluator, options: Sequence[StageOptions], unit_ns: float, cuts: Sequence[Cut], center_ns: Floats
-    ) -> None:
-        self._evaluator, self._options = evaluator, list(options)
-        self.model = StageModel(evaluator.problem, options, unit_ns)
-        self._center_ns = center_ns
-        self._center_makespan_ns = max(length_ns for length_ns, _ in deciding_cuts(evaluator, center_ns))
-        self._known: set[tuple[int, bytes]] = set()
-        for cut in cuts:
-            self._add(cut)
+    def __init__(self, model: PathModel | ScheduleModel, best_ns: int) -> None:
+        self.model = model
+        self._features = [_features(part) for part in model.options]
+        self._gains = _Gains(best_ns)
         self._open: list[_Node] = []
         self.num_nodes = 0
         self._go_on: Callable[[], bool] = lambda: True
-        self._features = [_features(part) for part in options]
 
     @property
-    def bound_ns(self) -> float | None:
-        """The lowest relaxation of the open nodes; None when there are none left."""
-        return self._open[0].bound_ns if self._open else None
+    def bound_ns(self) -> float:
+        """The lowest relaxation of the open nodes; 0 while there are none."""
+        return self._open[0].bound_ns if self._open else 0.0
 
     def run(self, best_ns: Callable[[], int], on_tick: Callable[[float], bool], on_choice: Callable[[list[int]], object]) -> bool:
         """Split nodes until none can hold a better layout (True) or `on_tick(bound_ns)` says to stop (False).
 
         `on_choice` gets every whole choice of options that the tree comes upon.
         """
-        self._go_on = lambda: on_tick(0.0)
-        if not self.num_nodes:
-            self._push([np.ones(len(part), dtype=np.bool_) for part in self._options], 0.0, best_ns())
-        while self._open:
-            if self._open[0].bound_ns >= best_ns():
-                self._open.clear()
-                break
-            if not on_tick(self._open[0].bound_ns):
-                return False
-            node = heapq.heappop(self._open)
-            split = self._split(node)
-            if split is None:
-                on_choice([int(weights.argmax()) for weights in node.weights])
-                self._close(node, best_ns())
-                continue
-            for side in (split.low, ~split.low):
-                allowed = [*node.allowed]
-                allowed[split.stage] = allowed[split.stage] & side
-                self._push(allowed, node.bound_ns, best_ns())
-        return True
-
-    def _close(self, node: _Node, best_ns: int) -> None:
-        """A node with a whole choice: with all of its paths it is as long as its simulation, and so done."""
-        found = self._relax(node.allowed, FINE, best_ns)
-        if not self._go_on():
-            self._keep(node.bound_ns, node, node.weights)
-            return
-        if found is not None and found[1] is not None and self._split(node._replace(weights=found[1])) is not None:
-            self._keep(found[0], node, found[1])
-
-    def _push(self, allowed: Masks, at_least_ns: float, best_ns: int) -> None:
-        found = self._relax(allowed, COARSE, best_ns)
-        self.num_nodes += 1
-        if found is not None and found[1] is not None:
-            room_ns = best_ns - found[0]
-            costly = [costs > room_ns for costs in self.model.reduced_costs()]
-            allowed = [mask & ~out for mask, out in zip(allowed, costly, strict=True)]
-            heapq.heappush(self._open, _Node(max(found[0], at_least_ns), self.num_nodes, allowed, found[1]))
-
-    def _keep(self, value_ns: float, node: _Node, weights: list[Floats]) -> None:
-        self.num_nodes += 1
-        heapq.heappush(self._open, _Node(max(value_ns, node.bound_ns), self.num_nodes, node.allowed, weights))
-
-    def _relax(self, allowed: Masks, tolerance: float, best_ns: int) -> tuple[float, list[Floats] | None] | None:
-        """The relaxation with its paths, in ns, and the options' weights there; no weights if it is as long as the best layout."""
-        model = self.model
-        model.allow(allowed)
-        self._forget()
-        while True:
-            found = model.relaxation()
-            if found is None:
-                return None
-            value_ns, times_ns = found
-            if value_ns >= best_ns:
-                return value_ns, None
-            # Ended early, the relaxation lacks paths: it is lower than it could be and still a bound.
-            if not self._separate(value_ns, times_ns, tolerance) or not self._go_on():
-                return value_ns, model.option_weights()
-
-    def _separate(self, value_ns: float, times_ns: Floats, tolerance: float) -> bool:
-        for share in (INWARD, 1.0):
-            point = share * times_ns + (1 - share) * self._center_ns
-            added = False
-            shortest_ns = share * value_ns + (1 - share) * NEARLY * self._center_makespan_ns
-            for _, cut in deciding_cuts(self._evaluator, point, above_ns=shortest_ns):
-                length_ns = float((cut.counts * times_ns).sum()) + cut.comm_ns
-                if length_ns > value_ns * (1 + tolerance) + 1e-3 * self.model.unit_ns:
-                    added = self._add(cut) or added
-            if added:
-                return True
-        return False
-
-    def _add(self, cut: Cut) -> bool:
-        key = (cut.comm_ns, cut.counts.tobytes())
-        if key in self._known:
+        self._go_on = lambda: on_tick(self.bound_ns)
+        try:
+            if not self.num_nodes:
+                self._push([np.ones(len(part), dtype=np.bool_) for part in self.model.options], 0.0, None, best_ns())
+            while self._open and self._open[0].bound_ns < best_ns():
+                if not self._go_on():
+                    return False
+                self._grow(self._open[0], best_ns, on_choice)
+        except StoppedError:
             return False
-        self._known.add(key)
-        self.model.add_cut(cut)
+        self._open.clear()
         return True
 
-    def _forget(self) -> None:
-        """Drop paths that do not hold up the last relaxation once there are too many; they are found again where they matter."""
-        if len(self.model.cuts) > MAX_CUTS:
-            for cut in self.model.drop_slack_cuts():
-                self._known.discard((cut.comm_ns, cut.counts.tobytes()))
+    def _grow(self, node: _Node, best_ns: Callable[[], int], on_choice: Callable[[list[int]], object]) -> None:
+        """Replace the first open node by its two sides; it stays until both are known, so that a stop loses no bound."""
+        split = self._split(node, best_ns())
+        if split is None:  # whole options: their relaxation is as long as their simulation
+            on_choice([int(weights.argmax()) for weights in node.weights])
+            heapq.heappop(self._open)
+            return
+        sides = []
+        for side, mask in enumerate((split.low, ~split.low)):
+            stage = split.feature[0]
+            allowed = [*node.allowed]
+            allowed[stage] = allowed[stage] & mask
+            sides.append(self._relax(allowed, node.bound_ns, node.basis, best_ns()))
+            room_ns = best_ns() - node.bound_ns
+            found = sides[-1]
+            self._gains.learn(split, side, room_ns if found is None else min(found.bound_ns - node.bound_ns, room_ns))
+        heapq.heappop(self._open)
+        for found in sides:
+            if found is not None:
+                heapq.heappush(self._open, found)
 
-    def _split(self, node: _Node) -> _Split | None:
-        best, chosen = 0.0, None
+    def _push(self, allowed: Masks, at_least_ns: float, basis: Any, best_ns: int) -> None:
+        found = self._relax(allowed, at_least_ns, basis, best_ns)
+        if found is not None:
+            heapq.heappush(self._open, found)
+
+    def _relax(self, allowed: Masks, at_least_ns: float, basis: Any, best_ns: int) -> _Node | None:
+        """The node of these options; None if it holds nothing better than the best layout."""
+        found = self.model.relaxed(allowed, basis, best_ns, self._go_on)
+        self.num_nodes += 1
+        if found is None:
+            return None
+        room_ns = best_ns - found.value_ns
+        kept = [mask & (costs <= room_ns) for mask, costs in zip(allowed, found.costs_ns, strict=True)]
+        return _Node(max(found.value_ns, at_least_ns), self.num_nodes, kept, found.weights, found.basis)
+
+    def _split(self, node: _Node, best_ns: int) -> _Split | None:
+        room_ns = best_ns - node.bound_ns
+        return max(self._splits(node), key=lambda split: (_RANK[split.kind], self._gains.worth(split, room_ns)), default=None)
+
+    def _splits(self, node: _Node) -> Iterator[_Split]:
+        """Ways to split: by the layers of a stage or chunk at their mean; where layers agree, by time, then one by one."""
         for stage, weights in enumerate(node.weights):
             if weights.max() > 1 - _MIXED:
                 continue
-            for low, preference in self._sides(stage, weights):
+            features, times = self._features[stage]
+            sides = [
+                ("stage" if index == 0 else "chunk", feature <= np.floor(float(weights @ feature) + _MIXED))
+                for index, feature in enumerate(features)
+            ]
+            sides += [("time", times < float(weights @ times)), ("single", np.arange(len(weights)) == int(weights.argmax()))]
+            for index, (kind, low) in enumerate(sides):
                 below = float(weights[low].sum())
-                score = preference * min(below, 1 - below)
-                if min(below, 1 - below) > _MIXED and score > best:
-                    best, chosen = score, _Split(stage, low)
-        return chosen
-
-    def _sides(self, stage: int, weights: Floats) -> Iterator[tuple[Mask, float]]:
-        """Ways to split the options of a stage: by layers at the mean, by backward time where layers agree, or one by one."""
-        features, times = self._features[stage]
-        for index, feature in enumerate(features):
-            yield feature <= np.floor(float(weights @ feature) + _MIXED), _WHOLE_STAGE if index == 0 else 1.0
-        yield times < float(weights @ times), 1e-3
-        yield np.arange(len(weights)) == int(weights.argmax()), 1e-6
+                if min(below, 1 - below) > _MIXED:
+                    yield _Split(kind, (stage, index), low, below)
 
 
 def _features(options: StageOptions) -> tuple[list[Ints], Ints]:

@@ -22,6 +22,9 @@ from perfkit.plans._options import StageOptions
 from perfkit.plans.problem import PipelineProblem
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Masks = Sequence[Mask]
+"""For every stage, which options are allowed."""
 _NO_DUAL = 1e-9
 
 
@@ -40,6 +43,23 @@ class Answer:
     bound_ns: float
     infeasible: bool = False
     interrupted: bool = False
+
+
+class StoppedError(Exception):
+    """A relaxation was not finished: it was interrupted, or the solver could not."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relaxed:
+    """A relaxation's optimum in ns; for every stage the share of its options and what choosing one adds at least, in ns.
+
+    `basis` lets another relaxation start from this one; None where that is no gain.
+    """
+
+    value_ns: float
+    weights: list[Floats]
+    costs_ns: list[Floats]
+    basis: Any
 
 
 class StageModel:
@@ -89,7 +109,7 @@ class StageModel:
         values = np.array(self.highs.getSolution().col_value)
         return [values[start : start + len(options)] for start, options in zip(self.starts, self.options, strict=False)]
 
-    def allow(self, masks: Sequence[NDArray[np.bool_]]) -> None:
+    def allow(self, masks: Masks) -> None:
         """Let only these options of every stage be chosen."""
         upper = np.concatenate(masks).astype(np.float64)
         columns = np.arange(self.starts[0], self.starts[-1], dtype=np.int32)

@@ -4,6 +4,8 @@
 2. A short attempt with whole numbers; most problems with one chunk a stage end here.
 3. Annealing for a better layout. With it, options whose reduced cost exceeds the gap cannot be part of a better layout and go.
 4. Whole numbers again, round after round, until bound and makespan meet or the time is up.
+
+With several chunks a stage, 2 and 4 split relaxations into a tree instead (`_branch.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from perfkit.plans._descent import descend
 from perfkit.plans._evaluator import Evaluator
 from perfkit.plans._milp import Cut, StageModel
 from perfkit.plans._options import OptionTable, TooManyOptionsError
+from perfkit.plans._path_model import PathModel
+from perfkit.plans._schedule_model import ScheduleModel
 from perfkit.plans._search import OptionSearch, layout_of
 from perfkit.plans._start import choice_of, even_layouts, time_grain_ns, work_bound_ns
 from perfkit.plans.moves import LayerPlanner
@@ -30,6 +34,8 @@ FIRST_TRY_S = 4.0
 FIRST_TRY_SHARE = 0.6
 """One chunk a stage is mostly solved at once, several rarely: seconds for these, a share of the time for those."""
 REPORT_EVERY_S = 0.1
+FEW_OPERATIONS = 2_000
+"""So many operations fit into the relaxation themselves; with more, adding the paths that matter is faster."""
 MANY_CUTS = 400
 """More paths than this slow the solver more than they help; those that hold the relaxation up stay."""
 WHOLE = 1e5
@@ -61,16 +67,12 @@ class Solver:
         self.best: Layout | None = None
         self.best_ns: int | None = None
         self.bound_ns = 0
-        self._begin = time.monotonic()
-        self._limit_s = time_limit_s
+        self._begin, self._limit_s = time.monotonic(), time_limit_s
         self._report = report
-        self._cancelled = False
-        self._rounds = 0
-        self._what = "first layouts"
+        self._cancelled, self._rounds, self._what = False, 0, "first layouts"
         self._model: StageModel | None = None
         self._pending: list[Cut] = []
-        self._last_report_s = 0.0
-        self._unit_ns = 1.0
+        self._last_report_s, self._unit_ns = 0.0, 1.0
         # Every makespan is a multiple of this, so a bound may be rounded up to one.
         self._grain_ns = max(1, time_grain_ns(evaluator))
 
@@ -99,14 +101,15 @@ class Solver:
         except TooManyOptionsError:
             return self._ended("heuristic")
         self._model = StageModel(self.problem, options, self._unit_ns)
+        if self.problem.num_chunks > 1 and len(self.evaluator.dag.nodes) <= FEW_OPERATIONS:
+            model = ScheduleModel(self.evaluator, options, self._unit_ns)
+            return self._ended(self._solve_tree(Tree(model, self.best_ns)))
         self._relax(self._remaining_s() * 0.3)
         self._round_relaxation()
         self._tighten()
-        if self.problem.num_chunks == 1:
-            return self._ended(self._solve_one_chunk())
-        return self._ended(self._solve_chunks())
+        return self._ended(self._solve_rounds() if self.problem.num_chunks == 1 else self._solve_tree(self._path_tree()))
 
-    def _solve_one_chunk(self) -> str:
+    def _solve_rounds(self) -> str:
         status = self._whole(self._remaining_s() * FIRST_TRY_SHARE)
         if status != "unfinished":
             return status
@@ -115,11 +118,12 @@ class Solver:
         status = self._whole(self._remaining_s())
         return "time_limit" if status == "unfinished" else status
 
-    def _solve_chunks(self) -> str:
-        model = self._need_model()
-        assert self.best is not None
-        center_ns = self.evaluator.chunk_times_ns(self.best[None])[0].astype(np.float64)
-        tree = Tree(self.evaluator, model.options, self._unit_ns, model.cuts, center_ns)
+    def _path_tree(self) -> Tree:
+        model, best = self._need_model(), self.best
+        assert best is not None
+        return Tree(PathModel(self.evaluator, model.options, self._unit_ns, model.cuts, best), self.best_ns or 0)
+
+    def _solve_tree(self, tree: Tree) -> str:
         if self._grow(tree, min(FIRST_TRY_S, self._remaining_s())):
             return "optimal"
         self._anneal(self._remaining_s() * SEARCH_SHARE)
@@ -131,7 +135,7 @@ class Solver:
         self._what = "tree of relaxations"
         done = tree.run(
             best_ns=lambda: self.best_ns or 0,
-            on_tick=lambda bound_ns: time.monotonic() < until and not self._proven() and self._tick(bound_ns or self.bound_ns),
+            on_tick=lambda bound_ns: time.monotonic() < until and not self._proven() and self._tick(bound_ns),
             on_choice=lambda chosen: self.consider(layout_of(tree.model.options, chosen)),
         )
         self._rounds = tree.num_nodes

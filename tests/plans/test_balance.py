@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 
 from perfkit import cli
 from perfkit.errors import InputError
+from perfkit.plans import _solve
 from perfkit.plans._cuts import deciding_cuts
 from perfkit.plans._evaluator import Evaluator
+from perfkit.plans._milp import StoppedError
+from perfkit.plans._options import OptionTable
+from perfkit.plans._schedule_model import ScheduleModel
+from perfkit.plans._search import layout_of
 from perfkit.plans.balance import balance, layout_peaks_bytes, schedule_case
 from perfkit.plans.case_file import read_problem
 from perfkit.plans.problem import (
@@ -133,6 +138,7 @@ def test_three_chunks_a_stage_beat_the_best_known_layout_and_the_bound_holds():
     assert max(result.peak_bytes) <= result.problem.memory_limit_bytes
     assert answer["proven_bound_ns"] < result.bound_ns <= answer["best_known_ns"]
     assert result.makespan_ns < answer["best_known_ns"]
+    assert result.gap < 0.07
 
 
 def test_a_limit_that_nothing_fits_gives_the_smallest_one_that_works():
@@ -241,6 +247,31 @@ def test_random_small_problems_are_solved_as_by_enumeration(problem):
         assert result.smallest_feasible_limit_mib == -(-int(evaluator.peaks_bytes(every).max(axis=1).min()) // 2**20)
     else:
         assert (result.status, result.makespan_ns) == ("optimal", int(evaluator.makespans_ns(fitting).min()))
+
+
+def test_a_schedule_of_many_operations_is_solved_with_paths_to_the_same_optimum(monkeypatch):
+    monkeypatch.setattr(_solve, "FEW_OPERATIONS", 0)
+    result = balance(path_of("d09"))
+    assert (result.status, result.makespan_ns) == ("optimal", document("d09")["expected"]["makespan_ns"])
+    assert result.num_cuts > 0
+
+
+@pytest.mark.parametrize("mode", ["none", "overlap", "sender"])
+def test_the_relaxation_with_all_operations_is_as_long_as_the_simulation_of_the_only_layout_left(mode):
+    evaluator = Evaluator(replace(read_problem(path_of("d09")), p2p_ns=700, p2p_mode=mode))
+    options = OptionTable(evaluator).all_stages(10**9)
+    model = ScheduleModel(evaluator, options, 1000.0)
+    root = model.relaxed([np.ones(len(part), bool) for part in options], None, 1e12, lambda: True)
+    chosen = [part.counts.sum(axis=(1, 2)).tolist().index(6 // len(options)) for part in options]
+    only = [np.arange(len(part)) == index for part, index in zip(options, chosen, strict=True)]
+    found = model.relaxed(only, root.basis, 1e12, lambda: True)
+    makespan_ns = int(evaluator.makespans_ns(layout_of(options, chosen)[None])[0])
+    assert found.value_ns == pytest.approx(makespan_ns, rel=1e-9)
+    assert root.value_ns <= makespan_ns
+    assert model.relaxed(only, root.basis, makespan_ns * 0.99, lambda: True) is None
+    with pytest.raises(StoppedError):
+        model.relaxed([np.ones(len(part), bool) for part in options], None, 1e12, lambda: False)
+    assert model.relaxed(only, None, 1e12, lambda: True) is not None
 
 
 @settings(max_examples=60, deadline=None)
