@@ -26,7 +26,6 @@ KERNEL_NOISE = 0.003
 RANK_NOISE = 0.0005
 COLLECTIVE_NOISE = 0.004
 SEND_NOISE = 0.01
-FORWARD_NAMES = ("forward/", "embedding")
 RETRY_NS = 900_000
 """What a retry of the allocator costs: free the cache, ask the driver again."""
 
@@ -94,12 +93,9 @@ class Disturbances:
             full[pause.place, pause.micro_batch] += pause.pause_ns
         return full
 
-    def straggles(self, program: Program, micro_batches: int) -> Ints:
-        """The wait for the slowest of many nodes before every operator, shape (operators, micro batches, 1)."""
-        acts = np.ones(micro_batches, dtype=np.int64)
-        if micro_batches > 1 and self.job.costs.spares_ends and program.ops and program.ops[0].name.startswith(FORWARD_NAMES):
-            acts[0] = 0
-        waits: Ints = np.rint(program.straggle_ns).astype(np.int64)[:, None, None] * acts[None, :, None]
+    def straggles(self, program: Program) -> Ints:
+        """The wait for the slowest of many nodes before every operator, shape (operators, 1, 1)."""
+        waits: Ints = np.rint(program.straggle_ns).astype(np.int64)[:, None, None]
         return waits
 
     def speed(self, step: int, stage: int) -> Floats:

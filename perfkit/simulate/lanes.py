@@ -114,7 +114,7 @@ class Simulation:
                 mine = [pause for pause in pauses if (pause.chunk, pause.kind) == key]
                 rng = np.random.default_rng([source.seed, 2, number, stage, turn])
                 durations = source.durations(program, shape, number, stage, rng)
-                waits = Waits(source.host_waits(program, shape, stage, mine), source.straggles(program, shape[0]))
+                waits = Waits(source.host_waits(program, shape, stage, mine), source.straggles(program))
                 passes[key] = time_pass(program, durations, waits, self.layout)
         return passes
 
@@ -179,7 +179,7 @@ class Simulation:
         source = self.disturbances
         rng = np.random.default_rng([source.seed, 2, number, stage, turn])
         shape = (1, self.layout.width)
-        waits = Waits(source.host_waits(program, shape, stage), source.straggles(program, 1))
+        waits = Waits(source.host_waits(program, shape, stage), source.straggles(program))
         return time_pass(program, source.durations(program, shape, number, stage, rng), waits, self.layout, now[None])
 
     def _finish(self, number: int, stages: list[StageStep]) -> None:

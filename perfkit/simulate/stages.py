@@ -128,9 +128,7 @@ class _Builder:
                 reduced += self._scattered(gradients, total)
                 ops += _in_layer(self._layer.backward(self._gathered(gradients, total), reduced), "backward", number)
             ops += self._layer.first(back=True) if begins else []
-        return self._program(
-            ops, self._syncs, 0.0 if kind == LAST_BACKWARD and self._costs.spares_ends else self._costs.straggler()
-        )
+        return self._program(ops, self._syncs, self._costs.straggler())
 
     def _beside(self, gradients: Gradients, layers: int) -> list[Op]:
         """What of the gradients of one layer can be sent beside the last backward pass."""
