@@ -51,6 +51,7 @@ class Case:
     baseline: Run | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
+    launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""

@@ -29,15 +29,21 @@ def page() -> str:
 
 def _section(rule: Rule) -> str:
     doc = (importlib.import_module(rule.check.__module__).__doc__ or "").strip()
-    needs = ", ".join(f"`{table}`" for table in sorted(rule.needs))
-    lines = [f"## {rule.name}", "", doc, "", f"Needs {needs}. To collect: {rule.how_to_collect}.", ""]
+    needs = f"Needs {_names(rule.needs)}. To collect" if rule.needs else "To collect"
+    lines = [f"## {rule.name}", "", doc, "", f"{needs}: {rule.how_to_collect}.", ""]
     if rule.explains:
-        lines += [f"Explains: {', '.join(f'`{name}`' for name in sorted(rule.explains))}.", ""]
+        lines += [f"Explains: {_names(rule.explains)}.", ""]
+    if rule.symptom_of:
+        lines += [f"Said more exactly by: {_names(rule.symptom_of)}.", ""]
     if rule.thresholds:
         lines += ["| threshold | value | unit | origin |", "|---|---|---|---|"]
         lines += [f"| `{known.name}` | {known.value:g} | {known.unit} | {known.origin} |" for known in rule.thresholds]
         lines += [""]
     return "\n".join(lines)
+
+
+def _names(names: frozenset[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 if __name__ == "__main__":

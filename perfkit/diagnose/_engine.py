@@ -85,13 +85,15 @@ def _worth_telling(verdict: Verdict, case: Case) -> list[Finding]:
 def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Finding]:
     """Findings without the symptoms of others, whose rules are named in the `next` of what explains them."""
     explains = {rule.name: rule.explains for rule in chosen}
+    said_by = {rule.name: rule.symptom_of for rule in chosen}
     told: dict[int, list[str]] = {}
     gone: set[int] = set()
     for index, symptom in enumerate(findings):
         causes = [
             at
             for at, finding in enumerate(findings)
-            if symptom.rule in explains.get(finding.rule, ()) and (finding.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
+            if finding.rule in said_by.get(symptom.rule, ())
+            or (symptom.rule in explains.get(finding.rule, ()) and (finding.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0))
         ]
         if causes:
             gone.add(index)

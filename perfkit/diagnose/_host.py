@@ -16,6 +16,7 @@ SYNCHRONISERS = re.compile(r"synchronize|_local_scalar_dense|aten::item|Tensor::
 ALLOCATORS = re.compile(r"(?:cuda|hip|aclrt|acl)\w*(?:malloc|free)", re.IGNORECASE)
 
 COLUMNS = ("rank", "name", "kind", "start_ns", "duration_ns")
+LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "call", "launch_ns", "launch_duration_ns")
 
 
 def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None:
@@ -47,3 +48,25 @@ def share_in(case: Case, rank: int, gaps: pd.DataFrame, pattern: re.Pattern[str]
         for starts in (frame["start_ns"].to_numpy(dtype=np.int64),)
     )
     return overlap_ns(idle, busy) / idle.total_ns if idle.total_ns else 0.0
+
+
+def busiest(case: Case) -> tuple[int, ...]:
+    """The ranks whose host side is worth reading: the one whose device idles most inside steps, and the first."""
+    if not case.detail_ranks:
+        return ()
+    if not case.run.has("kernels") or case.kernels.empty:
+        return case.detail_ranks[:1]
+    idle = case.gaps[~case.gaps["lead"].astype(bool)].groupby("rank")["duration_ns"].sum().sort_values(ascending=False)
+    return tuple(dict.fromkeys([*(int(str(rank)) for rank in idle.index[:1]), case.detail_ranks[0]]))
+
+
+def launches(case: Case, rank: int) -> pd.DataFrame | None:
+    """The executions of a rank in the judged steps with what launched them; None if launches were not recorded."""
+    if rank not in case.launched:
+        rows = None
+        if "launches" in case.run.tables:
+            read = case.run.frame("launches", ranks=[rank], columns=LAUNCH_COLUMNS)
+            read = read[read["launch_ns"].notna().to_numpy() & read["start_ns"].notna().to_numpy()]
+            rows = read[read["step"].isin(case.step_numbers).to_numpy(dtype=bool)] if len(read) else None
+        case.launched[rank] = rows
+    return case.launched[rank]

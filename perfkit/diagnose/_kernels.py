@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from perfkit.diagnose import _work
 from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding
+
+FORMATS = re.compile(r"transdata|formattransfer|convert_?layout|(?:nchw|nhwc)_?to_?(?:nchw|nhwc)", re.IGNORECASE)
+"""Operators that only change the layout of their input."""
+CONVERSIONS = re.compile(
+    rf"\bcast|^cast|_to_copy|direct_copy_kernel|float16_copy_kernel|tensormove|{FORMATS.pattern}", re.IGNORECASE
+)
+"""Operators that only change the type or the layout of their input."""
+
+
+SHORT, LONGEST = 40, 80
+_INNER = re.compile(r"at::native::(?:\(anonymous namespace\)::)?(\w*(?:copy|silu|pow|neg|rsqrt|mul|add|fill|scatter)\w*_kernel\w*)")
 
 
 def matching(case: Case, pattern: re.Pattern[str], column: str = "op") -> pd.DataFrame:
@@ -34,6 +47,29 @@ def largest(rows: pd.DataFrame, top: int = 5) -> tuple[str, ...]:
     return tuple(str(name) for name in sums.index[:top])
 
 
+def told(names: tuple[str, ...], top: int = 3) -> str:
+    """The first of these names for a sentence: kernels of C++ without their templates and arguments."""
+    return ", ".join(dict.fromkeys(_short(name) for name in names[:top]))
+
+
+def finding(case: Case, rows: pd.DataFrame, **fields: Any) -> Finding:
+    """A finding about all of `rows`: its operators are the largest of them, its cost what a step would win without them."""
+    return Finding(
+        subject={"operators": largest(rows)}, cost_ns=won_ns(case, rows), next=("12_operators",), part="computing", **fields
+    )
+
+
 def won_ns(case: Case, rows: pd.DataFrame, fraction: float | pd.Series = 1.0) -> int:
     """What a step would win without a fraction of `rows`."""
     return _work.won_ns(case, rows, fraction=fraction)
+
+
+def _short(name: str) -> str:
+    """The innermost function of PyTorch that a C++ name is made of, else the name without templates, arguments and namespaces."""
+    if len(name) <= SHORT or not ("<" in name or "(" in name):
+        return name[:LONGEST]
+    inner = _INNER.findall(name)
+    if inner:
+        return str(inner[0])
+    plain = re.split(r"[<(]", name.removeprefix("void ").replace("(anonymous namespace)::", ""), maxsplit=1)[0]
+    return plain.split("::")[-1][:LONGEST]

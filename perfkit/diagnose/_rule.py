@@ -67,7 +67,8 @@ class Rule:
     """One problem: what it needs of a run, its thresholds, and how it is recognised.
 
     `needs` are tables of the run, `how_to_collect` says how to record them. `explains` names rules whose findings are symptoms of
-    this one: they go to its `next` where this one costs at least as much.
+    this one: they go to its `next` where this one costs at least as much. `symptom_of` names rules that say the same more exactly:
+    where one of them has a finding, this one goes to its `next`.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Rule:
     thresholds: tuple[Threshold, ...]
     check: Callable[[Case], Verdict]
     explains: frozenset[str] = frozenset()
+    symptom_of: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,3 +90,55 @@ OUT_OF_MEMORY_STATIC = Threshold(
     name="oom-static-share", value=0.6, unit="static memory over the budget", origin="chosen: T9 of the trees"
 )
 HELD_RATIO = Threshold(name="held-ratio", value=1.15, unit="live peak over the peak in use", origin="chosen: T9 of the trees")
+FUSION_SHARE = Threshold(
+    name="fusion-share", value=0.01, unit="share of the step", origin="chosen: what one kernel for each chain would win"
+)
+HOT_OPERATOR_SHARE = Threshold(name="hot-operator-share", value=0.01, unit="share of the step", origin="chosen: T3 of the trees")
+EFFICIENCY_LOW = Threshold(
+    name="efficiency-low", value=0.3, unit="share of the peak of the device", origin="chosen: T3 of the trees, for large products"
+)
+EFFICIENCY_FLOPS = Threshold(
+    name="efficiency-flops", value=1e9, unit="FLOP", origin="chosen: T3 of the trees; smaller products cannot fill a device"
+)
+INEFFICIENT_SHARE = Threshold(
+    name="inefficient-share", value=0.05, unit="share of computing", origin="chosen: T3 of the trees, major operators"
+)
+TAIL_SHARE = Threshold(name="tail-share", value=0.10, unit="share of the step", origin="chosen: T0 and T2 of the trees")
+TAIL_PART = Threshold(name="tail-part", value=0.5, unit="share of the tail", origin="chosen: T2 of the trees, what it is made of")
+BANDWIDTH_RATIO = Threshold(
+    name="bandwidth-ratio",
+    value=1 / 3,
+    unit="share of what the link states",
+    origin="chosen; T6 of the trees has 0.5, but good runs reach 0.4 to 0.8",
+)
+BANDWIDTH_BYTES = Threshold(
+    name="bandwidth-bytes", value=32 * 2**20, unit="bytes", origin="chosen: from here on latency hardly counts"
+)
+BANDWIDTH_COUNT = Threshold(name="bandwidth-count", value=4.0, unit="large messages", origin="chosen: single ones show nothing")
+GROWTH_SHARE = Threshold(
+    name="growth-share", value=0.01, unit="of the peak a step", origin="chosen: memory that is never given back, T9 of the trees"
+)
+CHURN_CALLS = Threshold(
+    name="churn-calls", value=4.0, unit="times a step that memory goes back to the device", origin="chosen: once a step is common"
+)
+HEADROOM = Threshold(name="headroom", value=0.9, unit="peak over what may be used", origin="chosen: T9 of the trees")
+LONG_STEP = Threshold(name="long-step", value=3.0, unit="median steps", origin="chosen: T0 of the trees, checkpoints and the like")
+OVERHEAD_SHARE = Threshold(name="overhead-share", value=0.05, unit="share of the step", origin="chosen")
+CONTENTION_SHARE = Threshold(
+    name="contention-share", value=0.01, unit="share of the step idle in held-up launches", origin="chosen"
+)
+HELD_UP_RATIO = Threshold(name="held-up-ratio", value=20.0, unit="median duration of the same call", origin="chosen")
+HELD_UP_LEAST = Threshold(name="held-up-least", value=1e5, unit="ns", origin="chosen: a slice of a scheduler is some ms")
+CORE_IDLE_SHARE = Threshold(name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: T3 of the trees")
+CORE_IDLE_LEAST = Threshold(name="core-idle-least", value=2e4, unit="ns", origin="chosen: T3 of the trees")
+HFU_LOW = Threshold(
+    name="hfu-low",
+    value=0.3,
+    unit="share of the peak of the device",
+    origin="chosen; guides call 0.5 good, small models reach less",
+)
+LINEARITY_LOW = Threshold(
+    name="linearity-low", value=0.8, unit="throughput kept when growing", origin="guide: 0.8 and more is good"
+)
+REPEATED_BYTES = Threshold(name="repeated-bytes", value=2**20, unit="bytes", origin="chosen: less costs little")
+REPEATED_COUNT = Threshold(name="repeated-count", value=4.0, unit="times a rank and step", origin="chosen: a habit, no accident")

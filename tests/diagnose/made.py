@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from perfkit.diagnose import Diagnosis, diagnose
+from perfkit.diagnose._rule import Rule
 from perfkit.run import Position, Run
 from perfkit.trace._format import Sink
 
@@ -150,3 +155,54 @@ class Training:
             "steps", rank=rank, step=step, duration_ns=length, computing_ns=computing, communication_ns=length - computing,
             overlapped_ns=0, exposed_communication_ns=length - computing, free_ns=length - computing,
         )  # fmt: skip
+
+
+@cache
+def healthy() -> Run:
+    """A training without a fault."""
+    return Training().run()
+
+
+def judged(rule: Rule, run: Run, baseline: Run | None = None) -> Diagnosis:
+    """What one rule says."""
+    return diagnose(run, baseline, only=[rule])
+
+
+def won_ns(changed: Run, before: Run | None = None) -> float:
+    """What a step really wins without the fault of a run, in ns."""
+    plain = healthy() if before is None else before
+    return float(changed.steps()["duration_ns"].mean() - plain.steps()["duration_ns"].mean())
+
+
+def stays_healthy(rule: Rule, run: Run) -> dict[str, float]:
+    """The evidence with which a rule calls a run healthy; fails if it says anything else."""
+    result = judged(rule, run)
+    assert result.findings == result.failed == result.not_measured == ()
+    assert [entry.rule for entry in result.healthy] == [rule.name]
+    assert result.healthy[0].evidence
+    return dict(result.healthy[0].evidence)
+
+
+def lacks(rule: Rule, run: Run) -> str:
+    """What a rule says is missing in a run; fails unless it is not measured, with a way to collect it."""
+    result = judged(rule, run)
+    assert result.findings == result.failed == result.healthy == ()
+    assert result.not_measured[0].how_to_collect
+    return ", ".join(result.not_measured[0].missing)
+
+
+def changed(run: Run, table: str, **columns: Any) -> Run:
+    """A run with columns of a table replaced."""
+    rows: pd.DataFrame = run.tables[table].assign(**columns)
+    return replace(run, tables={**run.tables, table: rows})
+
+
+def added(run: Run, **tables: list[dict[str, Any]]) -> Run:
+    """A run with more rows of some tables."""
+    sink = Sink()
+    for table, rows in tables.items():
+        for row in rows:
+            sink.add(table, **row)
+    more = sink.tables()
+    whole = {name: pd.concat([run.tables[name], more[name]]) if name in run.tables else more[name] for name in more}
+    return replace(run, tables={**run.tables, **whole})

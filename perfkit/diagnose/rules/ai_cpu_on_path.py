@@ -13,7 +13,7 @@ import re
 
 from perfkit.diagnose import _kernels
 from perfkit.diagnose._case import Case
-from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._rule import Rule, Verdict
 from perfkit.diagnose._thresholds import AI_CPU_SHARE
 from perfkit.errors import NotMeasuredError
 
@@ -34,16 +34,13 @@ def check(case: Case) -> Verdict:
     evidence = {"ai_cpu_share": share, "num_kernels": len(rows)}
     if share < case.limit(AI_CPU_SHARE):
         return Verdict((), evidence)
-    names = _kernels.largest(rows)
-    finding = Finding(
+    finding = _kernels.finding(
+        case,
+        rows,
         rule=RULE.name,
-        title=f"AI CPU operators take {100 * share:.1f} % of the step ({', '.join(names[:3])})",
-        subject={"operators": names},
+        title=f"AI CPU operators take {100 * share:.1f} % of the step ({_kernels.told(_kernels.largest(rows))})",
         evidence=evidence,
         actions=ACTIONS,
-        cost_ns=_kernels.won_ns(case, rows),
-        next=("12_operators",),
-        part="computing",
     )
     return Verdict((finding,), evidence)
 

@@ -1,23 +1,20 @@
 """Kernels that only change the type or layout of data take a noticeable part of the step.
 
-What is measured: Cast, TransData, TensorMove and copies that convert, as a share of the step, and how many of them follow one
-another directly (there and back, which is never needed). Casts around norms and losses are needed; below 1 % of computing nothing
-is said.
+What is measured: casts, conversions of format (TransData, NCHW to NHWC), TensorMove and copies that convert, as a share of the
+step; how much of it is types and how much formats; and how many of them follow one another directly (there and back, which is never
+needed). Casts around norms and losses are needed; below 1 % of computing nothing is said.
 
-What to do: keep one type and one layout from operator to operator, use operators that take the type at hand and in-place forms, and
-set the private format for weights once.
+What to do: keep one type and one layout from operator to operator (channels_last for convolutions), use operators that take the
+type at hand and in-place forms, and set the private format for weights once.
 """
 
 from __future__ import annotations
 
-import re
-
 from perfkit.diagnose import _kernels
 from perfkit.diagnose._case import KERNELS_BY, Case
-from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._rule import Rule, Verdict
 from perfkit.diagnose._thresholds import CASTS_SHARE
 
-PATTERN = re.compile(r"\bcast|^cast|_to_copy|direct_copy_kernel|transdata|tensormove|formattransfer|convert_?layout", re.IGNORECASE)
 ACTIONS = (
     "keep one data type and one layout from operator to operator",
     "use operators that take the type at hand, and in-place forms",
@@ -27,7 +24,7 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """The time of conversions."""
-    rows = _kernels.matching(case, PATTERN)
+    rows = _kernels.matching(case, _kernels.CONVERSIONS)
     share = _kernels.share_of_step(case, rows)
     computing = case.computing
     of_computing = float(rows["duration_ns"].sum() / computing["duration_ns"].sum())
@@ -40,19 +37,18 @@ def check(case: Case) -> Verdict:
         "casts_share_of_computing": of_computing,
         "casts_a_rank_and_step": per_step,
         "casts_in_a_row_share": in_row,
+        "formats_share": _kernels.share_of_step(case, _kernels.matching(case, _kernels.FORMATS)),
     }
     if of_computing < case.limit(CASTS_SHARE):
         return Verdict((), evidence)
-    names = _kernels.largest(rows)
-    finding = Finding(
+    names = _kernels.told(_kernels.largest(rows))
+    finding = _kernels.finding(
+        case,
+        rows,
         rule=RULE.name,
-        title=f"{per_step:.0f} conversions a rank and step take {100 * share:.1f} % of it ({', '.join(names[:3])})",
-        subject={"operators": names},
+        title=f"{per_step:.0f} conversions a rank and step take {100 * share:.1f} % of it ({names})",
         evidence=evidence,
         actions=ACTIONS,
-        cost_ns=_kernels.won_ns(case, rows),
-        next=("12_operators",),
-        part="computing",
     )
     return Verdict((finding,), evidence)
 

@@ -45,7 +45,7 @@ def check(case: Case) -> Verdict:
         evidence=evidence,
         actions=ACTIONS,
         severity="high",
-        next=("10_collect",),
+        next=("10_load_run",),
     )
     return Verdict((finding,), evidence)
 

@@ -1,0 +1,114 @@
+"""The allocator gives memory back to the device inside steps and takes it again, which stops the device each time.
+
+What is measured: how often in a step the reserved memory of a rank shrinks, or the host frees memory of the device (cudaFree,
+aclrtFree, on up to two ranks) while kernels of the step run. A caching allocator keeps what it has: giving back is an emptied
+cache, or a retry because no free piece was large enough, which `memory-fragmentation` says more exactly. The cost is idle time at
+those calls.
+
+What to do: no empty_cache inside the step, a larger limit of memory, fewer shapes, virtual memory (expandable segments).
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from perfkit.diagnose import _host, _work
+from perfkit.diagnose._case import Case
+from perfkit.diagnose._rule import Finding, Rule, Verdict
+from perfkit.diagnose._thresholds import CHURN_CALLS
+from perfkit.errors import NotMeasuredError
+
+HOW = "record memory (profile_memory True), or the calls of the host"
+FREES = re.compile(r"(?:cuda|hip|aclrt)(?:Free|MemUnmap)\w*", re.IGNORECASE)
+LEAST_BYTES = 2**20
+MOST_RANKS = 16
+ACTIONS = (
+    "do not empty the cache inside the step",
+    "use virtual memory: expandable_segments:True for PyTorch, MS_ALLOC_CONF=enable_vmm:True",
+    "keep shapes equal from step to step, and leave the allocator some memory",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks that return memory to the device again and again inside steps."""
+    counts: dict[int, float] = {}
+    idle: list[pd.DataFrame] = []
+    looked_at = _host.busiest(case)
+    for rank in case.detail_ranks[:MOST_RANKS]:
+        shrunk, calls = _shrunk(case, rank), _calls(case, rank) if rank in looked_at else None
+        known = [value for value in (shrunk, None if calls is None else len(calls)) if value is not None]
+        if known:
+            counts[rank] = max(known) / max(1, len(case.step_numbers))
+        if calls is not None and counts[rank] >= case.limit(CHURN_CALLS):
+            idle.append(_idle(case, rank, calls))
+    if not counts:
+        raise NotMeasuredError("memory reserved over time, or calls that free it", how_to_collect=HOW)
+    most = max(counts.values())
+    evidence = {"most_returns_a_step": most}
+    ranks = tuple(rank for rank, count in counts.items() if count >= case.limit(CHURN_CALLS))
+    if not ranks:
+        return Verdict((), evidence)
+    cost_ns = _work.won_ns(case, pd.concat(idle, ignore_index=True)) if idle else 0
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Memory goes back to the device {most:.0f} times a step on {len(ranks)} rank(s)",
+        subject={"ranks": ranks},
+        evidence=evidence,
+        actions=ACTIONS,
+        cost_ns=cost_ns or None,
+        severity=None if cost_ns else "low",
+        next=("15_memory_profile", "memory-fragmentation"),
+    )
+    return Verdict((finding,), evidence)
+
+
+def _shrunk(case: Case, rank: int) -> int | None:
+    """How often the reserved memory of a rank shrinks inside the judged steps; None if it was not recorded."""
+    if not case.run.has("memory_curve"):
+        return None
+    columns = ("component", "time_ns", "reserved_bytes")
+    rows = case.run.frame("memory_curve", ranks=[rank], columns=columns).dropna()
+    steps = case.steps[(case.steps["rank"] == rank).to_numpy() & case.steps["start_ns"].notna().to_numpy()]
+    if rows.empty or steps.empty:
+        return None
+    main = rows.groupby("component", observed=True)["reserved_bytes"].max()
+    curve = rows[(rows["component"] == main.index[int(main.to_numpy().argmax())]).to_numpy(dtype=bool)].sort_values("time_ns")
+    first = int(steps["start_ns"].min())
+    last = int((steps["start_ns"] + steps["duration_ns"]).max())
+    inside = curve["time_ns"].between(first, last).to_numpy(dtype=bool)
+    return int((np.diff(curve["reserved_bytes"].to_numpy(dtype=np.int64)[inside]) <= -LEAST_BYTES).sum())
+
+
+def _calls(case: Case, rank: int) -> pd.DataFrame | None:
+    """Calls of a rank that free memory of the device between its first and last kernel; None if its host was not recorded."""
+    if not case.run.has("kernels") or case.kernels.empty:
+        return None
+    rows = _host.rows(case, rank, FREES)
+    spans = case.kernels.loc[case.kernels["rank"] == rank, "start_ns"]
+    if rows is None or spans.empty:
+        return None
+    return rows[rows["start_ns"].between(spans.min(), spans.max()).to_numpy(dtype=bool)]
+
+
+def _idle(case: Case, rank: int, calls: pd.DataFrame) -> pd.DataFrame:
+    """The idle times of the device in which such a call ends."""
+    gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy() & ~case.gaps["lead"].to_numpy(dtype=bool)]
+    ends = np.sort((calls["start_ns"] + calls["duration_ns"]).to_numpy(dtype=np.int64))
+    begin = gaps["start_ns"].to_numpy(dtype=np.int64)
+    stop = begin + gaps["duration_ns"].to_numpy(dtype=np.int64)
+    found: pd.DataFrame = gaps[np.searchsorted(ends, stop, side="right") > np.searchsorted(ends, begin, side="left")]
+    return found[_work.COLUMNS]
+
+
+RULE = Rule(
+    name="allocator-churn",
+    title="Memory taken and returned inside steps",
+    needs=frozenset(),
+    how_to_collect=HOW,
+    thresholds=(CHURN_CALLS,),
+    check=check,
+    symptom_of=frozenset({"memory-fragmentation"}),
+)

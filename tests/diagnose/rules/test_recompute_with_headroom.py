@@ -1,0 +1,37 @@
+"""Recomputation with memory to spare."""
+
+import pytest
+
+from perfkit.diagnose.rules.recompute_with_headroom import RULE
+from tests.diagnose.made import Training, added, healthy, judged, lacks, stays_healthy
+
+AGAIN = Training(recompute=True).run()
+
+
+def report(run, peak_gib, budget_gib=58):
+    row = {
+        "rank": 0,
+        "block": 0,
+        "file": "log",
+        "line": 1,
+        "actual_peak_bytes": peak_gib * 2**30,
+        "budget_bytes": budget_gib * 2**30,
+    }
+    return added(run, memory_reports=[row])
+
+
+def test_recomputing_with_memory_to_spare_is_named_with_the_room_and_the_gain():
+    (found,) = judged(RULE, report(AGAIN, 29)).findings
+    assert found.evidence["headroom_bytes"] == 29 * 2**30
+    assert found.evidence["layers_recomputed_ratio"] == 1.0
+    assert found.evidence["recompute_cost_ns"] > 0
+    assert found.cost_ns is None, "its time is that of recompute-cost"
+
+
+def test_a_full_memory_and_a_run_that_recomputes_nothing_are_fine():
+    assert stays_healthy(RULE, report(AGAIN, 57))["peak_over_limit"] == pytest.approx(57 / 58)
+    stays_healthy(RULE, report(healthy(), 29))
+
+
+def test_without_a_limit_it_is_not_measured():
+    assert lacks(RULE, AGAIN) == "the peak of memory and what may be used"

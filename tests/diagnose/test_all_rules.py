@@ -1,0 +1,37 @@
+"""What holds for every rule: silent on a healthy run, not measured without data, and pointing at pages and rules that exist."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import perfkit
+from perfkit.diagnose import all_rules
+from perfkit.trace._format import Sink
+from tests.diagnose.made import healthy, judged, lacks, run_of
+
+RULES = all_rules()
+PAGES = {path.stem for path in (Path(perfkit.__file__).parents[1] / "notebooks").glob("*.ipynb")}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_healthy_run_gives_no_finding_but_numbers_or_what_is_missing(rule):
+    result = judged(rule, healthy())
+    assert result.findings == result.failed == ()
+    assert [entry.rule for entry in (*result.healthy, *result.not_measured)] == [rule.name]
+    assert all(entry.evidence for entry in result.healthy)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_run_without_data_is_not_measured(rule):
+    assert lacks(rule, run_of(Sink()))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_what_a_rule_points_at_exists(rule):
+    source = Path(str(importlib.import_module(rule.check.__module__).__file__)).read_text(encoding="utf-8")
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.keyword) and node.arg == "next"]
+    named = {part.value for call in calls for part in ast.walk(call.value) if isinstance(part, ast.Constant)}
+    named |= set(rule.explains | rule.symptom_of)
+    assert {name for name in named if isinstance(name, str)} <= PAGES | {known.name for known in RULES} | {"reduction"}
