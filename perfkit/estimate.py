@@ -21,6 +21,7 @@ from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
 from perfkit.calc._plan_table import read_plans
 from perfkit.calc._rates import flops_per_token
+from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.memory import peak_memory
 from perfkit.calc.memory_table import predict_row
 from perfkit.calc.utilization import judge_utilization
@@ -120,6 +121,7 @@ def estimate_table(
     A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. `memory` can be
     switched off, as it is not computed in columns.
     """
+    frame = with_usual_names(frame)
     table = read_plans(frame, devices)
     efficiency = _known(calibration).efficiency(table.labels)
     seconds = np.full(len(frame), np.nan)

@@ -29,7 +29,8 @@ class Efficiency:
     node. Links: shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden:
     `gradients_hidden` of the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives,
     `interleave_hidden` of them with several copies of a micro batch; `contention` of what is hidden is lost to computing.
-    `straggler` is the share of the step added for every doubling of the nodes. `compute`, `communication`, `host`, `small_groups`
+    `host_link_share` of the link to the host is what copies reach. `straggler` is the share of the step added for every doubling
+    of the nodes. `compute`, `communication`, `host`, `small_groups`
     and `release_gain` are for fits: factors on the time of operators, of collectives and of the host, on the rates of groups
     smaller than a node, and the share of time that a minor release of the software saves.
     """
@@ -42,14 +43,18 @@ class Efficiency:
     flash_forward: Amount = 0.6
     flash_backward: Amount = 0.45
     score_bytes: Amount = 9.0
+    logit_bytes: Amount = 32.0
     unpadded: Amount = 1.0
     layer_host_s: Amount = 4e-4
     host_rounding: Amount = 0.15
     group_rounding: Amount = 0.3
     node_wait: Amount = 1.0
     backward_host: Amount = 1.5
-    step_host_s: Amount = 5e-3
+    step_host_s: Amount = 1e-3
     send_host_s: Amount = 5e-4
+    collective_host_s: Amount = 0.0
+    softmax_host_s: Amount = 0.0
+    host_link_share: Amount = 0.8
     intra_share: Amount = 0.75
     inter_share: Amount = 0.75
     pair: Amount = 0.83

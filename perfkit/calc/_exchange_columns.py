@@ -12,10 +12,13 @@ from perfkit.calc._plan_columns import Floats, PlanColumns
 
 def tensor_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
     """Exposed tensor-parallel collectives of a layer and micro batch: two all-reduces forward, two backward, repeats."""
-    payload = tokens * plans.hidden * plans.element_bytes
-    once = all_reduce_s(payload, plans.tensor, np.ones(len(plans)), network)
+    payload, stride = tokens * plans.hidden * plans.element_bytes, np.ones(len(plans))
+    seconds = all_reduce_s(payload, plans.tensor, stride, network) * (4 + 2 * plans.recompute_full)
+    if plans.recompute_gathers.any():
+        gathers = np.where(plans.sequence_parallel, 2 * plans.recompute_gathers, 0.0)
+        seconds = seconds + gathers * gather_s(payload, plans.tensor, stride, network)
     hidden = np.where(plans.interleave > 1, eff.interleave_hidden, eff.tensor_hidden)
-    return np.asarray(once * (4 + 2 * plans.recompute_full) * (1 - hidden))
+    return np.asarray(seconds * (1 - hidden))
 
 
 def context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
@@ -36,7 +39,7 @@ def expert_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
     """Exposed exchanges of tokens between experts of a layer and micro batch: to them and back, forward and backward."""
     if (plans.expert_parallel <= 1).all():
         return np.zeros(len(plans))
-    payload = plans.experts_per_token * tokens * plans.hidden * plans.element_bytes
+    payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes
     share = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     return share * gather_s(payload, plans.expert_parallel, plans.tensor, network) * (4 + 2 * plans.recompute_full)
 
@@ -62,12 +65,12 @@ def gradients_s(plans: PlanColumns, eff: Efficiency, network: Network, layers: F
     gathered = gather_s(parameters * plans.element_bytes, group, stride, network)
     reduced = gather_s(parameters * plans.gradient_bytes, group, stride, network)
     update = np.where(plans.zero > 0, gathered, reduced)
-    once = _exposed(reduced + update, window * eff.gradients_hidden, eff)
-    always = _exposed(2 * gathered + reduced, 1.5 * window * eff.gradients_hidden, eff)
+    once = exposed_s(reduced + update, window * eff.gradients_hidden, eff)
+    always = exposed_s(2 * gathered + reduced, 1.5 * window * eff.gradients_hidden, eff)
     return np.where(plans.zero >= 3, 0.0, once), np.where(plans.zero >= 3, always, 0.0)
 
 
-def _exposed(seconds: Floats, window: Floats, eff: Efficiency) -> Floats:
+def exposed_s(seconds: Floats, window: Floats, eff: Efficiency) -> Floats:
     """What is left of a collective beside computing of `window` seconds, with what it costs that computing."""
     return np.maximum(seconds - window, 0.0) + eff.contention * np.minimum(seconds, window)
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.calc._efficiency import Efficiency
-from perfkit.calc._operators import TENSOR_ALIGNMENT, Device, product_s, weight_product_s
-from perfkit.calc._plan_columns import Flags, Floats, PlanColumns
+from perfkit.calc._operators import TENSOR_ALIGNMENT, Device, off_grain, product_s, weight_product_s
+from perfkit.calc._plan_columns import Floats, PlanColumns
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
-LOGIT_BYTES = 20.0  # a logit in 16 bits, its fp32 copy written and read twice, its gradient written and read
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
 FLASH_BACKWARD = 2.5  # products of the backward pass over those of the forward pass, the scores computed again
 
@@ -81,7 +80,7 @@ def _feed_forwards(plans: PlanColumns, tokens: Floats, mixed: Floats) -> list[tu
     blocks = [(np.maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
     if mixed.any():
         local = np.maximum(plans.experts / plans.expert_parallel, 1.0)
-        rows = tokens * plans.experts_per_token / local
+        rows = tokens * plans.experts_per_token * plans.expert_load / local
         blocks.append((np.maximum(plans.expert_ffn, 1.0), local, rows, mixed))
         blocks.append((np.maximum(plans.shared_ffn, 1.0), ones, tokens, np.where(plans.shared_ffn > 0, mixed, 0.0)))
     return blocks
@@ -128,15 +127,9 @@ def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Float
     """Forward and backward seconds of the output projection and the loss."""
     columns = padded_vocab(plans) / plans.tensor
     forward, backward = _products([(tokens, columns, plans.hidden, 1.0)], device)
-    split = np.floor(plans.vocab / plans.tensor) * (1.0 / 8)
-    ragged = np.where(split != np.floor(split), eff.unpadded, 1.0)
-    return Pass((forward + backward) * ragged, np.zeros(len(plans)), tokens * columns * LOGIT_BYTES / device.bytes_per_s)
-
-
-def _ragged(plans: PlanColumns) -> Flags:
-    """Whether a rank's rows of a vocabulary that nobody pads are off the matrix unit's grain."""
-    share = np.floor(plans.vocab / plans.tensor) * (1.0 / TENSOR_ALIGNMENT)
-    return np.asarray(share != np.floor(share))
+    ragged = np.where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
+    loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
+    return Pass((forward + backward) * ragged, np.zeros(len(plans)), loss)
 
 
 def embedding_s(plans: PlanColumns, device: Device, tokens: Floats) -> Floats:

@@ -66,14 +66,14 @@ def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, cou
 
 def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
     """Factor of a product whose rows start off the memory transaction (`misaligned`), squared off the matrix unit's grain."""
-    narrow = _off(depth, ALIGNMENT) | _off(columns, ALIGNMENT)
+    narrow = off_grain(depth, ALIGNMENT) | off_grain(columns, ALIGNMENT)
     if not narrow.any():
         return np.ones(())
-    broken = _off(depth, TENSOR_ALIGNMENT) | _off(columns, TENSOR_ALIGNMENT)
+    broken = off_grain(depth, TENSOR_ALIGNMENT) | off_grain(columns, TENSOR_ALIGNMENT)
     return np.where(broken, device.misaligned**2, np.where(narrow, device.misaligned, 1.0))
 
 
-def _off(size: Floats, grain: float) -> Flags:
+def off_grain(size: Floats, grain: float) -> Flags:
     """Whether sizes are no multiples of `grain`; far faster than the remainder."""
     steps = size * (1.0 / grain)
     return np.asarray(steps != np.floor(steps))

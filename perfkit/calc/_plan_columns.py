@@ -22,10 +22,15 @@ FLAGS = frozenset({"tied", "sequence_parallel", "flash", "eight_bit", "mesh"})
 class PlanColumns:
     """Plans by column; names are those of the specs, shortened where the unit is clear.
 
-    `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and the last pipeline stage.
-    `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that repeats scores and values,
-    `recompute_extra` the share of the rest's other products that are repeated. `releases_before` counts the minor releases of the
-    software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the pipeline one
+    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
+    rank compute over the mean. `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and
+    the last pipeline stage. `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that
+    repeats scores and values, `recompute_extra` the share of the rest's other products that are repeated, `recompute_gathers` the
+    share of layers that gather again what sequence parallelism splits, all of the stage that repeats most; `recompute_mean` is what
+    all stages repeat over that. `light_split` and `light_whole` are the bytes a token and layer that repeated element-wise
+    operators move, those that tensor parallelism divides and those that it divides only with sequence parallelism; `swapped` bytes
+    a token and layer go to the host and come back over a link of `host_bytes_per_s`. `releases_before` counts the minor releases of
+    the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the pipeline one
     after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go around a ring).
     """
 
@@ -60,10 +65,17 @@ class PlanColumns:
     sequence_parallel: Flags
     zero: Floats
     optimizer_shards: Floats
+    optimizer_ratio: Floats
+    expert_load: Floats
     interleave: Floats
     recompute_full: Floats
     recompute_core: Floats
     recompute_extra: Floats
+    recompute_gathers: Floats
+    recompute_mean: Floats
+    light_split: Floats
+    light_whole: Floats
+    swapped: Floats
     micro_batch: Floats
     global_batch: Floats
     seq_length: Floats
@@ -76,6 +88,7 @@ class PlanColumns:
     memory_bytes_per_s: Floats
     intra_bytes_per_s: Floats
     node_bytes_per_s: Floats
+    host_bytes_per_s: Floats
     devices_per_node: Floats
     compute_units: Floats
     releases_before: Floats

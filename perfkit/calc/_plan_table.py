@@ -18,8 +18,10 @@ import pandas as pd
 from perfkit import catalog
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Flags, Floats, PlanColumns
-from perfkit.calc._table_cells import Cells, frozen
+from perfkit.calc._table_cells import Cells, frozen, said
 from perfkit.calc._table_hardware import DTYPES, USUAL, read_hardware
+from perfkit.calc._table_names import with_usual_names
+from perfkit.calc._table_options import read_options
 from perfkit.calc._table_sizes import REQUIRED, Sizes, read_sizes
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
@@ -50,13 +52,17 @@ def read_plans(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
 
     Raises InputError if columns without which no row can be computed are missing from the table.
     """
+    frame = with_usual_names(frame)
     missing = [column for column in (*REQUIRED, "accelerator") if column not in frame]
     if missing:
         raise InputError("table of plans", [f"column {column!r} is missing" for column in missing])
     cells = Cells(frame)
     sizes = read_sizes(cells)
     hardware = read_hardware(cells, {**catalog.hardware(), **(devices or {})}, sizes["devices_per_node"], sizes["n_devices"])
-    columns = {**hardware, **_model(cells, sizes), **_split(cells, sizes), **_work(cells, sizes)}
+    options = read_options(cells, sizes)
+    swapped = options.pop("swapped_layers")
+    columns = {**hardware, **_model(cells, sizes), **_split(cells, sizes), **_work(cells, sizes), **options}
+    columns["swapped"] = _swapped(cells, columns, swapped)
     good = np.ones(len(frame), dtype=bool)
     good[list(cells.problems)] = False
     rows = np.flatnonzero(good)
@@ -105,13 +111,9 @@ def _split(cells: Cells, sizes: Sizes) -> dict[str, Any]:
         "pipeline": sizes["pp"],
         "virtual": sizes["vpp"],
         "context": sizes["cp"],
-        "head_exchange": np.ones(len(first)),
-        "pieces": np.ones(len(first)),
         "expert_parallel": sizes["ep"],
         "sequence_parallel": (sizes["sequence_parallel"] > 0) & (sizes["tp"] > 1),
         "zero": sizes["zero_stage"],
-        "optimizer_shards": np.where(sizes["zero_stage"] > 0, sizes["dp"] * sizes["cp"], 1.0),
-        "interleave": np.ones(len(first)),
         **_recompute(cells, sizes),
     }
 
@@ -151,8 +153,25 @@ def _recompute(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
     return {
         "recompute_full": full,
         "recompute_core": np.where(selective & ~ascend, 1.0, 0.0),
-        "recompute_extra": np.zeros(len(full)),
+        "recompute_mean": np.ones(len(full)),
+        **{name: np.zeros(len(full)) for name in ("recompute_extra", "recompute_gathers", "light_split", "light_whole")},
     }
+
+
+def _swapped(cells: Cells, columns: Mapping[str, Any], layers: Floats) -> Floats:
+    """Bytes a token and layer that go to the host: what a layer keeps, arXiv 2205.05198 with the scores that are stored."""
+    if not layers.any():
+        return np.zeros(len(layers))
+    cells.problem(
+        (layers > 0) & ~(columns["host_bytes_per_s"] > 1), said("swapped_layers: the catalogue knows no link to the host")
+    )
+    t = columns["tensor"]
+    shared = np.where(columns["sequence_parallel"], t, 1.0)
+    width = (2 * columns["heads"] + 2 * columns["kv_heads"]) * columns["head_size"]
+    width = width + columns["ffn"] * np.where(columns["ffn_matrices"] == 3, 4.0, 2.0)
+    scores = np.where(columns["flash"], 0.0, 2.5 * columns["heads"] * columns["seq_length"])
+    kept = 4 * columns["hidden"] / shared + (width + scores) / t
+    return np.asarray(layers / columns["layers_middle"] * (1 - columns["recompute_full"]) * kept * columns["element_bytes"])
 
 
 def _releases_before(cells: Cells) -> Floats:

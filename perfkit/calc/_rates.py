@@ -18,7 +18,7 @@ def flops_per_token(plans: PlanColumns) -> tuple[Floats, Floats]:
     once = 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
     full = plans.recompute_full
     again = layer * (full + (1 - full) * plans.recompute_extra) + core * (full + (1 - full) * plans.recompute_core)
-    return once, once + plans.layers * again
+    return once, once + plans.layers * again * plans.recompute_mean
 
 
 def _forward(plans: PlanColumns) -> tuple[Floats, Floats]:

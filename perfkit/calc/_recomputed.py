@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from perfkit.calc.params import expert_layers
 from perfkit.spec.model import ModelSpec
@@ -29,9 +30,9 @@ class Product:
     paths: tuple[str, ...]
 
 
-def recomputed_parts(model: ModelSpec, plan: RecomputePlan) -> dict[str, Fraction]:
-    """Share of each part's forward work (0 to 1, over all layers) that is done again in the backward pass."""
-    num_layers = model.num_layers
+def recomputed_parts(model: ModelSpec, plan: RecomputePlan, num_layers: int = 0) -> dict[str, Fraction]:
+    """Share of each part's forward work (0 to 1) that is done again in the backward pass, over `num_layers` (0: the model's)."""
+    num_layers = num_layers or model.num_layers
     shares = dict.fromkeys(PARTS, Fraction(plan.num_full_layers(num_layers), num_layers))
     if plan.all_layers:
         return shares
@@ -44,6 +45,7 @@ def recomputed_parts(model: ModelSpec, plan: RecomputePlan) -> dict[str, Fractio
     return {part: min(share, Fraction(1)) for part, share in shares.items()}
 
 
+@lru_cache(maxsize=256)
 def _products(model: ModelSpec) -> list[Product]:
     a, k, one = model.num_attention_heads, model.num_key_value_heads, Fraction(1)
     block = "experts" if expert_layers(model) else "ffn"
@@ -66,6 +68,7 @@ def _products(model: ModelSpec) -> list[Product]:
     return products
 
 
+@lru_cache(maxsize=65536)
 def matches(pattern: str, path: str) -> bool:
     """Whether the pattern names the operator at `path` or a cell above it."""
     pieces, names = re.split(r"\\\.", pattern), path.split(".")

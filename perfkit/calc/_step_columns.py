@@ -15,6 +15,7 @@ from perfkit.calc._efficiency import Amount, Efficiency
 from perfkit.calc._exchange_columns import (
     context_s,
     expert_s,
+    exposed_s,
     gradients_s,
     network_of_plans,
     pipeline_s,
@@ -22,11 +23,17 @@ from perfkit.calc._exchange_columns import (
     tensor_s,
 )
 from perfkit.calc._layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes
-from perfkit.calc._operators import Device
+from perfkit.calc._operators import Device, off_grain
 from perfkit.calc._plan_columns import Floats, PlanColumns
 
 SHARP = 1e-3
 """Rounding at and below which the maximum of host and device time is taken to be exact."""
+
+COLLECTIVES = 2.0
+"""Tensor-parallel collectives of a layer in one pass."""
+
+SOFTMAX_GRAIN = 4.0
+"""Matrices of scores that a block of Megatron's fused softmax takes (`scaled_upper_triang_masked_softmax`, 1024 and 2048 keys)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
     device, network = plan_device(plans, eff), network_of_plans(plans, eff)
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
     forward, backward = layer_passes(plans, eff, device, tokens)
-    again = _repeated(plans, forward)
+    again = _repeated(plans, device, tokens, forward)
     exchanged = (tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens), expert_s(plans, network, tokens))
     ahead, back = launch_waits_s(plans, eff, forward, backward, sum(exchanged, start=np.zeros(len(plans))))
     idle = np.asarray(ahead * (1 + plans.recompute_full) + back)
@@ -89,22 +96,29 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
     m = plans.micro_batches * plans.interleave * plans.pieces
     work = micro_batch_work(plans, eff)
     device, network, layer, head, embedding = work.device, work.network, work.layer, work.head, work.embedding
-    stage = _slowest(plans, layer.total, head.total, embedding)
+    stage = _slowest(plans, layer, head.total, embedding)
     window = plans.pieces * stage.layers * (layer.backward.total + layer.again.total)
-    optimizer_bytes = stage_parameters(plans, stage.layers) * eff.optimizer_bytes
+    optimizer_bytes = stage_parameters(plans, stage.layers) * eff.optimizer_bytes * plans.optimizer_ratio
     once, always = gradients_s(plans, eff, network, stage.layers, window)
+    sends = pipeline_s(plans, eff, network, work.tokens, m)
+    # While the pipeline fills and drains, the slowest stage waits for sends of others: that is bubble, as it is measured.
+    filling = sends * (plans.pipeline - 1) / (m * plans.virtual + plans.pipeline - 1)
     parts = {
         **_computing(layer, head, embedding, stage, m),
         "computing/optimizer": optimizer_bytes / plans.optimizer_shards / device.bytes_per_s,
         "communication/exposed/tp": m * stage.layers * layer.tensor,
         "communication/exposed/cp": m * stage.layers * layer.context,
         "communication/exposed/ep": m * stage.layers * layer.expert,
-        "communication/exposed/pp": pipeline_s(plans, eff, network, work.tokens, m),
+        "communication/exposed/pp": sends - filling,
         "communication/exposed/dp": once + always * m / plans.pieces,
-        "bubble": stage.others / plans.virtual,
+        "communication/exposed/swap": m * stage.layers * swap_s(plans, eff, work.tokens, layer),
+        "bubble": stage.others / plans.virtual + filling,
         "free": m * stage.layers * layer.idle + eff.step_host_s * eff.host,
     }
-    parts["free"] = parts["free"] + straggler_share(plans, eff) * sum(parts.values())
+    # All stages wait for slow nodes, so the waiting for stages becomes as much longer as all else.
+    straggling = straggler_share(plans, eff)
+    parts["free"] = parts["free"] + straggling * (sum(parts.values()) - parts["bubble"])
+    parts["bubble"] = parts["bubble"] * (1 + straggling)
     return parts
 
 
@@ -114,24 +128,37 @@ def straggler_share(plans: PlanColumns, eff: Efficiency) -> Floats:
     return np.asarray(eff.straggler * np.log2(nodes))
 
 
-def _repeated(plans: PlanColumns, forward: Pass) -> Pass:
+def swap_s(plans: PlanColumns, eff: Efficiency, tokens: Floats, layer: Layer) -> Floats:
+    """Exposed seconds of a layer's activations on their way to the host beside its forward pass, and back beside its backward."""
+    if not plans.swapped.any():
+        return np.zeros(len(plans))
+    way = tokens * plans.swapped / (plans.host_bytes_per_s * eff.host_link_share)
+    return exposed_s(way, layer.forward.total, eff) + exposed_s(way, layer.backward.total + layer.again.total, eff)
+
+
+def _repeated(plans: PlanColumns, device: Device, tokens: Floats, forward: Pass) -> Pass:
     """What the backward pass computes again of the mean layer."""
     full = plans.recompute_full
+    shared = np.where(plans.sequence_parallel, plans.tensor, 1.0)
+    light = tokens * (plans.light_split / plans.tensor + plans.light_whole / shared) / device.bytes_per_s
     return Pass(
         matmul=forward.matmul * (full + (1 - full) * plans.recompute_extra),
         attention=forward.attention * (full + (1 - full) * plans.recompute_core),
-        elementwise=forward.elementwise * full,
+        elementwise=forward.elementwise * full + light,
     )
 
 
 def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward: Pass, exchanged: Floats) -> tuple[Floats, Floats]:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
-    launch = eff.layer_host_s * eff.host
+    softmax = ~plans.flash & off_grain(plans.micro_batch * plans.heads / plans.tensor, SOFTMAX_GRAIN)
+    calls = np.where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
+    launch = (eff.layer_host_s + np.where(softmax, eff.softmax_host_s, 0.0)) * eff.host + calls
+    behind = eff.layer_host_s * eff.host * eff.backward_host + calls
     of_pass = 2 * exchanged / (4 + 2 * plans.recompute_full)
     soft = np.maximum(np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
     wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
     ahead = wait * _waited_s(launch, forward.total + of_pass, soft)
-    back = wait * _waited_s(launch * eff.backward_host, backward.total + of_pass, soft)
+    back = wait * _waited_s(behind, backward.total + of_pass, soft)
     return ahead, back
 
 
@@ -141,9 +168,10 @@ def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
     return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device
 
 
-def _slowest(plans: PlanColumns, layer: Floats, head: Floats, embedding: Floats) -> Stage:
+def _slowest(plans: PlanColumns, work: Layer, head: Floats, embedding: Floats) -> Stage:
     """The stage that takes longest with the embedding on the first stage and the head on the last."""
-    alone = plans.pipeline == 1
+    alone, layer = plans.pipeline == 1, work.total
+    mean = layer - (1 - plans.recompute_mean) * work.again.total
     last = plans.layers_last * layer + head + np.where(alone, embedding, 0.0)
     first = np.where(alone, 0.0, plans.layers_first * layer + embedding)
     middle = plans.layers_middle * layer
@@ -154,7 +182,7 @@ def _slowest(plans: PlanColumns, layer: Floats, head: Floats, embedding: Floats)
         layers=np.where(on_last, plans.layers_last, np.where(on_first, plans.layers_first, plans.layers_middle)),
         head=on_last.astype(np.float64),
         embedding=(on_first | (on_last & alone)).astype(np.float64),
-        others=np.maximum(plans.layers * layer + head + embedding - slowest, 0.0),
+        others=np.where(alone, 0.0, np.maximum(plans.layers * mean + head + embedding - slowest, 0.0)),
     )
 
 

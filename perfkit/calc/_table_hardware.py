@@ -37,7 +37,7 @@ def read_hardware(
     kinds, precisions = cells.words("precision")
     specs = _find(cells, devices)
     peaks = np.ones((len(names), len(precisions)))
-    rates = np.ones((len(names), 6))
+    rates = np.ones((len(names), 7))
     for code, spec in enumerate(specs):
         if spec is None:
             continue
@@ -46,7 +46,7 @@ def read_hardware(
             rows = (codes == code) & (kinds == kind)
             if rows.any():
                 peaks[code, kind] = _peak(cells, spec, precision, rows)
-    memory, intra, inter, per_node, units, mesh = rates[codes].T
+    memory, intra, inter, per_node, units, mesh, host = rates[codes].T
     per_node = np.maximum(filled(stated_per_node, per_node), 1.0)
     stated = _stated_network(cells)
     node = filled(stated, inter * per_node)
@@ -68,6 +68,7 @@ def read_hardware(
         "memory_bytes_per_s": memory,
         "intra_bytes_per_s": np.where(intra > 0, intra, 1.0),
         "node_bytes_per_s": np.where(node > 0, node, 1.0),
+        "host_bytes_per_s": np.where(host > 0, host, 1.0),
         "devices_per_node": per_node,
         "compute_units": units,
         "mesh": mesh > 0,
@@ -90,8 +91,8 @@ def _find(cells: Cells, devices: Mapping[str, HardwareSpec]) -> list[HardwareSpe
     return found
 
 
-def _rates(spec: HardwareSpec) -> tuple[float, float, float, float, float, float]:
-    """Bytes/s of memory, of the link in a node and of a device's share of the network (0: unknown), devices a node, units, mesh."""
+def _rates(spec: HardwareSpec) -> tuple[float, ...]:
+    """Bytes/s of memory, of the links in a node and to the network (0: unknown), devices a node, units, mesh, link to the host."""
     links = {name: link.bytes_per_s for name, link in spec.links.items()}
     return (
         spec.memory_bytes_per_s,
@@ -100,6 +101,7 @@ def _rates(spec: HardwareSpec) -> tuple[float, float, float, float, float, float
         spec.devices_per_node,
         compute_units(spec.name),
         float(is_mesh(spec)),
+        links.get("host", 0.0),
     )
 
 

@@ -13,6 +13,7 @@ from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._labels import Labels
 from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_table import read_plans
+from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.step_time import seconds
 from perfkit.calibration._file import Calibration
 from perfkit.errors import InputError
@@ -52,6 +53,7 @@ def read_measured(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | Non
     The step time is `step_time_s`, or follows from `tokens_per_s_per_device`. Plans of one model on one number of devices are one
     group: they resemble each other too much to test a prediction on each other. Raises InputError if no row is left.
     """
+    frame = with_usual_names(frame)
     table = read_plans(frame, devices)
     time = _numbers(frame, "step_time_s")
     speed = _numbers(frame, "tokens_per_s_per_device")[table.rows]

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from perfkit import catalog
-from perfkit.calc._efficiency import Efficiency
 from perfkit.charts.recompute import curve_chart, curve_rows, settings_chart
 from perfkit.dialects import write_config
-from perfkit.dialects._compare import full_everywhere
 from perfkit.errors import InputError
 from perfkit.estimate import efficiency_of, estimate
 from perfkit.panels._chart import Figure
@@ -25,9 +23,9 @@ from perfkit.panels._strategy_export import DIALECTS, LANGUAGES
 from perfkit.panels._table import Table
 from perfkit.plans.patterns import PatternCheck, check_patterns, layer_paths, pattern_of
 from perfkit.plans.recompute_curve import Point, exact_front, greedy_curve, least_seconds
-from perfkit.plans.recompute_options import Option, full_option, independent, light_again_s, operator_options, saved_bytes
+from perfkit.plans.recompute_options import Option, full_option, independent, operator_options, saved_bytes
 from perfkit.spec.plan import Plan
-from perfkit.spec.recompute import Counts, RecomputePlan
+from perfkit.spec.recompute import RecomputePlan
 from perfkit.units import GIB, format_bytes, format_ratio, significant
 
 SILU_MUL = (r"feed_forward\.mul", r"feed_forward\.w1\.activation")
@@ -109,7 +107,7 @@ def compute(state: State) -> Result:
     return Result(
         state=state,
         plan=replace(base, recompute=plans["chosen"]),
-        settings={name: _setting(replace(base, recompute=one), efficiency) for name, one in plans.items()},
+        settings={name: _setting(replace(base, recompute=one)) for name, one in plans.items()},
         options=tuple(options),
         greedy=tuple(greedy_curve(alone)),
         exact=tuple(exact),
@@ -119,32 +117,9 @@ def compute(state: State) -> Result:
     )
 
 
-def _setting(plan: Plan, efficiency: Efficiency) -> Setting:
-    """The estimate, with the operators without products that it leaves out: those of the stage that repeats most of them."""
-    found, recompute, layers = estimate(plan), plan.recompute, plan.stage_layers
-    light = 0.0
-    for stage in range(len(layers[0])):
-        own = 0.0
-        for counts, cost in _light(plan, efficiency):
-            beyond = sum(
-                max(0, row[stage] - (recompute.full_layers[chunk][stage] if recompute.full_layers else 0))
-                for chunk, row in enumerate(counts)
-            )
-            own += beyond * cost
-        light = max(light, own)
-    if full_everywhere(recompute, layers):
-        light = 0.0
-    peak = float(found.memory.total) if found.memory else 0.0
-    return Setting(step_time_s=found.step_time_s + plan.num_micro_batches * light, peak_bytes=peak)
-
-
-def _light(plan: Plan, efficiency: Efficiency) -> list[tuple[Counts, float]]:
-    """Counts with the seconds of one layer, for every pattern and for gathering again."""
-    recompute = plan.recompute
-    found = [(counts, light_again_s(plan, efficiency, [pattern])) for pattern, counts in recompute.operators.items()]
-    if recompute.communication:
-        found.append((recompute.communication, light_again_s(plan, efficiency, (), communication=True)))
-    return found
+def _setting(plan: Plan) -> Setting:
+    found = estimate(plan)
+    return Setting(step_time_s=found.step_time_s, peak_bytes=float(found.memory.total) if found.memory else 0.0)
 
 
 def _patterns(state: State, base: Plan, exact: list[Point]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._memory_settings import MemorySettings
 from perfkit.calc._memory_switches import with_silu_mul
 from perfkit.calc._plan_columns import FLAGS, Floats, PlanColumns
-from perfkit.calc._plan_rows import plan_columns
+from perfkit.calc._plan_rows import REPEATED, plan_columns
 from perfkit.plans.strategy_space import Columns, StrategySpace, sharing_group
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
@@ -60,7 +60,7 @@ class StrategyPlans:
         constant, length = repeated[0], len(columns["tp"])
         found = {field.name: np.full(length, getattr(constant, field.name)[0]) for field in fields(PlanColumns)}
         found |= _sizes(columns, self.space) | _layers(columns, self.space.layers)
-        for name in ("recompute_full", "recompute_core", "recompute_extra"):
+        for name in REPEATED:
             found[name] = np.array([float(getattr(kind, name)[0]) for kind in repeated])[columns["recompute"]]
         return PlanColumns(**{name: values.astype(bool if name in FLAGS else np.float64) for name, values in found.items()})
 

@@ -1,7 +1,8 @@
 """What recomputing each operator of a layer frees and costs: the trade that selective recomputation is about.
 
 Bytes are those of the memory model: a tensor goes when the operator that makes it is repeated. Seconds are those of the step model:
-a product repeats its forward pass, attention its kernel, and everything else reads its inputs and writes its output once more.
+its layer with the repeated operators, less its layer without. A product repeats its forward pass, attention its kernel, and
+everything else reads its inputs and writes its output once more (`perfkit.calc._light`).
 """
 
 from __future__ import annotations
@@ -9,21 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from perfkit.calc import _memory_activations as activations
-from perfkit.calc._collectives import gather_s
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._memory_settings import MemorySettings, settings_for
-from perfkit.calc._operators import weight_product_s
 from perfkit.calc._plan_rows import plan_columns
-from perfkit.calc._recomputed import matches
-from perfkit.calc._step_columns import Work, micro_batch_work
+from perfkit.calc._step_columns import micro_batch_work
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import RecomputePlan
-
-NORM, VIEW = ("norm", "rcast", "cast"), ("reshape", "transpose", "merger_head_transpose", "tile_kv")
-MULTIPLIED = ("mul", "add")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +41,13 @@ def operator_options(
     experts = plan.model.num_experts > 0
     tensors = activations.layer_tensors(plan, settings, experts=experts)
     whole = sum(activations.kept_bytes(tensors).values())
-    found = []
+    freeing = []
     for path in paths:
         saved = whole - sum(activations.kept_bytes(tensors, [path.replace(".", r"\.")]).values())
         if saved > 0:
-            found.append(Option(path=path, saved_bytes=saved, seconds=again_s(plan, efficiency, [path.replace(".", r"\.")])))
+            freeing.append((path, saved))
+    times = _again_s(plan, efficiency, [[path.replace(".", r"\.")] for path, _ in freeing])
+    found = [Option(path=path, saved_bytes=saved, seconds=own) for (path, saved), own in zip(freeing, times, strict=True)]
     # A cell and the only operator in it are one choice: the path that comes first stays.
     alike = [option for option in found if not any(option.path.startswith(f"{other.path}.") for other in found)]
     return sorted(alike, key=lambda option: (-option.bytes_per_s, -option.saved_bytes, option.path))
@@ -98,62 +93,14 @@ def again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, comm
 
     With `communication` also the two all-gathers of sequence parallelism. The plan must name a device.
     """
-    work = micro_batch_work(plan_columns([replace(plan, recompute=RecomputePlan())]), efficiency)
-    seconds = sum(_products_s(plan, work, patterns))
-    if _named(patterns, ("attention.flash_attention", "attention.batch_matmul", "attention.batch_matmul_q_k", "attention.softmax")):
-        seconds += float(work.layer.forward.attention[0])
-    return seconds + _light_s(plan, work, patterns, communication=communication)
+    return _again_s(plan, efficiency, [patterns], communication=communication)[0]
 
 
-def light_again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, communication: bool = False) -> float:
-    """The part of `again_s` that the step model leaves out: operators without products, and all-gathers."""
-    work = micro_batch_work(plan_columns([replace(plan, recompute=RecomputePlan())]), efficiency)
-    return _light_s(plan, work, patterns, communication=communication)
-
-
-def _light_s(plan: Plan, work: Work, patterns: Sequence[str], *, communication: bool) -> float:
-    seconds = 0.0
-    for tensor in activations.layer_tensors(plan, settings_for(plan), experts=plan.model.num_experts > 0):
-        makers = [maker for maker in tensor.makers if not tensor.core and _named(patterns, (maker,))]
-        if makers:
-            seconds += max(map(_traffic, makers)) * tensor.bytes / float(np.ravel(work.device.bytes_per_s)[0])
-    tensor_size = plan.parallel.tensor_parallel_size
-    if communication and plan.parallel.sequence_parallel and tensor_size > 1:
-        whole, _ = activations.hidden_bytes(plan)
-        seconds += 2 * float(gather_s(np.full(1, whole), np.full(1, float(tensor_size)), np.ones(1), work.network)[0])
-    return seconds
-
-
-def _products_s(plan: Plan, work: Work, patterns: Sequence[str]) -> list[float]:
-    """Seconds of the products that the patterns name."""
-    model, t = plan.model, plan.parallel.tensor_parallel_size
-    tokens, device = work.tokens, work.device
-    h, head = model.hidden_size, model.head_size
-    width = model.expert_ffn_hidden_size * model.num_experts_per_token if model.num_experts else model.ffn_hidden_size
-    groups = model.num_key_value_heads * head / t
-    products = {
-        "attention.wq.matmul": (model.num_attention_heads * head / t, h),
-        "attention.wk.matmul": (groups, h),
-        "attention.wv.matmul": (groups, h),
-        "attention.wo.matmul": (h, model.num_attention_heads * head / t),
-        "feed_forward.w1.matmul": (width / t, h),
-        "feed_forward.w2.matmul": (h, width / t),
-        **({"feed_forward.w3.matmul": (width / t, h)} if model.gated_ffn else {}),
-    }
-    return [
-        float(np.ravel(weight_product_s(tokens, np.full(1, columns), np.full(1, depth), device, np.ones(1))[0])[0])
-        for path, (columns, depth) in products.items()
-        if _named(patterns, (path,))
-    ]
-
-
-def _named(patterns: Sequence[str], paths: Sequence[str]) -> bool:
-    return any(matches(pattern, path) for pattern in patterns for path in paths)
-
-
-def _traffic(maker: str) -> float:
-    """Reads and writes of an operator for every byte that it makes; products have theirs in their own time."""
-    last = maker.rpartition(".")[2]
-    if last in VIEW or last == "matmul":
-        return 0.0
-    return 3.0 if last in MULTIPLIED else 2.0
+def _again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]], *, communication: bool = False) -> list[float]:
+    """Seconds of several choices of patterns: the step model's layer with them, less the layer without."""
+    every = plan.stage_layers
+    gathers = every if communication else ()
+    plans = [RecomputePlan(operators=dict.fromkeys(patterns, every), communication=gathers) for patterns in choices]
+    columns = plan_columns([replace(plan, recompute=one) for one in (RecomputePlan(), *plans)])
+    totals = micro_batch_work(columns, efficiency).layer.total
+    return [max(0.0, float(total - totals[0])) for total in totals[1:]]

@@ -128,7 +128,7 @@ class Costs:
 
     def optimizer_s(self, layers: int) -> float:
         """Seconds of the optimizer on a stage of this many layers."""
-        amount = stage_parameters(self.columns, np.array([float(layers)])) * self.eff.optimizer_bytes
+        amount = stage_parameters(self.columns, np.array([float(layers)])) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
         return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
 
     def gradients(self, layers: int) -> Gradients:
@@ -161,25 +161,14 @@ class Costs:
         """Seconds of the host to launch the forward pass of a layer."""
         return _one(self.eff.layer_host_s) * _one(self.eff.host)
 
-    @property
-    def spares_ends(self) -> bool:
-        """Whether there are so many micro batches that the first and the last can be left out of what many nodes cost."""
-        return self.passes >= 4 * round(_one(self.columns.pipeline))
-
     def straggler(self) -> float:
-        """Share by which passes take longer on many nodes, so that the step takes as much longer as predicted.
-
-        With many micro batches the first forward and the last backward pass are left out: other stages wait for them, and waiting
-        is no idleness.
-        """
+        """Share by which passes take longer on many nodes, so that the step takes as much longer as predicted."""
         share = _one(straggler_share(self.columns, self.eff))
         parts = {path: _one(amount) for path, amount in step_parts(self.columns, self.eff).items()}
-        whole, passes = sum(parts.values()) / (1 + share), self.passes
-        ends = parts["bubble"] + parts["computing/optimizer"] + parts["communication/exposed/dp"] + self.step_host_s()
-        inside = whole - ends - parts["communication/exposed/pp"]
-        if not self.spares_ends:
-            return share * whole / (inside + parts["bubble"]) if inside > 0 else share
-        return share * whole / (inside * (passes - 1) / passes) if inside > 0 else share
+        whole = sum(parts.values()) / (1 + share)
+        once = parts["computing/optimizer"] + parts["communication/exposed/dp"] + self.step_host_s()
+        passes = whole - once - parts["communication/exposed/pp"]
+        return share * whole / passes if passes > 0 else share
 
     @property
     def passes(self) -> int:

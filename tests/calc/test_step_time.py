@@ -14,6 +14,7 @@ from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._operators import Device, product_s
 from perfkit.calc.step_time import CALCULATOR, step_time
 from perfkit.errors import InputError
+from perfkit.spec.optimizer import OptimizerSpec
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import RecomputePlan
@@ -191,3 +192,81 @@ def test_a_device_without_a_network_is_refused_for_several_nodes():
     lonely = replace(A100, links={"intra_node": A100.links["intra_node"]})
     with pytest.raises(InputError, match="inter_node"):
         step_time(replace(PLAN, hardware=lonely))
+
+
+GATED = Plan(
+    model=catalog.model("llama2-13b"),
+    workload=Workload(seq_length=4096, micro_batch_size=1, global_batch_size=64),
+    parallel=ParallelPlan(data_parallel_size=4, tensor_parallel_size=2, pipeline_parallel_size=2, sequence_parallel=True),
+    hardware=catalog.hardware_named("Ascend-910B2"),
+)
+SILU_MUL = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu")
+
+
+def repeated(**changes: object) -> Breakdown:
+    return step_time(replace(GATED, recompute=RecomputePlan(**changes)))
+
+
+def test_repeating_silu_and_mul_costs_their_bytes_and_nothing_else():
+    eff, layers = Efficiency(memory=0.5), ((20, 20),)
+    plans = [replace(GATED, recompute=one) for one in (RecomputePlan(), RecomputePlan(operators=dict.fromkeys(SILU_MUL, layers)))]
+    plain, again = (step_time(one, eff) for one in plans)
+    unit = 4096 * GATED.model.ffn_hidden_size * 2 / 2  # bytes of the gate on a device of a pair
+    moved = (2 + 3) * unit  # Silu reads and writes, Mul reads two and writes
+    assert again.amount("computing/recompute") == pytest.approx(16 * 20 * moved / (1600e9 * 0.5))
+    assert again.total - plain.total == pytest.approx(again.amount("computing/recompute"), rel=0.2)
+    assert plain.amount("computing/recompute") == 0
+
+
+@pytest.mark.parametrize("pattern", [r"attention_norm\.norm", r"ffn_norm\.norm", r"attention\.apply_rotary_emb"])
+def test_no_operator_that_does_something_is_repeated_for_nothing(pattern):
+    assert repeated(operators={pattern: ((20, 20),)}).amount("computing/recompute") > 0
+
+
+def test_views_are_repeated_for_nothing():
+    assert repeated(operators={r"feed_forward\.w1\.reshape": ((20, 20),)}).total == repeated().total
+
+
+def test_gathering_again_costs_two_of_sequence_parallelisms_collectives():
+    more = repeated(communication=((20, 20),)).amount("communication/exposed/tp") - repeated().amount("communication/exposed/tp")
+    assert more == pytest.approx(repeated().amount("communication/exposed/tp") / 4, rel=0.05)
+
+
+def test_the_stage_that_repeats_most_sets_the_pace():
+    uneven, one = repeated(full_layers=((8, 0),)), repeated(full_layers=((8, 8),))
+    assert repeated(full_layers=((4, 4),)).total < uneven.total < one.total
+    assert uneven.total == pytest.approx(one.total, rel=0.01)
+
+
+def test_swapped_layers_take_their_way_to_the_host_and_back_as_far_as_computing_does_not_hide_it():
+    slow = replace(GATED.hardware, links={**GATED.hardware.links, "host": replace(GATED.hardware.links["host"], bytes_per_s=1e9)})
+    swapped = replace(GATED, recompute=RecomputePlan(swapped_layers=((20, 20),)))
+    exposed = [step_time(replace(swapped, hardware=one)).amount("communication/exposed/swap") for one in (GATED.hardware, slow)]
+    assert 0 < exposed[0] < 0.05 * exposed[1]
+    with pytest.raises(InputError, match=r"links\.host"):
+        step_time(
+            replace(
+                swapped,
+                hardware=replace(slow, links={"intra_node": slow.links["intra_node"], "inter_node": slow.links["inter_node"]}),
+            )
+        )
+
+
+def test_an_optimizer_with_less_state_updates_faster_and_full_experts_take_longer():
+    plain = step_time(GATED).amount("computing/optimizer")
+    sgd = replace(GATED, optimizer=OptimizerSpec(name="sgd", state_bytes_per_parameter=0))
+    assert step_time(sgd).amount("computing/optimizer") == pytest.approx(14 / 30 * plain)
+    mixed = replace(GATED, model=catalog.model("mixtral-8x7b"))
+    capped = replace(mixed, model=replace(mixed.model, expert_capacity_factor=1.5))
+    assert step_time(capped).amount("computing/forward/matmul") > 1.1 * step_time(mixed).amount("computing/forward/matmul")
+
+
+def test_megatrons_softmax_falls_back_where_its_blocks_do_not_fit():
+    eff = Efficiency(layer_host_s=0.5, softmax_host_s=0.5, host_rounding=0.0)
+    work = replace(PLAN.workload, attention_kernel="unfused", micro_batch_size=1)
+    even = replace(PLAN, workload=work, parallel=ParallelPlan(data_parallel_size=4, tensor_parallel_size=8))  # 4 heads a rank
+    odd = replace(even, parallel=ParallelPlan(data_parallel_size=2, tensor_parallel_size=16))  # 2 heads a rank
+    assert step_time(odd, eff).amount("free") > 1.2 * 2 * step_time(even, eff).amount("free") / 2
+    assert step_time(replace(odd, workload=replace(work, micro_batch_size=2)), eff).amount("free") < step_time(odd, eff).amount(
+        "free"
+    )
