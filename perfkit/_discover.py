@@ -18,3 +18,8 @@ def constants(package: str, name: str) -> tuple[Any, ...]:
     parent = importlib.import_module(package)
     modules = sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.name.startswith("_"))
     return tuple(getattr(importlib.import_module(f"{package}.{module}"), name) for module in modules)
+
+
+def constant(package: str, module: str, name: str) -> Any:
+    """The constant of one module, importing no other one. Raises ImportError or AttributeError if there is none."""
+    return getattr(importlib.import_module(f"{package}.{module}"), name)

@@ -1,7 +1,8 @@
 """Cache: a run that was read once, kept as Parquet tables and a manifest, so that it opens again at once.
 
 The key of a run is a hash over the place, names, sizes, times and first and last MiB of its files and over the code that reads
-them, so that neither changed files nor a newer perfkit ever meet old tables. Tables are read when they are asked for, and only the
+them, so that neither changed files nor a newer perfkit ever meet old tables. The format that read files in this state is remembered
+too, so that a run opens without asking, or even importing, the others. Tables are read when they are asked for, and only the
 columns and ranks that are wanted. An entry that disappears while a run is open is replaced by reading the files again.
 """
 
@@ -29,7 +30,7 @@ from perfkit.units import MIB
 MIN_BYTES = 4 * MIB
 """Smaller runs are read within a quarter of a second, so keeping them does not pay."""
 _MANIFEST = "manifest.json"
-_KIND = "runs"
+_KIND, _SEEN = "runs", "seen"
 
 
 def worth_keeping(files: Iterable[File]) -> bool:
@@ -37,10 +38,37 @@ def worth_keeping(files: Iterable[File]) -> bool:
     return sum(file.size_bytes for file in files) >= MIN_BYTES
 
 
-def key_of(root: Path, files: Iterable[File], format: Format) -> str:
-    """The name of the entry for a run in `files` below `root`; it changes with every change of a file or of a reader."""
+def files_key(root: Path, files: Iterable[File]) -> str:
+    """A name for the state of `files` below `root`; it changes with every change of a file or of the code that reads it."""
+    return _key_of([_readers(), str(root.resolve())], files)
+
+
+def key_of(files: str, format: Format, beside: Iterable[File]) -> str:
+    """The name of the entry of a run: files in the state that `files_key` named, and those that the format needs beside them."""
+    return _key_of([files, format.name], beside)
+
+
+def remember(files: str, wanted: str | None, format: Format) -> None:
+    """Remember which format reads files in this state, so that the others need not be asked again."""
+    try:
+        with _entries.new_entry(_entries.entry(_SEEN, _key_of([files, str(wanted)], []))) as folder:
+            (folder / _MANIFEST).write_text(json.dumps({"format": format.name}), encoding="utf-8")
+    except OSError:
+        return  # then all formats are asked again
+
+
+def remembered(files: str, wanted: str | None) -> str | None:
+    """The name of the format that was remembered for files in this state; None if there is none."""
+    try:
+        found = json.loads((_entries.entry(_SEEN, _key_of([files, str(wanted)], [])) / _MANIFEST).read_text(encoding="utf-8"))
+        return str(found["format"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _key_of(words: Iterable[str], files: Iterable[File]) -> str:
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(f"{_readers()}|{format.name}|{root.resolve()}".encode("utf-8", "surrogateescape"))
+    digest.update("|".join(words).encode("utf-8", "surrogateescape"))
     for file in files:
         status = file.path.stat()
         digest.update(f"|{file.relative}|{status.st_size}|{status.st_mtime_ns}|".encode("utf-8", "surrogateescape"))
@@ -53,6 +81,9 @@ def keep(key: str, run: Run, files: Iterable[File]) -> bool:
     try:
         with _entries.new_entry(_entries.entry(_KIND, key)) as folder:
             for name in _kept(run):
+                if _num_rows(run, name) <= _store.FEW_ROWS:
+                    _store.write_rows(run.tables[name], folder / f"{name}.json")
+                    continue
                 for number, part in enumerate(_parts(run, name)):
                     _store.write_table(part, folder / _part_name(name, number))
             (folder / _MANIFEST).write_text(json.dumps(_described(run, files)), encoding="utf-8")
@@ -101,6 +132,11 @@ def _parts(run: Run, name: str) -> Iterator[pd.DataFrame]:
     return run.tables.parts(name) if isinstance(run.tables, LazyTables) else iter([run.tables[name]])
 
 
+def _num_rows(run: Run, name: str) -> int:
+    rows = run.tables.num_rows(name) if isinstance(run.tables, LazyTables) else None
+    return len(run.tables[name]) if rows is None else rows
+
+
 def _part_name(name: str, number: int) -> str:
     return f"{name}.{number}.parquet" if number else f"{name}.parquet"
 
@@ -108,6 +144,8 @@ def _part_name(name: str, number: int) -> str:
 def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
     def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
         try:
+            if known["rows"] is not None and known["rows"] <= _store.FEW_ROWS:
+                return _store.read_rows(folder / f"{name}.json", TABLES[name], columns=columns, ranks=ranks)
             parts = [
                 _store.read_table(folder / _part_name(name, number), TABLES[name], columns=columns, ranks=ranks)
                 for number in range(known.get("parts", 1))

@@ -18,6 +18,8 @@ from perfkit.trace._format import Format, Match, Progress, Sink
 from perfkit.trace._listing import Listing, list_files, printable
 from perfkit.units import MIB
 
+MANY_FILES = 1000
+"""Of more files the formats are asked first, because most often they are read lazily and nothing is kept of them."""
 LEAST_MEMORY_BYTES = 256 * MIB
 """What a process takes at the least: Python with its libraries, and blocks of a file as they are decoded."""
 
@@ -38,20 +40,39 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
     origin = Path(path).expanduser()
     root = _opened(origin)
     listing = list_files(root)
-    matches = find(listing, format)
+    if not cache or not _cache.worth_keeping(listing.files):
+        return _read(root, find(listing, format), progress)
+    files = _cache.files_key(root, listing.files) if len(listing.files) <= MANY_FILES else ""
+    known = _remembered(_cache.remembered(files, format), listing)
+    matches = find(listing, format) if known is None else [known]
     chosen, match = matches[0]
-    if not cache or match.lazy or not _cache.worth_keeping(match.files):
+    if match.lazy or not _cache.worth_keeping(match.files):
         return _read(root, matches, progress)
-    files = (*listing.files, *match.beside)
-    key = _cache.key_of(root, files, chosen)
+    files = files or _cache.files_key(root, listing.files)
+    key = _cache.key_of(files, chosen, match.beside)
     kept = _cache.open_kept(key, root, lambda: _read_again(origin, format, key))
     if kept is not None:
         total_bytes = sum(file.size_bytes for file in match.files)
         if progress is not None:
             progress(kept.name, total_bytes, total_bytes)
         return kept
-    run = _read(root, matches, progress)
-    return replace(run, cache_key=key) if _cache.keep(key, run, match.files) else run
+    run = _read(root, matches if known is None else find(listing, format), progress)
+    if not _cache.keep(key, run, match.files):
+        return run
+    _cache.remember(files, format, chosen)
+    return replace(run, cache_key=key)
+
+
+def _remembered(name: str | None, listing: Listing) -> tuple[Format, Match] | None:
+    """The format of that name with what it claims, if there is one and it claims something; no other one is imported."""
+    if name is None:
+        return None
+    try:
+        chosen: Format = _discover.constant("perfkit.trace.formats", name.replace("-", "_"), "FORMAT")
+    except (ImportError, AttributeError):
+        return None
+    match = chosen.detect(listing)
+    return None if match is None else (chosen, match)
 
 
 def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> Run:
@@ -103,7 +124,8 @@ def _read_again(origin: Path, format: str | None, key: str) -> Run:
     root = _opened(origin)
     listing = list_files(root)
     matches = find(listing, format)
-    if _cache.key_of(root, (*listing.files, *matches[0][1].beside), matches[0][0]) != key:
+    chosen, match = matches[0]
+    if _cache.key_of(_cache.files_key(root, listing.files), chosen, match.beside) != key:
         raise InputError(printable(str(root)), ["the files have changed since the run was opened; open it again"])
     return _read(root, matches, None)
 

@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +14,7 @@ import pytest
 from perfkit._resources import data_folder
 from perfkit.errors import InputError
 from perfkit.run import LazyTables, Run
+from perfkit.schema import TABLES
 from perfkit.trace import _cache, _entries, _store
 from perfkit.trace.load import load
 
@@ -19,9 +23,10 @@ SAMPLES = ["torch_npu_2rank", "cluster_16card", "kineto_resnet"]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache that keeps runs of any size."""
+    """An empty cache that keeps runs of any size, tables of more than a few rows as Parquet."""
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_store, "FEW_ROWS", 100)
     return tmp_path / "cache"
 
 
@@ -74,13 +79,16 @@ def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch):
     path = data_folder() / "traces" / "torch_npu_2rank"
     load(path)
     seen: list[tuple[str, object]] = []
-    read_table = _store.read_table
 
-    def spy(file: Path, *arguments: object, **options: object) -> pd.DataFrame:
-        seen.append((file.stem, options["columns"]))
-        return read_table(file, *arguments, **options)
+    def spied(read: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+        def spy(file: Path, *arguments: object, **options: object) -> pd.DataFrame:
+            seen.append((file.name, options["columns"]))
+            return read(file, *arguments, **options)
 
-    monkeypatch.setattr(_store, "read_table", spy)
+        return spy
+
+    for name in ("read_table", "read_rows"):
+        monkeypatch.setattr(_store, name, spied(getattr(_store, name)))
     kept = load(path)
     assert kept.ranks == (0, 1)
     assert kept.has("kernels")
@@ -88,7 +96,41 @@ def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch):
     kept.frame("kernels", columns=["duration_ns"])
     kept.steps()
     kept.steps()
-    assert seen == [("kernels", ["duration_ns"]), ("steps", None)]
+    assert seen == [("kernels.parquet", ["duration_ns"]), ("steps.json", None)]
+
+
+def test_the_steps_of_a_kept_run_need_neither_the_columnar_engine_nor_other_formats():
+    path = data_folder() / "traces" / "kineto_resnet"
+    code = f"""
+import sys
+from perfkit.schema import TABLES
+from perfkit.trace import _cache
+_cache.MIN_BYTES = 0
+from perfkit.trace.load import load
+load({str(path)!r}).steps()
+print(sorted(name for name in sys.modules if name == "polars" or name.startswith("perfkit.trace.formats.")))
+"""
+    first, second = (subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(2))
+    assert "polars" in first.stdout
+    assert second.stdout.strip() == "['perfkit.trace.formats.kineto']"
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_small_tables_are_the_same_as_json_and_as_parquet(sample: str, tmp_path: Path):
+    run = load(data_folder() / "traces" / sample, cache=False)
+    for name in run.tables:
+        _store.write_rows(run.tables[name], tmp_path / "a.json")
+        _store.write_table(run.tables[name], tmp_path / "a.parquet")
+        for part in ({}, {"ranks": [run.ranks[-1]], "columns": [column.name for column in TABLES[name].columns][:2]}):
+            few = _store.read_rows(tmp_path / "a.json", TABLES[name], **part)
+            pd.testing.assert_frame_equal(few, _store.read_table(tmp_path / "a.parquet", TABLES[name], **part))
+
+
+def test_a_remembered_format_that_is_gone_is_looked_for_again(recording: Path, folder: Path):
+    load(recording)
+    for seen in folder.glob("seen/*/manifest.json"):
+        seen.write_text('{"format": "of-another-version"}')
+    assert is_kept(load(recording))
 
 
 def test_small_recordings_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
@@ -161,7 +203,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(recording: Path, folder: Pat
     assert load(recording).has("steps")
 
 
-def test_text_that_is_no_unicode_is_simply_not_kept(recording: Path, folder: Path):
+@pytest.mark.parametrize("few_rows", [0, 10**6])
+def test_text_that_is_no_unicode_is_simply_not_kept(recording: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int):
+    monkeypatch.setattr(_store, "FEW_ROWS", few_rows)
     run = load(recording, cache=False)
     frame = run.frame("kernels").assign(name=pd.Categorical(["\ud800"] * len(run.frame("kernels"))))
     odd = Run(name="odd", kind="measured", format="odd", tables={"kernels": frame})
