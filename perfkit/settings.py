@@ -82,6 +82,16 @@ def read_only() -> bool:
     return os.environ.get("PERFKIT_READ_ONLY", "") not in ("", "0")
 
 
+def author() -> str:
+    """Who writes to the log (`PERFKIT_AUTHOR`, in the app the name that the visitor gave); empty: the user of the process."""
+    return os.environ.get("PERFKIT_AUTHOR", "").strip()[:60]
+
+
+def language() -> str:
+    """The language of pages (`PERFKIT_LANGUAGE`): `en`, or `zh` for Chinese."""
+    return "zh" if os.environ.get("PERFKIT_LANGUAGE", "").lower().startswith("zh") else "en"
+
+
 def in_app() -> bool:
     """Whether pages are shown by `perfkit serve` (`PERFKIT_APP`), whose links differ from those of JupyterLab."""
     return os.environ.get("PERFKIT_APP", "") not in ("", "0")

@@ -57,6 +57,7 @@ const drawHeader = follow((root, content) => {
   });
   root.replaceChildren(
     el("div", { class: "pk-header" }, el("div", { class: "pk-facts" }, facts),
+      ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)),
       chips.length ? el("ol", { class: "pk-strip", "aria-label": "cycle" }, chips) : null),
   );
 });
@@ -83,6 +84,21 @@ function followClass({ model, el: host }) {
   const bar = new ClassBar(model);
   host.prepend(bar.root);
   return () => bar.stop();
+}
+
+/** A chip that says who else has changed the project, until this page is read anew. */
+function drawChanged({ model, el: host }) {
+  const text = el("span", {});
+  const chip = el("div", { class: "pk-changed", role: "status", hidden: true }, text,
+    el("button", { type: "button", class: "pk-quiet", onclick: () => location.reload() }, "Reload"));
+  host.append(chip);
+  const draw = () => {
+    text.textContent = model.get("changed");
+    chip.hidden = !model.get("changed");
+  };
+  model.on("change:changed", draw);
+  draw();
+  return () => model.off("change:changed", draw);
 }
 
 /** Keeps the trait `values` and the address's hash equal; the visitor's address wins when the page opens. */

@@ -54,7 +54,7 @@ class ExperimentLog:
     ) -> None:
         self.folder = Path(folder).resolve()
         self.read_only = read_only or settings.read_only()
-        self.author = author or _user()
+        self.author = author or settings.author() or _user()
         self._clock = clock
 
     def set_project(

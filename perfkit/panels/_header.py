@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -13,6 +16,7 @@ from perfkit._resources import pages
 from perfkit.errors import InputError, PerfkitError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels._class import bulletin
+from perfkit.panels._log import Seen, changed_since, seen
 from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._view import Content
@@ -31,17 +35,49 @@ CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )
 """The states of a round: id, name, what is done there, numbers of its pages."""
 
+LOOK_S = 5.0
+"""How often a page looks whether somebody else has changed the project."""
+
 
 class HeaderView(Content):
     """The header; it also keeps the values of `page_state` and the page's address equal."""
 
     values = traitlets.Dict().tag(sync=True)
     bulletin = traitlets.Dict().tag(sync=True)
+    changed = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, content: Mapping[str, Any]) -> None:
+    def __init__(self, read: Callable[[], Mapping[str, Any]], folder: Path | None = None) -> None:
         state = page_state()
-        super().__init__(kind="header", content=dict(content), values=dict(state.values), bulletin=bulletin(state.values.get("student", "")))
+        self._read, self._folder = read, folder
+        self._seen = _seen(folder)
+        super().__init__(
+            kind="header", content=dict(read()), values=dict(state.values), bulletin=bulletin(state.values.get("student", ""))
+        )
         state.on_change(self._on_change)
+        state.on_saved(self._on_saved)
+        if folder is not None and settings.in_app():
+            threading.Thread(target=self._watch, args=(folder,), name="perfkit-header", daemon=True).start()
+
+    def look(self, folder: Path) -> None:
+        """Say who else has changed the project since this page read or wrote it."""
+        try:
+            text = changed_since(folder, self._seen)
+        except (PerfkitError, OSError):
+            # The pages of the log say what is wrong with it.
+            return
+        with self.lock:
+            self.changed = text
+
+    def _watch(self, folder: Path) -> None:
+        # From here and not from the browser: a page that asks every few seconds never looks idle to the server.
+        while True:
+            time.sleep(LOOK_S)
+            self.look(folder)
+
+    def _on_saved(self, _origin: object) -> None:
+        self._seen = _seen(self._folder)
+        with self.lock:
+            self.content, self.changed = dict(self._read()), ""
 
     def on_message(self, message: dict[str, Any]) -> None:
         """The visitor changed the address, or opened a link with values in it."""
@@ -62,6 +98,18 @@ def header(page: str = "", *, sample: bool = False) -> HeaderView:
 
     `sample` marks what the page shows as a sample that is not the project's own.
     """
+    page = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
+    return HeaderView(lambda: _content(page, sample=sample), find_project())
+
+
+def _seen(folder: Path | None) -> Seen:
+    try:
+        return Seen(0, 0) if folder is None else seen(folder)
+    except (PerfkitError, OSError):
+        return Seen(0, 0)
+
+
+def _content(page: str, *, sample: bool) -> dict[str, Any]:
     folder = find_project()
     project, problem = None, ""
     if folder is not None:
@@ -69,18 +117,15 @@ def header(page: str = "", *, sample: bool = False) -> HeaderView:
             project = open_project(folder)
         except InputError as error:
             problem = str(error)
-    page = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
-    return HeaderView(
-        {
-            "project": project.name if project else "No project open",
-            "round": f"Round {project.open_round}" if project and project.open_round is not None else "",
-            "goal": _goal_text(project) if project else "",
-            "sample": sample,
-            "read_only": project.read_only if project else settings.read_only(),
-            "warnings": [problem] if problem else list(project.warnings) if project else [],
-            "chips": _chips(page, missing_evidence(project)),
-        }
-    )
+    return {
+        "project": project.name if project else "No project open",
+        "round": f"Round {project.open_round}" if project and project.open_round is not None else "",
+        "goal": _goal_text(project) if project else "",
+        "sample": sample,
+        "read_only": project.read_only if project else settings.read_only(),
+        "warnings": [problem] if problem else list(project.warnings) if project else [],
+        "chips": _chips(page, missing_evidence(project)),
+    }
 
 
 def _goal_text(project: Project) -> str:

@@ -21,6 +21,7 @@ class PageState:
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self.values: dict[str, str] = dict(values or {})
         self._listeners: list[OnChange] = []
+        self._savers: list[Callable[[object], None]] = []
 
     def get(self, name: str, default: str = "") -> str:
         """The value of `name`."""
@@ -39,6 +40,15 @@ class PageState:
     def on_change(self, listener: OnChange) -> None:
         """Call `listener(values, origin)` after every change."""
         self._listeners.append(listener)
+
+    def on_saved(self, listener: Callable[[object], None]) -> None:
+        """Call `listener(origin)` after something on this page wrote to the project."""
+        self._savers.append(listener)
+
+    def saved(self, origin: object = None) -> None:
+        """Tell the page that the project was written to."""
+        for listener in list(self._savers):
+            listener(origin)
 
 
 def address_text(value: Any) -> str:

@@ -87,6 +87,7 @@ class Panel:
     chart, datum)` and `on_row(state, table, row)` give the next state after a click on a mark or row. The paths in `shared` are
     kept in the page's address under their last part, so that a link restores the view and panels of one page agree. With
     `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
+    With `follows_log` the panel computes anew when another one of its page has written to the project.
     """
 
     compute: Callable[..., Any]
@@ -100,6 +101,7 @@ class Panel:
     on_row: Callable[[State, str, dict[str, Any]], State] | None = None
     shared: tuple[str, ...] = ()
     refresh_s: float = 0.0
+    follows_log: bool = False
 
 
 class PanelView(View):
@@ -130,6 +132,7 @@ class PanelView(View):
         self._draw_controls()
         self._background = Background(self._work, self._show_progress)
         page_state().on_change(self._on_address)
+        page_state().on_saved(self._on_saved)
         self._background.ask()
 
     def set(self, values: Mapping[str, Any]) -> None:
@@ -210,6 +213,11 @@ class PanelView(View):
             self._num_acts += 1
             self.outcome = {**outcome, "count": self._num_acts}
         self._ask(lambda state: state)
+        page_state().saved(origin=self)
+
+    def _on_saved(self, origin: object) -> None:
+        if self.panel.follows_log and origin is not self:
+            self._ask(lambda state: state)
 
     def _newest(self) -> State:
         """The state with the changes that the thread has not come to yet: a field that was left by pressing a button."""

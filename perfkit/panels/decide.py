@@ -123,6 +123,7 @@ def decide(state: State) -> str:
 
 PANEL = Panel(
     title="Decide the round",
+    follows_log=True,
     start=State,
     compute=compute,
     view=view,

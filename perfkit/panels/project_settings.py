@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from perfkit import catalog, settings
-from perfkit.errors import InputError
+from perfkit.alignment.changes import LIMITS
+from perfkit.errors import InputError, PerfkitError
+from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._control import Choice, Number, Text, Toggle
 from perfkit.panels._panel import Action, Answer, Panel
@@ -20,6 +22,9 @@ from perfkit.units import GIB, TERA, format_bytes, format_si, significant
 
 PRESETS = ("Ascend 376", "Ascend 313", "A100 312", "H100 989")
 CUSTOM = "custom"
+NOT_SAID = "not said"
+ACCURACY = (NOT_SAID, "exact", "re-association", "precision", "batch")
+"""Kinds of change with their limits, see page 22."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +41,7 @@ class State:
     usable_gib: float = 58.0
     attention: Attention = "full"
     count_head: bool = True
+    accuracy: str = NOT_SAID
 
     def __post_init__(self) -> None:
         if self.device == self.filled:
@@ -63,7 +69,16 @@ def start() -> State:
         usable_gib=(project.usable_limit_bytes or 58 * GIB) / GIB,
         attention=project.attention,
         count_head=project.count_head,
+        accuracy=_accuracy_of(project),
     )
+
+
+def _accuracy_of(project: Project) -> str:
+    try:
+        rule = ExperimentLog(project.folder, read_only=True).show("json")["project"]["accuracy_rule"]
+    except PerfkitError:
+        return NOT_SAID
+    return str(rule["class"]) if rule and rule.get("class") in ACCURACY else NOT_SAID
 
 
 def fields_of(state: State) -> dict[str, Any]:
@@ -140,10 +155,26 @@ def save_project(state: State) -> str:
     project = context.current_project()
     if project is None:
         made = create_project(_new_folder(), **fields_of(state))
+        _tell_log(made, state)
         return f"Made the project {made.name} in {made.folder}."
     changes = _changes(project, state)
     saved = save(replace(project, **fields_of(state)))
+    _tell_log(saved, state)
     return f"Saved {len(changes)} setting{'s' if len(changes) != 1 else ''} to {saved.folder / 'perfkit.toml'}."
+
+
+def _tell_log(project: Project, state: State) -> None:
+    """The log judges rounds by the goal and the limits, so it has them too."""
+    limits = asdict(LIMITS[state.accuracy]) if state.accuracy in LIMITS else {}
+    ExperimentLog(project.folder).set_project(
+        project.name,
+        goal_metric=project.goal_metric,
+        goal_value=project.goal_value,
+        goal_op=project.goal_op,
+        peak_flops_per_s=project.peak_flops_per_s,
+        device_memory_bytes=project.device_memory_bytes,
+        accuracy_rule=None if state.accuracy == NOT_SAID else {"class": state.accuracy, **limits},
+    )
 
 
 def _new_folder() -> Path:
@@ -175,5 +206,11 @@ PANEL = Panel(
         Number(path="usable_gib", low=1, high=1024, label="Usable limit", unit="GiB", key="context.max_device_memory"),
         Choice(path="attention", options=(("full", "full"), ("causal half", "causal")), buttons=True, label="MFU counts attention"),
         Toggle(path="count_head", label="MFU counts the output head"),
+        Choice(
+            path="accuracy",
+            options=ACCURACY,
+            label="Accuracy is judged as",
+            help="the kind of changes you plan; page 22 has their limits",
+        ),
     ),
 )

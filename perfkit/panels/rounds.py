@@ -120,4 +120,4 @@ def _notes(result: Result) -> tuple[str, ...]:
     return ()
 
 
-PANEL = Panel(title="Where this project stands", compute=compute, view=view)
+PANEL = Panel(title="Where this project stands", compute=compute, view=view, follows_log=True)

@@ -45,8 +45,8 @@ def milliseconds(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"(\d+\.\d{3}) ms", text)]
 
 
-WITHOUT_A_CLASS = {"class-exercise", "class-game", "class-capstone", "class-instructor"}
-"""Panels that first ask for a name, or say that no class is open."""
+EMPTY_AT_FIRST = {"class-exercise", "class-game", "class-capstone", "class-instructor", "predict"}
+"""Panels that first ask for a name, or say that no class or round is open."""
 
 
 @pytest.mark.parametrize("name", [path.stem for path in pages()])
@@ -56,7 +56,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     panels = page.locator("section[data-panel]")
     assert panels.count() >= 1
     for index in range(panels.count()):
-        expected = "empty" if panels.nth(index).get_attribute("data-panel") in WITHOUT_A_CLASS else "result"
+        expected = "empty" if panels.nth(index).get_attribute("data-panel") in EMPTY_AT_FIRST else "result"
         assert panels.nth(index).get_attribute("data-state") == expected
     assert "Traceback" not in page.inner_text("body")
 
