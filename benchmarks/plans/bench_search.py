@@ -3,7 +3,8 @@
     python -m benchmarks.plans.bench_search
 
 The loss is measured on runs of data/reference/step_time.csv in which several plans of one model, batch and cluster were timed: how
-much longer the plan that the search ranks first among those measured took than the fastest measured (top-1 regret).
+much longer the plan that the search ranks first among those measured took than the fastest measured (top-1 regret). It is that of
+benchmarks.prediction.bench_step_time, which takes the estimate of every row instead; where they differ, the search lost a plan.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pandas as pd
 from perfkit import catalog
 from perfkit._resources import data_folder
 from perfkit.calc._memory_settings import settings_for
+from perfkit.calc._plan_table import read_plans
 from perfkit.calibration import calibration
 from perfkit.plans._search_columns import evaluate
 from perfkit.plans._search_space import space_of
@@ -24,6 +26,7 @@ from perfkit.plans._strategy_plans import StrategyPlans
 from perfkit.plans.search import search_plans
 from perfkit.plans.strategy_space import enumerate_strategies
 from perfkit.spec.model import ModelSpec
+from perfkit.spec.optimizer import OptimizerSpec
 from perfkit.spec.plan import Plan
 from perfkit.spec.workload import Workload
 from perfkit.units import GIB
@@ -103,15 +106,22 @@ def regrets() -> pd.DataFrame:
 
 
 def measured_plan(row: pd.Series) -> Plan:
-    """Model and batch of a measured row, on devices with room for every plan: only the order of times is asked for."""
+    """Model, batch, kernels and network of a measured row, on devices with room for every plan: only the order is asked for."""
     sizes = {"num_layers": "layers", "hidden_size": "hidden", "num_attention_heads": "heads", "num_key_value_heads": "kv_heads"}
     sizes |= {"head_size": "head_dim", "ffn_hidden_size": "ffn_hidden", "vocab_size": "vocab"}
     model = ModelSpec(**{name: int(row[column]) for name, column in sizes.items()}, gated_ffn=False, tied_embeddings=True)
     workload = Workload(
-        seq_length=int(row["seq_len"]), micro_batch_size=1, global_batch_size=int(row["global_batch"]), dtype="float16"
+        seq_length=int(row["seq_len"]),
+        micro_batch_size=1,
+        global_batch_size=int(row["global_batch"]),
+        dtype="float16",
+        attention_kernel=str(row["attention_kernel"]),
     )
-    device = replace(catalog.hardware_named(str(row["accelerator"])), memory_bytes=1024 * GIB)
-    return Plan(model=model, workload=workload, hardware=device)
+    device = catalog.hardware_named(str(row["accelerator"]))
+    stated = read_plans(row.to_frame().T).plans  # the network that the row's note names
+    link = replace(device.links["inter_node"], bytes_per_s=float(stated.node_bytes_per_s[0] / stated.devices_per_node[0]))
+    device = replace(device, memory_bytes=1024 * GIB, links={**device.links, "inter_node": link})
+    return Plan(model=model, workload=workload, hardware=device, optimizer=OptimizerSpec(gradient_dtype="float16"))
 
 
 if __name__ == "__main__":

@@ -162,7 +162,12 @@ RULES: tuple[Rule, ...] = (
         "copies of a micro batch without tensor parallel hide nothing",
         lambda c, s: (c["copies"] == 1) | (c["tp"] > 1),
     ),
-    Rule("micro-batches", "copies", "fewer micro batches than pipeline stages", lambda c, s: (c["pp"] == 1) | (c["m"] >= c["pp"])),
+    Rule(
+        "micro-batches",
+        "copies",
+        "fewer micro batches than pipeline stages",
+        lambda c, s: (c["pp"] == 1) | (c["m"] >= c["pp"]) | (s.framework in ("megatron", "deepspeed")),
+    ),
     Rule(
         "vpp-micro-batches",
         "copies",
@@ -200,7 +205,7 @@ RULES: tuple[Rule, ...] = (
         lambda c, s: (c["sp"] == 1) | (c["tp"] == 1) | (s.experts == 0) | (s.framework != "megatron"),
     ),
 )
-"""MindFormers asks for micro_batch_num >= pipeline_stage, Megatron for micro batches that the stages divide; see docs/plans.md."""
+"""MindFormers asks for micro_batch_num >= pipeline_stage, Megatron only for interleaving, and then a multiple; see docs/plans.md."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,3 +104,14 @@ def test_divisors_are_all_and_rising():
     assert divisors(12) == (1, 2, 3, 4, 6, 12)
     assert divisors(1) == (1,)
     assert divisors(7) == (1, 7)
+
+
+def test_megatron_may_run_fewer_micro_batches_than_stages_but_not_interleaved():
+    sizes = {"devices": 4, "layers": 8, "heads": 8, "kv_heads": 8, "vocab": 512, "seq_len": 64, "global_batch": 2}
+    few = {"tp": 1, "pp": 4, "mbs": 1}
+    assert broken_rules(few, StrategySpace(**sizes)) == ("fewer micro batches than pipeline stages",)
+    assert broken_rules(few, StrategySpace(**sizes, framework="mindspore")) == ("fewer micro batches than pipeline stages",)
+    assert broken_rules(few, StrategySpace(**sizes, framework="megatron")) == ()
+    assert broken_rules({**few, "vpp": 2}, StrategySpace(**sizes, framework="megatron")) == (
+        "interleaving needs micro batches that the stages divide",
+    )
