@@ -205,7 +205,7 @@ RULES: tuple[Rule, ...] = (
         lambda c, s: (c["sp"] == 1) | (c["tp"] == 1) | (s.experts == 0) | (s.framework != "megatron"),
     ),
 )
-"""MindFormers asks for micro_batch_num >= pipeline_stage, Megatron only for interleaving, and then a multiple; see docs/plans.md."""
+"""MindFormers asks for micro_batch_num >= pipeline_stage, Megatron for a multiple where it interleaves; see docs/plans.md."""
 
 
 @dataclass(frozen=True, slots=True)
