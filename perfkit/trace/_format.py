@@ -147,6 +147,19 @@ class Sink:
         if self.progress is not None:
             self.progress(what, self._bytes_done, self.total_bytes)
 
+    def absorb(self, other: Sink) -> None:
+        """Add what another sink collected of other ranks; their placement, progress and tables for later are left there."""
+        self.dropped += other.dropped
+        for sentence in other.notes:
+            self.note(sentence)
+        self.facts.update(other.facts)
+        for table, pieces in other._pieces.items():
+            if table not in self._pieces:
+                self._pieces[table] = pieces
+                continue
+            for frame in pieces:
+                self._pieces[table].append(frame)
+
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """All rows added so far, one frame a table, text as categories."""
         return {name: stacked(list(pieces), _texts(name)) for name, pieces in self._pieces.items()}

@@ -8,6 +8,7 @@ With the setting PERFKIT_DASK the same function runs on that Dask cluster, which
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import os
 import pickle
@@ -50,13 +51,20 @@ def each(
     `task` is a function of a module; items and results are pickled. Errors of the task are raised here; `name` tells a user which
     item it was when a process died. What `task` reports reaches `report` in this thread.
     """
-    if (address := dask_address()) is not None and len(items) > 1:
-        yield from _on_dask(address, task, items, report)
-    elif len(items) >= MIN_ITEMS and num_bytes >= MIN_BYTES and num_threads() > 1 and sys.executable:
-        yield from _in_processes(task, items, report, name)
-    else:
+    if not pays_off(len(items), num_bytes):
         for item in items:
             yield task(item, report)
+    elif (address := dask_address()) is not None:
+        yield from _on_dask(address, task, items, report)
+    else:
+        yield from _in_processes(task, items, report, name)
+
+
+def pays_off(num_items: int, num_bytes: int) -> bool:
+    """Whether `each` reads so many items in other processes: if they are large enough, or a Dask cluster is there for them."""
+    if dask_address() is not None:
+        return num_items > 1
+    return num_items >= MIN_ITEMS and num_bytes >= MIN_BYTES and num_threads() > 1 and bool(sys.executable)
 
 
 def _in_processes(
@@ -209,11 +217,11 @@ def _send(stream: Any, content: object) -> None:
 
 def _on_dask(address: str, task: Callable[[Item, Report], Result], items: Sequence[Item], report: Report) -> Iterator[Result]:
     try:
-        from distributed import Client  # type: ignore[import-not-found]  # noqa: PLC0415  (an extra that only this function needs)
+        distributed: Any = importlib.import_module("distributed")  # an extra that only this function needs
     except ImportError as error:
         raise InputError("PERFKIT_DASK", ["is set, but Dask is not installed; install perfkit[dask]"]) from error
     try:
-        client = Client(address, set_as_default=False)
+        client = distributed.Client(address, set_as_default=False)
     except OSError as error:
         raise InputError("PERFKIT_DASK", [f"no scheduler answers at {address!r}: {error}"]) from error
     with client:

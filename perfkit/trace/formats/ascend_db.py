@@ -31,6 +31,7 @@ from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS
 from perfkit.trace._ascend_recording import Names, Recording
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
+from perfkit.trace._ranks_apart import read_ranks
 
 _SUFFIXES = (".db", ".dat", ".sqlite", ".sqlite3")
 _NAMES = Names(steps="StepTraceTime", kernels="TASK", links="CommAnalyzerMatrix")
@@ -108,8 +109,9 @@ def read(match: Match, sink: Sink) -> None:
     named = _ascend_layout.groups_of(ranks)
     sink.placement.update(_ascend_layout.placement(named, [rank.rank for rank in ranks], sink.facts))
     recordings: dict[int, Recording] = {}
-    for rank in ranks:
-        for recording in _record(rank, sink):
+    read = read_ranks(_record, ranks, sink, sum(file.size_bytes for file in match.files))
+    for rank, devices in zip(ranks, read, strict=True):
+        for recording in devices:
             if recording.rank.rank in recordings:
                 sink.drop(
                     f"device that is taken for rank {recording.rank.rank}, which another database holds", 1, rank.source.label
@@ -136,8 +138,8 @@ def _offer_host(recordings: list[Recording], sink: Sink) -> None:
     _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
 
 
-def _record(rank: Rank, sink: Sink) -> list[Recording]:
-    recording = Recording(rank, sink.placement.get(rank.rank, Position()).pipeline)
+def _record(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> list[Recording]:
+    recording = Recording(rank, placement.get(rank.rank, Position()).pipeline)
     rows: dict[str, pd.DataFrame] = {}
     for part, load in ((STEPS, _load_steps), (COLLECTIVES, _load_operations), (LINKS, _load_links), (KERNELS, _load_tasks)):
         file = rank.source.files.get(part)

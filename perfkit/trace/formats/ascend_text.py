@@ -9,7 +9,7 @@ contains "total" sum up others of their kind: add either those or the rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -25,6 +25,7 @@ from perfkit.trace._ascend_many import MANY_RANKS, read_many
 from perfkit.trace._ascend_recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
+from perfkit.trace._ranks_apart import read_ranks
 
 _READ = (STEPS, KERNELS, COLLECTIVES, LINKS)
 TIMELINE = "trace_view.json"
@@ -56,8 +57,7 @@ def read(match: Match, sink: Sink) -> None:
     if len(ranks) >= MANY_RANKS:
         _add_coverage(read_many(ranks, named, sink, _record), sink)
         return
-    parts = (*_READ, *_MEMORY)
-    recordings = [_record(rank, sink.placement.get(rank.rank, Position()).pipeline, sink, parts) for rank in ranks]
+    recordings = read_ranks(_record_all, ranks, sink, sum(file.size_bytes for file in match.files))
     for recording in recordings:
         add_steps(recording, sink)
     compare(recordings, sink)
@@ -69,6 +69,10 @@ def read(match: Match, sink: Sink) -> None:
         if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
     }
     _host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]))
+
+
+def _record_all(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> Recording:
+    return _record(rank, placement.get(rank.rank, Position()).pipeline, sink, (*_READ, *_MEMORY))
 
 
 def _record(rank: Rank, stage: int | None, sink: Sink, names: Sequence[str] = _READ) -> Recording:
