@@ -2,14 +2,12 @@
 
 import csv
 import gzip
-import importlib.util
 import io
 import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from perfkit._resources import data_folder
@@ -103,17 +101,3 @@ def test_kineto_kernels_are_those_of_the_files(sample: Path, monkeypatch: pytest
         assert set(read) <= set(expected), way
         left_out = [note for note in run.notes if "is left out" in note]
         assert len(read) + len(left_out) >= len(expected), way
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="the extra perfkit[dask] is not installed")
-def test_dask_reads_the_same(monkeypatch: pytest.MonkeyPatch):
-    from distributed import LocalCluster  # an extra
-
-    sample = BUNDLED / "torch_npu_2rank"
-    alone = load(sample, cache=False)
-    with LocalCluster(n_workers=2, processes=True, dashboard_address=None) as cluster:
-        monkeypatch.setenv("PERFKIT_DASK", cluster.scheduler_address)
-        together = load(sample, cache=False)
-    for table in alone.tables:
-        pd.testing.assert_frame_equal(alone.frame(table), together.frame(table))
