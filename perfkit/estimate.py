@@ -19,7 +19,7 @@ from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
-from perfkit.calc._plan_table import read_plans
+from perfkit.calc._plan_table import PlanTable, read_plans
 from perfkit.calc._rates import flops_per_token
 from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.memory import peak_memory
@@ -33,6 +33,9 @@ from perfkit.spec.plan import Plan
 
 COLUMNS = ("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note")
 CHUNK = 4096
+FILLED = {"dp": "data", "tp": "tensor", "pp": "pipeline", "micro_batch": "micro_batch", "global_batch": "global_batch"}
+"""Columns that a row may leave empty, by their names among the columns of plans."""
+
 UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device", "peak_memory_bytes", "exclude", "exclude_reason"})
 
 
@@ -134,7 +137,7 @@ def estimate_table(
             found[name][rows] = values
     notes = {row: ["assumed: " + "; ".join(messages)] for row, messages in table.assumed.items()}
     notes |= {row: list(messages) for row, messages in table.problems.items()}
-    peaks = _peaks(frame, table.rows, notes) if memory else np.full(len(frame), np.nan)
+    peaks = _peaks(_filled(frame, table), table.rows, notes) if memory else np.full(len(frame), np.nan)
     ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
     texts = np.full(len(frame), "", dtype=object)
     for row, messages in notes.items():
@@ -174,6 +177,17 @@ def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
     once, again = flops_per_token(plans)
     share = tokens / plans.peak_flops_per_s
     return {"tokens_per_s_per_device": tokens, "mfu": share * once, "hfu": share * again}
+
+
+def _filled(frame: pd.DataFrame, table: PlanTable) -> pd.DataFrame:
+    """The table with the sizes that the step time was computed with where cells are empty, so that memory is of the same plan."""
+    found = frame.copy()
+    for column, name in FILLED.items():
+        values = np.full(len(frame), np.nan)
+        values[table.rows] = getattr(table.plans, name)
+        stated = pd.to_numeric(frame[column], errors="coerce") if column in frame else pd.Series(np.nan, index=frame.index)
+        found[column] = stated.where(stated.notna(), values)
+    return found
 
 
 def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:

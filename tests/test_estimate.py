@@ -17,6 +17,11 @@ from perfkit import catalog, cli
 from perfkit.dialects import read_config
 from perfkit.errors import InputError
 from perfkit.estimate import COLUMNS, estimate, estimate_table
+from perfkit.spec.optimizer import OptimizerSpec
+from perfkit.spec.parallel import ParallelPlan
+from perfkit.spec.plan import Plan
+from perfkit.spec.recompute import RecomputePlan
+from perfkit.spec.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 TABLE = ROOT / "data" / "reference" / "step_time.csv"
@@ -265,3 +270,88 @@ def test_a_file_of_devices_names_the_table_that_lacks_numbers(tmp_path, capsys):
     own.write_text("[Mine]\nmemory_bytes = 1\n", encoding="utf-8")
     assert cli.main(["estimate", str(CONFIG), "--device", "Mine", "--hardware", str(own)]) == 2
     assert "Mine: needs peak_flops_per_s" in capsys.readouterr().err
+
+
+LONG = {"seq_len": 32768, "dp": 2, "cp": 4, "kv_heads": 8, "tp": 2, "pp": 4, "sequence_parallel": 1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"cp_algorithm": "ulysses"}, "kv_heads = 8 is not divisible by tp 4 x 4 ranks"),
+        ({"cp_algorithm": "hybrid", "ulysses_size": 3}, "ulysses_size = 3 does not divide cp = 4; nearest is 2 or 4"),
+        ({"cp_algorithm": "zigzag"}, "cp_algorithm = 'zigzag' must be one of ring, ulysses, hybrid"),
+        (
+            {"sequence_chunks": 3},
+            "seq_len / cp = 8192 is not divisible by sequence_chunks = 3; nearest is sequence_chunks = 2 or 4",
+        ),
+        ({"zero_stage": 1, "optimizer_shard_size": 3}, "optimizer_shard_size = 3 does not divide dp x cp = 8; nearest is 2 or 4"),
+        ({"optimizer": "lion"}, "optimizer = 'lion' must be one of"),
+    ],
+)
+def test_an_impossible_setting_of_a_long_sequence_says_why(changes, reason):
+    found = one(**{**LONG, **({"tp": 4, "pp": 2} if changes.get("cp_algorithm") == "ulysses" else {}), **changes})
+    assert found[NUMBERS].isna().all()
+    assert reason in found["note"]
+
+
+def test_a_row_and_a_plan_agree_on_ways_of_context_pieces_swapping_and_recomputation():
+    parallel = ParallelPlan(
+        data_parallel_size=2,
+        tensor_parallel_size=2,
+        pipeline_parallel_size=4,
+        context_parallel_size=4,
+        sequence_parallel=True,
+        context_parallel_algorithm="hybrid",
+        ulysses_size=2,
+        sequence_chunks=2,
+    )
+    counts = ((4, 2, 1, 0),)
+    every = ((8, 8, 8, 8),)
+    recompute = RecomputePlan(
+        full_layers=counts, operators=dict.fromkeys((r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu"), every)
+    )
+    model = replace(catalog.model("llama2-7b"), num_key_value_heads=8)
+    device = catalog.hardware_named("Ascend-910B2")
+    work = Workload(seq_length=32768, micro_batch_size=1, global_batch_size=64)
+    plan = Plan(
+        model=model,
+        workload=work,
+        parallel=parallel,
+        recompute=recompute,
+        hardware=device,
+        optimizer=OptimizerSpec(gradient_dtype="bfloat16"),
+    )
+    wide = replace(plan, optimizer=OptimizerSpec())  # the memory of a row has gradients in fp32
+    detail = "recompute=[4, 2, 1, 0]; Silu and Mul on the rest"
+    row = {
+        **ROW,
+        **LONG,
+        "accelerator": device.name,
+        "n_devices": 64,
+        "global_batch": 64,
+        "recompute": "full",
+        "recompute_detail": detail,
+    }
+    row |= {"cp_algorithm": "hybrid", "ulysses_size": 2, "sequence_chunks": 2, "memory_kind": "device-used"}
+    found, exact = estimate_table(pd.DataFrame([row])).iloc[0], estimate(plan)
+    assert found["step_time_s"] == pytest.approx(exact.step_time_s, rel=0.01)
+    assert found["hfu"] == pytest.approx(exact.hfu, rel=0.01)
+    assert found["peak_memory_bytes"] == estimate(wide).peak_memory_bytes
+    swapped = RecomputePlan(swapped_layers=every)
+    row |= {"recompute": "none", "recompute_detail": "", "swapped_layers": 8}
+    found, exact = estimate_table(pd.DataFrame([row])).iloc[0], estimate(replace(plan, recompute=swapped))
+    assert found["step_time_s"] == pytest.approx(exact.step_time_s, rel=0.1)
+    assert found["peak_memory_bytes"] == estimate(replace(wide, recompute=swapped)).peak_memory_bytes
+
+
+def test_columns_may_have_the_names_that_configurations_use():
+    names = {"layers": "num_layers", "hidden": "Hidden Size", "heads": "num_attention_heads", "tp": "tensor_model_parallel_size"}
+    names |= {"micro_batch": "micro-batch-size", "n_devices": "world_size", "seq_len": "seq_length", "accelerator": "device"}
+    usual = pd.DataFrame([ROW])
+    pd.testing.assert_frame_equal(estimate_table(usual), estimate_table(usual.rename(columns=names)))
+
+
+def test_memory_is_of_the_plan_whose_step_was_predicted():
+    stated, left_out = pd.DataFrame([ROW]), pd.DataFrame([{**ROW, "dp": None, "micro_batch": None}])
+    assert estimate_table(left_out)["peak_memory_bytes"].iloc[0] == estimate_table(stated)["peak_memory_bytes"].iloc[0]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from perfkit.calc._memory_settings import MemorySettings, preset
+from perfkit.calc._table_recompute import EVERY, SILU_MUL, layer_counts, stage_counts
+from perfkit.calc._table_words import ALGORITHMS, OPTIMIZERS, plain
 from perfkit.errors import InputError
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.optimizer import OptimizerSpec
@@ -52,23 +54,36 @@ def read_row(row: Mapping[str, Any]) -> MemoryRow:
     work = Workload(
         seq_length=_number(row, "seq_len"),
         micro_batch_size=micro_batch,
-        global_batch_size=micro_batches * micro_batch * parallel.data_parallel_size,
+        global_batch_size=micro_batches * micro_batch * parallel.data_parallel_size * parallel.micro_batch_interleave_size,
         dtype=dtype,
         attention_kernel="flash" if _text(row, "attention_kernel", "flash") == "flash" else "unfused",
         dropout=framework in ("megatron", "deepspeed") and _is_gpt(row) and not _is_nemotron(row),
     )
-    recompute = _text(row, "recompute", "none")
     plan = Plan(
         model=model,
         workload=work,
         parallel=parallel,
-        recompute=RecomputePlan(all_layers=recompute == "full", attention_core=recompute == "selective"),
-        optimizer=OptimizerSpec() if _counter(row) == "tensors" else _optimizer(framework, dtype),
+        optimizer=OptimizerSpec() if _counter(row) == "tensors" else _optimizer(row, framework, dtype),
     )
+    plan = replace(plan, recompute=_recompute(row, plan, framework))
     settings = preset(framework, _text(row, "accelerator", ""))
     if "transformer-impl local" in _text(row, "note", ""):
         settings = replace(settings, keeps_score_buffer=True)
     return MemoryRow(plan, settings, _counter(row), _scope(row))
+
+
+def _recompute(row: Mapping[str, Any], plan: Plan, framework: str) -> RecomputePlan:
+    kind, counts, layers = _text(row, "recompute", "none"), stage_counts(_text(row, "recompute_detail", "")), plan.stage_layers
+    selected = counts.select or (EVERY if kind == "selective" else ())
+    operators = dict.fromkeys(SILU_MUL.values(), layer_counts(selected, layers)) if selected and framework == "mindspore" else {}
+    return RecomputePlan(
+        all_layers=kind == "full" and not counts.full,
+        attention_core=kind == "selective" and framework != "mindspore",
+        full_layers=layer_counts(counts.full, layers) if kind == "full" and counts.full else (),
+        operators=operators,
+        communication=layer_counts(counts.gathers, layers) if counts.gathers else (),
+        swapped_layers=layer_counts((_number(row, "swapped_layers"),), layers) if _number(row, "swapped_layers") else (),
+    )
 
 
 def _framework(row: Mapping[str, Any]) -> str:
@@ -87,7 +102,8 @@ def _framework(row: Mapping[str, Any]) -> str:
 
 
 def _is_gpt(row: Mapping[str, Any]) -> bool:
-    return _text(row, "family", "gpt") == "gpt" or "gpt" in _text(row, "model", "").lower()
+    usual = "llama" if _text(row, "activation", "gelu") == "swiglu" else "gpt"
+    return _text(row, "family", usual) == "gpt" or "gpt" in _text(row, "model", "").lower()
 
 
 def _is_nemotron(row: Mapping[str, Any]) -> bool:
@@ -119,6 +135,7 @@ def _model(row: Mapping[str, Any], framework: str) -> ModelSpec:
         num_experts=experts,
         num_experts_per_token=(_number(row, "experts_per_token") or 1) if experts else 0,
         expert_ffn_hidden_size=(_number(row, "expert_ffn_hidden") or _number(row, "ffn_hidden")) if experts else 0,
+        expert_capacity_factor=_fraction(row, "capacity_factor") if experts else 0.0,
         num_shared_experts=_number(row, "shared_experts"),
         num_dense_layers=_number(row, "dense_layers") if experts else 0,
     )
@@ -128,8 +145,9 @@ def _parallel(row: Mapping[str, Any], framework: str) -> tuple[ParallelPlan, int
     """The sizes of the groups, and the micro batches of a step."""
     data, tensor, stages, context = (_number(row, name) or 1 for name in ("dp", "tp", "pp", "cp"))
     experts, chunks = _number(row, "ep") or 1, _number(row, "vpp") or 1
-    batch = _number(row, "global_batch") or _number(row, "micro_batch") * data
-    micro_batches = max(1, math.ceil(batch / (_number(row, "micro_batch") * data)))
+    copies = _number(row, "copies") or 1
+    batch = _number(row, "global_batch") or _number(row, "micro_batch") * data * copies
+    micro_batches = max(1, math.ceil(batch / (_number(row, "micro_batch") * data * copies)))
     level = _number(row, "zero_stage")
     split = re.search(r"expert tensor parallel (\d+)", _text(row, "note", ""))
     inner = int(split[1]) if split else 0
@@ -144,9 +162,13 @@ def _parallel(row: Mapping[str, Any], framework: str) -> tuple[ParallelPlan, int
         expert_parallel_size=experts,
         expert_tensor_parallel_size=inner,
         sequence_parallel=bool(_number(row, "sequence_parallel")) and tensor > 1,
-        optimizer_shard_size=data * context if level else 1,
+        optimizer_shard_size=(_number(row, "optimizer_shard_size") or data * context) if level else 1,
         optimizer_shard_level=min(3, max(1, level if framework != "megatron" else 1)),
         layers_per_stage=_stages(_number(row, "layers"), stages) if chunks == 1 else None,
+        context_parallel_algorithm=ALGORITHMS.get(_plain(row, "cp_algorithm"), "ring"),
+        ulysses_size=_number(row, "ulysses_size"),
+        sequence_chunks=_number(row, "sequence_chunks") or 1,
+        micro_batch_interleave_size=copies,
     )
     return plan, micro_batches
 
@@ -159,12 +181,13 @@ def _stages(layers: int, stages: int) -> Counts | None:
     return ((each - 1, *(each for _ in range(stages - 2)), each - 1),)
 
 
-def _optimizer(framework: str, dtype: str) -> OptimizerSpec:
+def _optimizer(row: Mapping[str, Any], framework: str, dtype: str) -> OptimizerSpec:
+    named = OPTIMIZERS.get(_plain(row, "optimizer"), OptimizerSpec())
     if dtype == "float16":
-        return OptimizerSpec(gradient_dtype="float16")
+        return replace(named, gradient_dtype="float16")
     if framework == "deepspeed":  # Gradients in 16 bit, summed in fp32: 4 extra bytes a parameter on every device.
-        return OptimizerSpec(gradient_dtype="bfloat16", gradient_accumulation_bytes_per_parameter=4)
-    return OptimizerSpec()
+        return replace(named, gradient_dtype="bfloat16", gradient_accumulation_bytes_per_parameter=4)
+    return named
 
 
 def _counter(row: Mapping[str, Any]) -> Counter:
@@ -183,6 +206,18 @@ def _scope(row: Mapping[str, Any]) -> Literal["first", "last"] | None:
 def _text(row: Mapping[str, Any], name: str, default: str) -> str:
     value = row.get(name)
     return default if value is None or value != value or value == "" else str(value)  # noqa: PLR0124
+
+
+def _plain(row: Mapping[str, Any], name: str) -> str:
+    return plain(_text(row, name, ""))
+
+
+def _fraction(row: Mapping[str, Any], name: str) -> float:
+    try:
+        value = float(_text(row, name, "0"))
+    except ValueError as error:
+        raise InputError("row", [f"{name} = {_text(row, name, '')!r} is not a number"]) from error
+    return value if math.isfinite(value) and value > 0 else 0.0
 
 
 def _number(row: Mapping[str, Any], name: str) -> int:

@@ -22,18 +22,16 @@ from perfkit.calc._table_cells import Cells, frozen, said
 from perfkit.calc._table_hardware import DTYPES, USUAL, read_hardware
 from perfkit.calc._table_names import with_usual_names
 from perfkit.calc._table_options import read_options
+from perfkit.calc._table_recompute import read_recompute
 from perfkit.calc._table_sizes import REQUIRED, Sizes, read_sizes
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
 
-RECOMPUTE = ("none", "selective", "full")
 KERNELS = ("flash", "fused-softmax", "unfused")
 ACTIVATIONS = ("gelu", "swiglu", "squared-relu")
 REFERENCE_RELEASE = 13  # r1.3 of MindFormers, in minor releases
 
 _RELEASE = re.compile(r"mindformers r(\d)\.(\d+)")
-_LAYERS = re.compile(r"(\d{1,4}) layers of stage")
-_COUNTS = re.compile(r"(?<![a-z_])recompute=\[([\d, ]+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def _split(cells: Cells, sizes: Sizes) -> dict[str, Any]:
         "expert_parallel": sizes["ep"],
         "sequence_parallel": (sizes["sequence_parallel"] > 0) & (sizes["tp"] > 1),
         "zero": sizes["zero_stage"],
-        **_recompute(cells, sizes),
+        **read_recompute(cells, sizes),
     }
 
 
@@ -130,31 +128,6 @@ def _work(cells: Cells, sizes: Sizes) -> dict[str, Any]:
         "gradient_bytes": np.where(wide & ~ascend & ~pure, 4.0, 2.0),
         "flash": np.array([kernel == "flash" for kernel in kernels])[codes],
         "releases_before": _releases_before(cells),
-    }
-
-
-def _recompute(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
-    """Shares of the fullest stage's layers that are repeated in full, and of the others' attention cores.
-
-    `recompute_detail` may count the full layers by stage. Ascend's `selective` repeats element-wise operators, no products.
-    """
-    codes, words = cells.chosen("recompute", RECOMPUTE, "none")
-    details, texts = cells.words("recompute_detail")
-    full = np.array([word == "full" for word in words], dtype=np.float64)[codes]
-    stage = np.maximum(sizes["layers"] / sizes["pp"], 1.0)
-    for code, text in enumerate(texts):
-        counts = [int(count) for count in _LAYERS.findall(text)]
-        if match := _COUNTS.search(text):
-            counts = [int(count) for count in match[1].split(",") if count.strip()]
-        if counts:
-            full = np.where((details == code) & (full > 0), np.minimum(1.0, max(counts) / stage), full)
-    selective = np.array([word == "selective" for word in words])[codes]
-    ascend = cells.flags("accelerator", lambda name: name.startswith("Ascend"))
-    return {
-        "recompute_full": full,
-        "recompute_core": np.where(selective & ~ascend, 1.0, 0.0),
-        "recompute_mean": np.ones(len(full)),
-        **{name: np.zeros(len(full)) for name in ("recompute_extra", "recompute_gathers", "light_split", "light_whole")},
     }
 
 

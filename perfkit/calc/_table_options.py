@@ -5,43 +5,14 @@ An empty cell or a missing column means the usual: a ring, whole sequences, stat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from perfkit.calc._plan_columns import Floats
 from perfkit.calc._plan_rows import ADAM_BYTES, MANY, optimizer_bytes
 from perfkit.calc._table_cells import Cells, filled, said
 from perfkit.calc._table_sizes import Sizes
+from perfkit.calc._table_words import ALGORITHMS, OPTIMIZERS, plain
 from perfkit.spec._checks import nearest_divisors
-from perfkit.spec.optimizer import OptimizerSpec
-
-ALGORITHMS = {
-    "": "ring",
-    "ring": "ring",
-    "ring_attention": "ring",
-    "colossalai_cp": "ring",
-    "megatron_cp_algo": "ring",
-    "ulysses": "ulysses",
-    "ulysses_cp": "ulysses",
-    "ulysses_cp_algo": "ulysses",
-    "all_to_all": "ulysses",
-    "hybrid": "hybrid",
-    "hybrid_cp": "hybrid",
-    "hybird_cp": "hybrid",
-    "hybrid_cp_algo": "hybrid",
-}
-"""Words for the ways to split the context, the guides' own among them (one is spelled so)."""
-
-OPTIMIZERS: Mapping[str, OptimizerSpec] = {
-    "": OptimizerSpec(),
-    "adam": OptimizerSpec(),
-    "adamw": OptimizerSpec(),
-    "sgd": OptimizerSpec(name="sgd", state_bytes_per_parameter=0),
-    "sgd-momentum": OptimizerSpec(name="sgd-momentum", state_bytes_per_parameter=4),
-    "muon": OptimizerSpec(name="muon", matrix_state_bytes_per_parameter=4),
-}
-"""Optimizers by name, with an fp32 master copy each."""
 
 WHOLE = ("ulysses_size", "sequence_chunks", "optimizer_shard_size", "copies")
 
@@ -67,7 +38,7 @@ def read_options(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
 
 def _head_exchange(cells: Cells, sizes: Sizes, stated: Floats) -> Floats:
     codes, words = cells.words("cp_algorithm")
-    chosen = [ALGORITHMS.get(word.lower().replace("-", "_")) for word in words]
+    chosen = [ALGORITHMS.get(plain(word)) for word in words]
     for code, (word, algorithm) in enumerate(zip(words, chosen, strict=True)):
         if algorithm is None:
             cells.problem(codes == code, said(f"cp_algorithm = {word!r} must be one of ring, ulysses, hybrid"))
@@ -115,9 +86,9 @@ def _shards(cells: Cells, sizes: Sizes, stated: Floats) -> Floats:
 def _optimizer_ratio(cells: Cells) -> Floats:
     codes, words = cells.words("optimizer")
     for code, word in enumerate(words):
-        if word.lower() not in OPTIMIZERS:
+        if plain(word) not in OPTIMIZERS:
             cells.problem(codes == code, said(f"optimizer = {word!r} must be one of {', '.join(filter(None, OPTIMIZERS))}"))
-    bytes_each = [optimizer_bytes(OPTIMIZERS.get(word.lower(), OPTIMIZERS[""])) for word in words]
+    bytes_each = [optimizer_bytes(OPTIMIZERS.get(plain(word), OPTIMIZERS[""])) for word in words]
     return np.asarray(np.array(bytes_each)[codes] / ADAM_BYTES)
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from perfkit.breakdown import Breakdown
 from perfkit.calc._calculator import Calculator
 from perfkit.calc._memory_rows import MemoryRow, read_row
+from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.memory import MemoryEstimate, peak_memory
 from perfkit.errors import InputError
 
@@ -22,6 +23,7 @@ LAYER_PARTS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
 
 def predict_memory(frame: pd.DataFrame) -> pd.Series[float]:
     """Bytes of every row, with the index of `frame`. Raises InputError with all problems of all rows."""
+    frame = with_usual_names(frame)
     known: dict[tuple[Any, ...], float] = {}
     problems, found = [], []
     for index, row in zip(frame.index, frame.to_dict("records"), strict=True):

@@ -168,14 +168,16 @@ def published_cases() -> pd.DataFrame:
     Columns `case`, `model`, `tokens_per_s_per_device`, `peak_flops_per_s`, `convention` (how the printed value counts),
     `published_mfu`, `mfu` (in that convention), `deviation` (mfu over published, minus 1), `mfu_full` (full attention, head),
     `judgement` (of mfu_full), `implied_tokens_per_s_per_device` (the speed that the printed MFU needs), `published_hfu`, `hfu`,
-    `source`, `note`. A cell is missing where the guide prints nothing or nothing can be computed.
+    `solved_seq_length` (the sequence length that the printed MFU needs, where a step time is printed and no length), `source`,
+    `note`. A cell is missing where the guide prints nothing or nothing can be computed. A model whose shape is not published counts
+    6 FLOP a parameter and token.
     """
     return evaluate_cases(catalog.published_rows(), catalog.models())
 
 
 def evaluate_cases(rows: Iterable[Mapping[str, str]], models: Mapping[str, ModelSpec]) -> pd.DataFrame:
     """As `published_cases`, for rows with the columns of `data/reference/published.csv`."""
-    return pd.DataFrame([_evaluate(row, models[row["model"]]) for row in rows])
+    return pd.DataFrame([_evaluate(row, models[row["model"]]) if row["model"] else _evaluate_shapeless(row) for row in rows])
 
 
 def _evaluate(row: Mapping[str, str], model: ModelSpec) -> dict[str, object]:
@@ -200,6 +202,34 @@ def _evaluate(row: Mapping[str, str], model: ModelSpec) -> dict[str, object]:
         "implied_tokens_per_s_per_device": published * peak / work.total,
         "published_hfu": _number(row["published_hfu"]),
         "hfu": guide_selective_hfu(model, seq_length, speed, peak, attention) if doubled else math.nan,
+        "solved_seq_length": math.nan,
+        "source": row["source"],
+        "note": row["note"],
+    }
+
+
+def _evaluate_shapeless(row: Mapping[str, str]) -> dict[str, object]:
+    """A case of which only the number of parameters is known: 6 FLOP a parameter and token, attention left out."""
+    peak, published, work = float(row["peak_flops_per_s"]), _number(row["published_mfu"]), 6 * float(row["params"])
+    implied = published * peak / work
+    per_token = float(row["global_batch"]) / (float(row["step_time_s"]) * float(row["n_devices"]))
+    seq_length = _number(row["seq_length"])
+    value = per_token * seq_length * work / peak
+    return {
+        "case": row["case"],
+        "model": row["model"],
+        "tokens_per_s_per_device": per_token * seq_length,
+        "peak_flops_per_s": peak,
+        "convention": "6 FLOP a parameter and token",
+        "published_mfu": published,
+        "mfu": value,
+        "deviation": value / published - 1,
+        "mfu_full": math.nan,
+        "judgement": None,
+        "implied_tokens_per_s_per_device": implied,
+        "published_hfu": _number(row["published_hfu"]),
+        "hfu": math.nan,
+        "solved_seq_length": implied / per_token if math.isnan(seq_length) else math.nan,
         "source": row["source"],
         "note": row["note"],
     }

@@ -12,6 +12,7 @@ from perfkit import catalog
 from perfkit.calc.flops import recompute_flops, training_flops
 from perfkit.calc.utilization import (
     CALCULATOR,
+    evaluate_cases,
     explain_logged,
     guide_selective_hfu,
     guide_tokens_per_s_per_device,
@@ -154,6 +155,19 @@ def test_impossible_published_rows_are_flagged():
 def test_the_speed_that_a_printed_utilization_needs():
     cases = published_cases().set_index("case")
     assert cases.loc["llama2-70b-47", "implied_tokens_per_s_per_device"] == pytest.approx(398, abs=0.5)
+
+
+def test_the_case_without_a_sequence_length_is_solved_for_it():
+    case = published_cases().set_index("case").loc["pangu-38b-v3"]
+    assert case["solved_seq_length"] == pytest.approx(4267, abs=1)
+    stated = {row["case"]: row for row in catalog.published_rows()}["pangu-38b-v3"]
+    with_4096 = evaluate_cases([{**stated, "seq_length": "4096"}], {}).iloc[0]
+    assert with_4096["tokens_per_s_per_device"] == pytest.approx(712.3, abs=0.1)
+    assert with_4096["mfu"] == pytest.approx(0.432, abs=5e-4)
+    sizes = {name: int(stated[name]) for name in ("n_devices", "dp", "tp", "pp", "vpp", "micro_batch", "global_batch")}
+    assert sizes["n_devices"] == sizes["dp"] * sizes["tp"] * sizes["pp"]
+    assert sizes["global_batch"] // (sizes["micro_batch"] * sizes["dp"]) == 32
+    assert (sizes["pp"] - 1) / (sizes["vpp"] * 32) == pytest.approx(0.0234, abs=1e-4)
 
 
 def test_every_published_row_names_its_source():
