@@ -1,5 +1,6 @@
 """Ranks read in processes, on Dask or one by one give the same; a process that dies costs at most one clear error."""
 
+import json
 import os
 import shutil
 import signal
@@ -17,8 +18,6 @@ from perfkit.trace.load import load
 from tests.trace.worker_tasks import always_die, chatter, die_once, fail_oddly, refuse_three, slow_first, square
 
 KINETO = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))
-
-SMALL = Path(__file__).parent.parent / "data" / "traces" / "hta" / "timeline_analysis" / "sampled_rank-0.json.gz"
 
 
 @pytest.fixture
@@ -92,12 +91,17 @@ def test_little_work_stays_in_this_process(items: int, num_bytes: int, threads: 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Path:
     """A Kineto run of four ranks."""
-    return run_of(KINETO, tmp_path)
-
-
-def run_of(file: Path, folder: Path) -> Path:
     for rank in range(4):
-        shutil.copy(file, folder / f"rank{rank}.json.gz")
+        shutil.copy(KINETO, tmp_path / f"rank{rank}.json.gz")
+    return tmp_path
+
+
+def small_ranks(folder: Path) -> Path:
+    """Four ranks of a few hundred kernels, each of another length."""
+    for rank in range(4):
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "dur": 1.5 + rank, "args": {"stream": 7}}
+        events = [kernel | {"ts": 100.25 + 10 * at} for at in range(300)]
+        (folder / f"rank{rank}.json").write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}))
     return folder
 
 
@@ -128,7 +132,7 @@ def test_a_missing_dask_is_told(monkeypatch: pytest.MonkeyPatch):
 def test_a_dask_cluster_gives_the_same_even_if_a_worker_is_killed_midway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from distributed import LocalCluster
 
-    ranks = run_of(SMALL, tmp_path)
+    ranks = small_ranks(tmp_path)
     serial = load(ranks, cache=False)
     assert serial.ranks == (0, 1, 2, 3)
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
