@@ -1,8 +1,8 @@
 """Database: class.sqlite, the only file that a class writes, beside the perfkit.toml of the served project.
 
 The table `attempt` has the columns of the experiment log, where a lone learner's answers go instead. WAL mode and a busy timeout
-let twenty pages write at once, without waiting for the disk at each answer: a killed process loses nothing, a power cut may lose the
-last seconds. A connection lives as long as one operation.
+let twenty pages write at once, without waiting for the disk at each answer: a killed process loses nothing, a power cut may lose
+the last seconds. A connection lives as long as one operation.
 """
 
 from __future__ import annotations
