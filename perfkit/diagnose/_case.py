@@ -52,6 +52,7 @@ class Case:
     limits: Mapping[str, float] = field(default_factory=dict)
     host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
+    costs: pd.DataFrame | None = None
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from perfkit.diagnose._case import Case
@@ -9,10 +11,18 @@ from perfkit.trace.roofline import operator_costs
 
 HOW = "record input shapes and types: record_shapes=True, or profiler_level 1 on Ascend devices"
 MOST_ROLES = 4
+PRODUCTS = re.compile(r"mat_?mul|(?:^|::)(?:mm|bmm|addmm|baddbmm|linear)$|(?<!fb)gemm|conv(?!ert)|attention|sdpa", re.IGNORECASE)
+"""Operators that a matrix unit runs."""
 
 
 def typical_costs(case: Case) -> pd.DataFrame:
     """Rows of `operator_costs` of one rank for each role, with `rank` and `per_step_ns`, its time a step."""
+    if case.costs is None:
+        case.costs = _costs(case)
+    return case.costs
+
+
+def _costs(case: Case) -> pd.DataFrame:
     firsts: dict[int, int] = {}
     for rank in case.detail_ranks:
         firsts.setdefault(case.roles.get(rank, 0), rank)

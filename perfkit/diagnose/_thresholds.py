@@ -133,9 +133,9 @@ CORE_IDLE_SHARE = Threshold(name="core-idle-share", value=0.02, unit="share of t
 CORE_IDLE_LEAST = Threshold(name="core-idle-least", value=2e4, unit="ns", origin="chosen: T3 of the trees")
 HFU_LOW = Threshold(
     name="hfu-low",
-    value=0.3,
+    value=0.2,
     unit="share of the peak of the device",
-    origin="chosen; guides call 0.5 good, small models reach less",
+    origin="chosen; guides call 0.5 good, small models in a pipeline reach 0.3",
 )
 LINEARITY_LOW = Threshold(
     name="linearity-low", value=0.8, unit="throughput kept when growing", origin="guide: 0.8 and more is good"

@@ -42,6 +42,7 @@ from perfkit.trace.steps import Window
 _KINDS = {
     **dict.fromkeys(("cpu_op", "Operator"), "operator"),
     **dict.fromkeys(LAUNCH_CATEGORIES, "call"),
+    "overhead": "call",
     "user_annotation": "mark",
     "python_function": "python",
 }

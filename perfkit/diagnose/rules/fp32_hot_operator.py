@@ -17,7 +17,6 @@ from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import HOT_OPERATOR_SHARE
 from perfkit.errors import NotMeasuredError
 
-CUBE = re.compile(r"mat_?mul|(?:^|::)(?:mm|bmm|addmm|baddbmm|linear)$|(?<!fb)gemm|conv(?!ert)|attention|sdpa", re.IGNORECASE)
 SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
 WON = 0.5
 ACTIONS = (
@@ -29,7 +28,7 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """The time of products in float32."""
     rows = _shapes.typical_costs(case)
-    rows = rows[rows["operator"].astype(str).str.contains(CUBE).to_numpy(dtype=bool)]
+    rows = rows[rows["operator"].astype(str).str.contains(_shapes.PRODUCTS).to_numpy(dtype=bool)]
     first = rows["input_dtypes"].astype("object").fillna("").astype(str).str.strip("; ").str.split(";").str[0].str.strip()
     known = rows[(first != "").to_numpy(dtype=bool)]
     if known.empty:

@@ -1,21 +1,25 @@
 """Figures that cannot be right: more operations than the device can do, negative times, parts longer than their step.
 
-What is checked: the length and the parts of every recorded step; lengths of the steps in a log; and the rate of operations in a
-log against the highest peak of the device, where the run names its device. A finding means that a unit, a count or a recording is
-wrong, and that conclusions from the same figures are too.
+What is checked: the length and the parts of every recorded step; lengths of the steps in a log; and rates of operations against the
+highest peak of the device, where the run names one that is known: those that a log prints, those of a step by its plan or its
+shapes, and those of single matrix products. MFU and HFU above 1 are such rates. A finding means that a unit, a count or a recording
+is wrong, and that conclusions from the same figures are too.
 
 What to do: check the unit of the figure, the number of devices and the peak of the device, and record again.
 """
 
 from __future__ import annotations
 
-from perfkit import catalog
+import pandas as pd
+
+from perfkit.diagnose import _shapes, _use
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
-from perfkit.errors import InputError, NotMeasuredError
+from perfkit.errors import NotMeasuredError
 
 PARTS = ("computing_ns", "exposed_communication_ns", "bubble_ns", "free_ns")
 HOW = "record steps, or keep the training log"
+LEAST_NS = 1_000_000
 ACTIONS = ("check the unit of the figure, the number of devices and the peak of the device", "record again")
 
 
@@ -30,10 +34,10 @@ def check(case: Case) -> Verdict:
         "steps_shorter_than_computing": float((steps["computing_ns"] > steps["duration_ns"]).sum()),
     }
     wrong = {name: count for name, count in evidence.items() if count}
-    rates, peak = log["flops_per_s_per_device"].dropna(), _peak_flops_per_s(case)
-    if len(rates) and peak is not None:
-        evidence["largest_utilization"] = float(rates.max()) / peak
-        if evidence["largest_utilization"] > 1.0:
+    utilization = _utilization(case, log)
+    if utilization is not None:
+        evidence["largest_utilization"] = utilization
+        if utilization > 1.0:
             wrong["largest_utilization"] = evidence["largest_utilization"]
     if not wrong:
         return Verdict((), evidence)
@@ -50,17 +54,20 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-def _peak_flops_per_s(case: Case) -> float | None:
-    """The highest dense peak of the device that the run names; None where it names none that is known."""
-    plan, fact = case.run.plan, case.run.facts.get("device_name")
-    if plan is not None and plan.hardware is not None:
-        return max(plan.hardware.peak_flops_per_s.values())
-    if fact is None:
+def _utilization(case: Case, log: pd.DataFrame) -> float | None:
+    """The largest rate of operations over the highest peak of the device: of the log, the step or a product; None if unknown."""
+    peaks = _use.peaks(case)
+    if peaks is None:
         return None
-    try:
-        return max(catalog.hardware_named(str(fact.value)).peak_flops_per_s.values())
-    except InputError:  # a device that the catalogue does not know has no known peak
-        return None
+    rates = [float(rate) for rate in log["flops_per_s_per_device"].dropna()]
+    used = _use.flops_per_s(case)
+    rates += [] if used is None else [used[0]]
+    if case.run.has("kernels") and not case.kernels.empty:
+        costs = _shapes.typical_costs(case)
+        # Attention is counted without its causal mask, and may do half of that; single short calls are timed too coarsely.
+        products = costs[((costs["kind"] == "matmul") & (costs["total_ns"] >= LEAST_NS)).to_numpy(dtype=bool)]
+        rates += [float(rate) for rate in products["flops_per_s"].dropna()]
+    return max(rates) / peaks[1] if rates else None
 
 
 RULE = Rule(

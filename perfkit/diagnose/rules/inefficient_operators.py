@@ -15,14 +15,13 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _device, _shapes, _work
+from perfkit.diagnose import _device, _shapes, _use, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import EFFICIENCY_FLOPS, EFFICIENCY_LOW, INEFFICIENT_SHARE
 from perfkit.errors import NotMeasuredError
 from perfkit.trace.roofline import roofline
 
-HALF = ("bfloat16", "float16")
 HALF_NAMES = re.compile(r"^(?:dt_)?(?:bfloat16|bf16|float16|fp16|half|c10::half|c10::bfloat16)$", re.IGNORECASE)
 ACTIONS = (
     "make sizes multiples of 16, better of 128: hidden size, heads, vocabulary, tokens of a micro batch",
@@ -33,8 +32,8 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Products far below the roof of the device."""
-    devices = _device.candidates(case)
-    if not devices:
+    devices, known = _device.candidates(case), _use.peaks(case)
+    if known is None:
         raise NotMeasuredError("the peak of the device", how_to_collect=_device.HOW)
     rows = _shapes.typical_costs(case)
     rows = rows[rows["kind"].isin(("matmul", "attention")).to_numpy() & rows["flops"].notna().to_numpy()]
@@ -43,7 +42,7 @@ def check(case: Case) -> Verdict:
     rows = rows[(rows["flops"] / rows["count"] >= case.limit(EFFICIENCY_FLOPS)).to_numpy(dtype=bool)]
     if rows.empty:
         raise NotMeasuredError("shapes of large products in 16 bits", how_to_collect=_shapes.HOW)
-    peak = min(max(device.peak_flops_per_s.get(dtype, 0.0) for dtype in HALF) for device in devices)
+    peak, _ = known
     memory = min(device.memory_bytes_per_s for device in devices)
     rows = roofline(rows, peak_flops_per_s=peak, memory_bytes_per_s=memory)
     low = rows[(rows["efficiency_ratio"] < case.limit(EFFICIENCY_LOW)).to_numpy(dtype=bool)]
