@@ -109,6 +109,5 @@ def _fault(rng: random.Random, plan: Plan) -> tuple[str, str]:
             (f"unneeded_casts:{rng.randrange(1, 9)}", f"operator:Cast:{away}"),
             (f"aicpu_ops:{rng.randrange(1, 4)}", f"operator:IndexPutV2:{away}"),
             ("no_overlap", "overlap"),
-            *([("full_recompute", f"operator:recompute/*:{away}")] if not plan.recompute.all_layers else []),
         ]
     )

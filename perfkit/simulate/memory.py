@@ -24,16 +24,17 @@ FRAGMENTED = 1.62
 def memory_curve(
     disturbances: Disturbances, steps: Sequence[Sequence[StageStep]], recorded: Recorded, faults: Sequence[Fault]
 ) -> list[Columns]:
-    """Allocated and reserved bytes after every pass; at the peak they are those that are predicted for the stage."""
+    """Allocated and reserved bytes after every pass; at the peak they are those that are predicted for the stage's allocator."""
     plan = disturbances.job.costs.plan
     estimate = peak_memory(plan, schedule="vpp" if disturbances.job.num_chunks > 1 else "1f1b")
     pieces: list[Columns] = []
     for stage, ranks in recorded.by_stage.items():
-        peak = float(estimate.stages[stage].total)
+        # What the driver keeps for itself is not held by the allocator; the fixed buffers of libraries are handed out by it.
+        peak = float(estimate.stages[stage].total) - float(estimate.stages[stage].amount("reserved/context"))
         held = [
             sum(chunk_activations(plan, estimate.settings, chunk, stage).values()) for chunk in range(disturbances.job.num_chunks)
         ]
-        tensors = peak - float(estimate.stages[stage].amount("reserved"))
+        tensors = peak - float(estimate.stages[stage].amount("reserved/fragmentation"))
         struck = np.zeros(len(ranks), dtype=bool)
         at = recorded.columns_of(stage, ranks)
         for fault in faults:
@@ -46,7 +47,7 @@ def memory_curve(
 
 @dataclass(frozen=True)
 class _Curve:
-    """A stage's bytes: what the layers of each chunk hold of a micro batch, all tensors at the peak, all memory, and who wastes."""
+    """A stage's bytes: what the layers of each chunk hold of a micro batch, all tensors and the pool at the peak, who wastes."""
 
     stage: int
     held: Sequence[float]

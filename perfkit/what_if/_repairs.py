@@ -183,13 +183,13 @@ def _link_factors(run: Run, rows: pd.DataFrame, through: npt.NDArray[np.bool_], 
     if ratio["factor"].isna().any():
         table = slow_links(run)
         ends = {link, link[::-1]}
-        mine = [
-            (row["source_rank"], row["target_rank"]) in ends for row in table[["source_rank", "target_rank"]].to_dict("records")
-        ]
-        slow = table[mine]["slowness"].max() if any(mine) else np.nan
-        if ratio["factor"].isna().all() and pd.isna(slow):
+        mine = np.array([(row["source_rank"], row["target_rank"]) in ends for row in table.to_dict("records")], dtype=bool)
+        # Links of which only this one was recorded are compared with themselves, which tells nothing.
+        told = table[mine & (table["num_like"] > len(ends)).to_numpy(dtype=bool)]["slowness"].max()
+        known = told if pd.notna(told) else ratio["factor"].median()
+        if pd.isna(known):
             raise ValueError(f"no operation elsewhere is like those over the link {link[0]}-{link[1]}, so its time cannot be told")
-        ratio["factor"] = ratio["factor"].fillna(slow)
+        ratio["factor"] = ratio["factor"].fillna(known)
     table = rows[kind].merge(ratio[[*kind, "factor"]], on=kind, how="left")
     factors: npt.NDArray[np.float64] = np.maximum(table["factor"].fillna(1.0).to_numpy(dtype=np.float64), 1.0)
     return factors

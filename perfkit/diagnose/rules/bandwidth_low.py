@@ -2,7 +2,8 @@
 
 What is measured: bus bandwidth (nccl-tests) of all-reduce, all-gather, reduce-scatter and all-to-all of at least 32 MiB, the median
 of those inside a node and of those between nodes, against what the catalogue states for the device. Waiting is left out: operations
-count whose members were all read, or whose time of moving data was recorded. One slow link among good ones is `slow-link`. The
+count whose members were all read, or whose time of moving data was recorded. In a node without a switch (a mesh) a group uses the
+links between its members only, and is judged by these. One slow link among good ones is `slow-link`. The
 cost is what the communication that nothing hides would win at a third of the stated bandwidth.
 
 What to do: check the transport that is used (peer access, NVLink, HCCS, RDMA, not TCP), algorithm and number of channels, placement
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from perfkit.calc._units import is_mesh
 from perfkit.diagnose import _device, _hidden
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
@@ -43,6 +46,7 @@ def check(case: Case) -> Verdict:
     if large.empty:
         raise NotMeasuredError("large messages whose moving is told from waiting", how_to_collect=HOW)
     large = large.assign(link=_links(case, large, devices[0]))
+    large = large.assign(bus_bytes_per_s=large["bus_bytes_per_s"] / _used(large, devices[0]))
     evidence: dict[str, float] = {}
     found = []
     for link, part in large.groupby("link"):
@@ -94,6 +98,15 @@ def _links(case: Case, rows: pd.DataFrame, device: HardwareSpec) -> list[str]:
     sizes = rows["group_size"].fillna(0).to_numpy(dtype=float)
     several: Any = (spread.reindex(rows["instance"]).to_numpy() > 1) | (sizes > device.devices_per_node)
     return ["inter_node" if crosses else "intra_node" for crosses in several]
+
+
+def _used(rows: pd.DataFrame, device: HardwareSpec) -> Any:
+    """The share of a device's links inside its node that a group can use: of a mesh only those to its own members."""
+    near = (rows["link"] == "intra_node").to_numpy(dtype=bool)
+    if not is_mesh(device):
+        return np.ones(len(rows))
+    peers = (rows["group_size"].fillna(device.devices_per_node).to_numpy(dtype=np.float64) - 1).clip(min=1)
+    return np.where(near, np.minimum(1.0, peers / max(1, device.devices_per_node - 1)), 1.0)
 
 
 RULE = Rule(

@@ -3,6 +3,7 @@
 What is measured: transfers (waiting for late ranks left out) of groups whose communication can be hidden, that is all but tensor
 parallel ones and the transfers of a pipeline; how much of it runs beside kernels; and how much of it comes after the last kernel
 of the backward pass although parts of it were ready before. Tensor parallel communication is exposed by nature and not judged.
+Where the plan of the run is known, so is how much of it its software leaves exposed: only what is beyond that is a finding.
 
 What to do: overlap gradients with the backward pass (buckets, gradient overlap of the distributed optimizer), split micro batches
 in two copies, hide pipeline transfers by more chunks; or a strategy with less communication.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit.diagnose import _planned
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE
@@ -23,6 +25,7 @@ HOW = "record kernels and collectives with their start: profiler level 1 with co
 SAMPLE = 8
 """Groups that are looked at: those of one kind do the same."""
 LEAST_BYTES = 4096
+PLANNED = ("communication/exposed/dp", "communication/exposed/cp", "communication/exposed/ep")
 ACTIONS = (
     "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
     "split micro batches into two copies that hide each other's communication (micro_batch_interleave, multi-copy)",
@@ -50,6 +53,11 @@ def check(case: Case) -> Verdict:
     late = worst["won"] >= case.limit(LATE_SHARE) * step_ns
     if hidden >= case.limit(HIDDEN_RATIO) or not (large or late):
         return Verdict((), evidence)
+    planned_ns = _planned.predicted_ns(case, *PLANNED)
+    if planned_ns is not None:
+        evidence["planned_exposed_ns"] = planned_ns
+        if worst["exposed"] <= _planned.AS_PLANNED * planned_ns:
+            return Verdict((), evidence)
     cost = float(max(worst["won"], worst["exposed"] - worst["last"] if large else 0.0))
     finding = Finding(
         rule=RULE.name,

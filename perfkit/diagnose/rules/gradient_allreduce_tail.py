@@ -17,7 +17,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _kernels, _work
+from perfkit.diagnose import _kernels, _planned, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import TAIL_PART, TAIL_SHARE
@@ -79,6 +79,9 @@ def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, f
     whole = max(tail_ns, 1.0)
     if share < case.limit(TAIL_SHARE) or (largest is not None and parts[largest] < case.limit(TAIL_PART) * whole):
         return Verdict((), evidence)
+    planned_ns = _planned.predicted_ns(case, "communication/exposed/dp", "computing/optimizer")
+    if planned_ns is not None and tail_ns <= _planned.AS_PLANNED * planned_ns:
+        return Verdict((), {**evidence, "planned_tail_ns": planned_ns})
     cost = {"reduction": (1 - 1 / BUCKETS) * parts.get("reduction", 0.0), "optimizer": parts.get("gaps", 0.0)}
     cost["idle"] = parts.get("idle", 0.0)
     cost_ns = None if largest not in cost else _work.less_busy_ns(case, dict.fromkeys(case.run.ranks, cost[largest]))

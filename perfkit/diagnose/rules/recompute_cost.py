@@ -14,7 +14,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _kernels, _work
+from perfkit.diagnose import _kernels, _planned, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import RECOMPUTE_SHARE
@@ -26,10 +26,20 @@ ACTIONS = (
     "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",
     "recompute single cheap operators (norm, activation) instead of whole layers",
 )
+PLANNED_MORE = 0.05
+"""Layers computed again beyond the planned share that are no finding."""
 
 
 def check(case: Case) -> Verdict:
-    """Forward attention that runs more often than backward attention, and the time of what runs again."""
+    """What is computed again beyond what the plan of the run asks for."""
+    found, planned = measured(case), _planned.recomputed_ratio(case)
+    if planned and found.findings and found.evidence["layers_recomputed_ratio"] <= planned + PLANNED_MORE:
+        return Verdict((), {**found.evidence, "planned_recomputed_ratio": planned})
+    return found
+
+
+def measured(case: Case) -> Verdict:
+    """Forward attention that runs more often than backward attention, and the time of what runs again, planned or not."""
     rows = _kernels.matching(case, ATTENTION)
     if rows.empty:
         raise NotMeasuredError("attention kernels by name, which show what runs twice", how_to_collect=KERNELS_BY)

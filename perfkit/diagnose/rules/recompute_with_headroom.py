@@ -32,7 +32,7 @@ def check(case: Case) -> Verdict:
     if used is None:
         raise NotMeasuredError("the peak of memory and what may be used", how_to_collect=HOW)
     peak, limit = used
-    repeated = recompute_cost.RULE.check(case)
+    repeated = recompute_cost.measured(case)
     evidence = {"peak_bytes": peak, "limit_bytes": limit, "peak_over_limit": peak / limit}
     if not repeated.findings or peak > case.limit(HEADROOM) * limit:
         return Verdict((), evidence)

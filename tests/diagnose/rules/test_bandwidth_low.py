@@ -35,3 +35,9 @@ def test_links_at_a_fifth_are_named_with_what_a_third_would_win():
 def test_small_messages_and_unknown_devices_show_nothing():
     assert lacks(RULE, on("A100-80GB-SXM", mib=8)) == "large messages whose moving is told from waiting"
     assert lacks(RULE, on("Synthetic Accelerator")) == "which device it is, to know its links"
+
+
+def test_a_group_of_a_mesh_is_judged_by_the_links_between_its_members():
+    evidence = stays_healthy(RULE, on("Ascend-910B2"))
+    # Four ranks of eight use three of the seven links of a device: 64 MiB in 300 us are more than what these state.
+    assert evidence["intra_node_bytes_per_s"] == pytest.approx(64 * MIB / 300e-6 * 7 / 3, rel=0.01)

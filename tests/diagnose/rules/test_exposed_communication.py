@@ -1,11 +1,15 @@
 """Communication that could be hidden, and is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.exposed_communication import RULE
+from perfkit.simulate import simulate
 from perfkit.trace._format import Sink
 from tests.diagnose.made import Training, run_of
+from tests.simulate.plans import plan_of
 
 HEALTHY = Training().run()
 
@@ -41,3 +45,14 @@ def test_gradients_sent_after_the_backward_pass_are_named_with_what_they_cost():
 
 def test_waiting_for_a_slow_rank_is_not_exposed_communication():
     assert judged(Training(factors={1: 1.5}).run()).findings == ()
+
+
+def test_communication_that_the_plan_leaves_exposed_is_as_planned_and_more_is_not():
+    plan = plan_of("gpt-7.5b", 8, dp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=2))
+    run = simulate(plan, steps=2)
+    result = judged(run)
+    assert result.findings == ()
+    assert result.healthy[0].evidence["planned_exposed_ns"] > 0
+    (found,) = judged(replace(run, plan=None)).findings
+    assert found.evidence["exposed_share"] > 0.02

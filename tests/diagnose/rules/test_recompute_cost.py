@@ -1,11 +1,16 @@
 """Forward operators that run twice."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.recompute_cost import RULE
+from perfkit.simulate import simulate
+from perfkit.spec.recompute import RecomputePlan
 from perfkit.trace._format import Sink
 from tests.diagnose.made import Training, run_of
+from tests.simulate.plans import plan_of
 
 HEALTHY = Training().run()
 
@@ -37,3 +42,13 @@ def test_full_recomputation_is_named_with_what_it_costs():
     (found,) = judged(run).findings
     assert found.evidence["layers_recomputed_ratio"] == pytest.approx(1.0)
     assert found.cost_ns == pytest.approx(seconds_won(run), rel=0.15)
+
+
+def test_what_the_plan_computes_again_is_as_planned_and_what_it_does_not_is_named():
+    plan = plan_of("gpt-7.5b", 8, dp=2, recompute=True)
+    plan = replace(plan, model=replace(plan.model, num_layers=2))
+    result = judged(simulate(plan, steps=2))
+    assert result.findings == ()
+    assert result.healthy[0].evidence["planned_recomputed_ratio"] == 1
+    unplanned = replace(plan, recompute=RecomputePlan())
+    assert judged(simulate(unplanned, ["full_recompute"], steps=2)).findings

@@ -1,0 +1,33 @@
+"""Planned: what the plan of a run says that its steps cost, so that a rule does not call a fault what was asked for.
+
+A run that is known to be of a plan is judged by what is beyond the plan's prediction. Whether another plan were better is the
+matter of the pages that compare plans.
+"""
+
+from __future__ import annotations
+
+from perfkit.diagnose._case import Case
+from perfkit.estimate import estimate
+from perfkit.units import NS_PER_S
+
+AS_PLANNED = 1.1
+"""Up to this many times the predicted amount is what was planned."""
+
+
+def predicted_ns(case: Case, *paths: str) -> float | None:
+    """What the prediction of the run's plan has at some paths of its breakdown, in ns; None without a plan or its device."""
+    plan = case.run.plan
+    if plan is None or plan.hardware is None:
+        return None
+    parts = estimate(plan).breakdown
+    return NS_PER_S * sum(float(parts.amount(path)) for path in paths)
+
+
+def recomputed_ratio(case: Case) -> float:
+    """The share of layers that the run's plan computes again, all of a layer or its attention; 0 without a plan."""
+    plan = case.run.plan
+    if plan is None:
+        return 0.0
+    if plan.recompute.attention_core:
+        return 1.0
+    return plan.recompute.num_full_layers(plan.model.num_layers) / plan.model.num_layers
