@@ -34,11 +34,11 @@ def error(ratios) -> float:
     ("source", "count", "bound"),
     [
         ("vtrain-multi", 54, 0.10),
-        ("vtrain-single", 706, 0.11),
+        ("vtrain-single", 706, 0.085),
         ("bigscience", 60, 0.11),
         ("bigscience-v100", 51, 0.205),
         ("mosaicml", 121, 0.056),
-        ("mindformers", 42, 0.13),
+        ("mindformers", 42, 0.135),
         ("megatron-tests", 1, 0.07),
     ],
 )
@@ -51,8 +51,8 @@ def test_zero_shot_error_of_a_source_stays_as_published(source, count, bound):
 @pytest.mark.parametrize(
     ("source", "bound"),
     [
-        ("vtrain-multi", 0.070),
-        ("vtrain-single", 0.050),
+        ("vtrain-multi", 0.064),
+        ("vtrain-single", 0.043),
         ("bigscience", 0.065),
         ("bigscience-v100", 0.10),
         ("mosaicml", 0.055),
@@ -72,7 +72,7 @@ def test_a_bundled_calibration_says_where_it_comes_from_and_beats_the_default_on
     assert error(measured.ratios(known)) <= error(measured.ratios(calibration("default")))
 
 
-@pytest.mark.parametrize("source", ["bigscience", "mindformers"])
+@pytest.mark.parametrize("source", ["bigscience", "vtrain-multi"])
 def test_the_interval_holds_about_80_percent_of_groups_left_out(source):
     measured = rows(source)
     tested = cross_validate(measured, by_group=True)

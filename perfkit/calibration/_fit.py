@@ -40,6 +40,7 @@ SPREAD = 0.3  # logarithm by which a parameter is expected to differ from its st
 DOUBT = 0.05  # logarithm by which a step time is expected to differ from a good prediction
 NOISE = 0.01
 STEP = 0.01
+LENGTHS = (1.0, 0.5, 0.2, 0.05)  # shares of a step that are tried, the first that helps is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +106,22 @@ def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = N
     def chosen(x: Floats) -> Calibration:
         return start.with_values(dict(zip(paths, (values * np.exp(x)).tolist(), strict=True)))
 
-    def residuals(x: Floats) -> Floats:
-        return np.log(rows.ratios(chosen(x)))
+    def residuals(points: Sequence[Floats]) -> Floats:
+        return np.log(rows.ratios_of([chosen(x) for x in points]))
 
     x = np.zeros(len(paths))
     pull = DOUBT / len(rows.seconds)
-    found = residuals(x)
+    found = residuals([x])[0]
     best = _loss(found, x, pull)
     for _ in range(15):
         direction = _direction(residuals, found, x, pull)
-        for length in (1.0, 0.5, 0.2, 0.05):
-            tried = x + length * direction
-            after = residuals(tried)
-            if (loss := _loss(after, tried, pull)) < best - 1e-6:
-                break
-        else:
+        tried = [x + length * direction for length in LENGTHS]
+        after = residuals(tried)
+        losses = [_loss(own, point, pull) for own, point in zip(after, tried, strict=True)]
+        taken = next((index for index, loss in enumerate(losses) if loss < best - 1e-6), None)
+        if taken is None:
             break
-        x, found, gain, best = tried, after, best - loss, loss
+        x, found, gain, best = tried[taken], after[taken], best - losses[taken], losses[taken]
         if gain < 1e-5:
             break
     return chosen(x)
@@ -130,17 +130,15 @@ def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = N
 def chosen_parameters(rows: Measured, start: Calibration) -> tuple[str, ...]:
     """As many parameters as there are rows for, of those that change the predictions of the rows."""
     before = np.log(rows.ratios(start))
-    spoken = []
-    for name in PARAMETERS:
-        changed = start.with_values({f"common.{name}": start.value(f"common.{name}") * np.exp(STEP)})
-        if float(np.mean(np.abs(np.log(rows.ratios(changed)) - before))) > SPOKEN * STEP:
-            spoken.append(name)
+    changed = [start.with_values({f"common.{name}": start.value(f"common.{name}") * np.exp(STEP)}) for name in PARAMETERS]
+    changes = np.abs(np.log(rows.ratios_of(changed)) - before).mean(axis=1)
+    spoken = [name for name, change in zip(PARAMETERS, changes, strict=True) if change > SPOKEN * STEP]
     return tuple(spoken[: max(1, len(rows.seconds) // ROWS_EACH)])
 
 
 def _direction(residuals: Any, found: Floats, x: Floats, pull: float) -> Floats:
     """The reweighted Gauss-Newton step, at most half a logarithm long in every parameter."""
-    slopes = np.stack([(residuals(x + STEP * unit) - found) / STEP for unit in np.eye(len(x))], axis=1)
+    slopes = (residuals([x + STEP * unit for unit in np.eye(len(x))]) - found).T / STEP
     weights = np.exp(found) / np.maximum(np.abs(found), NOISE) / len(found)
     curvature = slopes.T @ (weights[:, None] * slopes) + pull / SPREAD**2 * np.eye(len(x))
     gradient = slopes.T @ (weights * found) + pull / SPREAD**2 * x
