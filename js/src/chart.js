@@ -3,6 +3,7 @@ import { csv, download, el, freshId, popover } from "./dom.js";
 import { loadVega } from "./load_vega.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
+import { t } from "./texts.js";
 
 const CANVAS_FROM_ROWS = 1500; // an SVG node a mark gets slow; below, SVG stays sharp and readable for assistive technology
 
@@ -121,7 +122,7 @@ export class Chart {
 
   drawTools() {
     const name = this.description.name || "chart";
-    const table = el("button", { type: "button", class: "pk-quiet", "aria-pressed": String(!this.tableBox.hidden) }, "Table");
+    const table = el("button", { type: "button", class: "pk-quiet", "aria-pressed": String(!this.tableBox.hidden) }, t("Table"));
     table.addEventListener("click", () => {
       this.tableBox.hidden = !this.tableBox.hidden;
       table.setAttribute("aria-pressed", String(!this.tableBox.hidden));
@@ -136,7 +137,7 @@ export class Chart {
         button("CSV", "Download the rows of this chart", () => download(`${name}.csv`, csv(this.mainColumns()), "text/csv")),
         button("PNG", "Download this chart as a picture", () => this.export("png")),
         button("SVG", "Download this chart as a vector drawing", () => this.export("svg")),
-        sources.length ? popover("Where from", el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
+        sources.length ? popover(t("Where from"), el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
       ].filter(Boolean),
     );
   }

@@ -1,5 +1,6 @@
 // The controls of a panel: native inputs with a label, a unit and a hint that names the configuration key.
 import { el, freshId } from "./dom.js";
+import { t } from "./texts.js";
 
 /** One control; `onValue(value)` is called while the visitor changes it. `update({spec, value, note})` never steals the focus. */
 export function makeControl(spec, onValue, send) {
@@ -187,7 +188,7 @@ function makePath(spec, id, onValue, send) {
   let options = [];
   let current = "";
   const pick = (path) => onValue(path);
-  const browse = el("button", { type: "button", class: "pk-button", "aria-expanded": "false" }, "Browse");
+  const browse = el("button", { type: "button", class: "pk-button", "aria-expanded": "false" }, t("Browse"));
   browse.addEventListener("click", () => {
     list.hidden = !list.hidden;
     browse.setAttribute("aria-expanded", String(!list.hidden));
@@ -233,7 +234,7 @@ function makeUpload(spec, send) {
   const input = el("input", { type: "file", hidden: true, tabindex: "-1", "aria-label": `${spec.label}: upload` });
   const bar = el("progress", { max: 1, "aria-label": `${spec.label}: upload` });
   const text = el("span", { class: "pk-note", role: "status" });
-  const cancel = el("button", { type: "button", class: "pk-quiet" }, "Cancel");
+  const cancel = el("button", { type: "button", class: "pk-quiet" }, t("Cancel"));
   const progress = el("div", { class: "pk-upload", hidden: true }, bar, text, cancel);
   const say = (message, share = null) => {
     progress.hidden = !message;
@@ -242,12 +243,12 @@ function makeUpload(spec, send) {
     if (share !== null) bar.value = share;
     text.textContent = message;
   };
-  const open = el("button", { type: "button", class: "pk-button", onclick: () => input.click() }, "Upload");
+  const open = el("button", { type: "button", class: "pk-button", onclick: () => input.click() }, t("Upload"));
   input.addEventListener("change", () => {
     [file] = input.files;
     input.value = "";
     if (!file) return;
-    say(`Sending ${file.name}…`, 0);
+    say(t("Sending {0}…", file.name), 0);
     send({ type: "upload", step: "begin", name: spec.name, file: file.name, bytes: file.size });
   });
   cancel.addEventListener("click", () => {
@@ -262,7 +263,7 @@ function makeUpload(spec, send) {
     offer(offered) {
       limits = offered ?? {};
       button.hidden = !limits.max_bytes;
-      open.title = limits.max_bytes ? `A file or archive (.zip, .tar, .tar.gz) of your machine, up to ${mebibytes(limits.max_bytes)} MiB` : "";
+      open.title = limits.max_bytes ? t("A file or archive (.zip, .tar, .tar.gz) of your machine, up to {0} MiB", mebibytes(limits.max_bytes)) : "";
     },
     async receive({ received, problems }) {
       if (problems) {
@@ -286,10 +287,10 @@ function drawFiles(list, listing, act) {
   if (!listing) return;
   const row = (label, onclick, use) =>
     el("li", {}, el("button", { type: "button", class: "pk-file", onclick }, label),
-      use ? el("button", { type: "button", class: "pk-quiet", onclick: use }, "Use") : null);
+      use ? el("button", { type: "button", class: "pk-quiet", onclick: use }, t("Use")) : null);
   list.replaceChildren(
-    el("li", { class: "pk-note" }, listing.folder, " ", el("button", { type: "button", class: "pk-quiet", onclick: () => act.use(listing.folder) }, "Use this folder")),
-    ...(listing.parent ? [row("↑ up", () => act.open(listing.parent))] : []),
+    el("li", { class: "pk-note" }, listing.folder, " ", el("button", { type: "button", class: "pk-quiet", onclick: () => act.use(listing.folder) }, t("Use this folder"))),
+    ...(listing.parent ? [row(t("↑ up"), () => act.open(listing.parent))] : []),
     ...listing.entries.map((entry) =>
       entry.folder
         ? row(`${entry.name}/`, () => act.open(entry.path), () => act.use(entry.path))

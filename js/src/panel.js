@@ -4,6 +4,7 @@ import { makeControl } from "./controls.js";
 import { el } from "./dom.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
+import { t } from "./texts.js";
 
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
@@ -247,7 +248,7 @@ class Panel {
 
 export const states = {
   empty: (status, send) => [
-    el("h3", {}, status.title || "Nothing to show yet"),
+    el("h3", {}, status.title || t("Nothing to show yet")),
     el("p", {}, status.text),
     status.action ? el("button", { type: "button", class: "pk-button pk-primary", onclick: () => send({ type: "action" }) }, status.action) : null,
     status.retry ? retryButton(send) : null,
@@ -256,14 +257,14 @@ export const states = {
     const { progress } = status;
     const share = progress?.total ? Math.min(1, progress.done / progress.total) : null;
     return [
-      el("p", {}, status.text || "Computing…"),
-      el("progress", share === null ? { "aria-label": "progress" } : { value: share, max: 1, "aria-label": "progress" }),
+      el("p", {}, status.text || t("Computing…")),
+      el("progress", share === null ? { "aria-label": t("progress") } : { value: share, max: 1, "aria-label": t("progress") }),
       progress ? el("p", { class: "pk-note" }, progress.text) : null,
-      status.cancellable ? el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "cancel" }) }, "Cancel") : null,
+      status.cancellable ? el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "cancel" }) }, t("Cancel")) : null,
     ].filter(Boolean);
   },
   unmeasured: (status) => [
-    el("h3", {}, "Not measured"),
+    el("h3", {}, t("Not measured")),
     el("p", {}, status.text),
     status.how ? el("pre", { class: "pk-code", tabindex: "0" }, status.how) : null,
     status.how ? copyButton(status.how) : null,
@@ -271,21 +272,21 @@ export const states = {
   error: (status, send) => [
     el("h3", {}, status.title),
     el("ul", {}, (status.problems ?? []).map((problem) => el("li", {}, problem))),
-    status.details ? el("details", {}, el("summary", {}, "Details"), el("pre", { class: "pk-code", tabindex: "0" }, status.details)) : null,
+    status.details ? el("details", {}, el("summary", {}, t("Details")), el("pre", { class: "pk-code", tabindex: "0" }, status.details)) : null,
     status.retry ? retryButton(send) : null,
   ].filter(Boolean),
 };
 
 function retryButton(send) {
-  return el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "retry" }) }, "Try again");
+  return el("button", { type: "button", class: "pk-button", onclick: () => send({ type: "retry" }) }, t("Try again"));
 }
 
 export function copyButton(text) {
-  const button = el("button", { type: "button", class: "pk-button" }, "Copy");
+  const button = el("button", { type: "button", class: "pk-button" }, t("Copy"));
   button.addEventListener("click", async () => {
     await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+    button.textContent = t("Copied");
+    setTimeout(() => (button.textContent = t("Copy")), 1500);
   });
   return button;
 }

@@ -5,6 +5,7 @@ import { el } from "./dom.js";
 import { copyButton } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
+import { t } from "./texts.js";
 
 /** Draws with `draw` at once and whenever the trait `content` changes. */
 function follow(draw) {
@@ -45,8 +46,8 @@ const drawHeader = follow((root, content) => {
     el("strong", { class: "pk-project" }, content.project),
     content.round ? el("span", {}, content.round) : null,
     content.goal ? el("span", {}, content.goal) : null,
-    content.sample ? el("span", { class: "pk-badge" }, "sample") : null,
-    content.read_only ? el("span", { class: "pk-badge" }, "Read-only") : null,
+    content.sample ? el("span", { class: "pk-badge" }, t("sample")) : null,
+    content.read_only ? el("span", { class: "pk-badge" }, t("Read-only")) : null,
   ].filter(Boolean);
   const chips = content.chips.map((chip) => {
     const tag = chip.href ? "a" : "span";
@@ -58,7 +59,7 @@ const drawHeader = follow((root, content) => {
   root.replaceChildren(
     el("div", { class: "pk-header" }, el("div", { class: "pk-facts" }, facts),
       ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)),
-      chips.length ? el("ol", { class: "pk-strip", "aria-label": "cycle" }, chips) : null),
+      chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null),
   );
 });
 
@@ -74,7 +75,7 @@ export const renderLinks = follow((root, content) => {
 
 /** The header is on every page, so it also keeps the page's address. */
 export function renderHeader(context) {
-  const stops = [drawHeader(context), followAddress(context.model), followClass(context)];
+  const stops = [drawHeader(context), followAddress(context.model), followClass(context), drawChanged(context)];
   return () => stops.forEach((stop) => stop());
 }
 
@@ -90,7 +91,7 @@ function followClass({ model, el: host }) {
 function drawChanged({ model, el: host }) {
   const text = el("span", {});
   const chip = el("div", { class: "pk-changed", role: "status", hidden: true }, text,
-    el("button", { type: "button", class: "pk-quiet", onclick: () => location.reload() }, "Reload"));
+    el("button", { type: "button", class: "pk-quiet", onclick: () => location.reload() }, t("Reload")));
   host.append(chip);
   const draw = () => {
     text.textContent = model.get("changed");

@@ -1,5 +1,6 @@
 // A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy.
 import { csv, download, el } from "./dom.js";
+import { t } from "./texts.js";
 
 export class Table {
   /** `onRow` gets the index of the chosen row in the order in which the kernel sent the rows. */
@@ -29,8 +30,8 @@ export class Table {
     const label = content.label || content.title || "table";
     const table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
     const shown = this.length();
-    const more = content.total > shown ? el("p", { class: "pk-note" }, `The first ${shown} of ${content.total} rows are shown.`) : null;
-    const none = shown === 0 ? el("p", { class: "pk-note" }, "No rows.") : null;
+    const more = content.total > shown ? el("p", { class: "pk-note" }, t("The first {0} of {1} rows are shown.", shown, content.total)) : null;
+    const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
     this.root.replaceChildren(
       ...[this.bar(), el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table), none, more].filter(Boolean),
     );
@@ -43,7 +44,7 @@ export class Table {
     return el("div", { class: "pk-chart-head" },
       el("span", { class: "pk-chart-title" }, title),
       el("span", { class: "pk-tools" },
-        el("button", { type: "button", class: "pk-quiet", title: "Download this table",
+        el("button", { type: "button", class: "pk-quiet", title: t("Download this table"),
           onclick: () => download(`${name || "table"}.csv`, csv(columns()), "text/csv") }, "CSV")));
   }
 

@@ -11,6 +11,7 @@ import { followPointer } from "./timeline_pointer.js";
 import { Rows } from "./timeline_rows.js";
 import { TileStore, tileNs, widthFor } from "./timeline_tiles.js";
 import { absolute, exactNs, formatNs, relative, slicesText } from "./timeline_time.js";
+import { t } from "./texts.js";
 
 const RULER = 40;
 const MIN_SPAN = 4; // ns over the whole width: 1 ns is hundreds of pixels
@@ -62,7 +63,7 @@ class Timeline {
       el("div", { class: "pk-tl-box" },
         el("div", { class: "pk-tl-top" }, this.corner, this.ruler), this.lost, this.scroll, this.tip),
       this.live, el("p", { class: "pk-note", id: help }, HELP), this.details.root);
-    this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": "Timeline", "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
+    this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": t("Timeline"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
       this.sentence, this.notes, this.status, this.main);
     this.root.addEventListener("keydown", (event) => {
       // JupyterLab would take single letters for shortcuts of its own.
@@ -75,7 +76,7 @@ class Timeline {
 
   toolbar() {
     const button = (label, title, onclick, more = {}) => el("button", { type: "button", class: "pk-button", title, onclick, ...more }, label);
-    this.find = el("input", { type: "search", class: "pk-tl-search", placeholder: "Search names ( / )", "aria-label": "Search names, as text or regular expression" });
+    this.find = el("input", { type: "search", class: "pk-tl-search", placeholder: t("Search names ( / )"), "aria-label": t("Search names, as text or regular expression") });
     this.find.addEventListener("keydown", (event) => {
       if (event.key === "Escape") {
         this.clear();
@@ -84,22 +85,22 @@ class Timeline {
       if (event.key === "Enter") this.startSearch(this.find.value, event.shiftKey ? -1 : 1);
     });
     this.found = el("span", { class: "pk-tl-found", role: "status" });
-    this.filter = el("input", { type: "search", placeholder: "Filter: rank 0 device", "aria-label": "Filter the units by rank, process or name",
+    this.filter = el("input", { type: "search", placeholder: t("Filter: rank 0 device"), "aria-label": t("Filter the units by rank, process or name"),
       oninput: () => {
         this.rows.filter = this.filter.value;
         this.rows.draw();
       } });
-    this.flowButton = button("Arrows", "Show the links in the window: launch to kernel, the members of a collective, sends", () => this.toggleArrows(), { "aria-pressed": "false" });
-    this.runs = el("select", { "aria-label": "Recording", onchange: () => this.send({ type: "run", path: this.runs.value }) });
-    return el("div", { class: "pk-tl-toolbar", role: "toolbar", "aria-label": "Timeline tools" },
+    this.flowButton = button(t("Arrows"), t("Show the links in the window: launch to kernel, the members of a collective, sends"), () => this.toggleArrows(), { "aria-pressed": "false" });
+    this.runs = el("select", { "aria-label": t("Recording"), onchange: () => this.send({ type: "run", path: this.runs.value }) });
+    return el("div", { class: "pk-tl-toolbar", role: "toolbar", "aria-label": t("Timeline tools") },
       this.runs, this.find, this.found, this.filter, this.flowButton,
-      button("Mark", "Set a mark with a note at the selection (M)", () => this.details.askMark()),
-      button("−", "Zoom out (S)", () => this.zoom(2), { "aria-label": "Zoom out" }),
-      button("+", "Zoom in (W)", () => this.zoom(0.5), { "aria-label": "Zoom in" }),
-      button("Reset", "Show everything (0)", () => this.reset()),
-      button("Link", "Copy a link that opens this view", (event) => this.copyLink(event.currentTarget)),
-      button("PNG", "Download the picture", () => this.exportPng()),
-      button("SVG", "Download the picture as a vector drawing", () => this.exportSvg()));
+      button(t("Mark"), t("Set a mark with a note at the selection (M)"), () => this.details.askMark()),
+      button("−", t("Zoom out (S)"), () => this.zoom(2), { "aria-label": t("Zoom out") }),
+      button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
+      button(t("Reset"), t("Show everything (0)"), () => this.reset()),
+      button(t("Link"), t("Copy a link that opens this view"), (event) => this.copyLink(event.currentTarget)),
+      button("PNG", t("Download the picture"), () => this.exportPng()),
+      button("SVG", t("Download the picture as a vector drawing"), () => this.exportSvg()));
   }
 
   start() {
@@ -458,8 +459,8 @@ class Timeline {
     this.settle();
     await new Promise((resolve) => setTimeout(resolve, 200)); // the kernel writes the address
     await navigator.clipboard.writeText(location.href);
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Link"), 1500);
+    button.textContent = t("Copied");
+    setTimeout(() => (button.textContent = t("Link")), 1500);
   }
 
   exportPng() {

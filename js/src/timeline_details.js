@@ -2,6 +2,7 @@
 import { download, el } from "./dom.js";
 import { Table } from "./table.js";
 import { absolute, exactNs } from "./timeline_time.js";
+import { t } from "./texts.js";
 
 export class TimelineDetails {
   constructor(timeline) {
@@ -15,14 +16,14 @@ export class TimelineDetails {
 
   clear() {
     this.showSlice(null);
-    this.range.replaceChildren(el("h3", {}, "Selection"), el("p", { class: "pk-note" },
+    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", { class: "pk-note" },
       "Drag on the ruler, or over the lanes with Shift, or press R for the slice and V for the window: what ran there, by name and one by one."));
   }
 
   showSlice(message) {
     const { timeline } = this;
     if (!message) {
-      this.slice.replaceChildren(el("h3", {}, "Slice"), el("p", { class: "pk-note" }, "Click a slice, or walk with the arrow keys."));
+      this.slice.replaceChildren(el("h3", {}, t("Slice")), el("p", { class: "pk-note" }, t("Click a slice, or walk with the arrow keys.")));
       return;
     }
     const button = (label, onclick) => el("button", { type: "button", class: "pk-button", onclick }, label);
@@ -53,12 +54,12 @@ export class TimelineDetails {
     const tables = message.tables.map((content) => {
       const table = new Table((row) => timeline.select(message.slices[row], { center: true, zoom: true }));
       table.update(content);
-      const copy = el("button", { type: "button", class: "pk-quiet", onclick: () => navigator.clipboard.writeText(tabbed(content)) }, "Copy");
+      const copy = el("button", { type: "button", class: "pk-quiet", onclick: () => navigator.clipboard.writeText(tabbed(content)) }, t("Copy"));
       table.root.querySelector(".pk-tools")?.append(copy);
       return table.root;
     });
-    const whole = el("button", { type: "button", class: "pk-button", onclick: () => timeline.send({ ...message.asked, type: "csv" }) }, "All slices as CSV");
-    this.range.replaceChildren(el("h3", {}, "Selection"), el("p", {}, message.text), whole, ...tables);
+    const whole = el("button", { type: "button", class: "pk-button", onclick: () => timeline.send({ ...message.asked, type: "csv" }) }, t("All slices as CSV"));
+    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", {}, message.text), whole, ...tables);
     timeline.live.textContent = message.text;
   }
 
@@ -79,7 +80,7 @@ export class TimelineDetails {
       }
     });
     this.drawMarks(el("div", { class: "pk-tl-actions" }, el("label", {}, `Mark at ${exactNs(at - timeline.setup.start)} `, note),
-      el("button", { type: "button", class: "pk-button pk-primary", onclick: save }, "Save")));
+      el("button", { type: "button", class: "pk-button pk-primary", onclick: save }, t("Save"))));
     note.focus();
   }
 
@@ -90,8 +91,8 @@ export class TimelineDetails {
       el("button", { type: "button", class: "pk-quiet", onclick: () => timeline.setView(mark.start - timeline.view.span / 2, timeline.view.span) },
         `${exactNs(mark.start - start)}: ${mark.note}`),
       el("button", { type: "button", class: "pk-quiet", "aria-label": `Remove the mark ${mark.note}`, onclick: () => timeline.send({ type: "unmark", at: mark.at }) }, "×")));
-    this.marks.replaceChildren(el("h3", {}, "Marks"), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
-      : el("p", { class: "pk-note" }, "M sets a mark with a note; it is kept in the project.")].filter(Boolean));
+    this.marks.replaceChildren(el("h3", {}, t("Marks")), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
+      : el("p", { class: "pk-note" }, t("M sets a mark with a note; it is kept in the project."))].filter(Boolean));
   }
 }
 

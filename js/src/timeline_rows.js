@@ -2,6 +2,7 @@
 import { el } from "./dom.js";
 import { LANE } from "./timeline_draw.js";
 import { formatNs, grouped } from "./timeline_time.js";
+import { t } from "./texts.js";
 
 const MAX_FLAT = 4; // deeper stacks are shown on demand
 const HEAD = 24;
@@ -78,7 +79,7 @@ export class Rows {
       add({ key: `${pinned ? "p" : "u"}${unit.id}`, unit: unit.id, lanes, height: lanes * LANE + 4, node: this.unitNode(unit, lanes, pinned) });
     };
     const pins = this.pinned.map((id) => this.units.get(id)).filter(Boolean);
-    if (pins.length) add({ key: "pinned", height: HEAD, node: el("span", { class: "pk-tl-head" }, "Pinned, to compare") });
+    if (pins.length) add({ key: "pinned", height: HEAD, node: el("span", { class: "pk-tl-head" }, t("Pinned, to compare")) });
     for (const unit of pins) unitRow(unit, true);
     for (const rank of this.setup.ranks) {
       const units = this.setup.units.filter((unit) => unit.rank === rank.rank && this.matches(unit));

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
@@ -17,7 +19,10 @@ from voila.tornado.handler import TornadoVoilaHandler
 from perfkit import __version__, settings
 from perfkit.app.kernels import PageKernels, PageStart, page_start
 from perfkit.app.navigation import ROOT_PAGE, navigation
+from perfkit.texts import LANGUAGES, for_browser, markdown, t
 
+LANGUAGE_COOKIE = "perfkit-language"
+NAME_COOKIE = "perfkit-name"
 PACKAGE = Path(__file__).resolve().parents[1]
 ASSETS = {
     "page.css": PACKAGE / "app" / "static" / "page.css",
@@ -48,7 +53,7 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
             own = 0 if kernels.full else kernels.visitor_limit
             await self._plain("busy.html.j2", 503, name, own_pages=own)
             return
-        start = PageStart(visitor=visitor)
+        start = PageStart(visitor=visitor, environment=wishes_of(self))
         self._started = start.kernel_ids
         page_start.set(start)
         await super().get(f"{name}.ipynb")
@@ -160,6 +165,19 @@ def visitor_of(handler: JupyterHandler) -> str:
     return str(user.username) if user else ""
 
 
+def language_of(handler: JupyterHandler) -> str:
+    """The language that the visitor has chosen, else that of the server."""
+    chosen = handler.get_cookie(LANGUAGE_COOKIE, "")
+    return chosen if chosen in LANGUAGES else settings.language()
+
+
+def wishes_of(handler: JupyterHandler) -> dict[str, str]:
+    """What a page's kernel should know about the visitor: the language, and the name that the log is given."""
+    name = unquote(handler.get_cookie(NAME_COOKIE, "") or "")
+    author = " ".join("".join(letter for letter in name if letter.isprintable()).split())
+    return {"PERFKIT_LANGUAGE": language_of(handler), **({"PERFKIT_AUTHOR": author[:60]} if author else {})}
+
+
 def without_token(uri: str | None) -> str:
     """An address without its token."""
     path, _, query = str(uri).partition("?")
@@ -170,7 +188,7 @@ def without_token(uri: str | None) -> str:
 def plain_page(handler: JupyterHandler, template: str, name: str = "", **values: Any) -> str:
     """A page without a kernel."""
     page = handler.settings["voila_jinja2_env"].get_template(template)
-    context = page_context(Path(handler.settings["pages_folder"]), name)
+    context = page_context(Path(handler.settings["pages_folder"]), name, language_of(handler))
     return str(page.render(**{**context, **values}, base_url=handler.base_url))
 
 
@@ -186,7 +204,7 @@ def asset_url(name: str) -> str:
     return f"perfkit/static/{name}?v={version[:12]}"
 
 
-def page_context(folder: Path, name: str) -> dict[str, Any]:
+def page_context(folder: Path, name: str, language: str) -> dict[str, Any]:
     """What every template of the app needs."""
     project = settings.project_folder()
     return {
@@ -196,6 +214,11 @@ def page_context(folder: Path, name: str) -> dict[str, Any]:
         "project_folder": str(project) if project else "",
         "read_only": settings.read_only(),
         "version": __version__,
+        "language": language,
+        "languages": LANGUAGES,
+        "t": partial(t, language=language),
+        "markdown": partial(markdown, language=language),
+        "browser_texts": for_browser(language),
     }
 
 

@@ -26,6 +26,7 @@ from perfkit._resources import notebooks_folder
 from perfkit.app import handlers
 from perfkit.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.app.class_mode import start_class
+from perfkit.app.kernels import page_start
 from perfkit.errors import InputError
 
 CULL_IDLE_S = 15 * 60
@@ -133,7 +134,9 @@ def _pages_folder() -> Path:
 
 
 def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -> dict[str, Any]:
-    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem)}
+    start = page_start.get()  # that of the request that is answered
+    language = start.environment["PERFKIT_LANGUAGE"] if start else settings.language()
+    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem, language)}
 
 
 def _configuration(port: int, access: Access, *, shared: bool) -> Config:

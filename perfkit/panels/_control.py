@@ -14,6 +14,7 @@ from typing import Any, Literal
 from perfkit.errors import InputError
 from perfkit.panels._files import is_allowed, list_folder
 from perfkit.panels._upload import offer
+from perfkit.texts import t
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -153,7 +154,7 @@ class Text:
 
     def describe(self, _state: Any) -> dict[str, Any]:
         """What the page needs beside label and value."""
-        return {"kind": "text", "placeholder": self.placeholder}
+        return {"kind": "text", "placeholder": t(self.placeholder)}
 
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The text, cut to `max_length` characters."""
@@ -202,7 +203,7 @@ class PathPicker:
         options = [
             {"label": label, "value": str(value), "group": group} for label, value, group in option_list(self.options, state)
         ]
-        return {"kind": "path", "options": options, "prompt": self.prompt, "placeholder": self.placeholder, "upload": offer()}
+        return {"kind": "path", "options": options, "prompt": t(self.prompt), "placeholder": t(self.placeholder), "upload": offer()}
 
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""
@@ -225,9 +226,9 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
     return {
         **control.describe(state),
         "name": control.path,
-        "label": control.label or words(control.path),
+        "label": t(control.label or words(control.path)),
         "unit": control.unit,
-        "hint": ". ".join(part for part in (control.help.rstrip("."), control.key and f"Configuration key: {control.key}") if part),
+        "hint": _hint(control),
         "value": list(value) if isinstance(value, tuple) else value,
         "note": note,
         "hidden": hidden,
@@ -238,11 +239,16 @@ def option_list(options: Options, state: Any) -> list[tuple[str, Any, str]]:
     """Options as (label, value, group)."""
     given: Iterable[Option] = options(state) if callable(options) else options
     return [
-        (str(option[0]), option[1], option[2] if len(option) == 3 else "")
+        (t(str(option[0])), option[1], t(option[2]) if len(option) == 3 else "")
         if isinstance(option, tuple)
-        else (str(option), option, "")
+        else (t(str(option)), option, "")
         for option in given
     ]
+
+
+def _hint(control: Control) -> str:
+    key = f"{t('Configuration key')}: {control.key}" if control.key else ""
+    return ". ".join(part for part in (t(control.help.rstrip(".")), key) if part)
 
 
 def words(path: str) -> str:

@@ -21,6 +21,7 @@ from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._view import Content
 from perfkit.project import Project, find_project, open_project
+from perfkit.texts import t
 from perfkit.units import format_ns, format_ratio, significant
 
 CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -118,8 +119,8 @@ def _content(page: str, *, sample: bool) -> dict[str, Any]:
         except InputError as error:
             problem = str(error)
     return {
-        "project": project.name if project else "No project open",
-        "round": f"Round {project.open_round}" if project and project.open_round is not None else "",
+        "project": project.name if project else t("No project open"),
+        "round": f"{t('Round')} {project.open_round}" if project and project.open_round is not None else "",
         "goal": _goal_text(project) if project else "",
         "sample": sample,
         "read_only": project.read_only if project else settings.read_only(),
@@ -137,7 +138,7 @@ def _goal_text(project: Project) -> str:
         "step_time_ns": lambda: f"{format_ns(value)} a step",
         "mfu": lambda: f"MFU {format_ratio(value)}",
     }[project.goal_metric]()
-    return f"Goal {'≥' if project.goal_op == '>=' else '≤'} {text}"
+    return f"{t('Goal')} {'≥' if project.goal_op == '>=' else '≤'} {text}"
 
 
 STATES = ("goal", "strategy", "memory", "predict", "measure", "analyse", "align", "decide")
@@ -165,15 +166,18 @@ def _chips(page: str, missing: Mapping[str, list[str]]) -> list[dict[str, str]]:
     existing = {found.number: found.name for found in pages(settings.pages_folder())}
     waiting = [state for state in STATES if missing.get(state)]
     chips = []
-    for (id_, label, work, numbers), stage in zip(CYCLE, STATES, strict=True):
+    for (id_, label, english, numbers), stage in zip(CYCLE, STATES, strict=True):
+        work = t(english)
         names = [existing[number] for number in numbers if number in existing]
-        state, why = "open" if names else "blocked", work if names else f"{work}: there is no page for it yet"
+        state, why = "open" if names else "blocked", work if names else f"{work}: {t('there is no page for it yet')}"
         if missing and not missing[stage]:
-            state, why = "done", f"{work}: done"
+            state, why = "done", f"{work}: {t('done')}"
         elif missing:
             state = "next" if stage == waiting[0] else "blocked"
-            why = f"{work}. Missing: {', '.join(missing[stage])}" + ("" if state == "next" else f" (after {waiting[0]})")
+            why = f"{work}. {t('Missing')}: {', '.join(missing[stage])}" + (
+                "" if state == "next" else f" ({t('after')} {waiting[0]})"
+            )
         if page[:2] in numbers:
             state = "current"
-        chips.append({"id": id_, "label": label, "state": state, "why": why, "href": page_link(names[0]) if names else ""})
+        chips.append({"id": id_, "label": t(label), "state": state, "why": why, "href": page_link(names[0]) if names else ""})
     return chips

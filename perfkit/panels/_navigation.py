@@ -7,6 +7,7 @@ import os
 from perfkit import settings
 from perfkit._resources import pages
 from perfkit.panels._view import Content
+from perfkit.texts import t
 
 
 def page_link(name: str, **values: object) -> str:
@@ -16,7 +17,7 @@ def page_link(name: str, **values: object) -> str:
     return f"{name}{suffix}" + (f"#{hash_}" if hash_ else "")
 
 
-def next_pages(*names: str, page: str = "", label: str = "Next", **why: str) -> Content:
+def next_pages(*names: str, page: str = "", label: str = "", **why: str) -> Content:
     """Links to the pages `names` (numbers such as "02" do), with a reason each as `p02="..."`; none given: the page that follows.
 
     Pages that do not exist are left out.
@@ -26,5 +27,6 @@ def next_pages(*names: str, page: str = "", label: str = "Next", **why: str) -> 
     if not names:
         here = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
         wanted = [found for found in known if found.name > here][:1]
-    links = [{"href": page_link(found.name), "title": found.title, "why": why.get(f"p{found.number}", "")} for found in wanted]
-    return Content(kind="links", content={"label": label, "links": links})
+    reasons = {found.name: t(why.get(f"p{found.number}", "")) for found in wanted}
+    links = [{"href": page_link(found.name), "title": t(found.title), "why": reasons[found.name]} for found in wanted]
+    return Content(kind="links", content={"label": t(label) if label else t("Next"), "links": links})

@@ -33,6 +33,7 @@ from perfkit.panels._table import Table, table_content
 from perfkit.panels._upload import Upload
 from perfkit.panels._view import View
 from perfkit.panels._worker import Background, Cancelled, Progress
+from perfkit.texts import t
 
 State = Any
 Change = Callable[[State], State]
@@ -127,7 +128,7 @@ class PanelView(View):
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
         self._uploads: dict[str, Upload] = {}
-        super().__init__(kind="panel", name=name, title=panel.title, refresh_s=panel.refresh_s, status=loading())
+        super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
         self._apply_shared(page_state().values)
         self._draw_controls()
         self._background = Background(self._work, self._show_progress)
@@ -296,7 +297,7 @@ class PanelView(View):
         with self.lock, self.hold_sync():
             self.error = error
             self._draw_controls()
-            action = self.panel.empty.action if self.panel.empty else ""
+            action = t(self.panel.empty.action) if self.panel.empty else ""
             self.status = {**failure(error, action), "seq": self._seq}
 
     def _show_progress(self, what: str, done: int, total: int) -> None:
@@ -310,7 +311,7 @@ class PanelView(View):
                 for control in self.panel.controls
             ]
             self.actions = [
-                {"name": action.name, "label": action.label, "help": action.help}
+                {"name": action.name, "label": t(action.label), "help": t(action.help)}
                 for action in self.panel.actions
                 if action.visible is None or action.visible(self.state)
             ]

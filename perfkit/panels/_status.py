@@ -7,6 +7,7 @@ from typing import Any
 
 from perfkit.errors import InputError, NotMeasuredError, PerfkitError
 from perfkit.panels._worker import Cancelled
+from perfkit.texts import t
 
 
 class NothingYet(PerfkitError):  # noqa: N818  it is no error: nobody did anything wrong
@@ -18,7 +19,7 @@ def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = Fals
     progress = {"text": text, "done": done, "total": total} if text else None
     return {
         "state": "loading",
-        "text": "Reading…" if text else "Computing…",
+        "text": t("Reading…") if text else t("Computing…"),
         "progress": progress,
         "cancellable": progress is not None,
         "again": again,
@@ -28,20 +29,20 @@ def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = Fals
 def failure(error: Exception, action: str = "") -> dict[str, Any]:
     """The state that `error` leads to; `action` is the label of the button of an empty panel."""
     if isinstance(error, Cancelled):
-        return {"state": "empty", "title": "Cancelled", "text": "Nothing was changed.", "retry": True}
+        return {"state": "empty", "title": t("Cancelled"), "text": t("Nothing was changed."), "retry": True}
     if isinstance(error, NothingYet):
         return {"state": "empty", "text": str(error), "action": action}
     if isinstance(error, NotMeasuredError):
-        return {"state": "unmeasured", "text": f"Missing: {error.missing}", "how": error.how_to_collect}
+        return {"state": "unmeasured", "text": f"{t('Missing')}: {error.missing}", "how": error.how_to_collect}
     if isinstance(error, InputError):
         count = len(error.problems)
         title = f"{error.subject}: {count} problem{'' if count == 1 else 's'}"
         return {"state": "error", "title": title, "problems": list(error.problems)}
     if isinstance(error, PerfkitError):
-        return {"state": "error", "title": "This cannot be shown", "problems": [str(error)]}
+        return {"state": "error", "title": t("This cannot be shown"), "problems": [str(error)]}
     return {
         "state": "error",
-        "title": "perfkit failed here; this is a bug in perfkit, not in your data",
+        "title": t("perfkit failed here; this is a bug in perfkit, not in your data"),
         "problems": [f"{type(error).__name__}: {error}"],
         "details": "".join(traceback.format_exception(error)),
         "retry": True,

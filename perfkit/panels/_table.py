@@ -11,6 +11,7 @@ import pandas as pd
 from perfkit.charts._spec import plain
 from perfkit.panels._style import NOT_MEASURED, column_format, column_label
 from perfkit.panels._view import Content
+from perfkit.texts import t
 
 MAX_ROWS = 500
 """Rows sent to the page; how many more there are is said below the table."""
@@ -77,8 +78,8 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
     shown = table.frame.head(table.max_rows)
     return {
         "name": name,
-        "title": table.title,
-        "label": table.title or name,
+        "title": t(table.title),
+        "label": t(table.title) or name,
         "columns": [_column(str(column), shown[column], table) for column in shown.columns],
         "total": len(table.frame),
         "selectable": table.selectable,

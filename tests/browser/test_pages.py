@@ -17,11 +17,13 @@ from perfkit.calc.params import count_params
 from perfkit.catalog import model
 from perfkit.experiments import ExperimentLog
 from perfkit.project import open_project
+from perfkit.texts import t
 from perfkit.units import THIN_SPACE
 from tests.browser.conftest import Server, wait_ready
 from tests.notebook_format import pages
 
 OpenPage = Callable[..., Page]
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
 
 
@@ -59,6 +61,20 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         expected = "empty" if panels.nth(index).get_attribute("data-panel") in EMPTY_AT_FIRST else "result"
         assert panels.nth(index).get_attribute("data-state") == expected
     assert "Traceback" not in page.inner_text("body")
+    assert barriers(page) == []
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def barriers(page: Page) -> list[str]:
+    """What axe-core finds that keeps people out: findings it calls serious or critical, with the first element of each."""
+    page.evaluate(AXE.read_text(encoding="utf-8") + ";0")
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)")
+    return [
+        f"{rule['id']} ({len(rule['nodes'])}): {rule['nodes'][0]['html'][:200]}"
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
 
 
 def test_start_page_shows_the_ladder_of_the_sample_project(open_page: OpenPage, demo_server: Server):
@@ -244,16 +260,19 @@ def test_an_empty_folder_is_no_dead_end(make_offline, start_server, tmp_path_fac
     assert open_project(folder).name == "my tuning project"
 
 
-def test_a_read_only_app_shows_everything_and_saves_nothing(make_offline, start_server, demo_server: Server, tmp_path_factory):
+def test_a_read_only_app_in_chinese_shows_all_and_saves_nothing(make_offline, start_server, demo_server: Server, tmp_path_factory):
     copy = tmp_path_factory.mktemp("readonly") / "demo"
     shutil.copytree(demo_server.project, copy)
     before = _stamps(copy)
-    server = start_server(copy, "--read-only")
+    server = start_server(copy, "--read-only", PERFKIT_LANGUAGE="zh")
     page = make_offline(server)
     for path in pages():
         page.goto(f"{server.url}{path.stem}")
         wait_ready(page)
-        assert "Read-only" in page.inner_text("body")
+        assert t("Read-only", "zh") in page.inner_text("body")
+        assert re.search("[\u4e00-\u9fff]", page.title())
+        headings = page.locator("h1, .pk-title:visible, .pk-next-label").all_inner_texts()
+        assert [text for text in headings if not re.search("[\u4e00-\u9fff]", text)] == []
     assert _stamps(copy) == before
 
 

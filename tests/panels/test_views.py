@@ -21,7 +21,7 @@ from perfkit.source import Source
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perfkit" / "panels"
 REPORT = ROOT / "perfkit" / "report" / "_report.js"
-USED_BY_REPORT = ("chart", "dom", "load_vega", "table", "theme")
+USED_BY_REPORT = ("chart", "dom", "load_vega", "table", "texts", "theme")
 
 
 @pytest.fixture(autouse=True)

@@ -96,7 +96,12 @@
   }
   document.addEventListener("perfkit:begun", hideStarting, { once: true });
 
-  // Theme and rail -----------------------------------------------------------
+  /** For the server, a year long, on this app only. */
+  function remember(name, value) {
+    document.cookie = `${name}=${value}; path=${base()}; max-age=31536000; samesite=lax`;
+  }
+
+  // Theme, language and rail -----------------------------------------------------------
 
   function isDark() {
     return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -110,6 +115,19 @@
       } catch {
         // Private mode: the choice lasts for this page.
       }
+    });
+    document.getElementById("language").addEventListener("change", (event) => {
+      remember("perfkit-language", event.target.value);
+      location.reload();
+    });
+    const nameButton = document.getElementById("name-button");
+    const known = document.cookie.match(/(?:^|; )perfkit-name=([^;]*)/);
+    if (known) nameButton.textContent = decodeURIComponent(known[1]);
+    nameButton.addEventListener("click", () => {
+      const name = prompt(nameButton.dataset.question, known ? decodeURIComponent(known[1]) : "");
+      if (name === null) return;
+      remember("perfkit-name", encodeURIComponent(name.trim().slice(0, 60)));
+      location.reload();
     });
     const rail = document.getElementById("rail");
     rail?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
