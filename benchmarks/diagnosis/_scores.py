@@ -46,9 +46,15 @@ def record_of(name: str, faults: tuple[str, ...], found: dict[str, Any], truth: 
         "label": label_of(faults),
         "faults": labels,
         "step_ns": found["step_ns"],
-        "findings": [{key: finding[key] for key in ("rule", "title", "subject", "cost_ns")} for finding in found["findings"]],
+        "findings": [_kept(finding) for finding in found["findings"]],
         "failed": found["failed"],
     }
+
+
+def _kept(finding: dict[str, Any]) -> dict[str, Any]:
+    """A finding with what it costs alone: the cost that is shown leaves out what costlier findings of the step have taken."""
+    alone = finding["evidence"].get("cost_alone_ns", finding["cost_ns"])
+    return {**{key: finding[key] for key in ("rule", "title", "subject")}, "cost_ns": alone}
 
 
 def scores_of(records: Iterable[Record], *, verbose: bool = False) -> tuple[dict[str, Score], Counter[str]]:

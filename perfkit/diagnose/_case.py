@@ -17,7 +17,7 @@ from perfkit.diagnose import _gaps, _peers
 from perfkit.diagnose._replay import Replay, replay_of
 from perfkit.diagnose._rule import Threshold
 from perfkit.errors import NotMeasuredError
-from perfkit.run import Position, Run
+from perfkit.run import LazyTables, Position, Run
 from perfkit.trace import clock, collectives, placement
 
 ALL_UP_TO_RANKS = 64
@@ -109,9 +109,14 @@ class Case:
 
     @cached_property
     def detail_ranks(self) -> tuple[int, ...]:
-        """The ranks whose kernels are looked at."""
-        ranks = self.run.ranks
-        return ranks if len(ranks) <= ALL_UP_TO_RANKS else _peers.suspects(self.steps, NUM_SUSPECTS)
+        """The ranks whose kernels are looked at: where only some ranks have any, of those."""
+        ranks, tables = self.run.ranks, self.run.tables
+        if len(ranks) <= ALL_UP_TO_RANKS:
+            return ranks
+        recorded = tables.ranks("kernels") if isinstance(tables, LazyTables) and "kernels" in tables else frozenset[int]()
+        if not recorded and "kernels" in tables and not isinstance(tables, LazyTables):
+            recorded = frozenset(int(rank) for rank in tables["kernels"]["rank"].unique())
+        return _peers.suspects(self.steps, NUM_SUSPECTS, recorded or None)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -44,11 +44,11 @@ def diagnose(
     failed: list[Failed] = []
     chosen = all_rules() if only is None else tuple(only)
     for rule in chosen:
-        lacking = tuple(sorted(table for table in rule.needs if not run.has(table)))
-        if lacking:
-            missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
-            continue
         try:
+            lacking = tuple(sorted(table for table in rule.needs if not run.has(table)))
+            if lacking:
+                missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
+                continue
             verdict = rule.check(case)
         except NotMeasuredError as error:
             missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pandas as pd
@@ -42,13 +42,16 @@ def _place(stage: int, mine: np.ndarray | None, clusters: list[tuple[int, np.nda
     return len(clusters) - 1
 
 
-def suspects(steps: pd.DataFrame, limit: int) -> tuple[int, ...]:
+def suspects(steps: pd.DataFrame, limit: int, among: Collection[int] | None = None) -> tuple[int, ...]:
     """The ranks that stand out in the summaries of many: most computing and free time of their stage, least communication.
 
-    Typical ranks come with them: of every stage (up to a third of the limit) the one in the middle.
+    Typical ranks come with them: of every stage (up to a third of the limit) the one in the middle. All are `among` some ranks if
+    those are given: there is nothing to look at of the others.
     """
     means = steps.groupby(["stage", "rank"])[["computing_ns", "free_ns", "exposed_communication_ns"]].mean().astype("float64")
     apart = means - means.groupby("stage").transform("median")
+    if among is not None:
+        apart = apart[apart.index.get_level_values("rank").isin(list(among))]
     each = max(1, limit // 4)
     chosen: list[int] = []
     for column, largest in (("computing_ns", True), ("free_ns", True), ("exposed_communication_ns", False)):

@@ -28,8 +28,10 @@ HIDDEN_SHARE = 0.2
 class Replay:
     """The recorded collectives as a chain: rows are members in the order of `instance`, which is the order of ends.
 
-    `before` is the row that a member follows (NONE: none); `after_ns` is what the operation takes after its latest start. A send
-    waits for nobody and is an operation of its own; `source` is the row of the send that a receive needs (NONE for all else).
+    `before` is the row that a member follows (NONE: none), and `ready_ns` when what its rank does in between had ended. `queue` is
+    a row that it also waits for, which ran beside the kernels (NONE: none), and `behind_ns` how long after its end it starts at the
+    least. `after_ns` is what the operation takes after its latest start. A send waits for nobody and is an operation of its
+    own; `source` is the row of the send that a receive needs (NONE for all else).
     """
 
     rank: Ints
@@ -37,6 +39,9 @@ class Replay:
     end_ns: Ints
     instance: Ints
     before: Ints
+    ready_ns: Ints
+    queue: Ints
+    behind_ns: Ints
     after_ns: Ints
     source: Ints
     numbers: tuple[int, ...]
@@ -48,21 +53,22 @@ class Replay:
         """
         if not len(self.rank):
             return 0.0
-        gone = self._gone_ns(removed)
+        gone, queued_gone = self._gone_ns(removed)
         before_end = np.where(self.before == NONE, self.start_ns, self.end_ns[self.before])
-        between = (self.start_ns - before_end).astype(np.float64) - gone
+        between = (self.ready_ns - before_end).astype(np.float64) - gone
+        behind = np.maximum(self.behind_ns - queued_gone, 0.0)
         after = self.after_ns.astype(np.float64)
         if faster_ns:
             less = np.array([faster_ns.get(number, 0.0) for number in self.numbers])
             after = np.maximum(after - less[self.instance], 0.0)
-        ends = self._ends(between, after)
+        ends = self._ends(between, behind, after)
         tail = self._last_rows()
         old, new = self.end_ns[tail], ends[tail]
         return float(old.max() - new.max())
 
-    def _gone_ns(self, removed: pd.DataFrame) -> Floats:
-        """What is removed between the end of the row before and the start of each row."""
-        gone = np.zeros(len(self.rank))
+    def _gone_ns(self, removed: pd.DataFrame) -> tuple[Floats, Floats]:
+        """What is removed from the end of the row before until each row was ready, and from the end of its queue to its start."""
+        gone, queued = np.zeros(len(self.rank)), np.zeros(len(self.rank))
         by_rank = {int(str(rank)): rows for rank, rows in removed.groupby("rank")} if len(removed) else {}
         for rank, rows in by_rank.items():
             mine = np.flatnonzero(self.rank == rank)
@@ -81,19 +87,24 @@ class Replay:
                 return result
 
             first = np.where(self.before[mine] == NONE, np.iinfo(np.int64).min, self.end_ns[self.before[mine]])
-            gone[mine] = before(self.start_ns[mine]) - before(first)
-        return gone
+            gone[mine] = before(self.ready_ns[mine]) - before(first)
+            tail = np.where(self.queue[mine] == NONE, self.start_ns[mine], self.end_ns[self.queue[mine]])
+            queued[mine] = before(self.start_ns[mine]) - before(tail)
+        return gone, queued
 
-    def _ends(self, between: Floats, after: Floats) -> Floats:
+    def _ends(self, between: Floats, behind: Floats, after: Floats) -> Floats:
         count = len(self.rank)
         ends, begins = [0.0] * count, [0.0] * count
         follows, gaps, lasts = self.before.tolist(), between.tolist(), after.tolist()
         starts, sources = self.start_ns.tolist(), self.source.tolist()
+        queues, distances = self.queue.tolist(), behind.tolist()
         bounds = [*np.flatnonzero(np.diff(self.instance, prepend=-1)).tolist(), count]
         for first, last in itertools.pairwise(bounds):
             latest = 0.0
             for row in range(first, last):
                 begins[row] = (ends[follows[row]] if follows[row] != NONE else starts[row]) + gaps[row]
+                if queues[row] != NONE:
+                    begins[row] = max(begins[row], ends[queues[row]] + distances[row])
                 latest = max(latest, begins[row])
                 if sources[row] != NONE:
                     latest = max(latest, begins[sources[row]])
@@ -136,25 +147,32 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
     latest = table.groupby("own")["start"].transform("max")
     latest = np.maximum(latest, table["start"].to_numpy()[source.to_numpy()] * (source != NONE))
     after = table.groupby("own")["end"].transform("max") - latest
+    before, ready, queue, behind = _before(table, computing)
     return Replay(
         rank=table["rank"].to_numpy(),
         start_ns=table["start"].to_numpy(),
         end_ns=table["end"].to_numpy(),
         instance=pd.factorize(table["own"])[0].astype(np.int64),
-        before=_before(table, computing),
+        before=before,
+        ready_ns=ready,
+        queue=queue,
+        behind_ns=behind,
         after_ns=after.clip(lower=0).to_numpy(dtype=np.int64),
         source=np.asarray(source, dtype=np.int64),
         numbers=tuple(int(number) for number in pd.unique(table["own"])),
     )
 
 
-def _before(table: pd.DataFrame, computing: pd.DataFrame) -> Ints:
-    """For every row the row of its rank that it follows.
+def _before(table: pd.DataFrame, computing: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
+    """For every row the row of its rank that it follows, when it was ready, and what it waits for besides, with the distance.
 
-    That is the last one that had ended and that held up the rank. What runs beside kernels (sends, hidden gradients) holds up
-    nothing, unless it ended after the last kernel before the row: then the row has waited for it.
+    It follows the last one that had ended and that held up the rank. What runs beside kernels (sends, hidden gradients) holds up
+    nothing but what it shares a queue with, unless it ended after the last kernel before the row: then the row has waited for it,
+    and had been ready at the end of that kernel.
     """
-    before = np.full(len(table), NONE, dtype=np.int64)
+    count = len(table)
+    before, queue = np.full(count, NONE, dtype=np.int64), np.full(count, NONE, dtype=np.int64)
+    ready, behind = table["start"].to_numpy().copy(), np.zeros(count, dtype=np.int64)
     by_rank = dict(iter(computing.groupby("rank")))
     for rank, rows in table.groupby("rank"):
         index = rows.index.to_numpy()
@@ -162,16 +180,32 @@ def _before(table: pd.DataFrame, computing: pd.DataFrame) -> Ints:
         busy = _busy(by_rank.get(rank))
         groups = rows["group"].to_numpy()
         beside = rows["send"].to_numpy() | _hidden_groups(groups, _within(busy, starts, ends), ends - starts)
-        held = _last_ended(starts, ends, ~beside)
-        other = _last_ended(starts, ends, np.ones(len(ends), dtype=bool))
+        held = _earlier(_last_ended(starts, ends, ~beside), index)
+        other = _earlier(_last_ended(starts, ends, np.ones(len(ends), dtype=bool)), index)
         last_kernel = _last_moment(busy, starts)
-        waited = (other >= 0) & (ends[other] >= last_kernel)
-        # What runs beside kernels has a queue of its own.
-        queued = (other >= 0) & beside & (groups[other] == groups)
-        chosen = np.where(waited | queued, other, held)
-        found = np.where(chosen >= 0, index[chosen], NONE)
-        before[index] = np.where(found < index, found, NONE)
-    return before
+        waited = (other != NONE) & (other != held) & (ends[other] >= last_kernel)
+        same = _earlier(_last_of_group(starts, ends, groups, beside), index)
+        chosen = np.where(waited, other, same)
+        held_end = np.where(held == NONE, last_kernel, ends[held])
+        before[index] = np.where(held == NONE, NONE, index[held])
+        queue[index] = np.where(chosen == NONE, NONE, index[chosen])
+        ready[index] = np.where(waited & (last_kernel > np.iinfo(np.int64).min), np.maximum(last_kernel, held_end), starts)
+        behind[index] = np.where(waited, starts - ends[other], 0)
+    return before, ready, queue, behind
+
+
+def _earlier(found: Ints, index: Ints) -> Ints:
+    """The positions found, without those of rows that come later in the table than the row itself."""
+    return np.where((found != NONE) & (index[found] < index), found, NONE)
+
+
+def _last_of_group(starts: Ints, ends: Ints, groups: Ints, beside: npt.NDArray[np.bool_]) -> Ints:
+    """By row that runs beside kernels the position of the row of its group that ended last when it started; else NONE."""
+    found = np.full(len(starts), NONE, dtype=np.int64)
+    for group in np.unique(groups[beside]):
+        mine = beside & (groups == group)
+        found[mine] = _last_ended(starts, ends, mine)[mine]
+    return found
 
 
 def _hidden_groups(groups: Ints, within: Ints, lengths: Ints) -> npt.NDArray[np.bool_]:

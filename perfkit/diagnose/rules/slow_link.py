@@ -75,7 +75,7 @@ def _by_pairs(case: Case) -> Verdict:
     findings = []
     for row in worst.drop_duplicates(["min", "max"]).to_dict("records"):
         pair = int(row["min"]), int(row["max"])
-        cost_ns = _cost_ns(pair, case)
+        cost_ns = _cost_ns(pair, float(row["slowness"]), case)
         findings.append(
             Finding(
                 rule=RULE.name,
@@ -122,7 +122,7 @@ MOST_STEPS = 5
 def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Case) -> Finding:
     rows = table[[_pair(row) == pair for row in table.to_dict("records")]]
     row = rows.iloc[0]
-    cost_ns = _cost_ns(pair, case)
+    cost_ns = _cost_ns(pair, float(row["slowness"]), case)
     return Finding(
         rule=RULE.name,
         title=f"Link {pair[0]}-{pair[1]} ({row['transport']}) moves {row['bytes_per_s'] / 1e9:.1f} GB/s, links like it "
@@ -146,8 +146,8 @@ def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Cas
     )
 
 
-def _cost_ns(pair: tuple[int, int], case: Case) -> int | None:
-    """What a step wins if operations over the link were as fast as equal ones elsewhere; None where those are not known."""
+def _cost_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
+    """What a step wins if operations over the link were as fast as equal ones elsewhere, or, without such, as its like allow."""
     if not case.run.has("collectives") or case.replay is None:
         return None
     rows = case.members
@@ -156,11 +156,13 @@ def _cost_ns(pair: tuple[int, int], case: Case) -> int | None:
     operations = case.operations
     kind = ["operation", "group_size", "bytes"]
     slow = operations["instance"].isin(through)
-    typical = operations[~slow].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
-    if operations[slow].empty or operations[slow].merge(typical.reset_index(), on=kind).empty:
+    if operations[slow].empty:
         return None
+    typical = operations[~slow].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
     table = operations[slow].merge(typical.rename("typical_ns").reset_index(), on=kind, how="left")
-    late = (table["transfer_ns"].astype("Float64") - table["typical_ns"].astype("Float64")).fillna(0.0).clip(lower=0.0)
+    transfer = table["transfer_ns"].astype("Float64")
+    own = (transfer / slowness).where((table["bytes"] >= links.MIN_BYTES).fillna(False), transfer)
+    late = (transfer - table["typical_ns"].astype("Float64").fillna(own)).fillna(0.0).clip(lower=0.0)
     faster = {int(number): float(amount) for number, amount in zip(table["instance"], late, strict=True)}
     nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
     return _work.won_ns(case, nothing, faster_ns=faster)

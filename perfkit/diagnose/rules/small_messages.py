@@ -1,8 +1,9 @@
 """Communication is cut into many small messages, and their latency adds up.
 
-What is measured: messages of a rank below 4 MiB of which latency is a large part: where the profiler states the time in which data
-moved, the rest of the transfer; else what their time is longer than that of the same bytes in large messages of the group's kind. A
-step has at least sixteen of them. What of it is hidden behind kernels costs nothing.
+What is measured: messages of a rank below 4 MiB of which latency is a large part: the rest of the transfer where the profiler
+states the time in which data moved, or what their time is longer than that of the same bytes in large messages of groups of that
+size, or what messages take that have hardly any bytes. A step has at least sixteen of them. What of it is hidden behind kernels
+costs nothing.
 
 What to do: larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb), flat buffers, fewer but larger all-gathers.
 """
@@ -17,8 +18,11 @@ from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import LATENCY_SHARE, LEAST_SHARE, SMALL_COUNT, SMALL_MESSAGE
 from perfkit.errors import NotMeasuredError
+from perfkit.trace.collectives import bus_factor
 
 HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
+TINY_BYTES = 4096
+"""Messages of this size and less are nothing but latency."""
 FUSED = 16
 """Small messages that one bucket may hold."""
 ACTIONS = (
@@ -74,15 +78,31 @@ def check(case: Case) -> Verdict:
 
 
 def _latency_ns(case: Case, rows: pd.DataFrame) -> np.ndarray:
-    """What of each transfer is no moving of data, by the stated time of moving or by the bandwidth of large messages."""
+    """What of each transfer is no moving of data.
+
+    The larger of two: what the stated time of moving leaves (some recordings count latency as moving), and what is left by the
+    bandwidth of large messages of groups of that size, or, without such, what messages take that have hardly any bytes, or what the
+    bandwidth of all large messages leaves.
+    """
     moved = case.members.groupby("instance")["transit_ns"].median().reindex(rows["instance"]).astype("float64").to_numpy()
-    transfer = rows["transfer_ns"].astype("float64").to_numpy()
-    sizes = rows["bytes"].astype("float64").to_numpy()
-    rate = np.where(transfer > 0, sizes / np.maximum(transfer, 1.0), np.nan)
-    kinds = pd.Series(rate, index=rows.index).where(rows["bytes"] > case.limit(SMALL_MESSAGE))
-    best = kinds.groupby(rows["group_size"]).transform("median").fillna(kinds.median()).to_numpy(dtype=np.float64)
-    by_rate = np.where(np.isnan(best), 0.0, sizes / best)
-    return np.clip(transfer - np.where(np.isnan(moved), by_rate, moved), 0.0, None)
+    transfer = rows["transfer_ns"].astype("float64")
+    sizes = rows["bytes"].astype("float64")
+    factors = {pair: bus_factor(*pair) for pair in set(_kinds(rows))}
+    on_links = sizes * [factors[pair] for pair in _kinds(rows)]
+    rate = (on_links / transfer.where(transfer > 0)).where(sizes > case.limit(SMALL_MESSAGE))
+    of_size = rate.groupby(rows["group_size"]).transform("median")
+    tiny = transfer.where((sizes <= TINY_BYTES) & (transfer > 0))
+    least = tiny.groupby(rows["group_size"]).transform("median").fillna(tiny.median())
+    by_all = transfer - on_links / rate.median()
+    latency = (transfer - on_links / of_size).fillna(least).fillna(by_all).fillna(0.0)
+    stated = (transfer - pd.Series(moved, index=rows.index)).fillna(0.0)
+    return np.asarray(np.minimum(np.maximum(stated, latency.clip(lower=0.0)), transfer), dtype=np.float64)
+
+
+def _kinds(rows: pd.DataFrame) -> list[tuple[str, int]]:
+    """Operation and size of the group of every row."""
+    sizes = rows["group_size"].fillna(0).astype("int64")
+    return [(str(name), int(size)) for name, size in zip(rows["operation"], sizes, strict=True)]
 
 
 RULE = Rule(

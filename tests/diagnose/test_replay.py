@@ -1,0 +1,63 @@
+"""The replay wins what the step would win: no more than what the kernels and the other messages leave."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit.diagnose._replay import replay_of
+
+MS = 1_000_000
+
+
+def members(rows):
+    """Rows of (rank, operation, instance, group, start ms, end ms)."""
+    table = pd.DataFrame(rows, columns=["rank", "operation", "instance", "group", "start", "end"])
+    start = (table["start"] * MS).astype("int64")
+    return table.assign(start_ns=start, duration_ns=(table["end"] * MS).astype("int64") - start).drop(columns=["start", "end"])
+
+
+def kernels(spans):
+    rows = [(rank, round(start * MS), round((end - start) * MS)) for rank in (0, 1) for start, end in spans]
+    return pd.DataFrame(rows, columns=["rank", "start_ns", "duration_ns"])
+
+
+def nothing():
+    return pd.DataFrame({name: pd.Series(dtype="int64") for name in ("rank", "start_ns", "duration_ns", "fraction")})
+
+
+def test_of_two_gradients_only_the_one_that_is_not_hidden_can_be_won():
+    # Computing lasts 0 to 10 ms. The first gradient (2 to 6) ends behind it; the second is ready at 10 and takes 4 ms.
+    rows = [(rank, "all_reduce", 0, "data", 2, 6) for rank in (0, 1)] + [(rank, "all_reduce", 1, "data", 10, 14) for rank in (0, 1)]
+    replay = replay_of(members(rows), kernels([(0, 10)]))
+    assert replay.won_ns(nothing(), {0: 3 * MS}) == pytest.approx(0)
+    assert replay.won_ns(nothing(), {1: 3 * MS}) == pytest.approx(3 * MS)
+    assert replay.won_ns(nothing(), {0: 3 * MS, 1: 3 * MS}) == pytest.approx(3 * MS)
+
+
+def test_a_gradient_that_waits_in_its_queue_starts_earlier_but_not_before_it_is_ready():
+    # The second gradient is ready at 8 ms, when the first one still moves: it starts at 12.
+    rows = [(rank, "all_reduce", 0, "data", 2, 12) for rank in (0, 1)] + [
+        (rank, "all_reduce", 1, "data", 12, 15) for rank in (0, 1)
+    ]
+    replay = replay_of(members(rows), kernels([(0, 8)]))
+    assert replay.won_ns(nothing(), {0: 3 * MS}) == pytest.approx(3 * MS)
+    assert replay.won_ns(nothing(), {0: 9 * MS}) == pytest.approx(4 * MS), "its kernels end at 8 ms"
+
+
+def test_a_faster_rank_wins_up_to_the_next_slowest():
+    # Rank 0 computes 10 ms, rank 1 for 7: both meet at 10.
+    rows = [(0, "all_reduce", 0, "world", 10, 11), (1, "all_reduce", 0, "world", 7, 11)]
+    computing = pd.DataFrame({"rank": [0, 1], "start_ns": [0, 0], "duration_ns": [10 * MS, 7 * MS]})
+    replay = replay_of(members(rows), computing)
+    for fraction, won in ((0.2, 2 * MS), (0.5, 3 * MS)):
+        assert replay.won_ns(computing[:1].assign(fraction=fraction)) == pytest.approx(won)
+
+
+def test_without_any_change_the_recorded_times_come_out():
+    random = np.random.default_rng(0)
+    rows, at = [], 0.0
+    for instance in range(20):
+        starts = at + random.uniform(1, 3, 2)
+        at = float(starts.max() + random.uniform(0.5, 2))
+        rows += [(rank, "all_reduce", instance, str(instance % 3), starts[rank], at) for rank in (0, 1)]
+    assert replay_of(members(rows), kernels([(0, 1)])).won_ns(nothing()) == pytest.approx(0)
