@@ -171,6 +171,21 @@ LAUNCHES = Table(
         Column("blocks_per_sm", "float", "blocks of threads a multiprocessor", nullable=True),
     ),
 )
+UTILIZATION = Table(
+    "utilization",
+    "a unit of the device in all calls of one kernel name in a step: how long it worked",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("name", "text", "kernel name"),
+        Column("type", "text", "operator type, where the profiler states one", nullable=True),
+        Column("unit", "text", "as recorded: aic_mac, aic_mte2, aiv_vec, ...; cube: the matrix units of all cores"),
+        Column("count", "int", "calls for which it was recorded"),
+        Column("duration_ns", "int", "their summed durations"),
+        Column("core_ns", "int", "how long the core of the unit ran in them, a mean over its cores; for cube their durations"),
+        Column("busy_ns", "int", "how long the unit worked of core_ns"),
+    ),
+)
 LOG = Table(
     "log",
     "a step printed by a training log",
@@ -277,7 +292,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
         for table in (
-            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, LOG),
+            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, UTILIZATION, LOG),
             *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, QUEUES, COVERAGE),
         )
     }

@@ -68,7 +68,7 @@ def read_windows(database: Database) -> list[Window]:
 
 
 def read_tasks(database: Database) -> pd.DataFrame:
-    """Kernels and communication operations with the columns of `kernels`, without `rank`, and with `device` and `connection`.
+    """Kernels and communication operations with the columns of `kernels`, without `rank`, with `device`, `connection` and `task`.
 
     `step` is that in which the task was launched; where no launch is recorded, that in which it began.
     """
@@ -139,6 +139,7 @@ def _kernels(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
             "stream": rows["streamId"],
             "device": rows["deviceId"],
             "connection": rows["connectionId"],
+            "task": rows["globalTaskId"],
             "start_ns": rows["startNs"],
             "end_ns": rows["endNs"],
             "input_shapes": label_of(rows["inputShapes"], texts).str.strip('"'),
@@ -160,6 +161,7 @@ def _communication(database: Database, texts: Mapping[int, str]) -> pd.DataFrame
             "stream": pd.Series(None, index=rows.index, dtype="object"),
             "device": rows["opId"].map(ran_on).astype("Int64"),
             "connection": rows["connectionId"],
+            "task": pd.Series(pd.NA, index=rows.index, dtype="Int64"),
             "start_ns": rows["startNs"],
             "end_ns": rows["endNs"],
             "input_shapes": pd.Series(None, index=rows.index, dtype="object"),

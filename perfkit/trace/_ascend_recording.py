@@ -17,7 +17,7 @@ from perfkit.trace._ascend_folders import KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
 from perfkit.trace.placement import members_text
-from perfkit.trace.steps import Window, add_summary_steps, add_window_steps, device_windows
+from perfkit.trace.steps import Window, add_summary_steps, add_window_steps, windows_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ TEXT_NAMES = Names()
 class Recording:
     """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name.
 
-    `connections` has the number that leads from each kernel of a database to its launch.
+    `keys` has the numbers of each kernel of a database: `connection` leads to its launch, `task` to its counters.
     """
 
     rank: Rank
     stage: int | None
     steps: pd.DataFrame | None = None
     kernels: pd.DataFrame | None = None
-    connections: pd.Series | None = None
+    keys: pd.DataFrame | None = None
     operations: list[Operation] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
@@ -74,7 +74,8 @@ def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> No
             recording.cut.add(STEPS)
     if kernels is None:
         return
-    left = [window for window in device_windows(spans, kernels.dropna(subset=["start_ns", "step"])) if window.step not in told]
+    ends = {window.step: window.end_ns for window in spans}
+    left = [window for window in windows_until(spans, ends) if window.step not in told]
     if left:
         add_window_steps(sink, rank=rank, windows=left, kernels=kernels, pipeline_stage=recording.stage)
         sink.note(
@@ -86,7 +87,7 @@ def _spans(kernels: pd.DataFrame | None) -> list[Window]:
     """Each step from its first to the end of its last kernel."""
     if kernels is None:
         return []
-    timed = kernels.dropna(subset=["start_ns", "step"])
+    timed = kernels[["step", "start_ns", "duration_ns"]].dropna(subset=["start_ns", "step"])
     ends = (timed["start_ns"] + timed["duration_ns"]).groupby(timed["step"]).max()
     starts = timed["start_ns"].groupby(timed["step"]).min()
     return [Window(int(step), int(starts[step]), int(ends[step])) for step in starts.index]

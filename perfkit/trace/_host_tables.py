@@ -1,4 +1,4 @@
-"""Host tables: `host` and `launches` of every rank, read when they are asked for, one rank at a time.
+"""Host tables: `host` and `launches` of every rank, and others like them, read when they are asked for, one rank at a time.
 
 What is lost of a file is counted when it is read for its device side; events of the host without a time are left out of these. Rows
 beyond a few MiB wait in a temporary file.
@@ -24,8 +24,8 @@ _MANY_ROWS = 1_000_000
 Frames = Iterable[pd.DataFrame]
 
 
-def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, Frames]]) -> None:
-    """Offer both tables of `ranks` for later; `read` gives them for one rank in frames, without the column `rank`."""
+def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, ...]], tables: Sequence[str] = TABLES) -> None:
+    """Offer tables of `ranks` for later; `read` gives them for one rank in frames, without the column `rank`."""
     found = frozenset(ranks)
     if not found:
         return
@@ -34,12 +34,12 @@ def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, 
     @lru_cache(_KEPT_RANKS)
     def kept(rank: int) -> dict[str, list[pd.DataFrame] | Sink]:
         scratch = Sink()
-        for name, frames in zip(TABLES, read(rank), strict=True):
+        for name, frames in zip(tables, read(rank), strict=True):
             for frame in frames:
                 columns: dict[str, Any] = {str(column): frame[column] for column in frame.columns}
                 if len(frame):
                     scratch.add(name, rank=rank, **columns)
-        return {name: scratch if scratch.count(name) > _MANY_ROWS else _whole(scratch, name) for name in TABLES}
+        return {name: scratch if scratch.count(name) > _MANY_ROWS else _whole(scratch, name) for name in tables}
 
     def pieces(name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         with lock:
@@ -56,7 +56,7 @@ def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, 
         return stacked(frames, _texts(name)) if frames else empty(name).loc[:, wanted]
 
     sink.later.update(
-        {name: LazyTable(ranks=found, num_rows=None, read=partial(rows, name), pieces=partial(pieces, name)) for name in TABLES}
+        {name: LazyTable(ranks=found, num_rows=None, read=partial(rows, name), pieces=partial(pieces, name)) for name in tables}
     )
 
 

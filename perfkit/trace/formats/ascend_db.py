@@ -29,6 +29,8 @@ from perfkit.trace import (
 from perfkit.trace._ascend_db_host import CALLS, FRAMEWORK, read_host
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.trace._ascend_recording import Names, Recording
+from perfkit.trace._ascend_units import TABLE as UTILIZATION
+from perfkit.trace._ascend_units import has_counters, read_database
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
 from perfkit.trace._ranks_apart import read_ranks
@@ -129,13 +131,17 @@ def read(match: Match, sink: Sink) -> None:
 
 
 def _offer_host(recordings: list[Recording], sink: Sink) -> None:
-    """Offer the host side of the ranks whose database recorded calls."""
-    sides = {
-        recording.rank.rank: (recording.rank.source.files[KERNELS], recording.kernels, recording.connections)
+    """Offer the host side of the ranks whose database recorded calls, and the counters of those that have some."""
+    recorded = {
+        recording.rank.rank: (recording.rank.source.files[KERNELS], recording.kernels, recording.keys)
         for recording in recordings
-        if recording.kernels is not None and recording.connections is not None and recording.rows.get(_HOST_CALLS)
+        if recording.kernels is not None and recording.keys is not None
     }
+    with_calls = [recording.rank.rank for recording in recordings if recording.rows.get(_HOST_CALLS)]
+    sides = {rank: (file, kernels, keys["connection"]) for rank, (file, kernels, keys) in recorded.items() if rank in with_calls}
     _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
+    counted = {rank: (file, kernels, keys["task"]) for rank, (file, kernels, keys) in recorded.items() if has_counters(file)}
+    _host_tables.offer(sink, counted, lambda rank: ([read_database(*counted[rank])],), [UTILIZATION])
 
 
 def _record(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> list[Recording]:
@@ -232,8 +238,8 @@ def _pairs(devices: list[int], ranks: Mapping[int, int]) -> str:
 
 
 def _add_tasks(recording: Recording, tasks: pd.DataFrame, file: File, sink: Sink) -> None:
-    kernels = tasks.drop(columns=["device", "connection"]).assign(rank=recording.rank.rank)
-    recording.connections = tasks["connection"]
+    kernels = tasks.drop(columns=["device", "connection", "task"]).assign(rank=recording.rank.rank)
+    recording.keys = tasks[["connection", "task"]]
     _ascend_recording.add_kernels(recording, kernels, file, sink)
 
 
@@ -261,7 +267,7 @@ FORMAT = Format(
     detail=3,
     provides=frozenset(
         {
-            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches"),
+            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches", UTILIZATION),
             *("memory_curve", "memory_blocks", "coverage"),
         }
     ),

@@ -23,6 +23,7 @@ from perfkit.trace._ascend_host import read_host
 from perfkit.trace._ascend_kernels import has_details, read_kernels
 from perfkit.trace._ascend_many import MANY_RANKS, read_many
 from perfkit.trace._ascend_recording import Recording, add_communication, add_kernels, add_steps, compare
+from perfkit.trace._ascend_units import is_recorded, offer_table
 from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import File, Listing
 from perfkit.trace._ranks_apart import read_ranks
@@ -54,7 +55,9 @@ def read(match: Match, sink: Sink) -> None:
     _ascend_layout.add_facts(sink, ranks)
     named = _ascend_layout.groups_of(ranks)
     sink.placement.update(_ascend_layout.placement(named, [rank.rank for rank in ranks], sink.facts))
+    kernel_files = {rank.rank: file for rank in ranks if (file := rank.source.files.get(KERNELS)) is not None}
     if len(ranks) >= MANY_RANKS:
+        offer_table(sink, kernel_files)
         _add_coverage(read_many(ranks, named, sink, _record), sink)
         return
     recordings = read_ranks(_record_all, ranks, sink, sum(file.size_bytes for file in match.files))
@@ -63,6 +66,7 @@ def read(match: Match, sink: Sink) -> None:
     compare(recordings, sink)
     add_communication(recordings, named, sink)
     _add_coverage(recordings, sink)
+    offer_table(sink, {rank: file for rank, file in kernel_files.items() if is_recorded(file)})
     timelines = {
         recording.rank.rank: ([file], recording.kernels)
         for recording in recordings
@@ -172,6 +176,7 @@ FORMAT = Format(
             "groups",
             "host",
             "launches",
+            "utilization",
             "memory_curve",
             "memory_blocks",
             "coverage",
