@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +12,22 @@ from typing import Any, TextIO
 from perfkit import catalog
 from perfkit.cli._progress import SolveProgress
 from perfkit.cli._tables import print_table
-from perfkit.dialects import read_config, write_config
+from perfkit.dialects import read_config, read_text, write_config
 from perfkit.errors import InputError
 from perfkit.estimate import efficiency_of
+from perfkit.plans._fields import MAX_FILE_BYTES
 from perfkit.plans.balance import PlanResult, balance
-from perfkit.plans.case_file import PLAN_FORMAT
+from perfkit.plans.case_file import PLAN_FORMAT, read_problem
 from perfkit.plans.from_plan import PlanProblem, problem_of_plan, scaled
+from perfkit.plans.measured_layers import layer_times, with_layer_times
 from perfkit.plans.text import plan_table
+from perfkit.run import Run
+from perfkit.spec.plan import Plan
 from perfkit.trace.load import load
 from perfkit.trace.summary import summarize
 from perfkit.units import GIB, NS_PER_S
 
-STANDARD_INPUT = "-"
+STANDARD_INPUT, STDIN_NAME = "-", "standard input"
 FAMILY = PLAN_FORMAT.rpartition("plan/")[0].encode()  # another format of this family is a case that is refused with its name
 
 
@@ -43,15 +48,16 @@ def balance_input(
 
     Raises InputError with all problems; for a case also where an option asks for a configuration.
     """
-    if _is_case(path):
+    name, text = _given(path)
+    if _is_case(path, text):
         asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
-        if wrong := [name for name, value in asked.items() if value is not None]:
-            raise InputError(path, [f"{name} needs a configuration; a case states its own times and limits" for name in wrong])
+        if wrong := [option for option, value in asked.items() if value is not None]:
+            raise InputError(name, [f"{option} needs a configuration; a case states its own times and limits" for option in wrong])
         found = None
         with SolveProgress(errors) as progress:
-            result = balance(path, time_limit_s=time_limit_s, progress=progress)
+            result = balance(read_problem(name, text), time_limit_s=time_limit_s, progress=progress)
     else:
-        found = _problem(path, run, device, calibration, limit_gib)
+        found = _problem(read_config(path) if text is None else read_text(text, name), run, device, calibration, limit_gib)
         with SolveProgress(errors) as progress:
             result = balance(found.problem, time_limit_s=time_limit_s, progress=progress, start=found.start())
     written = _written(found, result, target, device)
@@ -68,20 +74,35 @@ def balance_input(
         print(f"written to {target}", file=out)
 
 
-def _is_case(path: str) -> bool:
-    """Whether the file is a case; standard input is one, as before configurations were taken."""
-    if path == STANDARD_INPUT:
-        return True
+def _given(path: str) -> tuple[str, str | None]:
+    """What messages call the input, and its text if it is standard input, which can be read only once."""
+    if path != STANDARD_INPUT:
+        return path, None
+    raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    problems = [f"more than {MAX_FILE_BYTES} bytes; a case or configuration is small"] if len(raw) > MAX_FILE_BYTES else []
     try:
-        with Path(path).open("rb") as stream:
-            start = stream.read(4096).lstrip()
-    except OSError as error:
-        raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(f"byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8")
+    if problems:
+        raise InputError(STDIN_NAME, problems)
+    return STDIN_NAME, text
+
+
+def _is_case(path: str, text: str | None) -> bool:
+    """Whether the input is a case of any format of the family; anything else is read as a configuration."""
+    if text is not None:
+        start = text[:4096].encode().lstrip()
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                start = stream.read(4096).lstrip()
+        except OSError as error:
+            raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
     return start.startswith(b"{") and FAMILY in start
 
 
-def _problem(path: str, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
-    plan = read_config(path)
+def _problem(plan: Plan, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
     if plan.hardware is None and device:
         plan = replace(plan, hardware=catalog.hardware_named(device))
     if limit_gib is not None and not limit_gib > 0:
@@ -90,13 +111,31 @@ def _problem(path: str, run: str | None, device: str | None, calibration: str | 
     if plan.hardware is None:
         raise InputError("balance", ["the configuration names no device; name one with --device to take times from"])
     found = problem_of_plan(plan, efficiency_of(plan, calibration), memory_limit_bytes=limit)
-    return scaled(found, _computed_s(run, plan.parallel.pipeline_parallel_size)) if run else found
+    return _measured(found, run) if run else found
 
 
-def _computed_s(run: str, num_stages: int) -> list[float | None]:
+def _measured(found: PlanProblem, path: str) -> PlanProblem:
+    """The problem with the times of a run: of its layers where its kernels name them, else of its stages."""
+    run, plan = load(path), found.plan
+    by_layer = with_layer_times(found, layer_times(run, plan.num_micro_batches))
+    if by_layer is not None:
+        return by_layer
+    computed_s = _computed_s(run, plan.parallel.pipeline_parallel_size)
+    if not any(computed_s):
+        raise InputError(
+            path,
+            [
+                "no kernel names the layer that it belongs to, and no rank has both a pipeline stage and a computing time; a run "
+                "whose folder or cluster analysis tells the stages of the ranks is needed"
+            ],
+        )
+    return scaled(found, computed_s)
+
+
+def _computed_s(run: Run, num_stages: int) -> list[float | None]:
     """Seconds that the ranks of each stage computed in a step: the median of all ranks and steps, None where no rank is known."""
     by_stage: dict[int, list[float]] = {}
-    for rank in summarize(load(run))["ranks"]:
+    for rank in summarize(run)["ranks"]:
         for step in rank["steps"]:
             computed = _computing_ns(step["breakdown_ns"])
             if computed and rank["pipeline_stage"] is not None:

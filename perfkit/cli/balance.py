@@ -14,7 +14,7 @@ from perfkit.cli._command import Command
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("case", metavar="CASE|CONFIG", help="a perfkit.plans.plan/1 file or a configuration; - is standard input")
     parser.add_argument("--time-limit-s", type=float, default=60.0, help="stop with the best layout so far (default: 60)")
-    parser.add_argument("--run", help="scale the times of CONFIG to what the stages of this run computed")
+    parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
     parser.add_argument("--device", help="the device, where CONFIG names none")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill of a device (default: all of it)")

@@ -94,10 +94,13 @@ class Fields:
         self.problems.append(f"{place or 'the document'} {found}; {need} is needed")
 
 
-def read_document(path: str | Path, formats: Iterable[str]) -> dict[str, Any]:
-    """The JSON object in a file ("-" is standard input) whose `format` is one of `formats`; raises InputError."""
+def read_document(path: str | Path, formats: Iterable[str], text: str | None = None) -> dict[str, Any]:
+    """The JSON object in a file ("-" is standard input) whose `format` is one of `formats`; raises InputError.
+
+    With `text` that is read instead, and `path` only names it.
+    """
     known = tuple(formats)
-    text = _text(path)
+    text = _text(path) if text is None else text
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -29,9 +29,12 @@ def read_schedules(path: str | Path) -> list[ScheduleCase]:
     return cases
 
 
-def read_problem(path: str | Path) -> PipelineProblem:
-    """The problem of a `perfkit.plans.plan/1` file ("-" is standard input); InputError lists everything that is wrong with it."""
-    document = read_document(path, [PLAN_FORMAT])
+def read_problem(path: str | Path, text: str | None = None) -> PipelineProblem:
+    """The problem of a `perfkit.plans.plan/1` file ("-" is standard input); InputError lists everything that is wrong with it.
+
+    With `text` that is read instead, and `path` only names it.
+    """
+    document = read_document(path, [PLAN_FORMAT], text)
     problems: list[str] = []
     part = Fields(document.get("problem"), "problem", problems)
     values = {

@@ -126,14 +126,15 @@ def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> Plan
     changed = replace(
         problem,
         body=body,
-        head=_faster(problem.head, ratio),
-        tail=_faster(problem.tail, ratio),
+        head=faster(problem.head, ratio),
+        tail=faster(problem.tail, ratio),
         assumptions=(*problem.assumptions, note),
     )
     return replace(found, problem=changed)
 
 
-def _faster(part: EndPart | None, ratio: float) -> EndPart | None:
+def faster(part: EndPart | None, ratio: float) -> EndPart | None:
+    """What the first or last stage has besides layers, with its times multiplied."""
     return part and replace(part, fwd_ns=round(part.fwd_ns * ratio), bwd_ns=round(part.bwd_ns * ratio))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from perfkit.units import GIB
 
 CONFIGS = Path(__file__).parents[2] / "data" / "configs"
 TOML, YAML = str(CONFIGS / "llama2_13b.toml"), str(CONFIGS / "pretrain_llama2_70b_bf16_64p.yaml")
+CASE = str(CONFIGS.parent / "plans" / "dense_moe_4_stages.json")
 
 
 def test_the_configuration_written_fits_as_the_estimate_finds(capsys, tmp_path):
@@ -79,3 +81,24 @@ def test_what_does_not_fit_together_is_refused(capsys):
     assert "--device" in capsys.readouterr().err
     assert main(["balance", str(CONFIGS.parent / "plans" / "dense_moe_4_stages.json"), "--out", "x"]) == 2
     assert "--out needs a configuration" in capsys.readouterr().err
+
+
+def test_standard_input_takes_a_configuration_as_well_as_a_case(capsys, monkeypatch):
+    documents = []
+    for path, options in ((TOML, ["--memory-limit-gib", "60"]), (CASE, [])):
+        for given in (path, "-"):
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(path).read_bytes())))
+            assert main(["balance", given, "--json", *options]) == 0
+            documents.append(json.loads(capsys.readouterr().out))
+    for file, piped in (documents[:2], documents[2:]):
+        assert {**piped, "seconds": 0} == {**file, "seconds": 0}
+
+
+def test_what_is_wrong_with_standard_input_is_said_under_its_name(capsys, monkeypatch):
+    case = b'{"format": "perfkit.plans.plan/1", "problem": {"schedule": "1f2b"}}'
+    for text, message in ((b"\xff", "not UTF-8"), (b"", "empty"), (case, "schedule = '1f2b'")):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+        assert main(["balance", "-"]) == 2
+        printed = capsys.readouterr().err
+        assert "standard input" in printed
+        assert message in printed
