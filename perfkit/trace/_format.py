@@ -219,8 +219,12 @@ def stacked(frames: Sequence[pd.DataFrame], texts: Collection[str] = ()) -> pd.D
     for name in list(frames[0].columns):
         pieces = [frame.pop(name) for frame in frames]
         text = name in texts or any(isinstance(piece.dtype, pd.CategoricalDtype) for piece in pieces)
-        columns[str(name)] = pd.Series(joined_categories(pieces)) if text else pd.concat(pieces, ignore_index=True)
+        columns[str(name)] = pd.Series(joined_categories(pieces)) if text else _joined(pieces)
     return pd.DataFrame(columns, copy=False)
+
+
+def _joined(pieces: Sequence[pd.Series]) -> pd.Series:
+    return pieces[0].reset_index(drop=True) if len(pieces) == 1 else pd.concat(pieces, ignore_index=True)
 
 
 def _ends_beyond_int64(start_ns: pd.Series, duration_ns: pd.Series) -> np.ndarray:

@@ -16,7 +16,7 @@ import pandas as pd
 from perfkit import settings
 from perfkit.units import MIB
 
-_MOST_BYTES = 12 * MIB
+_MOST_BYTES = 2 * MIB
 _SHARE = 32
 """A spool may hold this part of the memory limit: a reader has several, and copies of what it works on."""
 

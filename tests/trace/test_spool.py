@@ -73,6 +73,7 @@ def test_a_run_read_with_little_memory_and_then_from_the_cache_is_the_same_run(n
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path))
     monkeypatch.setenv("PERFKIT_MEMORY_LIMIT", SMALL)
     monkeypatch.setattr("perfkit.trace._cache.MIN_BYTES", 0)
+    monkeypatch.setattr("perfkit.trace._store.FEW_ROWS", 0)
     monkeypatch.setattr("perfkit.trace._format._PART_ROWS", 1)
     spilled, kept = load(path), load(path)
     assert isinstance(spilled.tables, LazyTables)
