@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfkit import panels
-from perfkit.panels import _header
+from perfkit.classroom import _mark, exercises
+from perfkit.panels import _header, class_exercise
 from perfkit.texts import english_lines
 from tests.notebook_format import pages
 
@@ -29,6 +30,7 @@ def used() -> dict[str, dict[str, str]]:
         *_header_texts(),
         *_scripts(),
         *_templates(),
+        *_class(),
     ):
         if text.strip() and re.search(r"[A-Za-z]{2}", text):
             found.setdefault(section, {}).setdefault(text, place)
@@ -103,6 +105,17 @@ def _rules() -> Iterator[tuple[str, str, str]]:
         yield "rules", rule.title, rule.name
 
 
+def _class() -> Iterator[tuple[str, str, str]]:
+    """What an exercise asks and says; a formula is the same in all languages."""
+    for exercise in exercises().values():
+        for text in (exercise.title, exercise.text, exercise.idea, exercise.group, *exercise.wrong.values()):
+            yield "class", text, exercise.name
+    for text in (class_exercise.LETTERS, *_mark.SAID.values()):
+        yield "class", text, "class"
+    for text in re.findall(r"""\bt\("([^"]*)"\)""", (ROOT / "perfkit" / "panels" / "class_exercise.py").read_text()):
+        yield "class", text, "class_exercise"
+
+
 def _header_texts() -> Iterator[tuple[str, str, str]]:
     for _, label, work, _ in _header.CYCLE:
         yield "cycle", label, "header"
@@ -119,6 +132,12 @@ def _templates() -> Iterator[tuple[str, str, str]]:
     for path in (ROOT / "perfkit" / "app" / "templates").glob("*.j2"):
         for text in re.findall(r"\bt\('((?:[^'\\]|\\.)*)'\)", path.read_text()):
             yield "frame", text.replace("\\'", "'"), path.name
-    for module in ("panels/_status.py", "panels/_header.py", "panels/_control.py", "panels/_navigation.py"):
+    for module in (
+        "panels/_status.py",
+        "panels/_header.py",
+        "panels/_control.py",
+        "panels/_navigation.py",
+        "panels/_finding_links.py",
+    ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module

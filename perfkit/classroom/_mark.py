@@ -12,6 +12,16 @@ from perfkit.classroom._number import read_number
 Outcome = Literal["right", "wrong", "unread"]
 NEAR = 1e-9
 """Exact answers are equal up to what a float loses."""
+SAID = {
+    "right": "Right.",
+    "which": "Not this rank.",
+    "percent": "Off by 100: percent or ratio? Look at the unit that is asked for.",
+    "reciprocal": "That is the reciprocal: turn the fraction over.",
+    "sign": "The amount is right, the sign is not.",
+    "too_high": "Too high.",
+    "too_low": "Too low.",
+}
+"""What is said of an answer where the exercise has no sentence of its own."""
 WHICH = ("E37",)
 """Exercises that ask which one: their answer is a name, not an amount."""
 HINT_SHARE, FIRST_TRY_SHARE = 0.25, 0.10
@@ -38,17 +48,17 @@ def mark(question: Question, text: str) -> Mark:
         return Mark("unread", typed.problem)
     value, tolerance = typed.value, exercise.tolerance
     if close(value, question.answer, tolerance):
-        return Mark("right", "Right.", value)
+        return Mark("right", SAID["right"], value)
     for mistake, wrong in question.wrong.items():
         if close(value, wrong, tolerance):
             return Mark("wrong", exercise.wrong[mistake], value, mistake)
     if exercise.name in WHICH:
-        return Mark("wrong", "Not this rank.", value, "other")
+        return Mark("wrong", SAID["which"], value, "other")
     slip = _slip(value, question.answer, tolerance) if question.answer else None
     if slip:
         return Mark("wrong", slip[1], value, slip[0])
-    high = value > question.answer
-    return Mark("wrong", "Too high." if high else "Too low.", value, "too_high" if high else "too_low")
+    off = "too_high" if value > question.answer else "too_low"
+    return Mark("wrong", SAID[off], value, off)
 
 
 def close(value: float, target: float, tolerance: float) -> bool:
@@ -73,9 +83,9 @@ def _slip(value: float, right: float, tolerance: float) -> tuple[str, str] | Non
                 off = f"{base}^{power}" if power > 1 else str(base)
                 return "unit", f"The digits are right, the unit is not: look at the unit again (off by {off})."
     if close(value, right * 100, tolerance) or close(value, right / 100, tolerance):
-        return "percent", "Off by 100: percent or ratio? Look at the unit that is asked for."
+        return "percent", SAID["percent"]
     if value and math.isfinite(1 / value) and close(1 / value, right, tolerance):
-        return "reciprocal", "That is the reciprocal: turn the fraction over."
+        return "reciprocal", SAID["reciprocal"]
     if close(-value, right, tolerance):
-        return "sign", "The amount is right, the sign is not."
+        return "sign", SAID["sign"]
     return None

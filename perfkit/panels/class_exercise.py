@@ -14,11 +14,13 @@ from perfkit.panels import _class as classroom
 from perfkit.panels._control import Choice, Text
 from perfkit.panels._panel import Action, Answer, Panel
 from perfkit.panels._table import Table
+from perfkit.texts import t
 
 FIRST = "E01"
 OFFER_AFTER = 3
 LETTERS = (
-    "h hidden, f ffn hidden, L layers, v vocabulary, q heads a key-value head, N parameters, layer = FLOP per token of one layer"
+    "Letters: h hidden, f ffn hidden, L layers, v vocabulary, q heads a key-value head, N parameters, "
+    "layer = FLOP per token of one layer."
 )
 STATES = {"solved": "solved", "revealed": "answer shown", "trying": "trying", "new": ""}
 
@@ -68,8 +70,9 @@ def view(result: Result) -> Answer:
             selectable=True,
         ),
     }
-    unit = "a plain ratio" if exercise.unit == "1" else exercise.unit
-    sentence = f"{exercise.name}, {exercise.title} ({exercise.points} points): {exercise.text} Answer in {unit}."
+    unit = t("a plain ratio") if exercise.unit == "1" else exercise.unit
+    asked = t("{0}, {1} ({2} points): {3} Answer in {4}.")
+    sentence = asked.format(exercise.name, t(exercise.title), exercise.points, t(exercise.text), unit)
     return Answer({}, tables, sentence, (*_notes(result, now), *classroom.notices(result.session.store)))
 
 
@@ -77,19 +80,20 @@ def _notes(result: Result, now: Standing) -> list[str]:
     exercise = result.question.exercise
     notes = []
     if now.last:
-        notes.append(f"Your last answer, {now.last[:40]}: {mark(result.question, now.last).text}")
+        notes.append(t("Your last answer, {0}: {1}").format(now.last[:40], t(mark(result.question, now.last).text)))
     if now.solved:
-        notes.append(f"Solved: {now.points:g} points.")
-    notes += [f"Hint {number}: {text}" for number, text in enumerate(exercise.hints[: now.hints], start=1)]
+        notes.append(t("Solved: {0} points.").format(f"{now.points:g}"))
+    notes += [t("Hint {0}: {1}").format(number, t(text)) for number, text in enumerate(exercise.hints[: now.hints], start=1)]
     if now.hints >= 2:
-        notes.append(f"Letters: {LETTERS}.")
+        notes.append(t(LETTERS))
     if now.tries >= OFFER_AFTER and not (now.solved or now.hints or now.revealed):
-        notes.append(f"{now.tries} tries so far: a hint costs a quarter of the points and says where to begin.")
+        notes.append(t("{0} tries so far: a hint costs a quarter of the points and says where to begin.").format(now.tries))
     if now.revealed or result.shown_to_all:
-        notes.append(f"The answer: {solution(result.question)}")
+        notes.append(t("The answer: {0}").format(solution(result.question)))
     total = sum(found.points for found in result.all.values())
     solved = sum(found.solved and not found.revealed for found in result.all.values())
-    notes.append(f"Page {exercise.page} can compute this; use it. So far {solved} solved, {total:g} points.")
+    able = t("Page {0} can compute this; use it. So far {1} solved, {2} points.")
+    notes.append(able.format(exercise.page, solved, f"{total:g}"))
     return notes
 
 
@@ -99,7 +103,7 @@ def solution(asked: Question) -> str:
     filled = re.sub(r"[A-Za-z_]\w*", lambda found: written(asked.params.get(found[0], found[0])), formula)
     steps = formula if filled == formula else f"{formula} = {filled}"
     unit = "" if asked.exercise.unit == "1" else f" {asked.exercise.unit}"
-    return f"{asked.answer:.6g}{unit}, from {steps}."
+    return t("{0}, from {1}.").format(f"{asked.answer:.6g}{unit}", steps)
 
 
 def written(value: Any) -> str:
@@ -115,7 +119,7 @@ def written(value: Any) -> str:
 
 def _progress(exercise: Exercise, now: Standing) -> dict[str, Any]:
     known = "revealed" if now.revealed else "trying" if now.tries or now.hints else "new"
-    row = {"exercise": exercise.name, "title": exercise.title, "block": exercise.group, "level": exercise.level}
+    row = {"exercise": exercise.name, "title": t(exercise.title), "block": t(exercise.group), "level": exercise.level}
     return {
         **row,
         "state": STATES["solved" if now.solved else known],
@@ -131,8 +135,8 @@ def check(state: State) -> str:
     text = state.answers[state.exercise]
     found = here.store.answer(asked, text, seconds=classroom.spent_s(here.student, state.exercise))
     if found.outcome != "right":
-        return found.text
-    return f"Right. {here.store.standing(asked).points:g} points."
+        return t(found.text)
+    return t("Right. {0} points.").format(f"{here.store.standing(asked).points:g}")
 
 
 def hint(state: State) -> str:
@@ -140,14 +144,14 @@ def hint(state: State) -> str:
     here, asked = _asked(state)
     taken = here.store.hint(asked, seconds=classroom.spent_s(here.student, state.exercise))
     shown = max(taken, 1)
-    return f"Hint {shown}: {asked.exercise.hints[shown - 1]}"
+    return t("Hint {0}: {1}").format(shown, t(asked.exercise.hints[shown - 1]))
 
 
 def reveal(state: State) -> str:
     """Show the answer; the exercise is then worth nothing."""
     here, asked = _asked(state)
     here.store.reveal(asked, seconds=classroom.spent_s(here.student, state.exercise))
-    return f"The answer: {solution(asked)}"
+    return t("The answer: {0}").format(solution(asked))
 
 
 def _asked(state: State) -> tuple[classroom.Session, Question]:
@@ -163,7 +167,7 @@ def pick(state: State, _table: str, row: dict[str, Any]) -> State:
 
 
 def _options(_state: State) -> list[tuple[str, str, str]]:
-    return [(f"{name} {exercise.title}", name, exercise.group) for name, exercise in exercises().items()]
+    return [(f"{name} {t(exercise.title)}", name, exercise.group) for name, exercise in exercises().items()]
 
 
 def _named(state: State) -> bool:

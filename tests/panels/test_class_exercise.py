@@ -176,3 +176,12 @@ def test_what_the_instructor_says_and_shows_is_on_every_page(in_class):
 def test_a_row_of_the_progress_opens_its_exercise():
     assert pick(State(), "progress", {"exercise": "E07"}).exercise == "E07"
     assert pick(State(), "inputs", {"input": "seq"}).exercise == "E01"
+
+
+@pytest.mark.usefixtures("in_class")
+def test_a_chinese_reader_is_asked_and_told_in_chinese(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    assert "日志打印 sps" in view(compute(typed(""))).text
+    assert check(typed("0.625")) == "这是样本数；一个样本有 seq 个 token。"
+    assert hint(typed("")) == "提示 1：一个样本就是一条 seq 个 token 的序列。"
+    assert check(typed("5120")) == "正确。7.5 分。"
