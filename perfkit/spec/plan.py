@@ -33,7 +33,7 @@ class Plan:
     document: Any = None
 
     def __post_init__(self) -> None:
-        problems = [*self._batch_problems(), *self._split_problems(), *self._expert_problems()]
+        problems = [*self._batch_problems(), *self._split_problems(), *self._sequence_problems(), *self._expert_problems()]
         if problems:
             raise InputError("Plan", problems)
 
@@ -67,6 +67,33 @@ class Plan:
                 f"num_attention_heads = {model.num_attention_heads} is not divisible by "
                 f"tensor_parallel_size = {parallel.tensor_parallel_size}; nearest is "
                 f"{nearest_divisors(parallel.tensor_parallel_size, model.num_attention_heads)}"
+            )
+        shards, replicas = parallel.optimizer_shard_size, parallel.data_parallel_size * parallel.context_parallel_size
+        if replicas % shards:
+            problems.append(
+                f"optimizer_shard_size = {shards} does not divide data_parallel_size x context_parallel_size = {replicas}; "
+                f"nearest is {nearest_divisors(shards, replicas)}"
+            )
+        return problems
+
+    def _sequence_problems(self) -> list[str]:
+        model, parallel, length, problems = self.model, self.parallel, self.workload.seq_length, []
+        context, tensor = parallel.context_parallel_size, parallel.tensor_parallel_size
+        cuts = {"context_parallel_size": context, "sequence_chunks": parallel.sequence_chunks}
+        if parallel.sequence_parallel:
+            cuts["tensor_parallel_size"] = tensor
+        for name, size in cuts.items():
+            if length % size:
+                problems.append(
+                    f"seq_length = {length} is not divisible by {name} = {size}; nearest is {nearest_divisors(size, length)}"
+                )
+        kind = parallel.context_parallel_algorithm
+        heads = {"ring": 1, "ulysses": context, "hybrid": parallel.ulysses_size or 1}[kind]
+        if heads > 1 and model.num_key_value_heads % (tensor * heads):
+            near = nearest_divisors(heads, max(1, model.num_key_value_heads // tensor))
+            problems.append(
+                f"num_key_value_heads = {model.num_key_value_heads} is not divisible by tensor_parallel_size {tensor} x {heads} "
+                f"ranks that exchange heads; nearest is {near} ranks"
             )
         return problems
 

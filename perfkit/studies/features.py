@@ -40,15 +40,13 @@ COLUMNS = (
 class Feature:
     """A way to split the work: what it splits, its limits in words, and how a plan gets it.
 
-    `change` gives the new plan and says what was changed; it raises InputError where the feature cannot be used. `timed` is false
-    where the step time has no model of it.
+    `change` gives the new plan and says what was changed; it raises InputError where the feature cannot be used.
     """
 
     name: str
     splits: str
     limits: str
     change: Callable[[Plan, bool], tuple[Plan, str]]
-    timed: bool = True
 
 
 def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | Calibration | None = None) -> pd.DataFrame:
@@ -57,12 +55,12 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
     Groups that grow take their devices from data parallel, or with `more_devices` from outside. `sent_bytes` is what a device
     sends in a step, `static_bytes` parameters, gradients and optimizer state.
     """
-    rows = [{**_TEXTS, "feature": "as planned", **_effects(plan, chosen, timed=True)}]
+    rows = [{**_TEXTS, "feature": "as planned", **_effects(plan, chosen)}]
     for feature in FEATURES:
         row: dict[str, object] = {**_TEXTS, "feature": feature.name, "splits": feature.splits, "limits": feature.limits}
         try:
             changed, what = feature.change(plan, more_devices)
-            row |= {"change": what, **_effects(changed, chosen, timed=feature.timed)}
+            row |= {"change": what, **_effects(changed, chosen)}
         except InputError as error:
             row |= {"why_not": "; ".join(error.problems)}
         rows.append(row)
@@ -75,22 +73,18 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
 _TEXTS = dict.fromkeys(("change", "splits", "limits", "why_not"), "")
 
 
-def _effects(plan: Plan, chosen: str | Calibration | None, *, timed: bool) -> dict[str, object]:
+def _effects(plan: Plan, chosen: str | Calibration | None) -> dict[str, object]:
     found: Estimate = estimate(plan, calibration=chosen)
     memory = found.memory.parts if found.memory is not None else {}
-    row: dict[str, object] = {
+    return {
         "num_devices": plan.num_devices,
         "peak_memory_bytes": found.peak_memory_bytes,
         "static_bytes": round(sum(amount for path, amount in memory.items() if path.startswith("static/"))),
         "sent_bytes": int(bytes_sent(plan.model, plan.workload, plan.parallel, plan.recompute).total),
+        "step_time_s": found.step_time_s,
+        "tokens_per_s_per_device": found.tokens_per_s_per_device,
+        "bubble_ratio": found.breakdown.parts.get("bubble", 0.0) / found.step_time_s,
     }
-    if timed:
-        row |= {
-            "step_time_s": found.step_time_s,
-            "tokens_per_s_per_device": found.tokens_per_s_per_device,
-            "bubble_ratio": found.breakdown.parts.get("bubble", 0.0) / found.step_time_s,
-        }
-    return row
 
 
 def _doubled(field: str) -> Callable[[Plan, bool], tuple[Plan, str]]:
@@ -261,13 +255,11 @@ FEATURES: tuple[Feature, ...] = (
     Feature("sequence parallel", "the sequence at norms, over tensor parallel", "tensor parallel divides the sequence", _sequence),
     Feature("multi-copy", "a micro batch into copies that overlap", "tensor parallel above 1", _multi_copy),
     Feature("gradient accumulation", "the batch in time", "twice the tokens a step", _accumulation),
-    Feature("ring attention", "the sequence everywhere", "small blocks use the device badly", _context("ring"), timed=True),
-    Feature("Ulysses", "the sequence outside, heads inside attention", "key-value heads divide", _context("ulysses"), timed=False),
-    Feature("hybrid context parallel", "both", "group of heads divides context parallel", _context("hybrid"), timed=False),
-    Feature(
-        "sequence pipeline", "pieces of the sequence as units of the pipeline", "Llama and DeepSeek only", _chunks, timed=False
-    ),
+    Feature("ring attention", "the sequence everywhere", "small blocks use the device badly", _context("ring")),
+    Feature("Ulysses", "the sequence outside, heads inside attention", "key-value heads divide", _context("ulysses")),
+    Feature("hybrid context parallel", "both", "group of heads divides context parallel", _context("hybrid")),
+    Feature("sequence pipeline", "pieces of the sequence as units of the pipeline", "Llama and DeepSeek only", _chunks),
     Feature("expert parallel", "experts", "divides experts and data x context parallel", _experts),
-    Feature("activation swap", "activations to the host", "not together with recomputation of the same layer", _swap, timed=False),
+    Feature("activation swap", "activations to the host", "not together with recomputation of the same layer", _swap),
 )
 """All features in the order of the guides."""

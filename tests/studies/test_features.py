@@ -61,10 +61,11 @@ def test_more_micro_batches_shrink_the_bubble(plan, effects):
     assert effects["gradient accumulation"]["bubble_ratio"] < effects["as planned"]["bubble_ratio"]
 
 
-def test_what_has_no_model_of_its_time_is_empty_and_not_zero(effects):
-    for name in ("sequence pipeline",):
-        assert pd.isna(effects[name]["step_time_s"])
-        assert effects[name]["peak_memory_bytes"] > 0
+def test_every_feature_that_can_be_used_has_a_time_of_its_own(effects):
+    planned = effects["as planned"]["step_time_s"]
+    for name, row in effects.items():
+        assert bool(row["why_not"]) == pd.isna(row["step_time_s"]), name
+    assert effects["sequence pipeline"]["step_time_s"] != planned
 
 
 def test_a_model_with_experts_can_double_its_expert_groups():
