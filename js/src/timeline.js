@@ -427,6 +427,8 @@ class Timeline {
   }
 
   sharp() {
+    if (!this.wasSharp) performance.mark("perfkit-picture");
+    this.wasSharp = true;
     if (this.changedAt !== undefined) performance.measure("perfkit-sharp", { start: this.changedAt, end: performance.now() });
     this.changedAt = undefined;
     finish(this.key);

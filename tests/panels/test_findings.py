@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
 import perfkit
 from perfkit._resources import data_folder
-from perfkit.diagnose import diagnose
+from perfkit.diagnose import Finding, diagnose
 from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import _finding_links, findings
@@ -124,6 +125,10 @@ def test_links_lead_to_pages_that_exist_with_recording_and_rank():
     hrefs = [link["href"] for link in links.content["links"]]
     assert hrefs
     assert all("run=" in href for href in hrefs)
+    on_timeline = [href for href in hrefs if href.startswith("14_timeline")]
+    assert len(on_timeline) == 1
+    start, end = (int(re.search(rf"{name}=(-?\d+)", on_timeline[0])[1]) for name in ("from", "to"))
+    assert end > start
     links.follow({"run": CLUSTER.run})
     assert links.content["links"] == []
     links.follow({"run": "/nowhere/at/all"})
@@ -142,3 +147,18 @@ def test_a_simulated_slow_rank_is_the_first_finding_and_drawn_beside_its_peers()
 def test_nothing_open_is_an_empty_page():
     with pytest.raises(NothingYet):
         findings.compute(State(run=""))
+
+
+def test_the_window_of_a_finding_holds_its_longest_operator():
+    run = perfkit.load(simulated("slow_rank:5:1.4"))
+    kernels = run.frame("kernels", ranks=[5])
+    name = str(kernels["name"].iloc[0])
+    named = kernels[kernels["name"] == name]
+    longest = named.iloc[int(named["duration_ns"].to_numpy().argmax())]
+    finding = Finding(rule="r", title="t", subject={"ranks": (5,), "operators": (name,)}, evidence={}, actions=())
+    start, end = _finding_links.window_of(run, finding)
+    begin = int(longest["start_ns"]) + run.clock.get(5, 0)
+    assert start <= begin
+    assert begin + int(longest["duration_ns"]) <= end
+    whole = Finding(rule="r", title="t", subject={}, evidence={}, actions=())
+    assert _finding_links.window_of(run, whole) is not None
