@@ -12,6 +12,7 @@ from typing import Any
 
 from perfkit.dialects._args import Arguments, parse, resolve_variable
 from perfkit.dialects._dialect import Dialect, Document
+from perfkit.dialects._megatron_extra import group_problems, note_extras
 from perfkit.dialects._megatron_options import FLAGS, LISTS
 from perfkit.dialects._megatron_parallel import read_context, read_sharing
 from perfkit.dialects._megatron_settings import settings
@@ -46,8 +47,12 @@ def read(document: Document) -> Plan:
         chunks = num_chunks(options, model.num_layers, stages)
         layers = stage_layers(options, model.num_layers, stages, chunks)
     recompute = recompute_plan(options, layers) if layers else None
+    note_extras(options, chunks, recompute)
     sizes["data_parallel_size"] = _data_parallel(options, arguments, sizes)
     workload = _workload(options, sizes["data_parallel_size"])
+    if workload:
+        batch = sizes["data_parallel_size"] * workload.micro_batch_size
+        group_problems(options, stages, chunks, workload.global_batch_size // batch)
     optimizer = _optimizer(options)
     sequence_parallel = options.flag("sequence_parallel", default=False)
     sharing, context = read_sharing(options, sizes), read_context(options)

@@ -178,3 +178,32 @@ def test_unused_options_are_listed():
 def test_broken_json_is_an_input_error(text):
     with pytest.raises(InputError):
         read_text(text, "x.json")
+
+
+def test_switches_outside_a_plan_are_told_with_what_they_do():
+    switches = ["no-overlap-p2p-communication", "swap-attention", "adaptive-memory-optimization", "reuse-fp32-param"]
+    plan = read(SMALL | dict.fromkeys(switches, True) | {"noop-layers": "0,7"})
+    assert plan.document.unknown == ()
+    for name in (*switches, "noop-layers"):
+        assert any(note.startswith(f"--{name}:") for note in plan.document.notes), name
+    assert plan.model == read(SMALL).model
+
+
+def test_switches_that_exclude_one_another_are_all_named():
+    both = {"recompute-in-bubble": True, "recompute-in-advance": True, "automated-pipeline": True, "automated-pipeline-perf": True}
+    message = problems(SMALL | both | {"recompute-activations": True, "noop-layers": "8"})
+    assert "--recompute-in-advance and --recompute-in-bubble exclude" in message
+    assert "--automated-pipeline-perf and --automated-pipeline exclude" in message
+    assert message.count("needs virtual pipeline stages") == 2
+    assert "goes with no other recomputation" in message
+    assert "needs --recompute-method block" in message
+    assert "noop_layers: 8 must be numbers of layers, 0 to 7" in message
+
+
+def test_the_group_of_an_interleaved_schedule_leaves_no_few_micro_batches():
+    sizes = SMALL | {"pipeline-model-parallel-size": 4, "num-layers-per-virtual-pipeline-stage": 1, "global-batch-size": 10}
+    group = "microbatch-group-size-per-virtual-pipeline-stage"
+    assert any("10 micro batches in groups of 4 leave 2" in note for note in read(sizes).document.notes)
+    assert "4 (stages) to 10 (micro batches)" in problems(sizes | {group: 3})
+    assert "in groups of 9 leave 1" in problems(sizes | {group: 9})
+    assert not any("groups" in note for note in read(sizes | {group: 5}).document.notes)
