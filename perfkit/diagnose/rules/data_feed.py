@@ -1,12 +1,12 @@
 """Steps wait for data: the device has nothing to do before the first operator of a step.
 
-What is measured: the time before the first device operator of each step (the step interval), by rank. It is a finding where the
-mean over steps is at least 2 % of the step and a millisecond, and then names the ranks whose interval is long. Ranks that wait
-for those in their first collective are not named. An input that is slow every n-th step counts with its mean.
+What is measured: the time before the first device operator of each step (the step interval), by rank; from kernels, or as a step
+trace states it. It is a finding where the mean over steps is at least 2 % of the step and a millisecond, and then names the ranks
+whose interval is long. Ranks that wait for those in their first collective are not named. An input that is slow every n-th step
+counts with its mean. Where sizes of data queues were recorded, they say which part of the input is too slow.
 
 What to do: more workers for the dataset, a larger prefetch, faster storage, cheaper transformations; code between iterator and
-network belongs into the dataset. The sizes of the dataset's queues tell whether preparing or sending the data is slow; a profiler
-without them can only say that the step waits.
+network belongs into the dataset. A profiler without queues can only say that the step waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from perfkit.diagnose import _host, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import FEED_LEAST, FEED_SHARE
+from perfkit.errors import NotMeasuredError
+from perfkit.trace.data_feed import Feed, judge_feed
 
+MOST_RANKS = 64
+CAUSES = {
+    "processing": "processing the data is too slow",
+    "transfer": "the transfer to the device is too slow",
+    "getnext": "GetNext itself is slow",
+    "host": "the data wait, so the host is late for another reason",
+}
+"""Causes that queues can tell, by their names in `trace.data_feed`."""
 ACTIONS = (
     "raise the workers and the prefetch of the dataset (num_parallel_workers, num_workers, prefetch_size)",
     "move code between iterator and network into the dataset, and cache what does not change",
@@ -27,6 +37,8 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Ranks whose device idles at the start of steps."""
+    if not case.run.has("kernels") or case.kernels.empty:
+        return _by_step_trace(case)
     leads = case.gaps[case.gaps["lead"].astype(bool)]
     table = leads.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum").fillna(0.0)
     step_ns = case.step_ns or 1
@@ -45,18 +57,13 @@ def check(case: Case) -> Verdict:
     cost_ns = _work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64"))
     longest = float(table.loc[list(named)].to_numpy().max())
     loaders = _host.share_in(case, named[0], leads, _host.LOADERS)
-    who = (
-        "All ranks wait"
-        if len(named) == len(means)
-        else f"Ranks {', '.join(map(str, named))} wait"
-        if len(named) > 1
-        else f"Rank {named[0]} waits"
-    )
+    who = _who(named, len(means))
+    cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else ("", ACTIONS)
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms for data at the start of a step",
+                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms for data at the start of a step{cause}",
                 subject={"ranks": named},
                 evidence={
                     **evidence,
@@ -65,13 +72,62 @@ def check(case: Case) -> Verdict:
                     "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
                     **({} if loaders is None else {"share_in_data_loader": loaders}),
                 },
-                actions=ACTIONS,
+                actions=actions,
                 cost_ns=cost_ns,
                 next=("16_data_feed",),
             ),
         ),
         evidence,
     )
+
+
+def _by_step_trace(case: Case) -> Verdict:
+    """Ranks whose step trace states a long step interval, with the cause as far as queues tell it."""
+    feeds = {}
+    for rank in case.run.ranks[:MOST_RANKS]:
+        try:
+            feeds[rank] = judge_feed(case.run, rank)
+        except NotMeasuredError as missing:
+            reason = missing
+    if not feeds:
+        raise reason if case.run.ranks else NotMeasuredError("steps", how_to_collect=KERNELS_BY)
+    means = {rank: float(_judged(case, feed)["interval_ns"].mean()) for rank, feed in feeds.items() if len(_judged(case, feed))}
+    step_ns = case.step_ns or 1
+    longest = max(means.values(), default=0.0)
+    evidence = {"largest_interval_ns": longest, "largest_interval_share": longest / step_ns}
+    if longest < max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST)):
+        return Verdict((), evidence)
+    named = tuple(rank for rank in means if means[rank] >= 0.5 * longest)
+    worst = max(named, key=lambda rank: means[rank])
+    cause, actions = _cause(feeds[worst])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{_who(named, len(means))} {longest / 1e6:.1f} ms for data at the start of a step{cause}",
+        subject={"ranks": named},
+        evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},
+        actions=actions,
+        cost_ns=_work.less_busy_ns(case, means) if len(means) < len(case.run.ranks) else round(longest),
+        next=("16_data_feed",),
+    )
+    return Verdict((finding,), evidence)
+
+
+def _judged(case: Case, feed: Feed) -> pd.DataFrame:
+    """The intervals of the steps after warm-up."""
+    return feed.intervals[feed.intervals["step"].isin(case.step_numbers)]
+
+
+def _cause(feed: Feed) -> tuple[str, tuple[str, ...]]:
+    """What the queues say, for the title, and what to do about it."""
+    cause = CAUSES.get(feed.cause, "")
+    suspect = f", first {feed.suspect}" if feed.suspect else ""
+    return (f": {cause}{suspect}", feed.actions or ACTIONS) if cause else ("", ACTIONS)
+
+
+def _who(named: tuple[int, ...], num_ranks: int) -> str:
+    if len(named) == num_ranks:
+        return "All ranks wait" if num_ranks > 1 else f"Rank {named[0]} waits"
+    return f"Ranks {', '.join(map(str, named))} wait" if len(named) > 1 else f"Rank {named[0]} waits"
 
 
 def _usual_ns(table: pd.DataFrame, bar_ns: float) -> float:
@@ -83,8 +139,8 @@ def _usual_ns(table: pd.DataFrame, bar_ns: float) -> float:
 RULE = Rule(
     name="data-feed",
     title="Steps wait for data",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
+    needs=frozenset({"steps"}),
+    how_to_collect=f"{KERNELS_BY}; or a MindSpore step trace",
     thresholds=(FEED_SHARE, FEED_LEAST),
     check=check,
     explains=frozenset({"jitter", "host-pause"}),

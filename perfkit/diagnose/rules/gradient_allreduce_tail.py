@@ -4,7 +4,8 @@ What is measured: the time from the end of the last product, convolution, attent
 the rank where it is shortest, because the others may wait for that one; and what it is made of: communication that nothing hides,
 optimizer, other kernels, idle times. Without an optimizer and without communication what follows is no tail: the recording ends
 before the step does, or it is no training. A step trace without kernels states the tail as a whole only. A tail of one rank alone
-is no finding: its cause lies before it. The cost is the reduction without its last bucket, or idle times.
+is no finding: its cause lies before it. Idle times in a tail are the host's (`host-bound`, `host-pause`). The cost is the reduction
+without its last bucket, or the idle times inside the optimizer.
 
 What to do: buckets whose reduction starts while the backward pass runs (all_reduce_fusion_config, overlap of gradients), a sharded
 optimizer, reduction inside a node first (zero_shard_size); a fused optimizer.
@@ -40,14 +41,12 @@ ACTIONS = {
     ),
     "optimizer": ("use a fused optimizer, or compile it (jit)", "shard the optimizer over the data parallel ranks"),
     "other": ("look at the named operators after the backward pass: clipping, loss scaling, logging", "compile them, or fuse them"),
-    "idle": ("look at what the host does after the backward pass: logging, saving, reading values",),
     "": ("record kernels, to see what the tail is made of", "look for communication and the optimizer after the backward pass"),
 }
 WHAT = {
     "reduction": "gradients that are reduced then",
     "optimizer": "the optimizer",
     "other": "other operators",
-    "idle": "waiting for the host",
 }
 
 
@@ -65,9 +64,10 @@ def check(case: Case) -> Verdict:
     shortest = min(tails.groupby("rank").mean().reset_index().to_dict("records"), key=lambda row: float(row["tail"]))
     rank, tail_ns = int(shortest["rank"]), float(shortest["tail"])
     parts = {name: float(shortest[name]) for name in ("reduction", "optimizer", "other", "idle", "gaps")}
-    largest = max(WHAT, key=lambda name: parts[name])
-    if largest in ("other", "idle") and not parts["optimizer"]:
-        return Verdict((), {"tail_ns": tail_ns, "optimizer_ns": 0.0, "reduction_ns": parts["reduction"]})
+    largest = max((*WHAT, "idle"), key=lambda name: parts[name])
+    # Idle times are the host's, and told by the rules about it.
+    if largest == "idle" or (largest == "other" and not parts["optimizer"]):
+        return Verdict((), {"tail_ns": tail_ns, "optimizer_ns": parts["optimizer"], "idle_ns": parts["idle"]})
     computing = rows[(rows["rank"] == rank).to_numpy() & rows["computes"].to_numpy()]
     names = _kernels.largest(computing) if largest != "reduction" else ()
     return _verdict(case, tail_ns, largest, parts, names)
@@ -83,7 +83,6 @@ def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, f
     if planned_ns is not None and tail_ns <= _planned.AS_PLANNED * planned_ns:
         return Verdict((), {**evidence, "planned_tail_ns": planned_ns})
     cost = {"reduction": (1 - 1 / BUCKETS) * parts.get("reduction", 0.0), "optimizer": parts.get("gaps", 0.0)}
-    cost["idle"] = parts.get("idle", 0.0)
     cost_ns = None if largest not in cost else _work.less_busy_ns(case, dict.fromkeys(case.run.ranks, cost[largest]))
     made = f": {100 * parts[largest] / whole:.0f} % is {WHAT[largest]}" if largest is not None else ""
     finding = Finding(
@@ -166,5 +165,5 @@ RULE = Rule(
     how_to_collect=HOW,
     thresholds=(TAIL_SHARE, TAIL_PART),
     check=check,
-    symptom_of=frozenset({"exposed-communication", "small-messages", "slow-link", "host-pause", "host-bound", "bandwidth-low"}),
+    symptom_of=frozenset({"exposed-communication", "small-messages", "slow-link", "bandwidth-low"}),
 )

@@ -2,46 +2,20 @@
 
 import pytest
 
-from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.ai_cpu_on_path import RULE
-from perfkit.trace._format import Sink
-from tests.diagnose.made import Training, run_of
-
-HEALTHY = Training().run()
-
-
-def judged(run, baseline=None):
-    return diagnose(run, baseline, only=[RULE])
-
-
-def seconds_won(changed, healthy=HEALTHY):
-    """What a step really wins without the fault, in ns."""
-    return changed.steps()["duration_ns"].mean() - healthy.steps()["duration_ns"].mean()
-
-
-def test_a_healthy_run_is_healthy_with_its_numbers():
-    result = judged(HEALTHY)
-    assert result.findings == ()
-    assert [entry.rule for entry in result.healthy] == [RULE.name]
-    assert result.healthy[0].evidence
-
-
-def test_without_its_tables_nothing_is_measured():
-    result = judged(run_of(Sink()))
-    assert result.findings == result.healthy == ()
-    assert result.not_measured[0].how_to_collect
+from tests.diagnose.made import Training, healthy, judged, won_ns
 
 
 def test_ai_cpu_operators_are_named_with_what_they_cost():
     run = Training(extra=(("IndexPutV2", "AI_CPU", 300.0),)).run()
-    (found,) = judged(run).findings
+    (found,) = judged(RULE, run).findings
     assert found.subject["operators"] == ("IndexPutV2",)
-    assert found.cost_ns == pytest.approx(seconds_won(run), rel=0.15)
+    assert found.cost_ns == pytest.approx(won_ns(run), rel=0.15)
 
 
 def test_a_profile_without_units_cannot_tell():
-    tables = dict(HEALTHY.tables)
+    tables = dict(healthy().tables)
     tables["kernels"] = tables["kernels"].assign(core=None)
     from dataclasses import replace
 
-    assert judged(replace(HEALTHY, tables=tables)).not_measured[0].missing == ("the unit that ran each kernel",)
+    assert judged(RULE, replace(healthy(), tables=tables)).not_measured[0].missing == ("the unit that ran each kernel",)

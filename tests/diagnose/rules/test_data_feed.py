@@ -2,45 +2,33 @@
 
 import pytest
 
-from perfkit.diagnose import diagnose
+from perfkit._resources import data_folder
 from perfkit.diagnose.rules.data_feed import RULE
-from perfkit.trace._format import Sink
-from tests.diagnose.made import Training, run_of
-
-HEALTHY = Training().run()
-
-
-def judged(run, baseline=None):
-    return diagnose(run, baseline, only=[RULE])
-
-
-def seconds_won(changed, healthy=HEALTHY):
-    """What a step really wins without the fault, in ns."""
-    return changed.steps()["duration_ns"].mean() - healthy.steps()["duration_ns"].mean()
-
-
-def test_a_healthy_run_is_healthy_with_its_numbers():
-    result = judged(HEALTHY)
-    assert result.findings == ()
-    assert [entry.rule for entry in result.healthy] == [RULE.name]
-    assert result.healthy[0].evidence
-
-
-def test_without_its_tables_nothing_is_measured():
-    result = judged(run_of(Sink()))
-    assert result.findings == result.healthy == ()
-    assert result.not_measured[0].how_to_collect
+from perfkit.trace.load import load
+from tests.diagnose.made import Training, judged, lacks, summaries, won_ns
 
 
 def test_one_rank_that_waits_for_data_is_named_and_its_peers_are_not():
     run = Training(lead_us={2: 2000.0}).run()
-    (found,) = judged(run).findings
+    (found,) = judged(RULE, run).findings
     assert found.subject["ranks"] == (2,)
-    assert found.cost_ns == pytest.approx(seconds_won(run), rel=0.15)
+    assert found.cost_ns == pytest.approx(won_ns(run), rel=0.15)
 
 
 def test_an_input_that_is_slow_every_third_step_counts_with_its_mean():
     run = Training(lead_us={rank: lambda step: 6000.0 * (step % 3 == 0) for rank in range(4)}).run()
-    (found,) = judged(run).findings
+    (found,) = judged(RULE, run).findings
     assert found.subject["ranks"] == (0, 1, 2, 3)
-    assert found.cost_ns == pytest.approx(seconds_won(run), rel=0.15)
+    assert found.cost_ns == pytest.approx(won_ns(run), rel=0.15)
+
+
+def test_a_step_trace_with_queues_tells_which_part_of_the_input_is_slow():
+    # 1,716.7 of 2,518.7 ms of twenty steps are intervals; the host queue is always empty.
+    (found,) = judged(RULE, load(data_folder() / "traces" / "mindinsight_feed")).findings
+    assert found.evidence["largest_interval_ns"] == pytest.approx(85_835_923, rel=1e-6)
+    assert found.evidence["host_queue_empty_ratio"] == 1.0
+    assert "processing the data is too slow" in found.title
+
+
+def test_a_summary_without_intervals_is_not_measured():
+    assert "when the steps" in lacks(RULE, summaries({0: 100, 1: 100}))
