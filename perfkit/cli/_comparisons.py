@@ -82,6 +82,7 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
     rows = [
         [
             printable(row["operator"])[:WIDTH],
+            printable(row["shape"])[:WIDTH],
             *(f"{row[side]:g}" for side in ("count_a", "count_b")),
             *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
             f"{row['ratio']:.2f}",
@@ -91,13 +92,23 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
         for row in found.operators.head(TOP).to_dict("records")
     ]
     print(file=out)
-    print_table(["operator", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out)
+    print_table(
+        ["operator", "shapes", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out
+    )
     for title, frame in (("only in a", found.missing), ("only in b", found.extra)):
         if len(frame):
             print(f"\n{title}", file=out)
             listed = frame.head(TOP // 2).to_dict("records")
-            rows = [[printable(row["operator"])[:WIDTH], f"{row['count']:g}", format_ns(row["total_ns"])] for row in listed]
-            print_table(["operator", "calls", "time of a step"], rows, out)
+            rows = [
+                [
+                    printable(row["operator"])[:WIDTH],
+                    printable(row["shape"])[:WIDTH],
+                    f"{row['count']:g}",
+                    format_ns(row["total_ns"]),
+                ]
+                for row in listed
+            ]
+            print_table(["operator", "shapes", "calls", "time of a step"], rows, out)
     for row in found.fusions.to_dict("records"):
         text = f"{row['calls']:g} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
         print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)

@@ -34,11 +34,12 @@ _SHAPE_GROUP = re.compile(r"[;\]\"]+")
 class OperatorComparison:
     """Operators of two runs; times are ns of one step and rank, counts are calls of one step and rank.
 
-    `operators`: `operator`, `operator_class`, `shape` ("": all shapes), `count_a`, `count_b`, `total_a_ns`, `total_b_ns`,
-    `mean_a_ns`, `mean_b_ns`, `ratio`, `share_a`, `share_b`, `share_ratio`, `gap` (slower than its share and worth it),
-    `beyond_noise` (null: cannot be decided), `names_a`, `names_b`; largest in b first. `classes`: the same by class. `calls`: the
-    n-th call of operators that both call equally often. `missing` are operators of a that b lacks, `extra` those of b that a lacks.
-    `fusions`: `fused`, `fused_in`, `calls`, `fused_ns`, `parts`, `parts_ns` (of the other side, parts that it has more of).
+    `operators`: `operator`, `operator_class`, `shape` ("": all that the other side has not), `count_a`, `count_b`, `total_a_ns`,
+    `total_b_ns`, `mean_a_ns`, `mean_b_ns`, `ratio`, `share_a`, `share_b`, `share_ratio`, `gap` (slower than its share and worth
+    it), `beyond_noise` (null: cannot be decided), `names_a`, `names_b`; largest in b first. `classes`: the same by class. `calls`:
+    the n-th call of operators that both call equally often. `missing` are operators of a that b lacks, in all or these shapes,
+    `extra` those of b. `fusions`: `fused`, `fused_in`, `calls`, `fused_ns`, `parts`, `parts_ns` (of the other side, parts that it
+    has more of).
     """
 
     operators: pd.DataFrame
@@ -82,7 +83,7 @@ def compare_operators(
 def _kernels(run: Run, ranks: Sequence[int] | None) -> pd.DataFrame:
     """Computing kernels with `operator`, `operator_class`, `shape`, and `visit`, the number of their rank and step."""
     chosen = list(run.ranks)[:MAX_RANKS] if ranks is None else list(ranks)
-    columns = ["rank", "step", "name", "type", "kind", "start_ns", "duration_ns", "input_shapes"]
+    columns = ["rank", "step", "name", "type", "kind", "stream", "start_ns", "duration_ns", "input_shapes"]
     rows = run.frame("kernels", ranks=chosen, columns=columns)
     rows = rows[rows["kind"] == "computing"]
     if rows["step"].notna().any():
@@ -98,9 +99,33 @@ def _kernels(run: Run, ranks: Sequence[int] | None) -> pd.DataFrame:
     names = pd.DataFrame(found, columns=["name", "type", "operator", "operator_class"])
     rows = rows.assign(name=pairs["name"], type=pairs["type"]).reset_index(drop=True)
     merged = rows.merge(names, on=["name", "type"], how="left")
+    if merged["input_shapes"].isna().all() and "launches" in run.tables:
+        merged = _with_launches(merged, run.frame("launches", ranks=chosen))
     visit = merged.groupby(["rank", "step"], dropna=False, sort=True).ngroup()
     shape = merged["input_shapes"].astype(object).map(_plain_shape, na_action="ignore").astype(object)
     return merged.assign(visit=visit, shape=shape).sort_values(["visit", "start_ns"], kind="stable", ignore_index=True)
+
+
+def _with_launches(kernels: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
+    """The kernels with the shapes of the operator of the host that launched them, where it is what they compute.
+
+    What a kernel computes is told by its own name; where that says nothing, it is what the host asked for. Kernels beside it, such
+    as a change of layout for a convolution, are not given its shapes.
+    """
+    key = ["rank", "stream", "start_ns"]
+    asked = launches.dropna(subset=["operator", "start_ns"])[[*key, "operator", "input_shapes"]].astype({"stream": object})
+    asked = asked.drop_duplicates(key).rename(columns={"operator": "asked", "input_shapes": "asked_shapes"})
+    rows = kernels.astype({"stream": object}).merge(asked.astype({"asked": object, "asked_shapes": object}), on=key, how="left")
+    known = {name: operator_of(str(name)) for name in rows["asked"].dropna().unique()}
+    of_host = rows["asked"].map(lambda name: known[name].name if name in known else None).astype(object)
+    group = rows["asked"].map(lambda name: known[name].operator_class if name in known else OTHER)
+    told = (rows["operator_class"] == OTHER) & (group != OTHER)
+    operator = rows["operator"].mask(told, of_host)
+    return kernels.assign(
+        operator=operator,
+        operator_class=rows["operator_class"].mask(told, group),
+        input_shapes=rows["asked_shapes"].where(operator == of_host),
+    )
 
 
 def _plain_shape(text: Any) -> str | None:
@@ -110,13 +135,18 @@ def _plain_shape(text: Any) -> str | None:
 
 
 def _keyed(a: pd.DataFrame, b: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both with `shape` kept only for operators of which both sides know shapes and share all of their calls' shapes."""
-    shapes = [
-        {str(operator): frozenset(found) for operator, found in frame.groupby("operator")["shape"] if found.notna().all()}
+    """Both with `shape` kept only where the other side calls the operator with that shape too."""
+    found = [set(zip(frame["operator"], frame["shape"], strict=True)) for frame in (a, b)]
+    both = {(operator, shape) for operator, shape in found[0] & found[1] if isinstance(shape, str)}
+    first, second = (
+        frame.assign(
+            shape=[
+                shape if (operator, shape) in both else ""
+                for operator, shape in zip(frame["operator"], frame["shape"], strict=True)
+            ]
+        )
         for frame in (a, b)
-    ]
-    same = {operator for operator, found in shapes[0].items() if found == shapes[1].get(operator)}
-    first, second = (frame.assign(shape=frame["shape"].where(frame["operator"].isin(same), "").astype(str)) for frame in (a, b))
+    )
     return first, second
 
 
@@ -192,7 +222,7 @@ def _calls(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 def _alone(operators: pd.DataFrame, side: str, other: str) -> pd.DataFrame:
     rows = operators[(operators[f"count_{other}"] == 0) & (operators[f"count_{side}"] > 0)]
-    columns = ["operator", "operator_class", f"count_{side}", f"total_{side}_ns", f"share_{side}", f"names_{side}"]
+    columns = ["operator", "operator_class", "shape", f"count_{side}", f"total_{side}_ns", f"share_{side}", f"names_{side}"]
     renamed = rows[columns].rename(columns=lambda name: name.replace(f"_{side}", "") if name != "operator_class" else name)
     return renamed.sort_values("total_ns", ascending=False, ignore_index=True)
 

@@ -154,3 +154,24 @@ def test_a_run_without_kernels_is_not_measured():
     bare = Run(name="bare", kind="measured", format="test", tables={"kernels": pd.DataFrame(table("kernels", []))})
     with pytest.raises(NotMeasuredError, match="kernels of bare"):
         compare_operators(bare, bare)
+
+
+def test_shapes_that_both_sides_call_are_compared_one_by_one_and_the_rest_of_the_operator_together():
+    a = run_of([("mm", "MatMul", 100, "8,8;8,8"), ("mm", "MatMul", 400, "9,9;9,9"), ("mm", "MatMul", 7, None)])
+    b = run_of([("mm", "MatMul", 200, "[[8, 8], [8, 8]]"), ("mm", "MatMul", 14, "5,5;5,5")])
+    rows = compare_operators(a, b).operators.set_index("shape")
+    assert rows.loc["8,8;8,8", ["count_a", "count_b", "ratio"]].tolist() == [1, 1, 2.0]
+    assert rows.loc["", ["count_a", "count_b", "total_a_ns", "total_b_ns"]].tolist() == [2, 1, 407, 14]
+
+
+def test_kernels_of_a_gpu_have_the_shapes_of_the_operators_that_launched_them():
+    run = load(data_folder() / "traces" / "kineto_resnet", cache=False)
+    rows = compare_operators(run, run).operators
+    convolutions = rows[(rows["operator"] == "Conv") & (rows["shape"] != "")]
+    assert "10,3,224,224;64,3,7,7" in set(convolutions["shape"])
+    assert (rows["ratio"] == 1).all()
+    launches = run.frame("launches")
+    asked = launches[(launches["operator"] == "aten::mm") & launches["name"].astype(str).str.startswith("Cijk")]
+    products = rows[rows["operator"].isin(["MatMul", "MatMul backward"]) & rows["shape"].isin(["10,1000;1000,512"])]
+    found = asked[asked["input_shapes"] == "10,1000;1000,512"]
+    assert products["total_a_ns"].sum() == pytest.approx(found["duration_ns"].sum() / run.frame("steps")["step"].nunique())
