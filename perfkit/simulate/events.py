@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from perfkit.simulate.lanes import StageStep
+from perfkit.simulate.lanes import StageStep, Transfer
 from perfkit.simulate.layout import Layout
 from perfkit.simulate.operators import CODE, COLLECTIVES
 from perfkit.simulate.passes import Pass
@@ -90,12 +90,18 @@ def stage_events(
         rows.add_pass(timed, timed.start, timed.duration, _all_waits(timed))
     if stage in (0, layout.pipeline - 1):
         copied = np.full_like(step.first, COPY_NS)
-        rows.add_one(Op("input", CODE["Copy"], COPY_NS), step.first - COPY_NS, copied, np.zeros_like(copied), waited=True)
-    for transfer in step.transfers:
-        low, high = sorted((stage, transfer.peer))
-        op = Op(f"{transfer.name}/{low}-{high}", -1 - COLLECTIVES.index(transfer.operation), 0.0, "pp", num_bytes=boundary_bytes)
-        rows.add_one(op, transfer.start, transfer.duration, transfer.wait)
+        began, none = step.first - COPY_NS, np.zeros_like(copied)
+        rows.add_each([Op("input", CODE["Copy"], COPY_NS)], began[None], copied[None], none[None], waited=True)
+    if step.transfers:
+        ops = [_transfer_op(transfer, stage, boundary_bytes) for transfer in step.transfers]
+        columns = (np.stack([getattr(transfer, name) for transfer in step.transfers]) for name in ("start", "duration", "wait"))
+        rows.add_each(ops, *columns)
     return rows.done()
+
+
+def _transfer_op(transfer: Transfer, stage: int, num_bytes: int) -> Op:
+    low, high = sorted((stage, transfer.peer))
+    return Op(f"{transfer.name}/{low}-{high}", -1 - COLLECTIVES.index(transfer.operation), 0.0, "pp", num_bytes=num_bytes)
 
 
 class _Rows:
@@ -119,12 +125,13 @@ class _Rows:
         self._host.append(np.broadcast_to(timed.host[:, : start.shape[1]], start.shape).reshape(shape))
         self.count += shape[0]
 
-    def add_one(self, op: Op, start: Ints, duration: Ints, wait: Ints, *, waited: bool = False) -> None:
-        self._ops.append(op)
-        number = np.array([len(self._ops) - 1], dtype=np.int64)
-        self._columns.append((number, start[None], duration[None], wait[None]))
-        self._host.append(np.full((1, len(start)), waited))
-        self.count += 1
+    def add_each(self, ops: Sequence[Op], start: Ints, duration: Ints, wait: Ints, *, waited: bool = False) -> None:
+        """Single events, one of each operator."""
+        numbers = np.arange(len(self._ops), len(self._ops) + len(ops), dtype=np.int64)
+        self._ops.extend(ops)
+        self._columns.append((numbers, start, duration, wait))
+        self._host.append(np.full(start.shape, waited))
+        self.count += len(ops)
 
     def done(self) -> StageEvents:
         op, start, duration, wait = (np.concatenate([column[place] for column in self._columns]) for place in range(4))

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.simulate.events import StageEvents
 from perfkit.simulate.operators import CODE, COLLECTIVES, OPERATORS, SHOWN
 from perfkit.simulate.program import Op
 from perfkit.simulate.stages import SYNC_S
@@ -97,6 +98,7 @@ def host_events(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
     at = recorded.columns_of(stage, ranks)
     names = _names(recorded)
     pieces: list[Columns] = []
+    operators: list[Columns] = []
 
     def add(name: str, kind: str, start: Ints, duration: Ints, which: Ints) -> None:
         rank = np.array(ranks, dtype=np.int64)[which]
@@ -121,22 +123,22 @@ def host_events(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Co
             else:
                 add(names["free"], "call", begin, length * 6 // 10, struck)
                 add(names["malloc"], "call", begin + length * 6 // 10, length - length * 6 // 10, struck)
-    return [*pieces, *_operators(recorded, stage, ranks)]
+        operators.append(_operators(recorded, events, stage, ranks))
+    return [*pieces, *operators]
 
 
-def _operators(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]:
-    """The operators that launch; their calls are in the table `launches`."""
-    return [
-        {
-            "rank": columns["rank"],
-            "name": columns["operator"],
-            "kind": _same("operator", len(columns["rank"])),
-            "thread": columns["thread"],
-            "start_ns": columns["launch_ns"] - columns["launch_duration_ns"] // 4,
-            "duration_ns": columns["launch_duration_ns"] + columns["launch_duration_ns"] // 4,
-        }
-        for columns in launches(recorded, stage, ranks)
-    ]
+def _operators(recorded: Recorded, events: StageEvents, stage: int, ranks: Sequence[int]) -> Columns:
+    """The operators that launch in a step; their calls are in the table `launches`."""
+    start, gap, op = sorted_events(recorded, events, stage, ranks, ("start", "host_gap"))
+    launch, call_ns = _launched(recorded, start, gap.astype(bool), len(events.op))
+    return {
+        "rank": np.repeat(np.array(ranks, dtype=np.int64), len(events.op)),
+        "name": text_of(op, [host_name(item) for item in events.ops]),
+        "kind": _same("operator", len(launch)),
+        "thread": _same(THREAD, len(launch)),
+        "start_ns": launch - call_ns // 4,
+        "duration_ns": np.full(len(launch), call_ns + call_ns // 4, dtype=np.int64),
+    }
 
 
 def _same(text: str, count: int) -> pd.Categorical:

@@ -187,8 +187,11 @@ def links(recorded: Recorded, stage: int, ranks: Sequence[int]) -> list[Columns]
     layout = recorded.layout
     for columns in collectives(recorded, stage, ranks):
         frame = pd.DataFrame({name: columns[name] for name in ("rank", "operation", "group", "group_size", "bytes", "transit_ns")})
-        kinds = frame["group"].astype(str).str.partition("_")[0]
-        frame = frame[(kinds != "world") & (frame["operation"] != "receive")].assign(kind=kinds)
+        groups = frame["group"].cat
+        names = np.array([str(name).partition("_")[0] for name in groups.categories], dtype=object)
+        kinds = names[groups.codes.to_numpy()]
+        wanted = (kinds != "world") & (frame["operation"] != "receive").to_numpy(dtype=bool)
+        frame = frame.assign(kind=pd.Categorical(kinds))[wanted]
         totals = (
             frame.groupby(["rank", "kind", "operation", "group_size"], observed=True)[["bytes", "transit_ns"]].sum().reset_index()
         )
@@ -296,14 +299,15 @@ def step_parts(recorded: Recorded) -> list[Columns]:
 
 
 def table(name: str, pieces: Iterable[Columns]) -> pd.DataFrame:
-    """Pieces of columns as one frame with the columns and dtypes of the schema."""
+    """Pieces of columns as one frame with the columns and dtypes of the schema; the pieces are used up."""
     listed = list(pieces)
     if not listed:
         return empty(name)
     lengths = [len(piece["rank"]) for piece in listed]
     found: dict[str, Any] = {}
     for column in TABLES[name].columns:
-        values = [piece.get(column.name) for piece in listed]
+        # What is in the table already is not kept twice.
+        values = [piece.pop(column.name, None) for piece in listed]
         if column.dtype == "text":
             found[column.name] = _texts(values, lengths)
         elif column.dtype == "float":

@@ -35,11 +35,13 @@ def write_run(run: Run, folder: str | Path, *, beside: Mapping[str, Any] | None 
     target = Path(folder).expanduser()
     with new_folder(target) as work:
         described: dict[str, Any] = {}
-        for name in run.tables:
+        # The widest first: what is freed afterwards is not always given back at once.
+        for name in sorted(run.tables, key=lambda name: -len(TABLES[name].columns)):
             frame = run.frame(name, ranks=run.ranks)  # of a lazy table a part is not kept, so that one table at a time is in memory
             if len(frame):
                 _store.write_table(frame, work / f"{name}.parquet")
                 described[name] = {"rows": len(frame), "ranks": sorted(int(rank) for rank in frame["rank"].unique())}
+            del frame  # before the next one is made
         for name, document in (beside or {}).items():
             (work / name).write_text(json.dumps(document, indent=1), encoding="utf-8")
         (work / MANIFEST).write_text(json.dumps(_manifest(run, described)), encoding="utf-8")

@@ -51,11 +51,13 @@ def _stored(name: str, values: pd.Series) -> pl.Series:
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = [str(text) for text in values.cat.categories]
         codes = pl.Series(values.cat.codes.to_numpy(dtype=np.int64))
-        return pl.Series(texts, dtype=pl.Enum(texts)).gather(codes.set(codes < 0, None)).alias(name)
+        known = codes.set(codes < 0, None) if (codes < 0).any() else codes
+        return pl.Series(texts, dtype=pl.Enum(texts)).gather(known).alias(name)
     if isinstance(values.dtype, pd.api.extensions.ExtensionDtype):
         flags = isinstance(values.dtype, pd.BooleanDtype)
         filled = values.fillna(False if flags else 0).to_numpy(dtype=bool if flags else np.int64)
-        return pl.Series(name, filled).set(pl.Series(values.isna().to_numpy()), None)
+        missing = values.isna().to_numpy()
+        return pl.Series(name, filled).set(pl.Series(missing), None) if missing.any() else pl.Series(name, filled)
     return pl.Series(name, values.to_numpy())
 
 
