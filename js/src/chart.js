@@ -94,6 +94,7 @@ export class Chart {
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
+    this.nameMarks();
     this.drawTable();
   }
 
@@ -102,7 +103,13 @@ export class Chart {
     for (const [name, value] of Object.entries(params)) setSignal(this.view, name, value);
     for (const [name, columns] of Object.entries(datasets)) setData(this.view, name, columns);
     await this.view.runAsync();
+    this.nameMarks();
     this.drawTable();
+  }
+
+  // Vega calls every group of marks a symbol; one without a name is nothing that a screen reader could say.
+  nameMarks() {
+    for (const group of this.plot.querySelectorAll('g[role="graphics-symbol"]:not([aria-label])')) group.removeAttribute("role");
   }
 
   width() {

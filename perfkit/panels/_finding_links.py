@@ -87,4 +87,4 @@ def _content(values: Mapping[str, str]) -> dict[str, Any]:
             if page.number != TIMELINE
         ]
         links += _on_the_timeline(path, finding)
-    return {"label": "Evidence", "links": links}
+    return {"label": t("Evidence"), "links": links}

@@ -111,7 +111,9 @@ def base_of(state: State) -> Plan:
     """The preset on the page's device with the page's batch."""
     plan = preset_plan(state.preset)
     work = replace(plan.workload, micro_batch_size=1, global_batch_size=int(state.global_batch_size))
-    parallel = replace(plan.parallel, data_parallel_size=1, micro_batch_interleave_size=1, layers_per_stage=None)
+    # Who shares the optimizer state is for the search to say, as the replicas are.
+    layout = replace(plan.parallel, optimizer_shard_size=1, micro_batch_interleave_size=1, layers_per_stage=None)
+    parallel = replace(layout, data_parallel_size=1)
     parallel = replace(parallel, expert_parallel_size=1, expert_tensor_parallel_size=0)
     return replace(plan, hardware=catalog.hardware_named(state.device), workload=work, parallel=parallel)
 
