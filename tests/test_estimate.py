@@ -355,3 +355,58 @@ def test_columns_may_have_the_names_that_configurations_use():
 def test_memory_is_of_the_plan_whose_step_was_predicted():
     stated, left_out = pd.DataFrame([ROW]), pd.DataFrame([{**ROW, "dp": None, "micro_batch": None}])
     assert estimate_table(left_out)["peak_memory_bytes"].iloc[0] == estimate_table(stated)["peak_memory_bytes"].iloc[0]
+
+
+SIZE = st.sampled_from([1, 2, 4, 8])
+SEARCHED = {
+    "data_parallel_size": SIZE,
+    "tensor_parallel_size": SIZE,
+    "pipeline_parallel_size": SIZE,
+    "virtual_pipeline_parallel_size": st.sampled_from([1, 1, 2]),
+    "context_parallel_size": st.sampled_from([1, 1, 2, 4]),
+    "expert_parallel_size": SIZE,
+    "sequence_parallel": st.booleans(),
+    "optimizer_shard_size": SIZE,
+    "optimizer_shard_level": st.sampled_from([1, 2, 3]),
+    "context_parallel_algorithm": st.sampled_from(["ring", "ulysses", "hybrid"]),
+    "ulysses_size": st.sampled_from([0, 1, 2]),
+    "sequence_chunks": st.sampled_from([1, 1, 2]),
+}
+RECOMPUTED = st.sampled_from(["none", "all", "core", "lists", "swap"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.data(),
+    st.fixed_dictionaries(SEARCHED),
+    RECOMPUTED,
+    st.sampled_from(["llama2-7b", "mixtral-8x7b", "deepseek-v2", "gpt-1.7b"]),
+)
+def test_whatever_a_plan_says_its_estimate_is_finite_or_refused_with_reasons(data, sizes, kind, model):
+    micro_batch = data.draw(SIZE)
+    batch = micro_batch * sizes["data_parallel_size"] * data.draw(SIZE)
+    try:
+        work = Workload(
+            seq_length=data.draw(st.sampled_from([7, 512, 131072])), micro_batch_size=micro_batch, global_batch_size=batch
+        )
+        plan = Plan(
+            model=catalog.model(model),
+            workload=work,
+            parallel=ParallelPlan(**sizes),
+            hardware=catalog.hardware_named("H100-80GB-SXM"),
+        )
+        counts = tuple(tuple(data.draw(st.integers(0, layers + 1)) for layers in row) for row in plan.stage_layers)
+        recompute = {
+            "none": RecomputePlan(),
+            "all": RecomputePlan(all_layers=True),
+            "core": RecomputePlan(attention_core=True),
+            "lists": RecomputePlan(full_layers=counts, operators={r"feed_forward\.mul": plan.stage_layers}, communication=counts),
+            "swap": RecomputePlan(swapped_layers=counts),
+        }
+        found = estimate(replace(plan, recompute=recompute[kind]))
+    except InputError:
+        return
+    document = found.to_dict()
+    assert all(0 < document[name] < np.inf for name in ("step_time_s", "step_time_high_s", "mfu", "hfu", "peak_memory_bytes"))
+    assert all(0 <= amount < np.inf for part in ("breakdown_s", "breakdown_bytes") for amount in document[part].values())
+    assert found.hfu >= found.mfu * (1 - 1e-9)

@@ -4,8 +4,9 @@
 
 Zero-shot uses the bundled default, whose numbers are public figures and typical values (data/calibration/default.toml says which);
 "others" fits them to all sources but the judged one. Calibrated is a fit to other rows of the same source (5 random folds), by
-group to other models and device counts. "x, 1 scalar" is after one factor for the source, fitted leaving the judged row out. Tools
-that install nowhere near perfkit's environment run in their own (`llm_analysis_rows.py`) and come as tables of predictions.
+group to other models and device counts. Regret is the time lost by the plan that is predicted to be fastest, with the default and
+by group. "x, 1 scalar" is after one factor for the source, fitted leaving the judged row out. Tools that install nowhere near
+perfkit's environment run in their own (`llm_analysis_rows.py`) and come as tables of predictions.
 `--write` stores the fit of every source in data/calibration.
 """
 
@@ -56,6 +57,7 @@ def main(arguments: list[str]) -> None:
         "by group",
         "inside 80 %",
         "regret",
+        "regret by group",
         "constant MFU",
         "MFU, 1 scalar",
         "nearest row",
@@ -72,7 +74,7 @@ def main(arguments: list[str]) -> None:
             origin = f"{len(rows.seconds)} measured steps of {source} (data/reference/README.md)"
             calibrate(rows, name=source, origin=origin).write(ROOT / "data" / "calibration" / f"{source}.toml")
     print(f"\n80 % interval of the default, each source left out: {default_coverage(tables, default):.0%} of rows inside")
-    print(f"speed: {speed(frame):,.0f} plans/s in a table, one core (wall time)")
+    print(f"speed: {speed(frame):,.0f} plans/s in a table, one core (CPU time)")
 
 
 def _line(source: str, rows: Measured, tables: dict[str, Measured], default: Calibration) -> list[str]:
@@ -90,6 +92,7 @@ def _line(source: str, rows: Measured, tables: dict[str, Measured], default: Cal
         "-" if grouped is None else _percent(grouped.error),
         "-" if grouped is None else f"{coverage(grouped.ratios, rows.groups):.0%}",
         _percent(regret(rows, zero)),
+        "-" if grouped is None else _percent(regret(rows, grouped.ratios)),
         _percent(error(constant_mfu(rows))),
         "-" if few else _percent(error(one_scalar(constant_mfu(rows)))),
         "-" if few else _percent(error(nearest_row(rows))),
@@ -147,9 +150,9 @@ def default_coverage(tables: dict[str, Measured], default: Calibration) -> float
 def speed(frame: pd.DataFrame, copies: int = 200) -> float:
     """Plans a second of `estimate_table` without memory, on a table of `copies` times the reference rows."""
     large = pd.concat([frame[frame["exclude"] == 0]] * copies, ignore_index=True)
-    start = time.perf_counter()
+    start = time.process_time()
     estimate_table(large, memory=False)
-    return len(large) / (time.perf_counter() - start)
+    return len(large) / (time.process_time() - start)
 
 
 def _percent(value: float) -> str:

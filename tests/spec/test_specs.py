@@ -151,6 +151,33 @@ def test_an_impossible_plan_names_every_reason_with_the_nearest_possible_sizes()
         assert expected in text
 
 
+def test_a_sequence_heads_and_sharing_that_do_not_divide_are_named_together():
+    text = message(
+        lambda: Plan(
+            model=replace(MODEL, num_key_value_heads=8),
+            workload=replace(WORK, seq_length=4100),
+            parallel=ParallelPlan(
+                data_parallel_size=2,
+                tensor_parallel_size=8,
+                context_parallel_size=8,
+                sequence_parallel=True,
+                context_parallel_algorithm="ulysses",
+                sequence_chunks=3,
+                optimizer_shard_size=6,
+            ),
+        )
+    )
+    assert "Plan: 5 problems" in text
+    for expected in (
+        "seq_length = 4100 is not divisible by context_parallel_size = 8; nearest is 5 or 10",
+        "seq_length = 4100 is not divisible by sequence_chunks = 3; nearest is 2 or 4",
+        "seq_length = 4100 is not divisible by tensor_parallel_size = 8",
+        "num_key_value_heads = 8 is not divisible by tensor_parallel_size 8 x 8 ranks that exchange heads; nearest is 1 ranks",
+        "optimizer_shard_size = 6 does not divide data_parallel_size x context_parallel_size = 16; nearest is 4 or 8",
+    ):
+        assert expected in text
+
+
 def test_the_words_and_sizes_of_memory_are_checked():
     text = message(lambda: ParallelPlan(optimizer_shard_level=4, context_parallel_algorithm="star", sequence_chunks=0))
     assert "optimizer_shard_level = 4 must be 1, 2 or 3" in text
