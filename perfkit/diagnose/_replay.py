@@ -22,6 +22,8 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 NONE = -1
 HIDDEN_SHARE = 0.2
+AT_ONCE_NS = 20_000
+"""What starts this soon after the one before it in its queue has waited for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,9 @@ def _before(table: pd.DataFrame, computing: pd.DataFrame) -> tuple[Ints, Ints, I
     count = len(table)
     before, queue = np.full(count, NONE, dtype=np.int64), np.full(count, NONE, dtype=np.int64)
     ready, behind = table["start"].to_numpy().copy(), np.zeros(count, dtype=np.int64)
+    queued, first, done = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     by_rank = dict(iter(computing.groupby("rank")))
+    kernel_ends = {rank: _ends_of(by_rank.get(rank)) for rank in table["rank"].unique()}
     for rank, rows in table.groupby("rank"):
         index = rows.index.to_numpy()
         starts, ends = rows["start"].to_numpy(), rows["end"].to_numpy()
@@ -186,12 +190,41 @@ def _before(table: pd.DataFrame, computing: pd.DataFrame) -> tuple[Ints, Ints, I
         waited = (other != NONE) & (other != held) & (ends[other] >= last_kernel)
         same = _earlier(_last_of_group(starts, ends, groups, beside), index)
         chosen = np.where(waited, other, same)
-        held_end = np.where(held == NONE, last_kernel, ends[held])
+        held_end = np.where(held == NONE, starts.min(), ends[held])
+        at_once = (chosen != NONE) & (waited | (starts - ends[chosen] <= AT_ONCE_NS))
         before[index] = np.where(held == NONE, NONE, index[held])
         queue[index] = np.where(chosen == NONE, NONE, index[chosen])
-        ready[index] = np.where(waited & (last_kernel > np.iinfo(np.int64).min), np.maximum(last_kernel, held_end), starts)
-        behind[index] = np.where(waited, starts - ends[other], 0)
+        ready[index] = np.where(waited, np.maximum(last_kernel, held_end), starts)
+        behind[index] = np.where(at_once, starts - ends[chosen], 0)
+        queued[index] = at_once & beside
+        first[index] = np.where(held == NONE, 0, np.searchsorted(kernel_ends[rank], held_end, side="right"))
+        done[index] = np.where(
+            beside, np.searchsorted(kernel_ends[rank], starts, side="right") - first[index], np.iinfo(np.int64).max
+        )
+    _ready_in_queues(ready, queued, table, first=first, done=done, kernel_ends=kernel_ends)
     return before, ready, queue, behind
+
+
+def _ready_in_queues(
+    ready: Ints, queued: npt.NDArray[np.bool_], table: pd.DataFrame, *, first: Ints, done: Ints, kernel_ends: Mapping[int, Ints]
+) -> None:
+    """Set when rows were ready that stood in a queue, while their rank went on with kernels that they do not need.
+
+    They need as many kernels (from `first` on) as the member had `done` that had done fewest when it started.
+    """
+    needed = pd.Series(done).groupby(table["own"].to_numpy()).transform("min").to_numpy()
+    for rank, ends in kernel_ends.items():
+        mine = np.flatnonzero(queued & (table["rank"].to_numpy() == rank) & (needed > 0))
+        if len(mine) and len(ends):
+            last = ends[(first[mine] + needed[mine] - 1).clip(max=len(ends) - 1)]
+            ready[mine] = np.minimum(ready[mine], last)
+
+
+def _ends_of(kernels: pd.DataFrame | None) -> Ints:
+    """The ends of kernels, ascending."""
+    if kernels is None:
+        return np.array([], dtype=np.int64)
+    return np.sort(kernels["start_ns"].to_numpy(dtype=np.int64) + kernels["duration_ns"].to_numpy(dtype=np.int64))
 
 
 def _earlier(found: Ints, index: Ints) -> Ints:
