@@ -10,7 +10,8 @@ from perfkit.diagnose._thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE
 
 HEAD = """# Rules
 
-What `perfkit diagnose` looks for. This page is made from the rules (`python -m perfkit.diagnose._docs > docs/rules.md`).
+What `perfkit diagnose` looks for; [questions.md](questions.md) says which rule answers which question. This
+page is made from the rules (`python -m perfkit.diagnose._docs > docs/rules.md`).
 
 A rule gives findings, says "healthy" with the numbers that show it, or is not measured and says how to collect what is missing.
 Missing data never mean healthy. The cost of a finding is the time that a step would win without it, a mean over the steps after

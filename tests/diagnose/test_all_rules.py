@@ -12,7 +12,8 @@ from perfkit.trace._format import Sink
 from tests.diagnose.made import healthy, judged, lacks, run_of
 
 RULES = all_rules()
-PAGES = {path.stem for path in (Path(perfkit.__file__).parents[1] / "notebooks").glob("*.ipynb")}
+ROOT = Path(perfkit.__file__).parents[1]
+PAGES = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
@@ -35,3 +36,8 @@ def test_what_a_rule_points_at_exists(rule):
     named = {part.value for call in calls for part in ast.walk(call.value) if isinstance(part, ast.Constant)}
     named |= set(rule.explains | rule.symptom_of)
     assert {name for name in named if isinstance(name, str)} <= PAGES | {known.name for known in RULES} | {"reduction"}
+
+
+def test_every_rule_answers_a_question_of_the_documentation():
+    text = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    assert [rule.name for rule in RULES if f"`{rule.name}`" not in text] == []

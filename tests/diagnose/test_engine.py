@@ -104,3 +104,17 @@ def test_every_rule_has_needs_a_page_and_a_way_to_collect():
     for known in all_rules():
         assert known.how_to_collect
         assert known.title
+
+
+def test_a_rule_that_says_the_same_less_exactly_gives_way_whatever_it_costs():
+    vague = saying("vague", 50_000_000, symptom_of=frozenset({"exact"}))
+    found = diagnose(RUN, only=[saying("exact", 2_000_000), vague]).findings
+    assert [finding.rule for finding in found] == ["exact"]
+    assert found[0].next == ("vague",)
+    assert [finding.rule for finding in diagnose(RUN, only=[vague]).findings] == ["vague"]
+
+
+def test_the_page_of_the_rules_names_tables_only_where_a_rule_needs_some():
+    page = _docs.page()
+    assert "Needs ." not in page
+    assert page.count("To collect: ") == len(all_rules())
