@@ -29,7 +29,8 @@ PEERS = {
     "pandas": ("pandas",),
     "duckdb": ("duckdb",),
 }
-LIMIT_S = 900
+LIMIT_S = 3600
+STEPS = 12
 _PR_SET_CHILD_SUBREAPER = 36  # Linux: processes left behind become children of this one, whose use is counted
 
 PERFKIT = "import perfkit; perfkit.load({path!r}, cache={cache}).steps()"
@@ -74,17 +75,39 @@ class Used:
     failure: str = ""
 
 
-def many_ranks(target: Path, ranks: int) -> None:
-    """Folders of many ranks with text summaries only: those of the bundled two ranks again and again."""
+def many_ranks(target: Path, ranks: int) -> int:
+    """Folders of many ranks with text summaries only, those of the bundled two ranks again and again; returns their bytes.
+
+    Every rank has `STEPS` steps of five collectives and their links, about 170 KB as two steps of a real layout have.
+    """
     sources = sorted(SAMPLES.glob("torch_npu_2rank/rank*"))
+    repeated = [{file.name: _repeated_steps(file) for file in _summaries(source)} for source in sources]
     for rank in range(ranks):
         source = sources[rank % len(sources)]
         folder = target / f"rank{rank}_ascend_pt"
-        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("kernel_details.csv", "*memory*", "trace_view*"))
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("kernel_details.csv", "*memory*", "trace_view*", "*module*"))
+        for file in _summaries(folder):
+            file.write_text(repeated[rank % len(sources)][file.name])
         for old in folder.glob("profiler_info*.json"):
             info = json.loads(old.read_text())
             old.unlink()
             (folder / f"profiler_info_{rank}.json").write_text(json.dumps(info | {"rank_id": rank}))
+    return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
+
+
+def _summaries(folder: Path) -> list[Path]:
+    names = ("step_trace_time.csv", "communication.json", "communication_matrix.json")
+    return [file for file in folder.rglob("*") if file.name in names]
+
+
+def _repeated_steps(file: Path) -> str:
+    """The one step of a summary as `STEPS` steps."""
+    if file.suffix == ".csv":
+        header, row = file.read_text().splitlines()[:2]
+        first, _, rest = row.partition(",")
+        return "\n".join([header, *(f"{int(first) + step},{rest}" for step in range(STEPS))]) + "\n"
+    (first, content), *_ = json.loads(file.read_text()).items()
+    return json.dumps({f"step{int(first.removeprefix('step')) + step}": content for step in range(STEPS)})
 
 
 def works(folder: Path, ranks: int, num_bytes: int) -> Iterator[Work]:
@@ -109,8 +132,7 @@ def works(folder: Path, ranks: int, num_bytes: int) -> Iterator[Work]:
     yield Work(task, "pandas", PANDAS_CSV.format(path=table))
     yield Work(task, "duckdb", f"import duckdb; print(duckdb.sql({_core_sums(table)!r}))")
     many = folder / "ranks"
-    many_ranks(many, ranks)
-    task = f"{ranks:,} ranks, text summaries"
+    task = f"{ranks:,} ranks, {many_ranks(many, ranks) / 1e6:.0f} MB of text summaries"
     yield Work(task, "perfkit", PERFKIT.format(path=str(many), cache=False))
     yield Work(task, "msprof-analyze", ("msprof-analyze", "cluster", "-d", str(many), "-m", "all", "-o", str(folder / "out")))
 
@@ -179,7 +201,7 @@ def table(rows: list[tuple[Work, Used]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environments", type=Path, help="where the peers' environments are kept; by default nowhere")
-    parser.add_argument("--ranks", type=int, default=64)
+    parser.add_argument("--ranks", type=int, default=64, help="msprof-analyze takes minutes for 1024")
     parser.add_argument("--mib", type=int, default=112)
     parser.add_argument("--only", default="", help="only tasks whose name contains this")
     options = parser.parse_args()
