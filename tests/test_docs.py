@@ -34,6 +34,11 @@ def test_every_page_is_named_in_the_readme(page):
     assert f"page {page.name[:2]}" in text("README.md")
 
 
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_page_has_its_picture_in_the_gallery(page):
+    assert f"(images/gallery/{page.stem}.png)" in text("docs/gallery.md")
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files_that_exist(document):
     for target in re.findall(r"\]\((?!https?://)([^)#]+)", document.read_text(encoding="utf-8")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tests.browser.conftest import Server, wait_ready
 from tests.notebook_format import pages
 
 OpenPage = Callable[..., Page]
+GALLERY = Path(__file__).resolve().parents[2] / "docs" / "images" / "gallery"
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
 
@@ -61,6 +63,8 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         expected = "empty" if panels.nth(index).get_attribute("data-panel") in EMPTY_AT_FIRST else "result"
         assert panels.nth(index).get_attribute("data-state") == expected
     assert "Traceback" not in page.inner_text("body")
+    if os.environ.get("PERFKIT_GALLERY"):
+        page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert barriers(page) == []
     page.set_viewport_size({"width": 1920, "height": 1080})
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
