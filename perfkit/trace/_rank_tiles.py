@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.run import Run
 from perfkit.trace import _entries, _store
 from perfkit.trace._levels import Ints, Slices, events, pyramid
+from perfkit.trace._scatter import Scatter
 
 KIND = "timelines"
 _INDEX = "tiles.json"
@@ -132,23 +133,27 @@ def _in_memory(run: Run, rank: int) -> RankTiles:
 def _made(
     run: Run, rank: int, keep: Callable[[Sequence[Lane], dict[int, Slices]], Thread]
 ) -> tuple[list[Thread], list[str], list[str]]:
-    """The threads of a rank, one after another, with the numbered names and kinds; `keep` puts the slices of one away."""
+    """The threads of a rank, one after another, with the numbered names and kinds; `keep` puts the slices of one away.
+
+    The rows of the other threads wait in a temporary file if they are many.
+    """
     threads: list[Thread] = []
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}
     for table, process, column in _SOURCES:
         if table == "collectives" and threads:
             continue
-        rows = run.frame(table, ranks=[rank], columns=["name", *(["kind"] if table != "collectives" else []), column, *_TIMES])
-        rows = rows[rows["start_ns"].notna()]
-        name_codes = _numbered(rows["name"], names)
-        kind_codes = _numbered(rows["kind"] if "kind" in rows else pd.Series(["communication"] * len(rows), dtype="object"), kinds)
-        starts, durations = (rows[time].to_numpy(dtype=np.int64) for time in _TIMES)
         labels: dict[str, int] = {}
-        codes = _numbered(rows[column], labels)
+        scatter = Scatter(4)
+        columns = ["name", *(["kind"] if table != "collectives" else []), column, *_TIMES]
+        for piece in run.pieces(table, rank=rank, columns=columns):
+            rows = piece[piece["start_ns"].notna()]
+            kind = rows["kind"] if "kind" in rows else pd.Series(["communication"] * len(rows), dtype="object")
+            times = [rows[time].to_numpy(dtype=np.int64) for time in _TIMES]
+            bits = np.left_shift(1, _numbered(kind, kinds))
+            scatter.add(_numbered(rows[column], labels), [*times, _numbered(rows["name"], names), bits])
         for thread, code in labels.items():
-            which = np.flatnonzero(codes == code)
-            levels = pyramid(events(starts[which], durations[which], name_codes[which], np.left_shift(1, kind_codes[which])))
+            levels = pyramid(events(*scatter.take(code)))
             threads.append(keep(_lanes(rank, process, thread, levels[0]), levels))
     return threads, list(names), list(kinds)
 

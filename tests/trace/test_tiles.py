@@ -72,7 +72,7 @@ def test_tiles_from_the_cache_and_from_memory_are_equal(sample: str, folder: Pat
     read, kept, bare = load(SAMPLES / sample), load(SAMPLES / sample), load(SAMPLES / sample, cache=False)
     found = tiles.lanes(bare)
     assert tiles.lanes(kept) == tiles.lanes(read) == found
-    assert list(folder.glob("tiles/*/tiles.json"))
+    assert list(folder.glob("timelines/*/tiles.json"))
     start_ns, end_ns = whole(found)
     for part in (1, 7, 1000):
         window = (start_ns + (end_ns - start_ns) // 3, start_ns + (end_ns - start_ns) // 3 + (end_ns - start_ns) // part)
@@ -194,7 +194,7 @@ def test_tiles_survive_the_deletion_of_the_cache(folder: Path):
 def test_a_damaged_index_is_no_worse_than_none(folder: Path, damage: bytes, monkeypatch: pytest.MonkeyPatch):
     run = load(SAMPLES / "torch_npu_2rank")
     lanes = tiles.lanes(run)
-    for index in folder.glob("tiles/*/tiles.json"):
+    for index in folder.glob("timelines/*/tiles.json"):
         index.write_bytes(damage)
     monkeypatch.setattr(tiles, "_OPENED", OrderedDict())
     assert tiles.lanes(run) == lanes
