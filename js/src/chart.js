@@ -22,6 +22,8 @@ export class Chart {
     this.root = el("figure", { class: "pk-chart", "aria-labelledby": this.title.id },
       el("div", { class: "pk-chart-head" }, this.title, this.tools), this.plot, this.tableBox);
     this.stopTheme = onThemeChange(() => this.description && this.rebuild(this.description, this.datasets, this.params));
+    this.names = new MutationObserver(() => this.nameMarks());
+    this.names.observe(this.plot, { subtree: true, childList: true, attributes: true, attributeFilter: ["role"] });
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plot);
   }
@@ -61,6 +63,7 @@ export class Chart {
   destroy() {
     this.stopTheme();
     this.resize.disconnect();
+    this.names.disconnect();
     this.enqueue(() => this.view?.finalize());
   }
 
@@ -94,7 +97,6 @@ export class Chart {
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
-    this.nameMarks();
     this.drawTable();
   }
 
@@ -103,11 +105,10 @@ export class Chart {
     for (const [name, value] of Object.entries(params)) setSignal(this.view, name, value);
     for (const [name, columns] of Object.entries(datasets)) setData(this.view, name, columns);
     await this.view.runAsync();
-    this.nameMarks();
     this.drawTable();
   }
 
-  // Vega calls every group of marks a symbol; one without a name is nothing that a screen reader could say.
+  // Vega calls a group of no marks a symbol; without a name it is nothing that a screen reader could say. Each resize does it again.
   nameMarks() {
     for (const group of this.plot.querySelectorAll('g[role="graphics-symbol"]:not([aria-label])')) group.removeAttribute("role");
   }
