@@ -23,8 +23,8 @@ from perfkit.source import Source
 from perfkit.trace.critical_path import path_of
 from perfkit.units import format_ns
 from perfkit.what_if._changes import CHANGES as CHANGES
-from perfkit.what_if._changes import Change, parse_changes
-from perfkit.what_if._plans import changed_plan, scaled
+from perfkit.what_if._changes import HIDE, Change, parse_changes
+from perfkit.what_if._plans import changed_plan, overlapped, scaled
 from perfkit.what_if._repairs import Changed, repaired
 from perfkit.what_if._steps import BEGIN, END, Steps, steps_of, without_host
 
@@ -33,6 +33,8 @@ __all__ = ["CHANGES", "Change", "WhatIf", "parse_changes", "what_if"]
 MODEL_ERROR = 0.05
 """Share of what a change wins that its replay may be wrong by; above the worst of 95 % of the cases in
 benchmarks/simulate/bench_what_if.py."""
+OVERLAP_ERROR = 0.5
+"""Share of what overlap wins that may be lost to computing that shares the memory, or won beyond the prediction."""
 LEAST_ERROR = 0.002
 """Least half width of an interval, as a share of the step."""
 PATH_COLUMNS = ("rank", "name", "kind", "start_ns", "duration_ns")
@@ -107,7 +109,7 @@ def what_if(
     `steps` and `ranks` choose what is looked at: by default up to six steps after warm-up, and all ranks with kernels. Raises
     InputError with everything that is wrong with any change, NotMeasuredError if no kernels with times were recorded.
     """
-    asked = parse_changes(changes)
+    asked = tuple(_by_plan(run, change) for change in parse_changes(changes))
     recorded = steps_of(run, steps=steps, ranks=ranks)
     changed, plan_after, said = _changed(run, recorded, asked)
     after = changed.timed()
@@ -118,6 +120,11 @@ def what_if(
     if plan_after is not None and run.plan is not None:
         breakdown, (least, most) = scaled(breakdown, run.plan, plan_after, calibration)
         low, high = min(low / after.step_ns, 1.0) * least * breakdown.total, max(high / after.step_ns, 1.0) * most * breakdown.total
+    if run.plan is not None and any(change.kind == HIDE for change in asked):
+        whole = breakdown.total
+        breakdown = overlapped(breakdown, run.plan if plan_after is None else plan_after, calibration)
+        error = OVERLAP_ERROR * abs(whole - breakdown.total)
+        low, high = low * breakdown.total / whole - error, high * breakdown.total / whole + error
     planned_only = all(change.planned for change in asked)
     path = pd.DataFrame(columns=list(PATH_COLUMNS)) if planned_only else _path(after, step)
     sentences = (*said, _summary(before, breakdown, (low, high)), *([] if planned_only else [_limit(path)]))
@@ -137,6 +144,11 @@ def what_if(
     )
 
 
+def _by_plan(run: Run, change: Change) -> Change:
+    """Overlap in a run of a known plan is told by the prediction: it knows when gradients are ready and what hiding costs."""
+    return replace(change, kind=HIDE) if change.kind == "overlap" and run.plan is not None and run.plan.hardware else change
+
+
 def _changed(run: Run, recorded: Steps, asked: Sequence[Change]) -> tuple[Changed, Any, tuple[str, ...]]:
     """The steps after all changes of what was recorded, the plan after the others, and what was done; all problems at once."""
     problems: list[str] = []
@@ -148,7 +160,9 @@ def _changed(run: Run, recorded: Steps, asked: Sequence[Change]) -> tuple[Change
             changed = repaired(run, changed, change)
         except (ValueError, NotMeasuredError) as error:
             problems.append(f"{change.text}: {error}")
-    planned = [change for change in asked if change.planned]
+    planned = [change for change in asked if change.planned and change.kind != HIDE]
+    if any(change.kind == HIDE for change in asked):
+        changed = replace(changed, sentences=(*changed.sentences, "gradients are reduced beside the backward pass"))
     plan, said = None, changed.sentences
     if planned and run.plan is None:
         problems += [f"{change.text}: the run does not say which plan it is of; attach one (run.plan)" for change in planned]

@@ -36,7 +36,9 @@ SHORT = {
     "cp": "context_parallel_size",
     "ep": "expert_parallel_size",
 }
-PLANNED = ("micro-batches", "recompute", "size")
+HIDE = "hidden-gradients"
+"""The kind of an `overlap` that the prediction of the run's plan answers."""
+PLANNED = ("micro-batches", "recompute", "size", HIDE)
 MAX_FACTOR = 1e6
 
 

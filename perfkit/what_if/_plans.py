@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from perfkit.breakdown import Breakdown
+from perfkit.calc.step_time import step_time
 from perfkit.calibration import Calibration
 from perfkit.errors import InputError
-from perfkit.estimate import estimate
+from perfkit.estimate import efficiency_of, estimate
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import RecomputePlan
 from perfkit.units import NS_PER_S
 from perfkit.what_if._changes import Change
+
+GRADIENTS = "communication/exposed/dp"
 
 
 def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str, ...]]:
@@ -73,11 +78,29 @@ def scaled(
     A part that the first estimate lacks is added at the scale of the whole: measured over estimated step.
     """
     old, new = (estimate(plan, calibration=calibration) for plan in (before, after))
-    scale = float(measured.total) / (old.step_time_s * NS_PER_S)
+    low, high = (bound / new.step_time_s for bound in new.interval_s)
+    return _scaled(measured, old.breakdown, new.breakdown), (low, high)
+
+
+def overlapped(measured: Breakdown, plan: Plan, calibration: str | Calibration | None) -> Breakdown:
+    """The measured parts in ns with gradients reduced beside the backward pass, not after it, as the prediction has both."""
+    known = efficiency_of(plan, calibration)
+    old, new = (step_time(plan, replace(known, gradients_hidden=share)) for share in (0.0, 1.0))
+    whole, cost = float(old.amount(GRADIENTS)), float(np.max(known.contention))
+    # The message of the layer that ends the backward pass has nothing left to hide behind.
+    last = 1 / (plan.model.num_layers // plan.parallel.pipeline_parallel_size + 1)
+    least = whole * (last + cost * (1 - last))
+    once = whole > 0 and plan.parallel.optimizer_shard_level < 3
+    parts = {**new.parts, GRADIENTS: max(float(new.amount(GRADIENTS)), least)} if once else new.parts
+    return _scaled(measured, old, replace(new, parts=parts))
+
+
+def _scaled(measured: Breakdown, old: Breakdown, new: Breakdown) -> Breakdown:
+    """The measured parts in ns times what predicted parts in seconds change by."""
+    scale = float(measured.total) / (float(old.total) * NS_PER_S)
     parts: dict[str, int] = {}
-    for path in dict.fromkeys([*measured.collapse(1).parts, *new.breakdown.collapse(1).parts]):
-        was, becomes, now = old.breakdown.amount(path), new.breakdown.amount(path), measured.amount(path)
+    for path in dict.fromkeys([*measured.collapse(1).parts, *new.collapse(1).parts]):
+        was, becomes, now = old.amount(path), new.amount(path), measured.amount(path)
         amount = now * becomes / was if was else now + becomes * scale * NS_PER_S
         parts[path] = round(amount)
-    low, high = (bound / new.step_time_s for bound in new.interval_s)
-    return Breakdown("ns", parts, measured.source), (low, high)
+    return Breakdown("ns", parts, measured.source)
