@@ -1,7 +1,6 @@
 """Replay: the recorded steps once more with some of their time removed, to see what the steps would win.
 
-Every collective of a rank starts a fixed time after the one before it that ended last; that time is what the rank does in between:
-kernels, idle times, copies. A collective ends a fixed time after its latest member has started. Time removed from a rank shortens
+Every collective of a rank starts a fixed time after the one before it that ended last: what the rank does in between. A collective ends a fixed time after its latest member has started. Time removed from a rank shortens
 what lies between its collectives, and all else follows: a rank that gets faster arrives earlier, and those that waited for it end
 earlier, but only as far as others let them. Without removal the replay gives the recorded times exactly.
 """
@@ -137,6 +136,7 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
             "number": rows["instance"].to_numpy(dtype=np.int64),
             "send": (rows["operation"].astype(str) == "send").to_numpy(),
             "group": pd.factorize(rows["group"].astype("object").fillna(""))[0],
+            "step": rows["step"].fillna(-1).to_numpy(dtype=np.int64),
         }
     )
     # A send comes when it starts, all else when it ends: so every row comes after the rows that it follows.
@@ -184,7 +184,8 @@ def _before(table: pd.DataFrame, computing: pd.DataFrame) -> tuple[Ints, Ints, I
         busy = _busy(by_rank.get(rank))
         groups = rows["group"].to_numpy()
         beside = rows["send"].to_numpy() | _hidden_groups(groups, _within(busy, starts, ends), ends - starts)
-        held = _earlier(_last_ended(starts, ends, ~beside), index)
+        before_step = _last_of_steps_before(starts, ends, rows["step"].to_numpy())
+        held = _earlier(_later_of(_last_ended(starts, ends, ~beside), before_step, ends), index)
         other = _earlier(_last_ended(starts, ends, np.ones(len(ends), dtype=bool)), index)
         last_kernel = _last_moment(busy, starts)
         waited = (other != NONE) & (other != held) & (ends[other] >= last_kernel)
@@ -221,15 +222,26 @@ def _ready_in_queues(
 
 
 def _ends_of(kernels: pd.DataFrame | None) -> Ints:
-    """The ends of kernels, ascending."""
-    if kernels is None:
-        return np.array([], dtype=np.int64)
-    return np.sort(kernels["start_ns"].to_numpy(dtype=np.int64) + kernels["duration_ns"].to_numpy(dtype=np.int64))
+    rows = pd.DataFrame({"start_ns": [], "duration_ns": []}) if kernels is None else kernels
+    return np.sort(rows["start_ns"].to_numpy(dtype=np.int64) + rows["duration_ns"].to_numpy(dtype=np.int64))
 
 
 def _earlier(found: Ints, index: Ints) -> Ints:
-    """The positions found, without those of rows that come later in the table than the row itself."""
+    """Only positions of rows that come before the row itself in the table."""
     return np.where((found != NONE) & (index[found] < index), found, NONE)
+
+
+def _later_of(first: Ints, second: Ints, ends: Ints) -> Ints:
+    return np.where((first == NONE) | ((second != NONE) & (ends[second] > ends[first])), second, first)
+
+
+def _last_of_steps_before(starts: Ints, ends: Ints, steps: Ints) -> Ints:
+    """By row the position that ended last in the steps before: the optimizer waits for it, whatever it ran beside; else NONE."""
+    found = np.full(len(starts), NONE, dtype=np.int64)
+    for step in np.unique(steps)[1:]:
+        last = int(np.where(steps < step, ends, np.iinfo(np.int64).min).argmax())
+        found[(steps == step) & (starts >= ends[last])] = last
+    return found
 
 
 def _last_of_group(starts: Ints, ends: Ints, groups: Ints, beside: npt.NDArray[np.bool_]) -> Ints:

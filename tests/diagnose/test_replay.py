@@ -13,7 +13,9 @@ def members(rows):
     """Rows of (rank, operation, instance, group, start ms, end ms)."""
     table = pd.DataFrame(rows, columns=["rank", "operation", "instance", "group", "start", "end"])
     start = (table["start"] * MS).astype("int64")
-    return table.assign(start_ns=start, duration_ns=(table["end"] * MS).astype("int64") - start).drop(columns=["start", "end"])
+    return table.assign(step=1, start_ns=start, duration_ns=(table["end"] * MS).astype("int64") - start).drop(
+        columns=["start", "end"]
+    )
 
 
 def kernels(spans):
