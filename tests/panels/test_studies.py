@@ -37,7 +37,7 @@ def test_every_feature_stands_in_the_table_with_its_effect_or_reason():
     frame = answer.tables["features"].frame.set_index("feature")
     assert len(frame) == len(FEATURES) + 1
     assert frame.loc["expert parallel", "change"] == "the model has no experts"
-    assert frame.loc["sequence pipeline", "speed of a device"] == "not modelled"
+    assert frame.loc["sequence pipeline", "speed of a device"][0] in "+-"
     assert frame.loc["gradient accumulation", "speed of a device"].startswith("+")
 
 
