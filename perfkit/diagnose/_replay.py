@@ -1,8 +1,8 @@
 """Replay: the recorded steps once more with some of their time removed, to see what the steps would win.
 
-Every collective of a rank starts a fixed time after the one before it that ended last: what the rank does in between. A collective ends a fixed time after its latest member has started. Time removed from a rank shortens
-what lies between its collectives, and all else follows: a rank that gets faster arrives earlier, and those that waited for it end
-earlier, but only as far as others let them. Without removal the replay gives the recorded times exactly.
+Every collective of a rank starts a fixed time after the one before it that ended last: what the rank does in between. A collective
+ends a fixed time after its latest member has started. Time removed from a rank shortens what lies between its collectives, and all
+else follows, but only as far as others let it. Without removal the replay gives the recorded times exactly.
 """
 
 from __future__ import annotations
