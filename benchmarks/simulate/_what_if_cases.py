@@ -52,10 +52,10 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             continue
         case = Case(plan, tuple(fault for fault, _ in drawn), tuple(change for _, change in drawn), rng.randrange(1000))
         try:
-            faulty = prepare(plan, case.faults, seed=case.seed).durations_ns()
+            faulty = [prepare(plan, [fault], seed=case.seed).durations_ns() for fault in case.faults]
         except InputError:
             continue
-        if faulty != prepare(plan, (), seed=case.seed).durations_ns():
+        if prepare(plan, (), seed=case.seed).durations_ns() not in faulty:
             found += 1
             yield case
 
