@@ -2,7 +2,8 @@
 
 What is measured: forward attention that runs more often than backward attention (see `recompute-cost`, which states what that
 costs), and the peak of reserved memory, or of a printed statistic, against what may be used: the budget of the statistic, or the
-memory of the device. Below 90 % on every rank there is room. Where the profiler's name fits several devices the smallest counts.
+memory of the device. Below 90 % on every rank there is room. What the plan of the run asks to recompute is no finding. Where the
+profiler's name fits several devices the smallest counts.
 
 What to do: recompute fewer layers, those of the last stages first; then only cheap operators; then none; or use the room for larger
 micro batches or less tensor parallelism.
@@ -32,7 +33,7 @@ def check(case: Case) -> Verdict:
     if used is None:
         raise NotMeasuredError("the peak of memory and what may be used", how_to_collect=HOW)
     peak, limit = used
-    repeated = recompute_cost.measured(case)
+    repeated = recompute_cost.check(case)
     evidence = {"peak_bytes": peak, "limit_bytes": limit, "peak_over_limit": peak / limit}
     if not repeated.findings or peak > case.limit(HEADROOM) * limit:
         return Verdict((), evidence)

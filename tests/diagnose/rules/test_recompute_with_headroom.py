@@ -1,9 +1,14 @@
 """Recomputation with memory to spare."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfkit.diagnose.rules.recompute_with_headroom import RULE
+from perfkit.simulate import simulate
+from perfkit.spec.recompute import RecomputePlan
 from tests.diagnose.made import Training, added, healthy, judged, lacks, stays_healthy
+from tests.simulate.plans import plan_of
 
 AGAIN = Training(recompute=True).run()
 
@@ -31,6 +36,14 @@ def test_recomputing_with_memory_to_spare_is_named_with_the_room_and_the_gain():
 def test_a_full_memory_and_a_run_that_recomputes_nothing_are_fine():
     assert stays_healthy(RULE, report(AGAIN, 57))["peak_over_limit"] == pytest.approx(57 / 58)
     stays_healthy(RULE, report(healthy(), 29))
+
+
+def test_what_the_plan_recomputes_is_as_planned():
+    plan = plan_of("gpt-7.5b", 8, dp=2, recompute=True)
+    plan = replace(plan, model=replace(plan.model, num_layers=2))
+    assert stays_healthy(RULE, simulate(plan, steps=2))["peak_over_limit"] < 0.9
+    unplanned = replace(plan, recompute=RecomputePlan())
+    assert judged(RULE, simulate(unplanned, ["full_recompute"], steps=2)).findings
 
 
 def test_without_a_limit_it_is_not_measured():
