@@ -59,7 +59,8 @@ def check(case: Case) -> Verdict:
         evidence=evidence,
         actions=ACTIONS,
         cost_ns=cost_ns or None,
-        severity=None if cost_ns else "low",
+        # Told whatever it costs: the hosts of two ranks are read, and the others may stop as often.
+        severity=_work.severity_of(case, cost_ns),
         next=("15_memory_profile", "memory-fragmentation"),
     )
     return Verdict((finding,), evidence)
