@@ -13,22 +13,16 @@ example: python -m benchmarks.diagnosis.bench_generated path/to/generator.py --s
 from __future__ import annotations
 
 import argparse
-import contextlib
-import importlib.util
-import io
 import json
 import random
-import shutil
-import signal
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.diagnosis._cases import Case, cases, drawn
-from benchmarks.diagnosis._scores import Record, print_scores, record_of, scores_of
+from benchmarks.diagnosis._generated import generator, records_in, until_stopped, written
+from benchmarks.diagnosis._scores import print_scores, record_of, scores_of
 from perfkit.diagnose import diagnose, to_dict
 from perfkit.trace.load import load
 
@@ -36,12 +30,12 @@ from perfkit.trace.load import load
 def main() -> None:
     """Generate, diagnose, score, print."""
     arguments = _arguments()
-    make = _generator(Path(arguments.generator))
+    make = generator(Path(arguments.generator))
     results = Path(arguments.results) if arguments.results else None
-    records = _read(results)
+    records = records_in(results)
     known = {record["name"] for record in records}
     started, count = time.process_time(), 0
-    for case in _until_stopped([case for case in _chosen(arguments) if case.name not in known]):
+    for case in until_stopped([case for case in _chosen(arguments) if case.name not in known]):
         with tempfile.TemporaryDirectory() as folder:
             found, truth = _diagnosed(case, make, Path(folder), arguments.format)
         count += 1
@@ -78,52 +72,14 @@ def _chosen(arguments: argparse.Namespace) -> list[Case]:
     return chosen
 
 
-def _read(results: Path | None) -> list[Record]:
-    if results is None or not results.exists():
-        return []
-    return [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
-
-
-def _until_stopped(chosen: list[Case]) -> Iterator[Case]:
-    """The cases in turn, until SIGTERM: what is known then is printed."""
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    for case in chosen:
-        if stopped:
-            return
-        yield case
-
-
-def _generator(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("run_generator", path)
-    if spec is None or spec.loader is None:
-        raise SystemExit(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["run_generator"] = module
-    spec.loader.exec_module(module)
-    return module.main
-
-
-def _written(case: Case, make: Any, folder: Path, format: str, faults: tuple[str, ...]) -> tuple[Path, dict[str, Any]]:
-    out, truth = folder / "run", folder / "truth.json"
-    shutil.rmtree(out, ignore_errors=True)
-    arguments = [format, "--out", str(out), "--truth", str(truth), "--seed", str(case.seed), "--steps", str(case.steps)]
-    arguments += ["--dp", str(case.data), "--tp", str(case.tensor), "--pp", str(case.pipeline)]
-    if format == "ascend" and any(fault.startswith(("frequent_sync", "gc_pause", "host_bound", "memory")) for fault in faults):
-        arguments += ["--timeline", "all"]
-    for fault in faults:
-        arguments += ["--fault", fault]
-    with contextlib.redirect_stdout(io.StringIO()):
-        make(arguments)
-    return out, json.loads(truth.read_text(encoding="utf-8"))
-
-
 def _diagnosed(case: Case, make: Any, folder: Path, format: str) -> tuple[dict[str, Any], dict[str, Any]]:
     baseline = None
     if any(fault.startswith("slow_op") for fault in case.faults):
-        out, _ = _written(case, make, folder / "base", format, ())
+        out, _ = written(case, make, folder / "base", [format], ())
         baseline = load(out, cache=False)
-    out, truth = _written(case, make, folder, format, case.written_faults)
+    with_host = any(fault.startswith(("frequent_sync", "gc_pause", "host_bound", "memory")) for fault in case.faults)
+    options = ["--timeline", "all"] if format == "ascend" and with_host else []
+    out, truth = written(case, make, folder, [format, *options], case.written_faults)
     return to_dict(diagnose(load(out, cache=False), baseline)), truth
 
 

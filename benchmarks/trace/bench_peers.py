@@ -8,13 +8,16 @@ and its children, memory the largest resident size of one of them: wall time say
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,6 +34,8 @@ PEERS = {
 }
 LIMIT_S = 3600
 STEPS = 12
+_TIMED_OUT = 124  # what `timeout` ends with
+_GRACE_S = 5
 _PR_SET_CHILD_SUBREAPER = 36  # Linux: processes left behind become children of this one, whose use is counted
 
 PERFKIT = "import perfkit; perfkit.load({path!r}, cache={cache}).steps()"
@@ -156,8 +161,8 @@ def environment(peer: str, root: Path) -> str:
     return ""
 
 
-def measure(work: Work, root: Path, log: Path) -> Used:
-    """Run one tool in a fresh process."""
+def measure(work: Work, root: Path, log: Path, limit_s: int = LIMIT_S) -> Used:
+    """Run one tool in a fresh process; one that takes longer than the limit is ended with its children."""
     python = sys.executable
     if work.tool != "perfkit":
         if failure := environment(work.tool, root):
@@ -167,8 +172,10 @@ def measure(work: Work, root: Path, log: Path) -> Used:
     arguments += [] if isinstance(work.command, str) else list(work.command[1:])
     with log.open("wb") as output:
         child = subprocess.Popen(
-            ["timeout", str(LIMIT_S), *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=log.parent
+            ["timeout", str(limit_s), *arguments], stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=log.parent
         )
+        overdue = threading.Timer(limit_s + _GRACE_S, _kill_group, (child.pid,))
+        overdue.start()
         _, status, used = os.wait4(child.pid, 0)
         cpu_s, peak_kib = used.ru_utime + used.ru_stime, used.ru_maxrss
         while True:  # processes that outlived the one that started them
@@ -177,11 +184,20 @@ def measure(work: Work, root: Path, log: Path) -> Used:
             except ChildProcessError:
                 break
             cpu_s, peak_kib = cpu_s + used.ru_utime + used.ru_stime, max(peak_kib, used.ru_maxrss)
+        overdue.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode in (_TIMED_OUT, -signal.SIGKILL):
+        return Used(cpu_s, peak_kib * 1024, f"no answer in {limit_s} s")
     if child.returncode:
         lines = log.read_text(errors="replace").strip().splitlines()
-        return Used(failure=f"failed ({child.returncode}): {lines[-1][:120] if lines else 'no output'}")
+        return Used(cpu_s, peak_kib * 1024, f"failed ({child.returncode}): {lines[-1][:120] if lines else 'no output'}")
     return Used(cpu_s, peak_kib * 1024)
+
+
+def _kill_group(leader: int) -> None:
+    """End what ignored the first signal of `timeout`, which leads a group of its own, or was left running by a tool."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def table(rows: list[tuple[Work, Used]]) -> str:
@@ -198,6 +214,11 @@ def table(rows: list[tuple[Work, Used]]) -> str:
     return "\n".join(lines)
 
 
+def reap_orphans() -> None:
+    """Count what tools leave running: their orphans become children of this process."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--environments", type=Path, help="where the peers' environments are kept; by default nowhere")
@@ -205,7 +226,7 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=112)
     parser.add_argument("--only", default="", help="only tasks whose name contains this")
     options = parser.parse_args()
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    reap_orphans()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["PERFKIT_CACHE"] = str(folder / "cache")
