@@ -13,14 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
-
-import pandas as pd
 
 from benchmarks.diagnosis._cases import RULE_OF_FAULT
 from benchmarks.trace.bench_peers import Work
-from perfkit.run import Run
-from perfkit.trace.data_feed import step_intervals
 
 CLASSIC_RATIO = 1.2
 """MindSpore Insight reports the rank with the largest value if it is more than this over the mean of all ranks."""
@@ -101,20 +98,25 @@ def _stragglers(log: str, out: Path) -> Verdict:
     return Verdict(tuple(document["stragglers"]))
 
 
-def classic_computing(run: Run) -> Verdict:
+def classic_computing(run: Path) -> Verdict:
     """The 20 % rule on the mean computing time of ranks."""
-    return Verdict(_over_mean(run.steps().groupby("rank")["computing_ns"].mean()))
+    return Verdict(_over_mean(run, "Computing"))
 
 
-def classic_interval(run: Run) -> Verdict:
+def classic_interval(run: Path) -> Verdict:
     """The 20 % rule on the mean step interval of ranks; it sends its reader to the data feed, so that is told as well."""
-    worst = _over_mean(pd.Series({rank: step_intervals(run, rank)["interval_ns"].mean() for rank in run.ranks}))
+    worst = _over_mean(run, "Preparing")
     return Verdict(worst, (("data_stall", worst),) if worst else ())
 
 
-def _over_mean(of_ranks: Any) -> tuple[int, ...]:
-    values = of_ranks.astype("float64")
-    return (int(values.idxmax()),) if values.max() > CLASSIC_RATIO * values.mean() else ()
+def _over_mean(run: Path, column: str) -> tuple[int, ...]:
+    """The rank with the largest mean in a column of its step_trace_time.csv, if it is that much over the mean of all ranks."""
+    means: dict[int, float] = {}
+    for info in run.glob("*/profiler_info_*.json"):
+        with (info.parent / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv").open(encoding="utf-8", newline="") as file:
+            means[int(info.stem.rpartition("_")[2])] = fmean(float(row[column]) for row in csv.DictReader(file))
+    worst = max(means, key=means.__getitem__)
+    return (worst,) if means[worst] > CLASSIC_RATIO * fmean(means.values()) else ()
 
 
 def _diagnose(run: Path, out: Path) -> tuple[str, ...]:
@@ -142,4 +144,4 @@ TOOLS = (
     Tool("HTA stragglers, old NCCL names", "HTA", "kineto-old", _find_stragglers, _stragglers),
 )
 CLASSIC = {"20 % rule, computing time": classic_computing, "20 % rule, step interval": classic_interval}
-"""Rules of MindSpore Insight, computed here on the steps as perfkit reads them from the text form."""
+"""Rules of MindSpore Insight, computed here on the text form; the interval is what the profiler calls preparing."""

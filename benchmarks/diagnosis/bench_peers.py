@@ -25,7 +25,6 @@ from benchmarks.diagnosis._generated import generator, records_in, until_stopped
 from benchmarks.diagnosis._peer_table import Record, table
 from benchmarks.diagnosis._peers import CLASSIC, TOOLS, Tool, Verdict
 from benchmarks.trace.bench_peers import Used, measure, reap_orphans
-from perfkit.trace.load import load
 
 LIMIT_S = 60
 LAYOUTS = ((8, 1, 1), (4, 2, 1), (2, 2, 2))
@@ -75,9 +74,8 @@ def judged(case: Case, make: Any, folder: Path, root: Path) -> list[Record]:
     runs["sqlite"] = folder / "sqlite"
     about = {"name": case.name, "world": case.world, "faults": _faults(truth)}
     records = [{**about, **_said(tool, runs[tool.form], folder, root)} for tool in TOOLS]
-    run = load(runs["text"], cache=False)
     for name, rule in CLASSIC.items():
-        verdict = rule(run)
+        verdict = rule(runs["text"])
         records.append({**about, "tool": name, "cpu_s": None, "failure": "", "ranks": verdict.ranks, "told": verdict.told})
     return records
 
