@@ -61,7 +61,7 @@ def step_intervals(run: Run, rank: int) -> pd.DataFrame:
     """Time before the first operator of every step of a rank: `step`, `interval_ns`, `duration_ns`.
 
     As the profiler states it (`free/data`), else from the start of the step to its first kernel. Raises NotMeasuredError if the
-    run tells neither.
+    run tells neither, or if its steps are known by their kernels only.
     """
     steps = run.frame("steps", ranks=[rank])[["step", "start_ns", "duration_ns"]]
     parts = run.frame("step_parts", ranks=[rank]) if run.has("step_parts") else pd.DataFrame(columns=["step", "path", "amount_ns"])
@@ -78,6 +78,12 @@ def step_intervals(run: Run, rank: int) -> pd.DataFrame:
     first = kernels.groupby(kernels["step"].astype("int64"))["start_ns"].min().rename("first").reset_index()
     found = known.merge(first, on="step")
     found["interval_ns"] = (found["first"].astype("int64") - found["start_ns"].astype("int64")).clip(lower=0)
+    if not found["interval_ns"].any():
+        # A step that was cut at its first kernel has no time before it: nothing is known, which is not the same as nothing lost.
+        raise NotMeasuredError(
+            f"the time before the first operator of rank {rank}: its steps are taken to begin with it",
+            how_to_collect="record a step trace, or marks of the steps (profiler level 1, or with the host's activities)",
+        )
     return found[["step", "interval_ns", "duration_ns"]].astype("int64").sort_values("step", ignore_index=True)
 
 

@@ -1,10 +1,13 @@
-"""Page 16 without a browser: the sample, a self-timed figure, a recording without queues."""
+"""Page 16 without a browser: the sample, a self-timed figure, a recording that cannot tell."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from perfkit._resources import data_folder
+from perfkit.errors import NotMeasuredError
 from perfkit.panels import data_feed
 
 
@@ -16,11 +19,11 @@ def test_the_sample_is_slow_in_processing_and_names_the_source():
     assert answer.tables["path"].frame["answer"].tolist()[:2] == ["yes", "empty"]
 
 
-def test_a_recording_without_queues_says_what_would_tell_more():
+def test_steps_known_by_their_kernels_only_do_not_pass_for_a_good_feed():
     state = replace(data_feed.start(), run=str(data_folder() / "traces" / "torch_npu_2rank"))
-    answer = data_feed.view(data_feed.compute(state))
-    assert "queues" not in answer.charts
-    assert answer.text.startswith("The device does not wait for data")
+    with pytest.raises(NotMeasuredError, match="steps are taken to begin with it") as raised:
+        data_feed.compute(state)
+    assert "step trace" in raised.value.how_to_collect
 
 
 def test_ranks_can_be_chosen():
