@@ -31,3 +31,12 @@ def recomputed_ratio(case: Case) -> float:
     if plan.recompute.attention_core:
         return 1.0
     return plan.recompute.num_full_layers(plan.model.num_layers) / plan.model.num_layers
+
+
+def layers_over_mean(case: Case) -> float | None:
+    """How many times the mean the fullest stage of the run's plan has in layers; None without a plan."""
+    plan = case.run.plan
+    if plan is None:
+        return None
+    layers = [sum(chunks) for chunks in zip(*plan.stage_layers, strict=True)]
+    return float(max(layers) * len(layers) / sum(layers))

@@ -2,7 +2,8 @@
 
 What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
 full launch queue there are none. A finding needs both: at least 5 % of the step, and many kernels that were waited for. Where
-launches were recorded, the evidence says how many of those kernels started as soon as they were launched.
+launches were recorded, the evidence says how many of those kernels started as soon as they were launched. What the prediction of
+the run's plan waits for launches is no finding.
 
 What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
 bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _work
+from perfkit.diagnose import _planned, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
@@ -46,6 +47,9 @@ def check(case: Case) -> Verdict:
     passing = (idle >= case.limit(HOST_BOUND_SHARE) * step_ns) & (waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS))
     if not passing.any():
         return Verdict((), evidence)
+    planned_ns = _planned.predicted_ns(case, "free")
+    if planned_ns is not None and idle.max() <= _planned.AS_PLANNED * planned_ns:
+        return Verdict((), {**evidence, "planned_idle_ns": planned_ns})
     named = tuple(int(rank) for rank in idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
     at_once = _started_at_once(case, named[0])
     who = (

@@ -3,7 +3,7 @@
 What is compared: how often each operator that all stages run is executed a step, against the mean of the stages (median over
 those operators). That counts layers, so that the head and the embedding, which only one stage has, and a slow rank do not look
 like imbalance. Without recorded operators the computing time of the stages is compared, and only a large difference is named,
-because head and embedding cannot be told apart then.
+because head and embedding cannot be told apart then. Layers that the plan of the run does not divide evenly are no finding.
 
 What to do: move layers (perfkit balance solves it exactly), or recompute less on the long stage.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.diagnose import _work
+from perfkit.diagnose import _planned, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import STAGE_CLASSIC, STAGE_LAYERS
@@ -38,6 +38,9 @@ def check(case: Case) -> Verdict:
     evidence = {"largest_work_over_mean": float(work.max() - 1.0), "num_stages": float(stages)}
     if work.max() - 1.0 < case.limit(STAGE_LAYERS):
         return Verdict((), evidence)
+    planned = _planned.layers_over_mean(case)
+    if planned is not None and work.max() <= planned * (1.0 + case.limit(STAGE_LAYERS)):
+        return Verdict((), {**evidence, "planned_layers_over_mean": planned - 1.0})
     stage = int(str(work.index[int(work.to_numpy().argmax())]))
     others = work.drop(index=stage)
     ratio = float(work.max() / others.median())

@@ -1,9 +1,13 @@
 """A stage with more layers, and none for a head or a slow rank."""
 
+from dataclasses import replace
+
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.stage_imbalance import RULE
+from perfkit.simulate import simulate
 from perfkit.trace._format import Sink
 from tests.diagnose.made import Training, run_of, summaries
+from tests.simulate.plans import plan_of
 
 HEALTHY = Training().run()
 
@@ -58,3 +62,12 @@ def test_without_operators_only_a_large_difference_of_time_is_named():
 
 def test_one_stage_is_not_measured():
     assert judged(HEALTHY).not_measured
+
+
+def test_layers_that_the_plan_does_not_divide_evenly_are_as_planned_and_more_is_not():
+    plan = plan_of("llama2-7b", 8, pp=4)
+    plan = replace(plan, model=replace(plan.model, num_layers=10))
+    result = judged(simulate(plan, steps=3))
+    assert result.findings == ()
+    assert result.healthy[0].evidence["planned_layers_over_mean"] > 0.1
+    assert judged(simulate(plan, ["imbalanced_pp_stage:1:1.5"], steps=3)).findings
