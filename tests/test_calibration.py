@@ -72,7 +72,7 @@ def test_a_bundled_calibration_says_where_it_comes_from_and_beats_the_default_on
     assert error(measured.ratios(known)) <= error(measured.ratios(calibration("default")))
 
 
-@pytest.mark.parametrize("source", ["bigscience", "vtrain-multi"])
+@pytest.mark.parametrize("source", ["bigscience", "vtrain-multi", "mindformers"])
 def test_the_interval_holds_about_80_percent_of_groups_left_out(source):
     measured = rows(source)
     tested = cross_validate(measured, by_group=True)
