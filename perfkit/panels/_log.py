@@ -30,6 +30,14 @@ def open_row(rounds: list[Row]) -> Row | None:
     return next((row for row in rounds if not row["verdict"]), None)
 
 
+def open_round(project: Project, subject: str) -> Row:
+    """The round that waits for its decision; raises InputError if there is none."""
+    row = open_row(rounds_of(project))
+    if row is None:
+        raise InputError(subject, ["no round is open; start one on page 00"])
+    return row
+
+
 def writable_project(subject: str) -> Project:
     """The project of the page; raises InputError if there is none to write to."""
     project = context.current_project()

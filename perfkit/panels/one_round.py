@@ -7,11 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._control import Choice, PathPicker, Text
-from perfkit.panels._log import open_row, rounds_of, writable_project
+from perfkit.panels._log import open_round, open_row, rounds_of, writable_project
 from perfkit.panels._panel import Action, Answer, Panel
 from perfkit.panels._status import NothingYet
 from perfkit.panels._table import Table
@@ -112,9 +111,7 @@ def start_round(state: State) -> str:
 def abandon_round(state: State) -> str:
     """Close the open round as reverted, with the reason why it was left."""
     project = writable_project("abandon")
-    row = open_row(rounds_of(project))
-    if row is None:
-        raise InputError("abandon", ["no round is open"])
+    row = open_round(project, "abandon")
     ExperimentLog(project.folder).decide(row["number"], "revert", state.reason)
     return f"Round {row['number']} is abandoned; it stays in the table."
 

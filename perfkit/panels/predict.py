@@ -13,7 +13,7 @@ from perfkit.estimate import estimate
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._control import Choice, Number, Text
-from perfkit.panels._log import open_row, rounds_of, writable_project
+from perfkit.panels._log import open_round, open_row, rounds_of, writable_project
 from perfkit.panels._panel import Action, Answer, Panel
 from perfkit.panels._plan_state import State as PlanState
 from perfkit.panels._plan_state import plan_of
@@ -136,9 +136,7 @@ def _sentence(result: Result) -> str:
 def lock(state: State) -> str:
     """Write the prediction to the open round; raises InputError with everything that is wrong with it."""
     project = writable_project("predict")
-    row = open_row(rounds_of(project))
-    if row is None:
-        raise InputError("predict", ["no round is open; start one on page 00"])
+    row = open_round(project, "predict")
     metric = project.goal_metric
     problems = [] if state.value > 0 else [f"value = {state.value:g} must be more than 0"]
     problems += [] if state.method.strip() else ["method is empty; say how the figure was found"]
