@@ -11,11 +11,14 @@ import pandas as pd
 
 from perfkit.diagnose import Diagnosis, diagnose
 from perfkit.diagnose._rule import Rule
+from perfkit.diagnose.rules import oom_dynamic, oom_static
 from perfkit.run import Position, Run
 from perfkit.trace._format import Sink
 
 US = 1_000
 MS = 1_000_000
+GIB = 2**30
+OUT_OF_MEMORY = (oom_static.RULE, oom_dynamic.RULE)
 
 
 def run_of(sink: Sink, placement: dict[int, Position] | None = None, name: str = "made") -> Run:
@@ -166,6 +169,15 @@ def healthy() -> Run:
 def judged(rule: Rule, run: Run, baseline: Run | None = None) -> Diagnosis:
     """What one rule says."""
     return diagnose(run, baseline, only=[rule])
+
+
+def judged_memory(static: int, dynamic: int, requested: int | None = None) -> Diagnosis:
+    """What both rules of full memory say of a printed statistic, in GiB of the 58 that may be used."""
+    sink = Sink()
+    sink.add("memory_reports", rank=0, block=0, file="rank_0.log", line=1, device_bytes=64 * GIB, budget_bytes=58 * GIB,
+             actual_peak_bytes=(static + dynamic) * GIB, static_bytes=static * GIB, dynamic_bytes=dynamic * GIB,
+             requested_bytes=requested)  # fmt: skip
+    return diagnose(run_of(sink), only=OUT_OF_MEMORY)
 
 
 def won_ns(changed: Run, before: Run | None = None) -> float:
