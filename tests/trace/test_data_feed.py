@@ -127,6 +127,15 @@ def test_intervals_follow_from_kernels_where_the_profiler_states_none():
     assert step_intervals(run, 0)["interval_ns"].tolist() == [30]
 
 
+@pytest.mark.parametrize("rounding_ns", [0, 1])
+def test_a_step_that_was_cut_at_its_first_kernel_tells_no_interval(rounding_ns):
+    sink = Sink()
+    sink.add("steps", rank=[0], step=[1], duration_ns=[100], start_ns=[1000])
+    sink.add("kernels", rank=[0], step=[1], name=["a"], kind=["computing"], start_ns=[1000 + rounding_ns], duration_ns=[5])
+    with pytest.raises(NotMeasuredError, match="begin with it"):
+        step_intervals(Run(name="made", kind="measured", format="made", tables=sink.tables()), 0)
+
+
 def test_the_real_sample_waits_for_data_in_three_of_four_steps():
     """iteration_interval of step_trace_raw_0 in its unit of 10 ns: 0, 90,378,090, 90,305,730 and 90,329,560 ns."""
     run = load(data_folder() / "traces" / "mindinsight_feed")

@@ -18,7 +18,7 @@ from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import FEED_LEAST, FEED_SHARE
 from perfkit.errors import NotMeasuredError
-from perfkit.trace.data_feed import Feed, judge_feed
+from perfkit.trace.data_feed import GRAIN_NS, Feed, judge_feed
 
 MOST_RANKS = 64
 CAUSES = {
@@ -47,6 +47,9 @@ def check(case: Case) -> Verdict:
         "largest_interval_ns": float(means.max()) if len(means) else 0.0,
         "largest_interval_share": float(means.max() / step_ns) if len(means) else 0.0,
     }
+    if len(case.step_numbers) < 2 and evidence["largest_interval_ns"] < GRAIN_NS:
+        # One step that begins with its first kernel: what the device did before it is not in the recording.
+        raise NotMeasuredError("when the step began", how_to_collect="record several steps in a row, or a step trace")
     bar_ns = max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST))
     if means.empty or means.max() < bar_ns:
         return Verdict((), evidence)
