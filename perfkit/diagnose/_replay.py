@@ -15,14 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.trace.overlap import Intervals, union
+from perfkit.diagnose._replay_order import NONE, order_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-NONE = -1
-HIDDEN_SHARE = 0.2
-AT_ONCE_NS = 20_000
-"""What starts this soon after the one before it in its queue has waited for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +56,7 @@ class Replay:
         behind = np.maximum(self.behind_ns - queued_gone, 0.0)
         after = self.after_ns.astype(np.float64)
         if faster_ns:
-            less = np.array([faster_ns.get(number, 0.0) for number in self.numbers])
+            less = np.array([faster_ns.get(_number_of(own), 0.0) for own in self.numbers])
             after = np.maximum(after - less[self.instance], 0.0)
         ends = self._ends(between, behind, after)
         tail = self._last_rows()
@@ -149,152 +145,22 @@ def replay_of(members: pd.DataFrame, computing: pd.DataFrame) -> Replay:
     latest = table.groupby("own")["start"].transform("max")
     latest = np.maximum(latest, table["start"].to_numpy()[source.to_numpy()] * (source != NONE))
     after = table.groupby("own")["end"].transform("max") - latest
-    before, ready, queue, behind = _before(table, computing)
+    order = order_of(table, computing)
     return Replay(
         rank=table["rank"].to_numpy(),
         start_ns=table["start"].to_numpy(),
         end_ns=table["end"].to_numpy(),
         instance=pd.factorize(table["own"])[0].astype(np.int64),
-        before=before,
-        ready_ns=ready,
-        queue=queue,
-        behind_ns=behind,
+        before=order.before,
+        ready_ns=order.ready_ns,
+        queue=order.queue,
+        behind_ns=order.behind_ns,
         after_ns=after.clip(lower=0).to_numpy(dtype=np.int64),
         source=np.asarray(source, dtype=np.int64),
         numbers=tuple(int(number) for number in pd.unique(table["own"])),
     )
 
 
-def _before(table: pd.DataFrame, computing: pd.DataFrame) -> tuple[Ints, Ints, Ints, Ints]:
-    """For every row the row of its rank that it follows, when it was ready, and what it waits for besides, with the distance.
-
-    It follows the last one that had ended and that held up the rank. What runs beside kernels (sends, hidden gradients) holds up
-    nothing but what it shares a queue with, unless it ended after the last kernel before the row: then the row has waited for it,
-    and had been ready at the end of that kernel.
-    """
-    count = len(table)
-    before, queue = np.full(count, NONE, dtype=np.int64), np.full(count, NONE, dtype=np.int64)
-    ready, behind = table["start"].to_numpy().copy(), np.zeros(count, dtype=np.int64)
-    queued, first, done = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    by_rank = dict(iter(computing.groupby("rank")))
-    kernel_ends = {rank: _ends_of(by_rank.get(rank)) for rank in table["rank"].unique()}
-    for rank, rows in table.groupby("rank"):
-        index = rows.index.to_numpy()
-        starts, ends = rows["start"].to_numpy(), rows["end"].to_numpy()
-        busy = _busy(by_rank.get(rank))
-        groups = rows["group"].to_numpy()
-        beside = rows["send"].to_numpy() | _hidden_groups(groups, _within(busy, starts, ends), ends - starts)
-        before_step = _last_of_steps_before(starts, ends, rows["step"].to_numpy())
-        held = _earlier(_later_of(_last_ended(starts, ends, ~beside), before_step, ends), index)
-        other = _earlier(_last_ended(starts, ends, np.ones(len(ends), dtype=bool)), index)
-        last_kernel = _last_moment(busy, starts)
-        waited = (other != NONE) & (other != held) & (ends[other] >= last_kernel)
-        same = _earlier(_last_of_group(starts, ends, groups, beside), index)
-        chosen = np.where(waited, other, same)
-        held_end = np.where(held == NONE, starts.min(), ends[held])
-        at_once = (chosen != NONE) & (waited | (starts - ends[chosen] <= AT_ONCE_NS))
-        before[index] = np.where(held == NONE, NONE, index[held])
-        queue[index] = np.where(chosen == NONE, NONE, index[chosen])
-        ready[index] = np.where(waited, np.maximum(last_kernel, held_end), starts)
-        behind[index] = np.where(at_once, starts - ends[chosen], 0)
-        queued[index] = at_once & beside
-        first[index] = np.where(held == NONE, 0, np.searchsorted(kernel_ends[rank], held_end, side="right"))
-        done[index] = np.where(
-            beside, np.searchsorted(kernel_ends[rank], starts, side="right") - first[index], np.iinfo(np.int64).max
-        )
-    _ready_in_queues(ready, queued, table, first=first, done=done, kernel_ends=kernel_ends)
-    return before, ready, queue, behind
-
-
-def _ready_in_queues(
-    ready: Ints, queued: npt.NDArray[np.bool_], table: pd.DataFrame, *, first: Ints, done: Ints, kernel_ends: Mapping[int, Ints]
-) -> None:
-    """Set when rows were ready that stood in a queue, while their rank went on with kernels that they do not need.
-
-    They need as many kernels (from `first` on) as the member had `done` that had done fewest when it started.
-    """
-    needed = pd.Series(done).groupby(table["own"].to_numpy()).transform("min").to_numpy()
-    for rank, ends in kernel_ends.items():
-        mine = np.flatnonzero(queued & (table["rank"].to_numpy() == rank) & (needed > 0))
-        if len(mine) and len(ends):
-            last = ends[(first[mine] + needed[mine] - 1).clip(max=len(ends) - 1)]
-            ready[mine] = np.minimum(ready[mine], last)
-
-
-def _ends_of(kernels: pd.DataFrame | None) -> Ints:
-    rows = pd.DataFrame({"start_ns": [], "duration_ns": []}) if kernels is None else kernels
-    return np.sort(rows["start_ns"].to_numpy(dtype=np.int64) + rows["duration_ns"].to_numpy(dtype=np.int64))
-
-
-def _earlier(found: Ints, index: Ints) -> Ints:
-    """Only positions of rows that come before the row itself in the table."""
-    return np.where((found != NONE) & (index[found] < index), found, NONE)
-
-
-def _later_of(first: Ints, second: Ints, ends: Ints) -> Ints:
-    return np.where((first == NONE) | ((second != NONE) & (ends[second] > ends[first])), second, first)
-
-
-def _last_of_steps_before(starts: Ints, ends: Ints, steps: Ints) -> Ints:
-    """By row the position that ended last in the steps before: the optimizer waits for it, whatever it ran beside; else NONE."""
-    found = np.full(len(starts), NONE, dtype=np.int64)
-    for step in np.unique(steps)[1:]:
-        last = int(np.where(steps < step, ends, np.iinfo(np.int64).min).argmax())
-        found[(steps == step) & (starts >= ends[last])] = last
-    return found
-
-
-def _last_of_group(starts: Ints, ends: Ints, groups: Ints, beside: npt.NDArray[np.bool_]) -> Ints:
-    """By row that runs beside kernels the position of the row of its group that ended last when it started; else NONE."""
-    found = np.full(len(starts), NONE, dtype=np.int64)
-    for group in np.unique(groups[beside]):
-        mine = beside & (groups == group)
-        found[mine] = _last_ended(starts, ends, mine)[mine]
-    return found
-
-
-def _hidden_groups(groups: Ints, within: Ints, lengths: Ints) -> npt.NDArray[np.bool_]:
-    """By row whether the operations of its group run beside kernels for a good part of their time."""
-    number = pd.factorize(groups)[0]
-    hidden = np.bincount(number, weights=within) >= HIDDEN_SHARE * np.bincount(number, weights=lengths)
-    rows: npt.NDArray[np.bool_] = hidden[number]
-    return rows
-
-
-def _last_ended(starts: Ints, ends: Ints, allowed: npt.NDArray[np.bool_]) -> Ints:
-    """By row the position of the allowed row that ended last when it started; NONE if there is none."""
-    order = np.flatnonzero(allowed)[np.argsort(ends[allowed], kind="stable")]
-    if not len(order):
-        return np.full(len(starts), NONE, dtype=np.int64)
-    at = np.searchsorted(ends[order], starts, side="right") - 1
-    return np.where(at >= 0, order[at.clip(min=0)], NONE)
-
-
-def _busy(kernels: pd.DataFrame | None) -> Intervals:
-    if kernels is None:
-        return union([], [])
-    starts = kernels["start_ns"].to_numpy(dtype=np.int64)
-    return union(starts, starts + kernels["duration_ns"].to_numpy(dtype=np.int64))
-
-
-def _within(busy: Intervals, starts: Ints, ends: Ints) -> Ints:
-    """By row the time from its start to its end in which kernels compute."""
-    if not len(busy.starts):
-        return np.zeros(len(starts), dtype=np.int64)
-    whole = np.concatenate([[0], np.cumsum(busy.ends - busy.starts)])
-
-    def until(moments: Ints) -> Ints:
-        at = np.searchsorted(busy.starts, moments, side="right") - 1
-        first = at.clip(min=0)
-        inside = np.minimum(moments, busy.ends[first]) - busy.starts[first]
-        return np.where(at >= 0, whole[first] + inside, 0)
-
-    return until(ends) - until(starts)
-
-
-def _last_moment(busy: Intervals, moments: Ints) -> Ints:
-    """By moment the last one up to it at which kernels computed."""
-    if not len(busy.starts):
-        return np.full(len(moments), np.iinfo(np.int64).min)
-    at = np.searchsorted(busy.starts, moments, side="left") - 1
-    return np.where(at >= 0, np.minimum(busy.ends[at.clip(min=0)], moments), np.iinfo(np.int64).min)
+def _number_of(own: int) -> int:
+    """The number of the operation that a send (negative) is one end of, or of the operation itself."""
+    return own if own >= 0 else -1 - own
