@@ -6,16 +6,17 @@ stand out in the summaries, and of one typical rank a pipeline stage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _gaps, _peers
+from perfkit.diagnose import _gaps, _operator_names, _peers
 from perfkit.diagnose._replay import Replay, replay_of
 from perfkit.diagnose._rule import Threshold
+from perfkit.diagnose._thresholds import MIN_STEPS
 from perfkit.errors import NotMeasuredError
 from perfkit.run import LazyTables, Position, Run
 from perfkit.trace import clock, collectives, placement
@@ -25,6 +26,8 @@ ALL_UP_TO_RANKS = 64
 NUM_SUSPECTS = 16
 COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
+WHOLE = 0.9
+"""The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
 WARM_UP_FACTOR = 1.5
 """A first step longer than this many median steps is compilation and the like."""
 
@@ -86,6 +89,11 @@ class Case:
         """The steps that are judged, ascending."""
         return tuple(sorted(int(step) for step in self.steps["step"].unique()))
 
+    @property
+    def unmarked(self) -> bool:
+        """Whether the recording has no marks of steps, so that readers take all of it for one, number 0."""
+        return "kernels" in self.run.tables and self.step_numbers == (0,)
+
     @cached_property
     def step_ns(self) -> int | None:
         """The length of a step: the mean over steps of the longest rank; None if no step was recorded."""
@@ -126,6 +134,16 @@ class Case:
             notes.append(f"step {self.warm_up_step} is warm-up and was left out")
         if len(self.detail_ranks) < len(self.run.ranks):
             notes.append(f"kernels of {len(self.detail_ranks)} of {len(self.run.ranks)} ranks were looked at")
+        if "torn" in vars(self) and self.torn:
+            notes.append(
+                f"kernels of {_ranks(self.torn)} hold {100 * min(self.torn.values()):.0f} % and more of the computing time that is "
+                "stated: too few to say when the device is idle"
+            )
+        if self.unmarked:
+            notes.append("the recording marks no steps: all of it counts as one, and what is told of a step is of all")
+        elif self.step_numbers and len(self.step_numbers) < self.limit(MIN_STEPS):
+            one = len(self.step_numbers) == 1
+            notes.append(f"{len(self.step_numbers)} step{' was' if one else 's were'} judged: that a cost lasts is not shown")
         return tuple(notes)
 
     @cached_property
@@ -134,11 +152,38 @@ class Case:
         rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
         rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
         rows = rows.assign(
-            op=_operators(rows),
+            op=_operator_names.operators(rows),
             step=rows["step"].to_numpy(dtype=np.int64),
             start_ns=rows["start_ns"].to_numpy(dtype=np.int64),
         )
         return rows.sort_values(["rank", "start_ns"], kind="stable", ignore_index=True)
+
+    @cached_property
+    def num_kernel_steps(self) -> int:
+        """In how many of the judged steps kernels are known: a profiler may record them for the first ones only. At least one."""
+        return max(1, int(self.kernels["step"].nunique()) if len(self.kernels) else len(self.step_numbers))
+
+    @cached_property
+    def torn(self) -> Mapping[int, float]:
+        """Ranks whose kernels are a part of what ran, with the share of their stated computing time that the kernels hold."""
+        rows = self.kernels[self.kernels["kind"] == "computing"]
+        held = rows.groupby(["rank", "step"])["duration_ns"].sum().rename("held_ns").reset_index()
+        stated = self.steps[["rank", "step", "computing_ns"]].dropna().merge(held, on=["rank", "step"])
+        sums = stated.groupby("rank")[["held_ns", "computing_ns"]].sum().astype("float64")
+        shares = (sums["held_ns"] / sums["computing_ns"].clip(lower=1.0))[sums["computing_ns"] > 0]
+        return {int(str(rank)): float(share) for rank, share in shares.items() if share < WHOLE}
+
+    def whole(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The `rows` (with `rank`) of ranks all of whose kernels are known; raises NotMeasuredError if those of no rank are."""
+        if not self.torn:
+            return rows
+        found = rows[~rows["rank"].isin(list(self.torn)).to_numpy(dtype=bool)]
+        if found.empty and len(rows):
+            share = f"{100 * max(self.torn.values()):.0f} %"
+            raise NotMeasuredError(
+                f"all kernels of a step: the table holds {share} of the computing time", how_to_collect=KERNELS_BY
+            )
+        return found
 
     @cached_property
     def computing(self) -> pd.DataFrame:
@@ -159,9 +204,17 @@ class Case:
         )
 
     @cached_property
+    def idle_known(self) -> bool:
+        """Whether the kernels of any rank say when its device does nothing."""
+        return len(self.kernels) > 0 and not set(self.kernels["rank"].unique()) <= set(self.torn)
+
+    @cached_property
     def gaps(self) -> pd.DataFrame:
-        """Times in which the device of a rank did nothing at all; see `_gaps.idle_gaps`."""
-        return _gaps.idle_gaps(self.kernels, self.steps)
+        """Times in which the device of a rank did nothing at all; see `_gaps.idle_gaps`.
+
+        Raises NotMeasuredError if the kernels of every rank are a part of what ran.
+        """
+        return _gaps.idle_gaps(self.whole(self.kernels), self.steps)
 
     @cached_property
     def clocks(self) -> Mapping[int, clock.Clock]:
@@ -228,18 +281,12 @@ class Case:
         return {rank: position.node for rank, position in placement.items() if position.node is not None}
 
 
+STEPS_BY = "mark steps: call profiler.step() after each, or record with a schedule"
 KERNELS_BY = (
     "record device activity: torch.profiler with activities CPU and CUDA or NPU, or profiler_level 1 (MindSpore), which writes "
     "kernel_details.csv"
 )
 
 
-def _operators(rows: pd.DataFrame) -> pd.Series:
-    """What a kernel does: its type, or its name without the numbers at its end."""
-    named = pd.Series(pd.Categorical(rows["name"]), index=rows.index)
-    plain = named.cat.categories.astype("str").str.replace(r"[_/#]?\d+$", "", regex=True)
-    codes = named.cat.codes.to_numpy()
-    names = np.asarray(plain, dtype=object)[codes] if len(plain) else np.array([], dtype=object)
-    types = rows["type"].astype("object").to_numpy()
-    missing = pd.isna(types)
-    return pd.Series(pd.Categorical(np.where(missing, names, types)), index=rows.index)
+def _ranks(ranks: Collection[int]) -> str:
+    return f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks"

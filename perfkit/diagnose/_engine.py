@@ -133,7 +133,9 @@ def _judged(finding: Finding, case: Case) -> Finding:
     """
     share = None if finding.cost_ns is None or not case.step_ns else finding.cost_ns / case.step_ns
     severity: Severity = finding.severity or "low"
+    many = len(case.step_numbers) >= case.limit(MIN_STEPS)
+    if finding.severity == "high" and finding.cost_ns is not None and not many:
+        severity = "medium"
     if finding.severity is None and share is not None:
-        many = len(case.step_numbers) >= case.limit(MIN_STEPS)
         severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
     return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)

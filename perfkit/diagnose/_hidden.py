@@ -22,4 +22,4 @@ def exposed_ns(case: Case, rows: pd.DataFrame) -> float:
     kernels = case.computing[case.computing["rank"] == rank]
     starts = kernels["start_ns"].to_numpy(dtype=np.int64) + case.run.clock.get(rank, 0)
     computing = union(starts, starts + kernels["duration_ns"].to_numpy(dtype=np.int64))
-    return (moving.total_ns - overlap_ns(moving, computing)) / max(1, len(case.step_numbers))
+    return (moving.total_ns - overlap_ns(moving, computing)) / case.num_kernel_steps

@@ -38,7 +38,7 @@ def share_of_step(case: Case, rows: pd.DataFrame) -> float:
     if rows.empty:
         return 0.0
     total = rows.groupby("rank")["duration_ns"].sum().max()
-    return float(total) / max(1, len(case.step_numbers)) / (case.step_ns or 1)
+    return float(total) / case.num_kernel_steps / (case.step_ns or 1)
 
 
 def largest(rows: pd.DataFrame, top: int = 5) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def won_ns(
 
     `removed` has `rank`, `start_ns` on the clock of the rank and `duration_ns`; `faster_ns` is by instance of `case.members`.
     """
-    num_steps = max(1, len(case.step_numbers))
+    num_steps = case.num_kernel_steps
     rows = removed[COLUMNS].assign(fraction=fraction)
     replay = case.replay
     if replay is None or (not len(replay.rank)):

@@ -15,8 +15,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _host, _work
-from perfkit.diagnose._case import Case
+from perfkit.diagnose import _host, _who, _work
+from perfkit.diagnose._case import STEPS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import CHURN_CALLS
 from perfkit.errors import NotMeasuredError
@@ -25,6 +25,9 @@ HOW = "record memory (profile_memory True), or the calls of the host"
 FREES = re.compile(r"(?:cuda|hip|aclrt)(?:Free|MemUnmap)\w*", re.IGNORECASE)
 LEAST_BYTES = 2**20
 MOST_RANKS = 16
+UNCACHED = 0.25
+"""With so many returns a kernel nothing keeps memory for the next operator."""
+CACHE = "let the allocator keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING (or its like for NPU or HIP)"
 ACTIONS = (
     "do not empty the cache inside the step",
     "use virtual memory: expandable_segments:True for PyTorch, MS_ALLOC_CONF=enable_vmm:True",
@@ -43,7 +46,7 @@ def check(case: Case) -> Verdict:
         if known:
             counts[rank] = max(known) / max(1, len(case.step_numbers))
         if calls is not None and counts[rank] >= case.limit(CHURN_CALLS):
-            idle.append(_idle(case, rank, calls))
+            idle.append(_host.idle_at(case, rank, calls)[_work.COLUMNS])
     if not counts:
         raise NotMeasuredError("memory reserved over time, or calls that free it", how_to_collect=HOW)
     most = max(counts.values())
@@ -52,16 +55,22 @@ def check(case: Case) -> Verdict:
     if not ranks:
         return Verdict((), evidence)
     cost_ns = _work.won_ns(case, pd.concat(idle, ignore_index=True)) if idle else 0
+    kernels = len(case.kernels) / case.num_kernel_steps / max(1, len(case.detail_ranks)) if case.run.has("kernels") else 0.0
+    uncached = 0 < UNCACHED * kernels <= most
+    if case.unmarked and not uncached:
+        raise NotMeasuredError("marks of steps, to count returns in one", how_to_collect=STEPS_BY)
+    where = f" on {_who.count(len(ranks), 'rank')}" if len(case.run.ranks) > 1 else ""
     finding = Finding(
         rule=RULE.name,
-        title=f"Memory goes back to the device {most:.0f} times a step on {len(ranks)} rank(s)",
+        title=f"Memory goes back to the device {most:.0f} times a step{where}" + (": no allocator keeps it" if uncached else ""),
         subject={"ranks": ranks},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=(CACHE, *ACTIONS) if uncached else ACTIONS,
         cost_ns=cost_ns or None,
         # Told whatever it costs: the hosts of two ranks are read, and the others may stop as often.
         severity=_work.severity_of(case, cost_ns),
         next=("15_memory_profile", "memory-fragmentation"),
+        part="free",
     )
     return Verdict((finding,), evidence)
 
@@ -92,16 +101,6 @@ def _calls(case: Case, rank: int) -> pd.DataFrame | None:
     if rows is None or spans.empty:
         return None
     return rows[rows["start_ns"].between(spans.min(), spans.max()).to_numpy(dtype=bool)]
-
-
-def _idle(case: Case, rank: int, calls: pd.DataFrame) -> pd.DataFrame:
-    """The idle times of the device in which such a call ends."""
-    gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy() & ~case.gaps["lead"].to_numpy(dtype=bool)]
-    ends = np.sort((calls["start_ns"] + calls["duration_ns"]).to_numpy(dtype=np.int64))
-    begin = gaps["start_ns"].to_numpy(dtype=np.int64)
-    stop = begin + gaps["duration_ns"].to_numpy(dtype=np.int64)
-    found: pd.DataFrame = gaps[np.searchsorted(ends, stop, side="right") > np.searchsorted(ends, begin, side="left")]
-    return found[_work.COLUMNS]
 
 
 RULE = Rule(

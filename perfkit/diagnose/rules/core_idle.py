@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _host, _work
+from perfkit.diagnose import _host, _who, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import CORE_IDLE_LEAST, CORE_IDLE_SHARE
@@ -32,7 +32,7 @@ def check(case: Case) -> Verdict:
     found = {rank: gaps for rank in _host.busiest(case) if (gaps := _unexplained(case, rank)) is not None}
     if not found:
         raise NotMeasuredError("when kernels were launched", how_to_collect=HOW)
-    steps = max(1, len(case.step_numbers))
+    steps = case.num_kernel_steps
     idle = {rank: float(gaps["duration_ns"].sum()) / steps for rank, gaps in found.items()}
     rank = max(idle, key=lambda known: idle[known])
     share = idle[rank] / (case.step_ns or 1)
@@ -40,9 +40,10 @@ def check(case: Case) -> Verdict:
     if share < case.limit(CORE_IDLE_SHARE):
         return Verdict((), evidence)
     gaps = found[rank]
+    who = _who.devices((rank,), case)
     finding = Finding(
         rule=RULE.name,
-        title=f"The device of rank {rank} idles {idle[rank] / 1e6:.1f} ms a step with work in its queue",
+        title=f"{who('idles', 'idle')} {idle[rank] / 1e6:.1f} ms a step with work in its queue",
         subject={"ranks": (rank,), "operators": tuple(str(name) for name in gaps["next"].astype(str).value_counts().index[:3])},
         evidence={**evidence, "median_gap_ns": float(gaps["duration_ns"].median())},
         actions=ACTIONS,
@@ -80,5 +81,4 @@ RULE = Rule(
     how_to_collect=HOW,
     thresholds=(CORE_IDLE_SHARE, CORE_IDLE_LEAST),
     check=check,
-    symptom_of=frozenset({"host-bound", "host-pause"}),
 )

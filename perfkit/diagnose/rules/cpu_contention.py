@@ -35,7 +35,7 @@ def check(case: Case) -> Verdict:
     found = {rank: held for rank in _host.busiest(case) if (held := _held_up(case, rank)) is not None}
     if not found:
         raise NotMeasuredError("calls that launch kernels", how_to_collect=HOW)
-    steps = max(1, len(case.step_numbers))
+    steps = case.num_kernel_steps
     lost = {rank: idle_ns / steps for rank, (_, idle_ns) in found.items()}
     rank = max(lost, key=lambda known: lost[known])
     calls = found[rank][0]
@@ -56,6 +56,7 @@ def check(case: Case) -> Verdict:
         actions=ACTIONS,
         cost_ns=_work.less_busy_ns(case, {known: lost[known] for known in ranks}),
         next=("14_timeline", "host-bound"),
+        part="free",
     )
     return Verdict((finding,), evidence)
 

@@ -1,9 +1,11 @@
 """Steps wait for data: the device has nothing to do before the first operator of a step.
 
 What is measured: the time before the first device operator of each step (the step interval), by rank; from kernels, or as a step
-trace states it. It is a finding where the mean over steps is at least 2 % of the step and a millisecond, and then names the ranks
-whose interval is long. Ranks that wait for those in their first collective are not named. An input that is slow every n-th step
-counts with its mean. Where sizes of data queues were recorded, they say which part of the input is too slow.
+trace states it. Where the host was recorded, idle times inside a step that a data loader fills count too (a recording without
+marks of steps is one step), and how much of all is in the loader says whether it is data that the step waits for. It is a finding
+where the mean over steps is at least 2 % of the step and a millisecond, and then names the ranks whose interval is long. Ranks that
+wait for those in their first collective are not named. An input that is slow every n-th step counts with its mean. Where sizes of
+data queues were recorded, they say which part of the input is too slow.
 
 What to do: more workers for the dataset, a larger prefetch, faster storage, cheaper transformations; code between iterator and
 network belongs into the dataset. A profiler without queues can only say that the step waits.
@@ -34,12 +36,20 @@ ACTIONS = (
     "check storage and the load of the host of the named ranks",
 )
 
+OWN_CODE = (
+    "time the code between iterator and network (page 16), and move it into the dataset or behind the launches of the step",
+    "look at the host at the start of steps in the timeline",
+)
+UNLOADED = 0.1
+"""Idle times that a data loader fills to less than this share are no waits for data."""
+
 
 def check(case: Case) -> Verdict:
     """Ranks whose device idles at the start of steps."""
-    if not case.run.has("kernels") or case.kernels.empty:
+    if not case.run.has("kernels") or not case.idle_known:
         return _by_step_trace(case)
-    leads = case.gaps[case.gaps["lead"].astype(bool)]
+    # Idle times before steps, and those inside that a data loader fills.
+    leads = case.gaps[case.gaps["lead"].to_numpy(dtype=bool) | _host.loading(case)]
     table = leads.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum").fillna(0.0)
     step_ns = case.step_ns or 1
     means = table.mean(axis=1)
@@ -61,23 +71,25 @@ def check(case: Case) -> Verdict:
     longest = float(table.loc[list(named)].to_numpy().max())
     loaders = _host.share_in(case, named[0], leads, _host.LOADERS)
     who = _who(named, len(means))
-    cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else ("", ACTIONS)
+    cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else _by_host(case, named[0], leads, loaders)
+    share = {} if loaders is None else {"share_in_data_loader": loaders}
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms for data at the start of a step{cause}",
+                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}",
                 subject={"ranks": named},
                 evidence={
                     **evidence,
                     "usual_interval_ns": usual_ns,
                     "longest_interval_ns": longest,
                     "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
-                    **({} if loaders is None else {"share_in_data_loader": loaders}),
+                    **share,
                 },
                 actions=actions,
                 cost_ns=cost_ns,
                 next=("16_data_feed",),
+                part="free",
             ),
         ),
         evidence,
@@ -105,7 +117,7 @@ def _by_step_trace(case: Case) -> Verdict:
     cause, actions = _cause(feeds[worst])
     finding = Finding(
         rule=RULE.name,
-        title=f"{_who(named, len(means))} {longest / 1e6:.1f} ms for data at the start of a step{cause}",
+        title=f"{_who(named, len(means))} {longest / 1e6:.1f} ms a step {cause or 'for data'}",
         subject={"ranks": named},
         evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},
         actions=actions,
@@ -124,7 +136,18 @@ def _cause(feed: Feed) -> tuple[str, tuple[str, ...]]:
     """What the queues say, for the title, and what to do about it."""
     cause = CAUSES.get(feed.cause, "")
     suspect = f", first {feed.suspect}" if feed.suspect else ""
-    return (f": {cause}{suspect}", feed.actions or ACTIONS) if cause else ("", ACTIONS)
+    return (f"for data: {cause}{suspect}", feed.actions or ACTIONS) if cause else ("", ACTIONS)
+
+
+def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[str, ...]]:
+    """What the host did meanwhile, for the title, and what to do about it; no words where it is data or not known."""
+    if loaders is None or loaders >= _host.LOADED:
+        return "", ACTIONS
+    call = _host.longest_in(case, rank, waits)
+    if loaders >= UNLOADED:
+        return f"before its first operator, {100 * loaders:.0f} % of it for data", (*OWN_CODE, *ACTIONS)
+    meanwhile = f": the host is in {call}" if call else ""
+    return f"before its first operator, but not for a data loader{meanwhile}", OWN_CODE
 
 
 def _who(named: tuple[int, ...], num_ranks: int) -> str:
@@ -146,5 +169,5 @@ RULE = Rule(
     how_to_collect=f"{KERNELS_BY}; or a MindSpore step trace",
     thresholds=(FEED_SHARE, FEED_LEAST),
     check=check,
-    explains=frozenset({"jitter", "host-pause"}),
+    explains=frozenset({"jitter"}),
 )

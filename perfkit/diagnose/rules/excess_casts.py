@@ -31,7 +31,7 @@ def check(case: Case) -> Verdict:
     is_cast = computing.index.isin(rows.index)
     same = (computing["rank"] == computing["rank"].shift()) & (computing["step"] == computing["step"].shift())
     in_row = float((is_cast & computing.index.isin(rows.index + 1) & same).sum()) / max(1, len(rows))
-    per_step = len(rows) / max(1, len(case.detail_ranks)) / max(1, len(case.step_numbers))
+    per_step = len(rows) / max(1, len(case.detail_ranks)) / case.num_kernel_steps
     evidence = {
         "casts_share": share,
         "casts_share_of_computing": of_computing,

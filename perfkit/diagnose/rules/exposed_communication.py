@@ -11,10 +11,12 @@ in two copies, hide pipeline transfers by more chunks; or a strategy with less c
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _planned
+from perfkit.diagnose import _host, _planned
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE
@@ -25,6 +27,12 @@ HOW = "record kernels and collectives with their start: profiler level 1 with co
 SAMPLE = 8
 """Groups that are looked at: those of one kind do the same."""
 LEAST_BYTES = 4096
+PIECES = 8
+"""A message that is alone could be cut into so many, of which the last one cannot hide."""
+BACKWARD = 2 / 3
+"""The share of computing that is the backward pass, beside which gradients can be sent."""
+EXCHANGES = re.compile(r"all_?to_?all", re.IGNORECASE)
+PASSES = re.compile(r"(?:nccl|c10d|hccl|dist\w*)[:.]+_?i?(?:send|recv)|batch_isend_irecv", re.IGNORECASE)
 PLANNED = ("communication/exposed/dp", "communication/exposed/cp", "communication/exposed/ep")
 ACTIONS = (
     "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
@@ -35,11 +43,11 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Transfers of groups that can be hidden, and are not."""
-    rows = _hideable(case)
+    rows = case.whole(_hideable(case))
     if rows.empty:
         return Verdict((), {"hideable_communication_ns": 0.0})
     totals = pd.DataFrame([_of_rank(case, rank, rows[rows["rank"] == rank]) for rank in _sample(rows)])
-    steps = max(1, len(case.step_numbers))
+    steps = case.num_kernel_steps
     worst = totals.iloc[int(totals["won"].to_numpy().argmax())] / steps
     step_ns = case.step_ns or 1
     hidden = 1.0 - float(worst["exposed"] / worst["transfer"]) if worst["transfer"] else 1.0
@@ -58,7 +66,7 @@ def check(case: Case) -> Verdict:
         evidence["planned_exposed_ns"] = planned_ns
         if worst["exposed"] <= _planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
-    cost = float(max(worst["won"], worst["exposed"] - worst["last"] if large else 0.0))
+    cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
     finding = Finding(
         rule=RULE.name,
         title=f"{worst['exposed'] / 1e6:.1f} ms a step of communication that could be hidden is not ({100 * hidden:.0f} % is)",
@@ -80,11 +88,18 @@ def _hideable(case: Case) -> pd.DataFrame:
     dimensions = {(group.name, rank): group.dimension for group in case.groups for rank in group.members}
     names = rows["group"].astype("object").where(rows["group"].notna(), None)
     of_group = [dimensions.get((name, int(rank))) for name, rank in zip(names, rows["rank"], strict=True)]
-    passing_on = rows["operation"].astype(str).isin(("send", "receive", "send_receive", "barrier"))
+    passing_on = rows["operation"].astype(str).isin(("send", "receive", "barrier", *_pairs(case)))
     small = (rows["bytes"] < LEAST_BYTES).fillna(False).to_numpy(dtype=bool)
     tensor = np.array([dimension in ("tensor", "pipeline") for dimension in of_group], dtype=bool)
     keep = ~tensor & ~passing_on.to_numpy() & ~small & rows["start_ns"].notna().to_numpy()
     return rows[keep & rows["rank"].isin(case.detail_ranks).to_numpy()]
+
+
+def _pairs(case: Case) -> tuple[str, ...]:
+    """What sends and receives at once: between stages of a pipeline, unless the host only asks for exchanges of all with all."""
+    rank = case.detail_ranks[0]
+    exchanges, passes = (_host.rows(case, rank, pattern) for pattern in (EXCHANGES, PASSES))
+    return ("send_receive",) if exchanges is None or passes is None or exchanges.empty or len(passes) else ()
 
 
 def _sample(rows: pd.DataFrame) -> list[int]:
@@ -97,8 +112,11 @@ def _sample(rows: pd.DataFrame) -> list[int]:
 
 
 def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
-    """Sums over steps in ns: transfer, of it exposed, the last message of each step, and what earlier sending would win."""
-    sums = dict.fromkeys(("transfer", "exposed", "last", "won"), 0.0)
+    """Sums over steps in ns: transfer, of it exposed, the last message of each step, and what earlier sending would win.
+
+    `alone` is what a message that is alone in its step would win in pieces, of which the last one stays: at most the backward pass.
+    """
+    sums = dict.fromkeys(("transfer", "exposed", "last", "won", "alone"), 0.0)
     shift = case.run.clock.get(rank, 0)
     kernels = case.computing[case.computing["rank"] == rank]
     by_step = dict(iter(kernels.groupby("step")))
@@ -117,7 +135,9 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
         sums["transfer"] += moving.total_ns
         sums["exposed"] += exposed
         sums["last"] += last
-        if len(group) > 1:
+        if len(group) == 1:
+            sums["alone"] += min((1 - 1 / PIECES) * exposed, BACKWARD * computing.total_ns)
+        else:
             sums["won"] += _late_ns(begin + wait, end, computing.ends, last)
     return sums
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.diagnose import _host, _work
-from perfkit.diagnose._case import Case
+from perfkit.diagnose._case import STEPS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import SYNC_CALLS
 from perfkit.errors import NotMeasuredError
@@ -31,6 +31,8 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Calls inside the step that wait for the device."""
+    if case.unmarked:
+        raise NotMeasuredError("marks of steps, to count calls in one", how_to_collect=STEPS_BY)
     idle = case.gaps[~case.gaps["lead"].astype(bool)].groupby("rank")["duration_ns"].sum()
     ranks = list(dict.fromkeys([int(rank) for rank in idle.sort_values(ascending=False).index[:1]] + [case.detail_ranks[0]]))
     found = {rank: calls for rank in ranks if (calls := _calls(case, rank)) is not None}
@@ -38,7 +40,7 @@ def check(case: Case) -> Verdict:
         raise NotMeasuredError("what the host did", how_to_collect=HOW)
     rank = max(found, key=lambda known: len(found[known]))
     calls = found[rank]
-    a_step = len(calls) / max(1, len(case.step_numbers))
+    a_step = len(calls) / case.num_kernel_steps
     lost_ns = _idle_ns(case, rank, calls)
     evidence = {"calls_a_step": a_step, "idle_after_calls_ns": lost_ns}
     if a_step < case.limit(SYNC_CALLS):
@@ -57,6 +59,7 @@ def check(case: Case) -> Verdict:
                 cost_ns=cost_ns,
                 severity="low" if small else None,
                 next=("14_timeline", "host-bound"),
+                part="free",
             ),
         ),
         evidence,
@@ -90,7 +93,7 @@ def _idle_ns(case: Case, rank: int, calls: pd.DataFrame) -> float:
     hit = np.unique(at[(at < len(starts))])
     hit = hit[starts[hit] <= np.sort(calls["end_ns"].to_numpy(dtype=np.int64))[-1]] if len(calls) else hit
     near = [index for index in hit if ((calls["end_ns"] >= starts[index]) & (calls["end_ns"] <= ends[index])).any()]
-    return float((ends[near] - starts[near]).sum()) / max(1, len(case.step_numbers)) if near else 0.0
+    return float((ends[near] - starts[near]).sum()) / case.num_kernel_steps if near else 0.0
 
 
 RULE = Rule(

@@ -20,7 +20,7 @@ from perfkit.diagnose._thresholds import FUSION_SHARE
 def check(case: Case) -> Verdict:
     """The chains that could be one kernel, and what that would win."""
     rows = _chains.chains(case)
-    steps = max(1, len(case.step_numbers))
+    steps = case.num_kernel_steps
     saved = rows["duration_ns"] * rows["saved"]
     by_rank = saved.groupby(rows["rank"]).sum() / steps
     share = float(by_rank.max()) / (case.step_ns or 1) if len(by_rank) else 0.0

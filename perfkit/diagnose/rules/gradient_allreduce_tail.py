@@ -111,7 +111,7 @@ def _stated(case: Case) -> float | None:
 
 def _after_backward(case: Case) -> pd.DataFrame:
     """Kernels that end after the last product of their step (`begin`), with `end_ns`, `computes` and `optimizer`."""
-    kernels = case.kernels[case.kernels["kind"] != "copy"]
+    kernels = case.whole(case.kernels[case.kernels["kind"] != "copy"])
     names = kernels["op"].astype("category").cat
     flags = {
         what: np.array([bool(pattern.search(str(name))) for name in names.categories] or [False])[names.codes.to_numpy()]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _planned, _work
+from perfkit.diagnose import _planned, _who, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
@@ -36,7 +36,7 @@ def check(case: Case) -> Verdict:
     step_ns = case.step_ns or 1
     gaps = case.gaps[~case.gaps["lead"].astype(bool)]
     short = gaps[(gaps["duration_ns"] >= case.limit(GAP_LEAST)) & (gaps["duration_ns"] <= LONGEST_NS)]
-    steps = max(1, len(case.step_numbers))
+    steps = case.num_kernel_steps
     idle = short.groupby("rank")["duration_ns"].sum() / steps
     kernels = case.kernels.groupby("rank").size()
     waited = (short.groupby("rank").size() / kernels).fillna(0.0)
@@ -52,17 +52,14 @@ def check(case: Case) -> Verdict:
         return Verdict((), {**evidence, "planned_idle_ns": planned_ns})
     named = tuple(int(rank) for rank in idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
     at_once = _started_at_once(case, named[0])
-    who = (
-        "Devices of all ranks wait"
-        if len(named) == len(case.detail_ranks)
-        else f"Device of rank {', '.join(map(str, named))} waits"
-    )
+    who = _who.devices(named, case)("waits", "wait")
     lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {idle.loc[list(named)].mean() / 1e6:.1f} ms a step for launches",
+                title=f"{who} {idle.loc[list(named)].mean() / 1e6:.1f} ms a step for launches"
+                + (" (by its many short idle times: launches were not recorded)" if at_once is None else ""),
                 subject={"ranks": named},
                 evidence={
                     **evidence,
@@ -74,6 +71,7 @@ def check(case: Case) -> Verdict:
                 actions=ACTIONS,
                 cost_ns=_work.won_ns(case, short[short["rank"].isin(named)]),
                 next=("14_timeline", "frequent-sync"),
+                part="free",
             ),
         ),
         evidence,
@@ -100,5 +98,5 @@ RULE = Rule(
     how_to_collect=KERNELS_BY,
     thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST),
     check=check,
-    explains=frozenset({"frequent-sync", "jitter"}),
+    explains=frozenset({"frequent-sync", "jitter", "core-idle"}),
 )

@@ -2,7 +2,8 @@
 
 What is measured: single times in the middle of a step in which a device does nothing at all on any stream, long against the step
 and longer than any launch, at most two a step on average. Ranks that wait for the stopped one run a collective meanwhile, and are
-not named. Where the host side was recorded, a garbage collection in those times is stated.
+not named; times that a data loader fills are `data-feed`. Where the host side was recorded, a garbage collection in those times is
+stated, or the call that fills most of them.
 
 What to do: collect garbage at fixed steps on all ranks at once (gc.disable, gc.freeze, gc.collect every few hundred steps), save
 checkpoints asynchronously, keep other work off the host.
@@ -10,7 +11,7 @@ checkpoints asynchronously, keep other work off the host.
 
 from __future__ import annotations
 
-from perfkit.diagnose import _host, _work
+from perfkit.diagnose import _host, _who, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import PAUSE_LEAST, PAUSE_SHARE, PAUSES_A_STEP
@@ -25,25 +26,40 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Ranks whose device stands still for long single times inside steps."""
     step_ns = case.step_ns or 1
-    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
+    gaps = case.gaps[~case.gaps["lead"].to_numpy(dtype=bool) & ~_host.loading(case)]
     bar_ns = max(case.limit(PAUSE_SHARE) * step_ns, case.limit(PAUSE_LEAST))
     long = gaps[gaps["duration_ns"] >= bar_ns]
     evidence = {"longest_idle_ns": float(gaps["duration_ns"].max()) if len(gaps) else 0.0, "limit_ns": bar_ns}
-    num_steps = max(1, len(case.step_numbers))
+    num_steps = case.num_kernel_steps
     a_step = long.groupby("rank").size() / num_steps
     named = tuple(int(rank) for rank in a_step.index[(a_step <= case.limit(PAUSES_A_STEP)).to_numpy()])
     if not named:
         return Verdict((), evidence)
     mine = long[long["rank"].isin(named)]
     collected = _host.share_in(case, named[0], mine, _host.COLLECTORS)
-    what = "for garbage collection" if (collected or 0.0) > 0.5 else "without any work for the device"
-    who = "Hosts of all ranks stop" if len(named) == len(case.detail_ranks) else f"Host of rank {', '.join(map(str, named))} stops"
+    call = None if collected is None else _host.longest_in(case, named[0], mine)
+    # Without the host side only the device is known to stand still.
+    what = (
+        "and the host was not recorded"
+        if collected is None
+        else "for garbage collection"
+        if collected > 0.5
+        else f"while the host is in {call}"
+        if call
+        else "without any work from the host"
+    )
+    who = _who.devices(named, case)
+    times = f"{_who.count(len(mine), 'time')} in {_who.count(num_steps, 'step')}"
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {len(mine)} times in {num_steps} steps, up to {mine['duration_ns'].max() / 1e6:.0f} ms, {what}",
-                subject={"ranks": named, "steps": tuple(sorted(int(step) for step in mine["step"].unique()))},
+                title=f"{who('stands', 'stand')} still {times}, up to {mine['duration_ns'].max() / 1e6:.0f} ms, {what}",
+                subject={
+                    "ranks": named,
+                    "steps": tuple(sorted(int(step) for step in mine["step"].unique())),
+                    **({"operators": (call,)} if call else {}),
+                },
                 evidence={
                     **evidence,
                     "num_pauses": len(mine),
@@ -54,6 +70,7 @@ def check(case: Case) -> Verdict:
                 actions=ACTIONS,
                 cost_ns=_work.won_ns(case, mine),
                 next=("14_timeline",),
+                part="free",
             ),
         ),
         evidence,
@@ -67,5 +84,5 @@ RULE = Rule(
     how_to_collect=KERNELS_BY,
     thresholds=(PAUSE_SHARE, PAUSE_LEAST, PAUSES_A_STEP),
     check=check,
-    explains=frozenset({"jitter"}),
+    explains=frozenset({"jitter", "core-idle"}),
 )

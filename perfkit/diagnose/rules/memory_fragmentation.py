@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _host, _work
+from perfkit.diagnose import _host, _who, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import FRAGMENTED_RATIO, FRAGMENTS_SHARE
@@ -21,6 +21,9 @@ from perfkit.errors import NotMeasuredError
 
 HOW = "record memory: profile_memory True; or set MS_MEMORY_STATISTIC=1 and keep the log"
 RETRIES_A_STEP = 2.0
+MOST_RANKS = 16
+UNCACHED = 0.5
+"""So many calls a kernel take and return the memory of every operator."""
 RETRY_NS = (200_000, 20_000_000)
 """Idle times of a device that an allocator's retry may explain."""
 ACTIONS = (
@@ -50,17 +53,20 @@ def check(case: Case) -> Verdict:
     if not named:
         return Verdict((), evidence)
     cost_ns = _cost_ns(case, named)
+    ranks = _who.count(len(named), "rank")
+    of, on = (f" of {ranks}", f" on {ranks}") if len(case.run.ranks) > 1 else ("", "")
     finding = Finding(
         rule=RULE.name,
-        title=f"Memory of {len(named)} rank(s) is fragmented: up to {max(ratios.values()):.2f} x as much reserved as allocated"
+        title=f"Memory{of} is fragmented: up to {max(ratios.values()):.2f} x as much reserved as allocated"
         if ratios
-        else f"The allocator takes and returns memory {max(retries.values()):.0f} times a step on {len(named)} rank(s)",
+        else f"The allocator takes and returns memory {max(retries.values()):.0f} times a step{on}",
         subject={"ranks": named},
         evidence=evidence,
         actions=ACTIONS,
         cost_ns=cost_ns or None,
         severity="medium" if not cost_ns else None,
         next=("15_memory_profile",),
+        part="free",
     )
     return Verdict((finding,), evidence)
 
@@ -98,32 +104,44 @@ def _report_ratios(case: Case) -> dict[int, float]:
 
 def _retries(case: Case) -> dict[int, float]:
     """By rank the calls a step of the allocator to the device inside steps, of ranks that idle in pieces that may be retries."""
-    if "host" not in case.run.tables or not case.run.has("kernels"):
+    if "host" not in case.run.tables or not case.run.has("kernels") or not case.idle_known or case.unmarked:
         return {}
     gaps = case.gaps[~case.gaps["lead"].astype(bool) & case.gaps["duration_ns"].between(*RETRY_NS)]
-    often = gaps.groupby("rank").size() / max(1, len(case.step_numbers))
+    often = gaps.groupby("rank").size() / case.num_kernel_steps
     found: dict[int, float] = {}
     if case.detail_ranks and _host.rows(case, case.detail_ranks[0], _host.ALLOCATORS) is not None:
         found[case.detail_ranks[0]] = 0.0
-    for rank in [int(rank) for rank in often.index[(often >= RETRIES_A_STEP).to_numpy()]][:16]:
+    for rank in [int(rank) for rank in often.index[(often >= RETRIES_A_STEP).to_numpy()]][:MOST_RANKS]:
         calls = _host.rows(case, rank, _host.ALLOCATORS)
         spans = case.kernels[case.kernels["rank"] == rank]
         if calls is None or spans.empty:
             continue
         inside = (calls["start_ns"] >= spans["start_ns"].min()) & (calls["start_ns"] <= spans["start_ns"].max())
-        found[rank] = float(inside.sum()) / max(1, len(case.step_numbers))
+        # More is no retry of an allocator but the lack of one, which `allocator-churn` says.
+        if inside.sum() < UNCACHED * len(spans):
+            found[rank] = float(inside.sum()) / case.num_kernel_steps
     return found
 
 
 def _cost_ns(case: Case, ranks: tuple[int, ...]) -> int:
     """What the step would win without the idle times of the named ranks that retries may explain; 0 where they are few."""
-    if not case.run.has("kernels") or case.kernels.empty:
+    if not case.run.has("kernels") or not case.idle_known:
         return 0
     gaps = case.gaps[~case.gaps["lead"].astype(bool) & case.gaps["rank"].isin(ranks) & case.gaps["duration_ns"].between(*RETRY_NS)]
-    often = gaps.groupby("rank").size() / max(1, len(case.step_numbers))
+    gaps = _at_calls(case, gaps)
+    often = gaps.groupby("rank").size() / case.num_kernel_steps
     guilty = often.index[(often >= 1.0).to_numpy()]
     rows = gaps[gaps["rank"].isin(np.asarray(guilty))]
     return _work.won_ns(case, rows) if len(rows) else 0
+
+
+def _at_calls(case: Case, gaps: pd.DataFrame) -> pd.DataFrame:
+    """Of ranks whose calls are known the idle times in which one ends, of the others all."""
+    for rank in [int(rank) for rank in gaps["rank"].unique()][:MOST_RANKS]:
+        calls = _host.rows(case, rank, _host.ALLOCATORS)
+        if calls is not None and len(calls):
+            gaps = gaps[((gaps["rank"] != rank) | gaps.index.isin(_host.idle_at(case, rank, calls).index)).to_numpy(dtype=bool)]
+    return gaps
 
 
 RULE = Rule(

@@ -46,7 +46,7 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     mine = rows[rows["rank"].isin(busy.index)]
     gone = (1.0 - 1.0 / mine["rank"].map(busy)).astype("float64")
-    a_step = (own * (1.0 - 1.0 / load)).loc[busy.index] / max(1, len(case.step_numbers))
+    a_step = (own * (1.0 - 1.0 / load)).loc[busy.index] / case.num_kernel_steps
     # The replay finds far too little on simulated experts; what the busiest rank is busy for less is the least that is won.
     own_ns = _work.less_busy_ns(case, {int(str(rank)): float(less) for rank, less in a_step.items()})
     finding = Finding(

@@ -62,7 +62,7 @@ def check(case: Case) -> Verdict:
 
 def _own_ns(case: Case) -> float | None:
     """The mean idle time a step in which the host did work of the profiler; None where a recording marks none."""
-    if not case.run.has("kernels") or case.kernels.empty:
+    if not case.run.has("kernels") or not case.idle_known:
         return None
     most = None
     for rank in _host.busiest(case):
@@ -71,7 +71,7 @@ def _own_ns(case: Case) -> float | None:
             continue
         gaps = case.gaps[case.gaps["rank"] == rank]
         share = _host.share_in(case, rank, gaps, OWN) or 0.0
-        most = max(most or 0.0, share * float(gaps["duration_ns"].sum()) / max(1, len(case.step_numbers)))
+        most = max(most or 0.0, share * float(gaps["duration_ns"].sum()) / case.num_kernel_steps)
     return most
 
 

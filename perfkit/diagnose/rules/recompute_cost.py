@@ -40,7 +40,7 @@ def check(case: Case) -> Verdict:
 
 def measured(case: Case) -> Verdict:
     """Forward attention that runs more often than backward attention, and the time of what runs again, planned or not."""
-    rows = _kernels.matching(case, ATTENTION)
+    rows = case.whole(_kernels.matching(case, ATTENTION))
     if rows.empty:
         raise NotMeasuredError("attention kernels by name, which show what runs twice", how_to_collect=KERNELS_BY)
     names = rows["op"].astype(str)

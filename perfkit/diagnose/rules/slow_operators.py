@@ -72,16 +72,18 @@ def _with_shapes(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _outliers(case: Case) -> Verdict:
     rows = _with_shapes(case.computing)
+    # Where shapes were not recorded, what has one name is of one kind: MindSpore's names say which layer it is.
+    named = rows["name"].astype("object").astype(str).str.replace(r"#\d+$", "", regex=True)
+    rows = rows.assign(shapes=rows["shapes"].where(rows["shapes"] != "", named))
     typical = rows.groupby(["rank", *KEY], observed=True)["duration_ns"].transform("median")
     ratio = rows["duration_ns"] / typical.clip(lower=1.0)
     out = rows[(ratio >= case.limit(OUTLIER_RATIO)) & (rows["duration_ns"] >= 10_000)]
-    share = _kernels.share_of_step(case, out)
-    evidence = {"outliers_share": share, "largest_ratio_to_own_kind": float(ratio.max())}
     # Kinds of which many differ are several kinds under one name, such as loops over shapes that were not recorded.
     sizes = rows.groupby(KEY, observed=True)["duration_ns"].transform("size").reindex(out.index)
     rare = out.groupby(KEY, observed=True)["duration_ns"].transform("size") <= 0.02 * sizes
     out = out[rare.to_numpy(dtype=bool)]
     share = _kernels.share_of_step(case, out)
+    evidence = {"outliers_share": share, "largest_ratio_to_own_kind": float(ratio.max())}
     if share < case.limit(OUTLIER_SHARE):
         return Verdict((), evidence)
     names = _kernels.largest(out)
