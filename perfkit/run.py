@@ -62,7 +62,8 @@ class LazyTable:
     """A table that is read when it is asked for; what is known of it before are its `ranks` and its `num_rows`.
 
     Where the rows are not counted yet `num_rows` is None. `parts` gives a large table piece by piece, `pieces` the rows of one rank
-    and some columns of it.
+    and some columns of it, `distinct` the different rows of some columns where that takes less than to read all rows (None: it does
+    not, for these columns).
     """
 
     ranks: frozenset[int]
@@ -70,6 +71,7 @@ class LazyTable:
     read: Read
     parts: Callable[[], Iterator[pd.DataFrame]] | None = None
     pieces: Callable[[int, Sequence[str]], Iterator[pd.DataFrame]] | None = None
+    distinct: Callable[[Sequence[str]], pd.DataFrame | None] | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> LazyTable:
@@ -130,6 +132,11 @@ class LazyTables(Mapping[str, pd.DataFrame]):
         """The rows of one rank, in pieces if they are many and not there as a whole."""
         pieces = self._sources[table].pieces
         return iter([self.rows(table, [rank], columns)]) if pieces is None or table in self._whole else pieces(rank, columns)
+
+    def distinct(self, table: str, columns: Sequence[str]) -> pd.DataFrame | None:
+        """The different rows of some columns; None if they are known by reading all rows alone."""
+        distinct = self._sources[table].distinct
+        return None if distinct is None or table in self._whole else distinct(columns)
 
     def num_rows(self, table: str) -> int | None:
         """The rows of a table; None if they are not counted, because it is read when it is asked for."""
@@ -203,6 +210,11 @@ class Run:
         if steps is not None:
             rows = rows[rows["step"].isin(list(steps))]
         return rows.loc[:, list(columns)] if columns is not None else rows
+
+    def distinct(self, table: str, *, columns: Sequence[str]) -> pd.DataFrame:
+        """The different rows that some columns of `table` have, without those that are null in one of them."""
+        found = self.tables.distinct(table, columns) if isinstance(self.tables, LazyTables) and table in self.tables else None
+        return (self.frame(table, columns=columns) if found is None else found).dropna().drop_duplicates()
 
     def pieces(self, table: str, *, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """The rows of one rank as `frame` gives them, in pieces if they are many, so that they are never there all at once."""

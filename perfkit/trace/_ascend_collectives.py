@@ -7,9 +7,11 @@ step and name, in order of their starts where a name repeats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
@@ -22,7 +24,17 @@ from perfkit.trace.kinds import operation_of
 
 TIMED = ("kind", "step", "name", "start_ns", "duration_ns")
 """What is needed of kernels."""
+Use = tuple[str, str | None]
+"""The name of an operation and its group; without the numbers at the end of the name if the group is known."""
+_NUMBERS = "0123456789_"
 _KEY = ["rank", "step", "name", "occurrence"]
+
+
+class _Blocks(msgspec.Struct, gc=False):
+    """What is told of an operation, unread."""
+
+
+_OPERATIONS = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Blocks]]])
 
 
 def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
@@ -37,6 +49,44 @@ def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
     ]
     _report(losses, file, sink)
     return found
+
+
+def read_use(file: File) -> set[Use] | None:
+    """Which operations communication.json has, without their times, which takes a tenth; None if it must be read with care."""
+    try:
+        content = _OPERATIONS.decode(file.path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = {key.partition("@") for kinds in content.values() for keys in kinds.values() for key in keys if key != TOTAL}
+    return {(name.rstrip(_NUMBERS), group) if group else (name, None) for name, _, group in found}
+
+
+def use_of(operations: Sequence[Operation]) -> set[Use]:
+    """What `read_use` finds, of operations that were read."""
+    return {(item.name.rstrip(_NUMBERS) if item.group else item.name, item.group) for item in operations}
+
+
+def use_rows(uses: Mapping[int, Collection[Use]], groups: Groups) -> pd.DataFrame:
+    """The different `rank`, `group`, `group_size` and `operation` of the rows that `collectives` makes of the same operations."""
+    tails = _tails(groups)
+    rows = [
+        (rank, *pair)
+        for rank, use in uses.items()
+        for pair in dict.fromkeys((group or _group_of_tail(name, tails), operation_of(name)) for name, group in use)
+    ]
+    used = pd.Series([group for _, group, _ in rows], dtype="object")
+    return pd.DataFrame(
+        {
+            "rank": np.array([rank for rank, _, _ in rows], dtype=np.int64),
+            "group": used,
+            "group_size": used.map(_sizes(used, groups)).astype("Int64"),
+            "operation": pd.Series([operation for _, _, operation in rows], dtype="object"),
+        }
+    )
+
+
+def _sizes(used: pd.Series, groups: Groups) -> dict[Any, int]:
+    return {name: len(members) for name in used.dropna().unique() if (members := groups.members(name)) is not None}
 
 
 def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
@@ -75,7 +125,6 @@ def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | No
     names = pd.Series(both["name"].unique(), dtype="object")
     kinds = {name: operation_of(name) for name in names}
     group = both["group"].where(both["group"].notna(), both["name"].map({name: _group_of_tail(name, tails) for name in names}))
-    sizes = {name: len(members) for name in group.dropna().unique() if (members := groups.members(name)) is not None}
     rows = pd.DataFrame(
         {
             "rank": both["rank"],
@@ -83,7 +132,7 @@ def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | No
             "name": both["name"],
             "operation": both["name"].map(kinds),
             "group": group,
-            "group_size": group.map(sizes).astype("Int64"),
+            "group_size": group.map(_sizes(group, groups)).astype("Int64"),
             "start_ns": both["start_ns"].fillna(both["start_ns_told"]),
             "duration_ns": both["duration_ns"].fillna(both["duration_ns_told"]),
             "transit_ns": both["transit_ns"],

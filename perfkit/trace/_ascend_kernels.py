@@ -97,7 +97,7 @@ def kinds_of(rows: pd.DataFrame) -> pd.Series:
 def _each(texts: pd.Series, change: Callable[[str], str]) -> pd.Series:
     """`change` of every text, called once a distinct one, because names and shapes repeat a thousandfold; null stays null."""
     labels = pd.Categorical(texts)
-    changed = [change(text) for text in labels.categories]
+    changed = [change(text) for text in labels.categories.tolist()]
     place = {text: index for index, text in enumerate(dict.fromkeys(changed))}
     codes = np.array([*(place[text] for text in changed), -1])[labels.codes]
     return pd.Series(
@@ -108,7 +108,7 @@ def _each(texts: pd.Series, change: Callable[[str], str]) -> pd.Series:
 def _holds(texts: pd.Series, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
     """Whether `test` holds for every text, called once a distinct one; null does not."""
     labels = pd.Categorical(texts)
-    held: npt.NDArray[np.bool_] = np.array([*map(test, labels.categories), False], dtype=bool)[labels.codes]
+    held: npt.NDArray[np.bool_] = np.array([*map(test, labels.categories.tolist()), False], dtype=bool)[labels.codes]
     return held
 
 

@@ -146,15 +146,18 @@ def to_global(links: list[Link], groups: Groups) -> tuple[list[Link], int]:
     renumbered = {
         group for group, ranks in positions.items() if group is not None and any(at != rank for at, rank in ranks.items())
     }
+    at_zero = {group for group, ranks in positions.items() if set(ranks.values()) == {0}}
     placed: list[Link] = []
     for link in links:
-        ranks = positions.get(link.group, {})
-        members = groups.members(link.group) if link.group is not None else None
-        unsure = bool(renumbered) and (link.group is None or set(ranks.values()) == {0})
-        outside = members is not None and link.target not in members
-        local = link.group in renumbered or unsure or outside
-        source, target = (_rank_at(at, ranks, members) if local else at for at in (link.source, link.target))
-        if source is not None and target is not None and not (unsure and link.group is None):
+        group = link.group
+        ranks = positions.get(group, {})
+        members = groups.members(group) if group is not None else None
+        unsure = bool(renumbered) and (group is None or group in at_zero)
+        if not (group in renumbered or unsure or (members is not None and link.target not in members)):
+            placed.append(link)
+            continue
+        source, target = _rank_at(link.source, ranks, members), _rank_at(link.target, ranks, members)
+        if source is not None and target is not None and not (unsure and group is None):
             placed.append(replace(link, source=source, target=target))
     return placed, len(links) - len(placed)
 

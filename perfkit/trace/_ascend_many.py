@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from threading import RLock
 from typing import Any
 
@@ -19,7 +18,8 @@ import pandas as pd
 
 from perfkit.run import LazyTable, Position, empty
 from perfkit.trace import _ascend_layout, _ascend_memory, _ascend_steps
-from perfkit.trace._ascend_collectives import TIMED
+from perfkit.trace._ascend_collectives import TIMED, Use, read_use, use_of, use_rows
+from perfkit.trace._ascend_communication import Operation
 from perfkit.trace._ascend_folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.trace._ascend_recording import (
     Recording,
@@ -27,7 +27,7 @@ from perfkit.trace._ascend_recording import (
     add_collectives,
     add_groups,
     add_steps,
-    groups_of_users,
+    groups_of_use,
 )
 from perfkit.trace._format import Sink
 from perfkit.trace._store import NULLS
@@ -41,7 +41,7 @@ Record = Callable[[Rank, int | None, Sink, Sequence[str]], Recording]
 Groups = list[tuple[str, tuple[int, ...]]]
 
 _KEPT_BYTES = 128 * MIB
-_USE = ("rank", "group", "group_size", "operation")
+_USE = frozenset({"rank", "group", "group_size", "operation"})
 _AT_ONCE = 64
 """Ranks whose collectives are put together at once: one after the other they take far longer."""
 _NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,20})?")  # profilers print sums of floats with all their digits
@@ -134,12 +134,10 @@ class _Later:
         self._ranks = {rank.rank: rank for rank in ranks}
         self._named, self._sink, self._record = named, sink, record
         self._counted: set[str] = set()
-        self._communication: list[Recording] = []
-        self._links = empty("links")
+        self._operations: dict[int, list[Operation]] = {}
+        self._use: dict[int, set[Use]] = {}
         self._lock = RLock()
         self._kept: OrderedDict[int, pd.DataFrame] = OrderedDict()
-        self._use: pd.DataFrame | None = None
-        self._found: _ascend_layout.Groups | None = None
 
     def tables(self) -> dict[str, LazyTable]:
         """The tables, each with the ranks that have files for it."""
@@ -154,7 +152,8 @@ class _Later:
         for table, (files, rows) in sources.items():
             ranks = frozenset(number for number, rank in self._ranks.items() if any(rank.file(name) for name in files))
             if ranks:
-                found[table] = LazyTable(ranks=ranks, num_rows=None, read=partial(self._read, rows))
+                distinct = self._distinct_use if table == "collectives" else None
+                found[table] = LazyTable(ranks=ranks, num_rows=None, read=partial(self._read, rows), distinct=distinct)
         return found
 
     def stage(self, rank: int) -> int | None:
@@ -203,8 +202,6 @@ class _Later:
         with self._lock:
             chosen = None if ranks is None else set(ranks)
             wanted = [rank for rank in self._ranks if chosen is None or rank in chosen]
-            if rows == self._collective_rows and chosen is None and columns is not None and set(columns) <= set(_USE):
-                return self._collective_use().loc[:, list(columns)]
             frame = rows(wanted)
             return frame if columns is None else frame.loc[:, list(columns)]
 
@@ -212,29 +209,63 @@ class _Later:
         return _table("kernels", [kernels for rank in ranks if (kernels := self._kernels(rank)) is not None])
 
     def _collective_rows(self, ranks: list[int]) -> pd.DataFrame:
-        groups = self._read_communication()
-        wanted, sink = set(ranks), Sink()
-        mine = [recording for recording in self._communication if recording.rank.rank in wanted]
-        for first in range(0, len(mine), _AT_ONCE):
-            part = [replace(recording, kernels=self._communication_of(recording)) for recording in mine[first : first + _AT_ONCE]]
-            add_collectives(part, groups, sink)
+        sink = Sink()
+        for first in range(0, len(ranks), _AT_ONCE):
+            part = [self._communication_of(rank) for rank in ranks[first : first + _AT_ONCE]]
+            add_collectives(part, self._groups, sink)
         return sink.tables().get("collectives", empty("collectives"))
 
-    def _communication_of(self, recording: Recording) -> pd.DataFrame | None:
-        """What of the kernels of a rank the collectives are made of."""
-        kernels = self._kernels(recording.rank.rank)
-        return None if kernels is None else kernels.loc[kernels["kind"] == "communication", list(TIMED)]
+    def _communication_of(self, rank: int) -> Recording:
+        """The operations of a rank, and what of its kernels the collectives are made of."""
+        kernels = self._kernels(rank)
+        timed = None if kernels is None else kernels.loc[kernels["kind"] == "communication", list(TIMED)]
+        return Recording(self._ranks[rank], self.stage(rank), kernels=timed, operations=self._operations_of(rank))
 
-    def _collective_use(self) -> pd.DataFrame:
-        """Which rank used which group for what: asked for again and again, to find the groups."""
-        if self._use is None:
-            rows = self._collective_rows(list(self._ranks)).loc[:, list(_USE)]
-            self._use = rows.astype({"group": "category", "operation": "category"})
-        return self._use
+    def _operations_of(self, rank: int) -> list[Operation]:
+        if rank not in self._operations:
+            self._operations[rank] = self._recorded(rank, COLLECTIVES).operations
+        return self._operations[rank]
+
+    def _use_of(self, rank: int) -> set[Use]:
+        """What a rank used which group for, by its communication file; of a thousand ranks the times of a few are asked for."""
+        if rank not in self._use:
+            file = self._ranks[rank].file(COLLECTIVES)
+            use = None if file is None else read_use(file)
+            self._use[rank] = use_of(self._operations_of(rank)) if use is None else use
+        return self._use[rank]
+
+    def _distinct_use(self, columns: Sequence[str]) -> pd.DataFrame | None:
+        """Different rows of the columns by which groups are found, which needs all ranks; by the kernels where no file tells."""
+        if not _USE.issuperset(columns):
+            return None
+        with self._lock:
+            uses = {rank: self._use_of(rank) for rank in self._ranks}
+            others = self._collective_rows([rank for rank, use in uses.items() if not use]).loc[:, list(columns)]
+            told = use_rows(uses, self._groups).loc[:, list(columns)]
+        return pd.concat([told, others.astype(told.dtypes.to_dict())], ignore_index=True)
 
     def _link_rows(self, ranks: list[int]) -> pd.DataFrame:
-        self._read_communication()
-        return self._links[self._links["rank"].isin(ranks)].reset_index(drop=True)
+        links = self._link_table
+        return links[links["rank"].isin(ranks)].reset_index(drop=True)
+
+    @cached_property
+    def _link_table(self) -> pd.DataFrame:
+        sink = Sink()
+        add_all_links(self._linked, self._groups, sink)
+        self._sink.dropped += sink.dropped
+        return sink.tables().get("links", empty("links"))
+
+    @cached_property
+    def _linked(self) -> list[Recording]:
+        """All ranks with their links."""
+        return [self._recorded(rank, LINKS) for rank in self._ranks]
+
+    @cached_property
+    def _groups(self) -> _ascend_layout.Groups:
+        used = {recording.rank.rank: {link.group for link in recording.links} for recording in self._linked}
+        for rank, groups in used.items():
+            groups.update(group for _, group in self._use_of(rank))
+        return groups_of_use(used, self._named)
 
     def _memory_rows(self, table: str, files: Sequence[str], ranks: list[int]) -> pd.DataFrame:
         scratch = Sink()
@@ -242,20 +273,6 @@ class _Later:
             self._record(self._ranks[rank], self.stage(rank), scratch, files)
         self._count(scratch)
         return scratch.tables().get(table, empty(table))
-
-    def _read_communication(self) -> _ascend_layout.Groups:
-        if not self._communication:
-            self._communication = [self._recorded(rank, COLLECTIVES, LINKS) for rank in self._ranks]
-            sink = Sink()
-            add_all_links(self._communication, self._groups(), sink)
-            self._links = sink.tables().get("links", empty("links"))
-            self._sink.dropped += sink.dropped
-        return self._groups()
-
-    def _groups(self) -> _ascend_layout.Groups:
-        if self._found is None or not self._communication:
-            self._found = groups_of_users(self._communication, self._named)
-        return self._found
 
 
 def _table(name: str, frames: list[pd.DataFrame]) -> pd.DataFrame:

@@ -5,6 +5,7 @@ Files are known by what they answer (STEPS, KERNELS, COLLECTIVES, LINKS), so tha
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,14 +123,22 @@ def add_communication(
 
 def groups_of_users(recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]]) -> _ascend_layout.Groups:
     """The groups that the operations and links of all ranks use."""
-    users: dict[str, set[int]] = {}
+    used: dict[int, set[str | None]] = {recording.rank.rank: set() for recording in recordings}
     for recording in recordings:
-        for group in {item.group for item in recording.operations} | {item.group for item in recording.links}:
+        used[recording.rank.rank].update(item.group for item in recording.operations)
+        used[recording.rank.rank].update(item.group for item in recording.links)
+    return groups_of_use(used, named)
+
+
+def groups_of_use(used: Mapping[int, Collection[str | None]], named: list[tuple[str, tuple[int, ...]]]) -> _ascend_layout.Groups:
+    """The groups by the names of those that every rank used."""
+    users: dict[str, set[int]] = {}
+    for rank, groups in used.items():
+        for group in groups:
             if group is not None:
-                users.setdefault(group, set()).add(recording.rank.rank)
+                users.setdefault(group, set()).add(rank)
     distinct = tuple(dict.fromkeys(members for _, members in named))
-    found = frozenset(recording.rank.rank for recording in recordings)
-    return _ascend_layout.Groups({group: frozenset(members) for group, members in users.items()}, distinct, found)
+    return _ascend_layout.Groups({group: frozenset(ranks) for group, ranks in users.items()}, distinct, frozenset(used))
 
 
 def add_groups(groups: _ascend_layout.Groups, named: list[tuple[str, tuple[int, ...]]], sink: Sink) -> None:

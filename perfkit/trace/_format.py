@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -258,10 +259,11 @@ def _series(value: Any, column: Column, rows: int) -> pd.Series:
 def joined_categories(pieces: Sequence[pd.Series]) -> pd.Categorical:
     """Columns of text, one after the other, as categories in ascending order of which each is used."""
     parts = [pd.Categorical(piece) for piece in pieces]
-    used = [part.categories[np.bincount(part.codes[part.codes >= 0], minlength=len(part.categories)) > 0] for part in parts]
-    known = sorted({text for texts in used for text in texts}, key=str)
+    texts = [part.categories.tolist() for part in parts]  # an index gives its texts one by one far more slowly
+    used = [np.bincount(part.codes[part.codes >= 0], minlength=len(part.categories)) > 0 for part in parts]
+    known = sorted({text for each, seen in zip(texts, used, strict=True) for text in compress(each, seen)}, key=str)
     place = {text: index for index, text in enumerate(known)}
-    codes = [np.array([*(place.get(text, -1) for text in part.categories), -1])[part.codes] for part in parts]
+    codes = [np.array([*(place.get(text, -1) for text in each), -1])[part.codes] for each, part in zip(texts, parts, strict=True)]
     return pd.Categorical.from_codes(np.concatenate(codes), categories=pd.Index(known, dtype=None if known else "object"))
 
 

@@ -142,8 +142,8 @@ def _stated(run: Run) -> list[Group]:
 
 def _used(run: Run, known: set[str | None]) -> list[Group]:
     """Groups that no row states, of which all members are among the ranks that used them."""
-    rows = run.frame("collectives", columns=["rank", "group", "group_size"]).dropna()
-    rows = rows[~rows["group"].isin(known)].drop_duplicates()
+    rows = run.distinct("collectives", columns=["rank", "group", "group_size"])
+    rows = rows[~rows["group"].isin(known)]
     users: dict[tuple[str, int], set[int]] = {}
     for row in rows.to_dict("records"):
         users.setdefault((str(row["group"]), int(row["group_size"])), set()).add(int(row["rank"]))
@@ -188,7 +188,7 @@ def _by_use(found: Sequence[Group], run: Run) -> list[Group]:
 
 
 def _operations(run: Run) -> dict[str, set[str]]:
-    rows = run.frame("collectives", columns=["group", "operation"]).dropna().drop_duplicates()
+    rows = run.distinct("collectives", columns=["group", "operation"])
     by_group: dict[str, set[str]] = {}
     for row in rows.to_dict("records"):
         by_group.setdefault(str(row["group"]), set()).add(str(row["operation"]))
