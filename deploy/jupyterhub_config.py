@@ -20,7 +20,7 @@ c.Authenticator.admin_users = {"teacher"}
 c.Spawner.default_url = "/perfkit/00_start_here"
 c.Spawner.http_timeout = 60
 c.Spawner.environment = {
-    "PERFKIT_MAX_KERNELS_PER_VISITOR": "4",  # an open page holds about 183 MB
+    "PERFKIT_MAX_KERNELS_PER_VISITOR": "4",  # an open page holds up to 183 MB
     "PERFKIT_HUB_PROJECT": os.environ.get("PERFKIT_HUB_PROJECT", "project"),
 }
 c.Spawner.mem_limit = "1G"

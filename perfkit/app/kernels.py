@@ -23,6 +23,7 @@ from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelMana
 from traitlets import Float, Integer
 
 from perfkit import settings
+from perfkit.app.provisioner import Preloaded
 
 WARM_UP = "import perfkit.panels"
 """Everything that each page needs and no page's content decides."""
@@ -57,6 +58,7 @@ class PageKernels(AsyncMappingKernelManager):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.preloaded = Preloaded()
         self._warm: list[str] = []
         self._warming: set[str] = set()
         self._starting: set[str] = set()

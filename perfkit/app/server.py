@@ -27,12 +27,19 @@ from perfkit.app import handlers
 from perfkit.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.app.class_mode import start_class
 from perfkit.app.kernels import page_start
+from perfkit.app.provisioner import NAME as PROVISIONER
+from perfkit.app.provisioner import register as register_provisioner
 from perfkit.errors import InputError
 
 CULL_IDLE_S = 15 * 60
 CULL_CHECK_S = 60
 MAX_MESSAGE_BYTES = 256 * 2**20
 """A message over tornado's own 10 MiB ends the connection without a word; an upload easily is one."""
+
+PING_MS = 30_000
+"""Proxies end connections on which nothing is said for a minute."""
+PONG_MS = 180_000
+"""A browser that draws 20 pages at once answers late, and is not gone; one that is gone closes its connections."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
@@ -73,6 +80,7 @@ def serve(
         _start_lab(port, access, open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
+    register_provisioner()
     app = App(config=_configuration(port, access, shared=classroom or not access.is_local))
     app.initialize(argv=[])
     # Stored outputs are what the warning is about; pages have none.
@@ -153,8 +161,8 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "open_browser": False,
                 "log_level": "WARN",
                 "tornado_settings": {
-                    "ws_ping_interval": 30_000,
-                    "ws_ping_timeout": 30_000,
+                    "ws_ping_interval": PING_MS,
+                    "ws_ping_timeout": PONG_MS,
                     "websocket_max_message_size": MAX_MESSAGE_BYTES,
                     # A page of another site that resolves to this machine gets no answer; where there is a token, it has none.
                     "allow_remote_access": bool(access.token),
@@ -175,6 +183,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "page_config_hook": _page_config,
                 "http_keep_alive_timeout": 10,
             },
+            "KernelProvisionerFactory": {"default_provisioner_name": PROVISIONER},
             # Files instead of ports: other users of the machine cannot talk to the kernels.
             "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
             "PageKernels": {

@@ -9,9 +9,10 @@ import pytest
 
 from perfkit._resources import pages
 from perfkit.app import handlers
+from perfkit.app.access import access_to
 from perfkit.app.kernels import PageKernels, free_memory_bytes
 from perfkit.app.navigation import navigation
-from perfkit.app.server import MAX_MESSAGE_BYTES, serve
+from perfkit.app.server import MAX_MESSAGE_BYTES, _configuration, serve
 from perfkit.errors import InputError
 
 
@@ -103,3 +104,9 @@ def test_a_damaged_project_still_has_a_name(tmp_path, monkeypatch):
 
 def test_an_upload_may_be_larger_than_tornado_allows_by_itself():
     assert MAX_MESSAGE_BYTES > 200 * 2**20
+
+
+def test_a_browser_that_is_busy_for_two_minutes_keeps_its_page_and_a_proxy_its_connection():
+    settings = _configuration(8866, access_to("127.0.0.1"), shared=False)["Voila"]["tornado_settings"]
+    assert settings["ws_ping_timeout"] > 120_000
+    assert settings["ws_ping_interval"] < 60_000
