@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit.errors import InputError
@@ -154,7 +155,21 @@ def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], R
             return reread().frame(name, ranks=ranks, columns=columns)
         return parts[0] if len(parts) == 1 else stacked(parts)
 
-    return LazyTable(ranks=frozenset(known["ranks"]), num_rows=known["rows"], read=read)
+    def pieces(rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        done = 0
+        try:
+            for number, groups in enumerate(known["groups"]):
+                path = folder / _part_name(name, number)
+                for at in [at for at, (lowest, highest) in enumerate(groups) if lowest <= rank <= highest]:
+                    piece = _store.read_group(path, TABLES[name], at, columns=columns, rank=rank)
+                    yield piece
+                    done += len(piece)
+        except OSError:
+            yield reread().frame(name, ranks=[rank], columns=columns).iloc[done:]
+
+    return LazyTable(
+        ranks=frozenset(known["ranks"]), num_rows=known["rows"], read=read, pieces=pieces if known.get("groups") else None
+    )
 
 
 def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
@@ -173,12 +188,18 @@ def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
 
 
 def _counted(parts: Iterator[pd.DataFrame]) -> dict[str, Any]:
+    """Rows and ranks of a table, the number of its parts, and the lowest and highest rank of each row group of a large one."""
     ranks: set[int] = set()
-    rows = number = 0
-    for number, part in enumerate(parts, start=1):  # noqa: B007  (the last number counts the parts)
+    groups: list[list[tuple[int, int]]] = []
+    rows = 0
+    for part in parts:
+        of_rows = part["rank"].to_numpy(dtype=np.int64)
         rows += len(part)
-        ranks.update(int(rank) for rank in part["rank"].unique())
-    return {"rows": rows, "ranks": sorted(ranks)} | ({"parts": number} if number > 1 else {})
+        ranks.update(np.unique(of_rows).tolist())
+        cuts = range(0, len(part), _store.ROWS_PER_GROUP)
+        groups.append([(int(of.min()), int(of.max())) for of in (of_rows[at : at + _store.ROWS_PER_GROUP] for at in cuts)])
+    several = {"parts": len(groups)} if len(groups) > 1 else {}
+    return {"rows": rows, "ranks": sorted(ranks), **several, **({"groups": groups} if rows > _store.FEW_ROWS else {})}
 
 
 @cache

@@ -1,13 +1,14 @@
 """Tiles of one rank: its threads and streams as levels of detail, made once and kept beside the run in the cache, or in memory.
 
-An entry of the cache has `tiles.json` (threads, lanes, blocks, names, kinds) and a Parquet file a thread.
+An entry of the cache has `tiles.json` (threads, lanes, blocks, names, kinds) and a file of slices a thread.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ import pandas as pd
 
 from perfkit.run import Run
 from perfkit.trace import _entries, _store
-from perfkit.trace._levels import Ints, Slices, events, pyramid
-from perfkit.trace._scatter import Scatter
+from perfkit.trace._levels import Ints, Slices, joined
+from perfkit.trace._pyramid import Total, pyramid
+from perfkit.trace._time_order import TimeOrder
 
 KIND = "timelines"
 _INDEX = "tiles.json"
 _SOURCES = (("kernels", "device", "stream"), ("host", "host", "thread"), ("collectives", "communication", "group"))
 """Tables with what they are of and the column that tells threads apart; collectives only where no kernels are recorded."""
 _TIMES = ("start_ns", "duration_ns")
+Blocks = Callable[[], Iterator[Ints]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,10 +93,12 @@ def rank_tiles(run: Run, rank: int) -> RankTiles:
         with _entries.new_entry(folder) as work:
             index: dict[str, Any] = {"threads": []}
 
-            def keep(lanes: Sequence[Lane], levels: dict[int, Slices]) -> Thread:
-                blocks = _store.write_slices(levels, work / f"{len(index['threads'])}.parquet")
-                index["threads"].append({"lanes": [asdict(lane) for lane in lanes], "levels": list(levels), "blocks": blocks})
-                return Thread(lanes=tuple(lanes), levels=tuple(levels))
+            def keep(process: str, thread: str, blocks: Blocks) -> Thread:
+                with _store.SliceWriter(work / f"{len(index['threads'])}.slices") as file:
+                    totals, levels = pyramid(blocks, file.put)
+                lanes = _lanes(rank, process, thread, totals)
+                index["threads"].append({"lanes": [asdict(lane) for lane in lanes], "levels": levels, "blocks": file.blocks})
+                return Thread(lanes=lanes, levels=tuple(levels))
 
             _, index["names"], index["kinds"] = _made(run, rank, keep)
             (work / _INDEX).write_text(json.dumps(index), encoding="ascii")
@@ -110,7 +115,7 @@ def _opened(folder: Path) -> RankTiles | None:
             Thread(
                 lanes=tuple(Lane(**lane) for lane in thread["lanes"]),
                 levels=tuple(thread["levels"]),
-                file=_store.SliceFile(folder / f"{number}.parquet", [_store.Block(*block) for block in thread["blocks"]]),
+                file=_store.SliceFile(folder / f"{number}.slices", [_store.Block(*block) for block in thread["blocks"]]),
             )
             for number, thread in enumerate(index["threads"])
         ]
@@ -127,15 +132,19 @@ def _of(threads: Sequence[Thread], names: Sequence[str], kinds: Sequence[str]) -
 
 
 def _in_memory(run: Run, rank: int) -> RankTiles:
-    return _of(*_made(run, rank, lambda lanes, levels: Thread(lanes=tuple(lanes), levels=tuple(levels), slices=levels)))
+    def keep(process: str, thread: str, blocks: Blocks) -> Thread:
+        parts: dict[int, list[Slices]] = {}
+        totals, levels = pyramid(blocks, lambda level, rows: parts.setdefault(level, []).append(rows))
+        slices = {level: joined(parts.pop(level)) for level in levels}
+        return Thread(lanes=_lanes(rank, process, thread, totals), levels=tuple(levels), slices=slices)
+
+    return _of(*_made(run, rank, keep))
 
 
-def _made(
-    run: Run, rank: int, keep: Callable[[Sequence[Lane], dict[int, Slices]], Thread]
-) -> tuple[list[Thread], list[str], list[str]]:
-    """The threads of a rank, one after another, with the numbered names and kinds; `keep` puts the slices of one away.
+def _made(run: Run, rank: int, keep: Callable[[str, str, Blocks], Thread]) -> tuple[list[Thread], list[str], list[str]]:
+    """The threads of a rank, one after another, with the numbered names and kinds; `keep` makes the slices of one from its events.
 
-    The rows of the other threads wait in a temporary file if they are many.
+    Events wait in a temporary file if they are many.
     """
     threads: list[Thread] = []
     names: dict[str, int] = {}
@@ -144,17 +153,15 @@ def _made(
         if table == "collectives" and threads:
             continue
         labels: dict[str, int] = {}
-        scatter = Scatter(4)
+        events = TimeOrder(4)
         columns = ["name", *(["kind"] if table != "collectives" else []), column, *_TIMES]
         for piece in run.pieces(table, rank=rank, columns=columns):
             rows = piece[piece["start_ns"].notna()]
             kind = rows["kind"] if "kind" in rows else pd.Series(["communication"] * len(rows), dtype="object")
             times = [rows[time].to_numpy(dtype=np.int64) for time in _TIMES]
             bits = np.left_shift(1, _numbered(kind, kinds))
-            scatter.add(_numbered(rows[column], labels), [*times, _numbered(rows["name"], names), bits])
-        for thread, code in labels.items():
-            levels = pyramid(events(*scatter.take(code)))
-            threads.append(keep(_lanes(rank, process, thread, levels[0]), levels))
+            events.add(_numbered(rows[column], labels), [*times, _numbered(rows["name"], names), bits])
+        threads += [keep(process, thread, partial(events.blocks, code)) for thread, code in labels.items()]
     return threads, list(names), list(kinds)
 
 
@@ -168,18 +175,5 @@ def _numbered(texts: pd.Series, known: dict[str, int]) -> Ints:
     return coded
 
 
-def _lanes(rank: int, process: str, thread: str, rows: Slices) -> tuple[Lane, ...]:
-    depths, firsts, counts = np.unique(rows.depth, return_index=True, return_counts=True)
-    return tuple(
-        Lane(
-            rank=rank,
-            process=process,
-            thread=thread,
-            depth=int(depth),
-            count=int(count),
-            busy_ns=int(rows.busy_ns[first : first + count].sum()),
-            start_ns=int(rows.start_ns[first]),
-            end_ns=int(rows.end_ns[first : first + count].max()),
-        )
-        for depth, first, count in zip(depths, firsts, counts, strict=True)
-    )
+def _lanes(rank: int, process: str, thread: str, totals: Sequence[Total]) -> tuple[Lane, ...]:
+    return tuple(Lane(rank=rank, process=process, thread=thread, **asdict(total)) for total in totals)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import IO
 
 import numpy as np
@@ -16,20 +18,51 @@ from perfkit import settings
 from perfkit.units import MIB
 
 Ints = npt.NDArray[np.int64]
+Order = Callable[[Ints], Ints]
 
-_MOST_BYTES = 32 * MIB
+PART_ROWS = 65_536
+"""Rows that are read from the file at a time."""
+_MOST_BYTES = 16 * MIB
 _SHARE = 16
 """The rows in memory may take this part of the memory limit."""
 
 
-class Scatter:
-    """Add rows to groups, then take one group after another. A row is `width` numbers."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a group, column by column: `content` if they are in memory, else from byte `place` of a file on."""
 
-    def __init__(self, width: int) -> None:
+    num_rows: int
+    width: int
+    content: Ints | None = None
+    file: IO[bytes] | None = None
+    place: int = 0
+
+    def rows(self, first: int, last: int) -> Ints:
+        """The rows from `first` to before `last`, `width` x rows."""
+        if self.content is not None:
+            return self.content[:, first:last]
+        assert self.file is not None
+        count = min(last, self.num_rows) - first
+        columns = [
+            os.pread(self.file.fileno(), 8 * count, self.place + 8 * (number * self.num_rows + first))
+            for number in range(self.width)
+        ]
+        rows: Ints = np.frombuffer(b"".join(columns), dtype=np.int64).reshape(self.width, count)
+        return rows
+
+
+class Scatter:
+    """Add rows to groups, then read one group after another, as often as needed. A row is `width` numbers.
+
+    With `order` the rows of every part of a group are put in that order before they wait.
+    """
+
+    def __init__(self, width: int, order: Order | None = None) -> None:
         self._width = width
+        self._order: Order = order or (lambda rows: rows)
         self._limit_bytes = min(_MOST_BYTES, settings.memory_limit_bytes() // _SHARE)
         self._ready: dict[int, list[Ints]] = {}
-        self._written: dict[int, list[tuple[int, int]]] = {}
+        self._written: dict[int, list[Part]] = {}
         self._bytes = 0
         self._file: IO[bytes] | None = None
 
@@ -46,33 +79,39 @@ class Scatter:
         if self._bytes > self._limit_bytes:
             self._spill()
 
-    def take(self, group: int) -> Ints:
-        """The rows of a group in the order in which they came, `width` x rows, which are forgotten here."""
-        parts = [self._read(place) for place in self._written.pop(group, ())] + self._ready.pop(group, [])
-        return np.concatenate(parts, axis=1) if parts else np.zeros((self._width, 0), dtype=np.int64)
+    def groups(self) -> list[int]:
+        """The groups that have rows, ascending."""
+        return sorted({*self._written, *self._ready})
 
-    def _read(self, place: tuple[int, int]) -> Ints:
-        assert self._file is not None
-        rows: Ints = np.frombuffer(os.pread(self._file.fileno(), place[1], place[0]), dtype=np.int64).reshape(self._width, -1)
-        return rows
+    def parts(self, group: int) -> list[Part]:
+        """The rows of a group in parts, one after the other as they came."""
+        rows = self._ready.get(group)
+        waiting = [self._order(np.concatenate(rows, axis=1))] if rows else []
+        return [*self._written.get(group, ()), *(Part(content.shape[1], self._width, content) for content in waiting)]
+
+    def pieces(self, group: int) -> Iterator[Ints]:
+        """The rows of a group in pieces of at most `PART_ROWS`, `width` x rows."""
+        for part in self.parts(group):
+            for first in range(0, part.num_rows, PART_ROWS):
+                yield part.rows(first, first + PART_ROWS)
 
     def _spill(self) -> None:
         """Write what is in memory to the file; if that fails, keep it, and try again when as much has come."""
-        written: list[tuple[int, tuple[int, int]]] = []
+        written: list[tuple[int, Part]] = []
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="perfkit-")  # noqa: SIM115  (closed with the groups)
-            offset = self._file.seek(0, os.SEEK_END)
+            place = self._file.seek(0, os.SEEK_END)
             for group, parts in self._ready.items():
-                rows = np.concatenate(parts, axis=1)
-                self._file.write(rows.tobytes())
-                written.append((group, (offset, rows.nbytes)))
-                offset += rows.nbytes
+                rows = self._order(np.concatenate(parts, axis=1))
+                self._file.write(np.ascontiguousarray(rows).data)
+                written.append((group, Part(rows.shape[1], self._width, None, self._file, place)))
+                place += rows.nbytes
             self._file.flush()
         except OSError:
             self._limit_bytes *= 2
             return
-        for group, place in written:
-            self._written.setdefault(group, []).append(place)
+        for group, part in written:
+            self._written.setdefault(group, []).append(part)
         self._ready.clear()
         self._bytes = 0

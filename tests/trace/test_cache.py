@@ -16,6 +16,7 @@ from perfkit.errors import InputError
 from perfkit.run import LazyTables, Run
 from perfkit.schema import TABLES
 from perfkit.trace import _cache, _entries, _store
+from perfkit.trace._format import stacked
 from perfkit.trace.load import load
 
 SAMPLES = ["torch_npu_2rank", "cluster_16card", "kineto_resnet"]
@@ -73,6 +74,27 @@ def test_parts_of_a_kept_table_are_those_of_the_whole():
     assert kept.has("kernels")
     assert not kept.has("log")
     assert kept.step_breakdown(1, step) == read.step_breakdown(1, step)
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_pieces_of_a_rank_are_its_rows_also_when_they_disappear_meanwhile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, gone: bool
+):
+    monkeypatch.setattr(_store, "ROWS_PER_GROUP", 50)
+    monkeypatch.setattr("perfkit.trace._store._parquet.ROWS_PER_GROUP", 50)
+    path = data_folder() / "traces" / "torch_npu_2rank"
+    load(path)
+    kept = load(path)
+    columns = ["name", "start_ns"]
+    for rank in kept.ranks:
+        pieces = kept.pieces("kernels", rank=rank, columns=columns)
+        found = [next(pieces)]
+        if gone:
+            shutil.rmtree(folder, ignore_errors=True)
+        found += pieces
+        assert gone or len(found) > 2
+        whole = load(path, cache=False).frame("kernels", ranks=[rank], columns=columns)
+        pd.testing.assert_frame_equal(stacked(found), whole.reset_index(drop=True))
 
 
 def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch):

@@ -1,13 +1,12 @@
 """Levels of detail lose no event and no ns, whatever is merged."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit.trace._levels import MERGED, Slices, coarser, depths, events, level_for, pyramid, reach, width_ns
+from perfkit.trace._levels import MERGED, Slices, coarser, level_for, width_ns
+from perfkit.trace._nesting import depths
 
 EPOCH_NS = 1_736_408_883_704_643_212
 spans = st.lists(
@@ -18,8 +17,14 @@ spans = st.lists(
 
 
 def made(rows: list[tuple[int, int, int]], offset_ns: int = 0) -> Slices:
+    """The events of a thread as level 0."""
     starts, durations, names = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
-    return events(starts + offset_ns, durations, names, np.left_shift(1, names % 3))
+    order = np.lexsort((-durations, starts))
+    starts, durations, names = starts[order] + offset_ns, durations[order], names[order]
+    depth = depths(starts, starts + durations)
+    ones = np.ones(len(rows), dtype=np.int64)
+    slices = Slices(depth, starts, starts + durations, ones, durations, names, np.left_shift(1, names % 3))
+    return slices.take(np.argsort(depth, kind="stable"))
 
 
 def listed(rows: Slices) -> list[tuple[int, ...]]:
@@ -65,43 +70,10 @@ def test_slices_of_one_depth_do_not_overlap(rows):
         assert (slices.end_ns[at][:-1] <= slices.start_ns[at][1:]).all()
 
 
-def test_nested_calls_lie_one_below_the_other():
-    starts, ends = np.array([0, 0, 10, 20, 50, 60]), np.array([100, 40, 30, 25, 100, 70])
-    assert depths(starts, ends).tolist() == [0, 1, 2, 3, 1, 2]
-
-
-def test_spans_that_overlap_without_nesting_take_the_first_free_lane():
-    assert depths(np.array([0, 5, 10, 12]), np.array([10, 15, 20, 14])).tolist() == [0, 1, 0, 2]
-
-
-def test_events_that_follow_one_another_share_a_lane():
-    assert depths(np.array([0, 5, 5, 9]), np.array([5, 5, 9, 9])).max() <= 1
-    assert depths(np.array([0, 5, 9]), np.array([5, 9, 10])).tolist() == [0, 0, 0]
-
-
 def test_a_thousand_events_at_one_moment_have_a_bounded_number_of_lanes():
     slices = made([(0, 5, 0)] * 1000)
     assert len(np.unique(slices.depth)) == 64
     assert coarser(slices, 1).count.sum() == 1000
-
-
-@settings(max_examples=40, deadline=None)
-@given(spans)
-def test_kept_levels_shrink_by_half_and_end_where_each_lane_is_one_slice(rows):
-    kept = pyramid(made(rows))
-    sizes = [len(kept[level]) for level in sorted(kept)]
-    assert sorted(kept)[0] == 0
-    assert all(2 * coarse <= fine for fine, coarse in pairwise(sizes))
-    for level, slices in kept.items():
-        assert listed(slices) == listed(coarser(made(rows), level))
-
-
-@settings(max_examples=40, deadline=None)
-@given(spans)
-def test_reach_is_the_largest_end_so_far_of_its_depth(rows):
-    slices = made(rows)
-    for at, reached in enumerate(reach(slices)):
-        assert reached == slices.end_ns[: at + 1][slices.depth[: at + 1] == slices.depth[at]].max()
 
 
 @pytest.mark.parametrize(("span_ns", "pixels", "width"), [(1000, 2000, 0), (10**9, 1002, 1_024_000), (2**62, 4, None)])

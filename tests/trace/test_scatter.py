@@ -30,10 +30,12 @@ def test_every_group_has_its_rows_in_the_order_in_which_they_came(monkeypatch: p
     monkeypatch.setenv("PERFKIT_MEMORY_LIMIT", limit)
     scatter = added(Scatter(2), content)
     for group in range(5):
-        rows = scatter.take(group)
-        assert rows[0].tolist() == [value for piece in content for own, value in piece if own == group]
-        assert (rows[1] == group).all()
-        assert scatter.take(group).shape == (2, 0)
+        for _ in range(2):
+            pieces = [np.zeros((2, 0), dtype=np.int64), *scatter.pieces(group)]
+            values, groups = np.concatenate(pieces, axis=1)
+            assert values.tolist() == [value for piece in content for own, value in piece if own == group]
+            assert (groups == group).all()
+    assert scatter.groups() == sorted({own for piece in content for own, _ in piece})
 
 
 def test_without_a_disk_the_rows_stay_in_memory(monkeypatch: pytest.MonkeyPatch):
@@ -43,4 +45,4 @@ def test_without_a_disk_the_rows_stay_in_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("PERFKIT_MEMORY_LIMIT", "1KiB")
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     scatter = added(Scatter(2), [[(1, at) for at in range(100)]] * 3)
-    assert scatter.take(1)[0].tolist() == list(range(100)) * 3
+    assert [value for piece in scatter.pieces(1) for value in piece[0].tolist()] == list(range(100)) * 3

@@ -9,8 +9,8 @@ the empty text are null. What does not parse is null, counted by column, and nev
 from perfkit.trace._store._cells import NULLS, Cell, times_ns
 from perfkit.trace._store._csv import Csv, read_csv
 from perfkit.trace._store._few_rows import FEW_ROWS, read_rows, write_rows
-from perfkit.trace._store._parquet import ROWS_PER_GROUP, read_table, write_table
-from perfkit.trace._store._slices import Block, SliceFile, write_slices
+from perfkit.trace._store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
+from perfkit.trace._store._slices import Block, SliceFile, SliceWriter
 
 __all__ = [
     "FEW_ROWS",
@@ -20,11 +20,12 @@ __all__ = [
     "Cell",
     "Csv",
     "SliceFile",
+    "SliceWriter",
     "read_csv",
+    "read_group",
     "read_rows",
     "read_table",
     "times_ns",
     "write_rows",
-    "write_slices",
     "write_table",
 ]

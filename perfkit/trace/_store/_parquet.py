@@ -47,6 +47,20 @@ def read_table(
     return pd.DataFrame({series.name: _restored(series, table.column(series.name)) for series in frame.get_columns()})
 
 
+def read_group(path: Path, table: Table, number: int, *, columns: Sequence[str], rank: int) -> pd.DataFrame:
+    """The rows of one rank in a row group of a table that `write_table` wrote; some `columns` of them.
+
+    Raises OSError if the file is gone or damaged.
+    """
+    wanted = list(dict.fromkeys([*columns, "rank"]))
+    try:
+        scan = pl.scan_parquet(path, cache=False).select(wanted).slice(number * ROWS_PER_GROUP, ROWS_PER_GROUP)
+        frame = scan.collect().filter(pl.col("rank") == rank).select(list(columns))
+    except pl.exceptions.PolarsError as error:
+        raise OSError(f"{path.name} cannot be read: {error}") from error
+    return pd.DataFrame({series.name: _restored(series, table.column(series.name)) for series in frame.get_columns()})
+
+
 def _stored(name: str, values: pd.Series) -> pl.Series:
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = [str(text) for text in values.cat.categories]
