@@ -173,16 +173,21 @@ class Case:
         shares = (sums["held_ns"] / sums["computing_ns"].clip(lower=1.0))[sums["computing_ns"] > 0]
         return {int(str(rank)): float(share) for rank, share in shares.items() if share < WHOLE}
 
+    @cached_property
+    def known_ranks(self) -> frozenset[int]:
+        """The ranks all of whose kernels are known."""
+        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys()
+
     def whole(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The `rows` (with `rank`) of ranks all of whose kernels are known; raises NotMeasuredError if those of no rank are."""
-        if not self.torn:
+        if not len(self.kernels):
             return rows
-        found = rows[~rows["rank"].isin(list(self.torn)).to_numpy(dtype=bool)]
-        if found.empty and len(rows):
+        if not self.known_ranks:
             share = f"{100 * max(self.torn.values()):.0f} %"
             raise NotMeasuredError(
                 f"all kernels of a step: the table holds {share} of the computing time", how_to_collect=KERNELS_BY
             )
+        found: pd.DataFrame = rows[rows["rank"].isin(list(self.known_ranks)).to_numpy(dtype=bool)]
         return found
 
     @cached_property
@@ -206,7 +211,7 @@ class Case:
     @cached_property
     def idle_known(self) -> bool:
         """Whether the kernels of any rank say when its device does nothing."""
-        return len(self.kernels) > 0 and not set(self.kernels["rank"].unique()) <= set(self.torn)
+        return bool(self.known_ranks)
 
     @cached_property
     def gaps(self) -> pd.DataFrame:
@@ -272,6 +277,8 @@ class Case:
     def roles(self) -> Mapping[int, int]:
         """The role of every rank: ranks of one role have equal work, and are compared with one another."""
         signature = self.operator_sums if self.run.has("kernels") and len(self.kernels) else None
+        if signature is not None and self.torn:
+            signature = signature[signature["rank"].isin(list(self.known_ranks)).to_numpy(dtype=bool)]
         return _peers.roles(self.steps, signature)
 
     @cached_property

@@ -43,10 +43,25 @@ def severity_of(case: Case, cost_ns: int | None) -> Severity:
 
 
 def less_busy_ns(case: Case, less_ns: Mapping[int, float]) -> int:
-    """What a step wins if ranks are busy for less: the difference of the busiest rank before and after."""
+    """What a step wins if ranks are busy for less: the difference of the busiest rank before and after.
+
+    Ranks that were not looked at are taken to be busy for as much less as all that were, of those with equal work: the least of it.
+    """
     busy = _busy_ns(case)
-    after = busy - pd.Series(dict(less_ns), dtype="float64").reindex(busy.index).fillna(0.0)
+    after = busy - pd.Series(_for_all(case, less_ns), dtype="float64").reindex(busy.index).fillna(0.0)
     return max(0, round(float(busy.max() - after.clip(lower=0.0).max()))) if len(busy) else 0
+
+
+def _for_all(case: Case, less_ns: Mapping[int, float]) -> dict[int, float]:
+    known = case.known_ranks | less_ns.keys() if case.run.has("kernels") else frozenset(case.run.ranks)
+    unknown = [rank for rank in case.run.ranks if rank not in known]
+    if not unknown:
+        return dict(less_ns)
+    least: dict[int, float] = {}
+    for rank in known:
+        role = case.roles.get(rank, 0)
+        least[role] = min(least.get(role, np.inf), less_ns.get(rank, 0.0))
+    return {**less_ns, **{rank: least.get(case.roles.get(rank, 0), 0.0) for rank in unknown}}
 
 
 def scaled_kernels(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:

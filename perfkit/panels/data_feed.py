@@ -13,13 +13,25 @@ from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker
-from perfkit.panels._panel import Action, Answer, Empty, Panel
+from perfkit.panels._panel import Action, Answer, Code, Empty, Panel
 from perfkit.panels._table import Table
 from perfkit.run import Run
 from perfkit.trace.data_feed import Feed, judge_feed
 from perfkit.units import NS_PER_MS, format_ratio
 
 SAMPLE = "traces/mindinsight_feed"
+TIMED_BY_HAND = "Time your own code between iterator and network: no profiler sees it. Enter the mean at the right"
+TIMER = """import time
+
+spent_ns, steps = 0, 0
+for batch in dataset_iterator:
+    begin_ns = time.perf_counter_ns()
+    batch = prepare(batch)  # what you do with a batch before the network gets it
+    spent_ns += time.perf_counter_ns() - begin_ns
+    steps += 1
+    train_step(batch)
+print(f"{spent_ns / steps / 1e6:.3f} ms a step")
+"""
 VERDICTS = {
     "healthy": "The device does not wait for data",
     "processing": "Processing the data is too slow",
@@ -102,7 +114,8 @@ def view(result: Result) -> Answer:
     tables = {"path": Table(frame=path, title="The way to this answer")}
     if len(feed.operators):
         tables["operators"] = Table(frame=feed.operators, title="Operators of the dataset, by how full the queue behind them is")
-    return Answer(charts, tables, _sentence(feed), _notes(feed))
+    code = () if feed.cause == "healthy" or result.state.custom_ms else (Code(title=TIMED_BY_HAND, text=TIMER),)
+    return Answer(charts, tables, _sentence(feed), _notes(feed), code)
 
 
 def _sentence(feed: Feed) -> str:

@@ -150,7 +150,7 @@ def _ranks_figure(result: Result, finding: Finding) -> Figure | None:
 
 
 def _finding_table(result: Result) -> pd.DataFrame:
-    columns = ["finding", "severity", "cost_ns", "share_of_step", "title", "subject", "action"]
+    columns = ["finding", "severity", "cost_ns", "share_of_step", "title", "subject"]
     rows = [
         {
             "finding": name,
@@ -159,7 +159,6 @@ def _finding_table(result: Result) -> pd.DataFrame:
             "cost_ns": finding.cost_ns,
             "share_of_step": finding.share_of_step,
             "subject": subject_text(finding.subject, most=4),
-            "action": finding.actions[0] if finding.actions else "",
             "status": status,
         }
         for name, finding, status in result.listed

@@ -34,6 +34,9 @@ BACKWARD = 2 / 3
 EXCHANGES = re.compile(r"all_?to_?all", re.IGNORECASE)
 PASSES = re.compile(r"(?:nccl|c10d|hccl|dist\w*)[:.]+_?i?(?:send|recv)|batch_isend_irecv", re.IGNORECASE)
 PLANNED = ("communication/exposed/dp", "communication/exposed/cp", "communication/exposed/ep")
+MOSTLY = 0.5
+"""If data move for less than this share of the time of transfers, most of it is no transfer."""
+FIND_THE_LATE = "record all ranks of the group, or compare when they start the same operation (pages 13, 17): some come late"
 ACTIONS = (
     "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
     "split micro batches into two copies that hide each other's communication (micro_batch_interleave, multi-copy)",
@@ -67,12 +70,22 @@ def check(case: Case) -> Verdict:
         if worst["exposed"] <= _planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
     cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
+    title = f"{worst['exposed'] / 1e6:.1f} ms a step of communication that could be hidden is not ({100 * hidden:.0f} % is)"
+    actions: tuple[str, ...] = ACTIONS
+    if worst["moved"] < MOSTLY * worst["transfer"]:
+        # Neither waiting for a rank that was recorded, nor data on their way: others come late, and hiding wins little of it.
+        evidence["moving_ns"] = float(worst["moved"])
+        title = (
+            f"{worst['exposed'] / 1e6:.1f} ms a step of communication is not hidden, but data move in "
+            f"{worst['moved'] / 1e6:.1f} ms of it: the rest is spent on ranks that come late or were not recorded"
+        )
+        actions = (FIND_THE_LATE, *ACTIONS)
     finding = Finding(
         rule=RULE.name,
-        title=f"{worst['exposed'] / 1e6:.1f} ms a step of communication that could be hidden is not ({100 * hidden:.0f} % is)",
+        title=title,
         subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
         evidence={**evidence, "sent_after_computing_ns": float(worst["won"])},
-        actions=ACTIONS,
+        actions=actions,
         cost_ns=round(cost),
         next=("13_communication", "03_parallel_strategy"),
         part="communication",
@@ -114,9 +127,10 @@ def _sample(rows: pd.DataFrame) -> list[int]:
 def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
     """Sums over steps in ns: transfer, of it exposed, the last message of each step, and what earlier sending would win.
 
+    `moved` is how long data move as the profiler states it, NaN where it does not.
     `alone` is what a message that is alone in its step would win in pieces, of which the last one stays: at most the backward pass.
     """
-    sums = dict.fromkeys(("transfer", "exposed", "last", "won", "alone"), 0.0)
+    sums = dict.fromkeys(("transfer", "exposed", "last", "won", "alone", "moved"), 0.0)
     shift = case.run.clock.get(rank, 0)
     kernels = case.computing[case.computing["rank"] == rank]
     by_step = dict(iter(kernels.groupby("step")))
@@ -135,6 +149,7 @@ def _of_rank(case: Case, rank: int, rows: pd.DataFrame) -> dict[str, float]:
         sums["transfer"] += moving.total_ns
         sums["exposed"] += exposed
         sums["last"] += last
+        sums["moved"] += float(group["transit_ns"].astype("float64").sum(skipna=False))
         if len(group) == 1:
             sums["alone"] += min((1 - 1 / PIECES) * exposed, BACKWARD * computing.total_ns)
         else:

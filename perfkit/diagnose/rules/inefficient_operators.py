@@ -15,13 +15,14 @@ import re
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _device, _shapes, _use, _work
+from perfkit.diagnose import _device, _shapes, _use, _who, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import EFFICIENCY_FLOPS, EFFICIENCY_LOW, INEFFICIENT_SHARE
 from perfkit.errors import NotMeasuredError
 from perfkit.trace.roofline import roofline
 
+MOST_INPUTS = 3
 HALF_NAMES = re.compile(r"^(?:dt_)?(?:bfloat16|bf16|float16|fp16|half|c10::half|c10::bfloat16)$", re.IGNORECASE)
 ACTIONS = (
     "make sizes multiples of 16, better of 128: hidden size, heads, vocabulary, tokens of a micro batch",
@@ -54,10 +55,12 @@ def check(case: Case) -> Verdict:
     totals = low.groupby(low["operator"].astype(str))["per_step_ns"].sum().sort_values(ascending=False)
     less = low["per_step_ns"] * (1.0 - low["efficiency_ratio"].astype("float64") / case.limit(EFFICIENCY_LOW))
     worst = low.iloc[int(less.to_numpy().argmax())]
+    more = f", {_who.count(len(low) - 1, 'other')} less than {100 * case.limit(EFFICIENCY_LOW):.0f} %" if len(low) > 1 else ""
+    others = f"of the device{more}"
+    reached = 100 * worst["efficiency_ratio"]
     finding = Finding(
         rule=RULE.name,
-        title=f"{worst['operator']} of {worst['input_shapes']} reaches {100 * worst['efficiency_ratio']:.0f} % of the device"
-        + (f"; so do {len(low) - 1} others" if len(low) > 1 else ""),
+        title=f"{worst['operator']} of {_sizes(str(worst['input_shapes']))} reaches {reached:.0f} % {others}",
         subject={"operators": tuple(str(name) for name in totals.index[:5])},
         evidence={**evidence, "lowest_efficiency_ratio": float(low["efficiency_ratio"].min())},
         actions=ACTIONS,
@@ -66,6 +69,11 @@ def check(case: Case) -> Verdict:
         part="computing",
     )
     return Verdict((finding,), evidence)
+
+
+def _sizes(shapes: str) -> str:
+    """Input shapes as one writes them: "32768,2048;2048,8192;;" is 32768x2048, 2048x8192."""
+    return ", ".join("x".join(shape.split(",")) for shape in shapes.replace('"', "").split(";")[:MOST_INPUTS] if shape.strip())
 
 
 def _share_of_computing(case: Case, rows: pd.DataFrame) -> float:

@@ -62,9 +62,10 @@ def _by_time(case: Case) -> Verdict:
 
 def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -> Verdict:
     ranks = tuple(sorted(int(rank) for rank in case.steps.loc[case.steps["stage"] == stage, "rank"].unique()))
+    more = f"{100 * (ratio - 1):.0f} % more work than" if ratio < 2 else f"{ratio:.1f} x the work of"
     finding = Finding(
         rule=RULE.name,
-        title=f"Pipeline stage {stage} has {100 * (ratio - 1):.0f} % more work than the others",
+        title=f"Pipeline stage {stage} has {more} the others",
         subject={"stages": (stage,), "ranks": ranks},
         evidence=evidence,
         actions=ACTIONS,
