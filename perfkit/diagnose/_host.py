@@ -27,7 +27,7 @@ LEAST_CALL = 0.1
 """Calls that last less than this share of the shortest idle time explain none of it."""
 
 COLUMNS = ("rank", "name", "kind", "start_ns", "duration_ns")
-LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "call", "launch_ns", "launch_duration_ns")
+LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "duration_ns", "call", "launch_ns", "launch_duration_ns")
 
 
 def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None:

@@ -1,8 +1,9 @@
 """The device waits for the host to launch the next kernel, again and again.
 
 What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
-full launch queue there are none. A finding needs both: at least 5 % of the step, and many kernels that were waited for. Where
-launches were recorded, the evidence says how many of those kernels started as soon as they were launched. What the prediction of
+full launch queue there are none. A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many
+kernels that were waited for. Where launches were recorded, the evidence says how many of those kernels started as soon as they were
+launched, and the ranks named are those whose own hosts are too slow, also while others make them wait. What the prediction of
 the run's plan waits for launches is no finding.
 
 What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
@@ -14,12 +15,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _planned, _who, _work
+from perfkit.diagnose import _launching, _planned, _who, _work
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
 
-LONGEST_NS = 1e6
 ALIKE = 0.2
 """Ranks that wait this much of what the worst one waits wait for the same reason: who is late in a group varies."""
 QUEUED_NS = 20_000
@@ -34,48 +34,68 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Ranks whose device idles shortly before many kernels."""
     step_ns = case.step_ns or 1
-    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
-    short = gaps[(gaps["duration_ns"] >= case.limit(GAP_LEAST)) & (gaps["duration_ns"] <= LONGEST_NS)]
-    steps = case.num_kernel_steps
-    idle = short.groupby("rank")["duration_ns"].sum() / steps
-    kernels = case.kernels.groupby("rank").size()
-    waited = (short.groupby("rank").size() / kernels).fillna(0.0)
+    short = _launching.short_gaps(case)
+    idle = short.groupby("rank")["duration_ns"].sum() / case.num_kernel_steps
+    waited = (short.groupby("rank").size() / case.kernels.groupby("rank").size()).fillna(0.0)
     evidence = {
         "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
         "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
     }
-    passing = (idle >= case.limit(HOST_BOUND_SHARE) * step_ns) & (waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS))
-    if not passing.any():
+    if not _passes(case, idle, waited, short):
         return Verdict((), evidence)
     planned_ns = _planned.predicted_ns(case, "free")
     if planned_ns is not None and idle.max() <= _planned.AS_PLANNED * planned_ns:
         return Verdict((), {**evidence, "planned_idle_ns": planned_ns})
-    named = tuple(int(rank) for rank in idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
-    at_once = _started_at_once(case, named[0])
-    who = _who.devices(named, case)("waits", "wait")
+    named = _named(case, idle)
+    worst = int(str(idle.idxmax()))
+    at_once = _started_at_once(case, worst)
     lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
+    removed = pd.concat([short, _launching.leads_after_loading(case, named)], ignore_index=True)
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {idle.loc[list(named)].mean() / 1e6:.1f} ms a step for launches"
-                + (" (by its many short idle times: launches were not recorded)" if at_once is None else ""),
+                title=_who.devices(named, case)("waits", "wait")
+                + (
+                    f" {idle.max() / 1e6:.1f} ms a step for launches"
+                    if len(named) == 1
+                    else f" for launches, up to {idle.max() / 1e6:.1f} ms a step"
+                )
+                + (" (launches were not recorded)" if at_once is None else ""),
                 subject={"ranks": named},
                 evidence={
                     **evidence,
-                    "idle_ns": float(idle.loc[list(named)].mean()),
-                    "kernels_waited_for_share": float(waited.loc[list(named)].mean()),
+                    "idle_ns": float(idle.max()),
+                    "kernels_waited_for_share": float(waited[worst]),
                     "median_kernel_ns": float(lengths.median()),
                     **({} if at_once is None else {"started_at_launch_share": at_once}),
                 },
                 actions=ACTIONS,
-                cost_ns=_work.won_ns(case, short[short["rank"].isin(named)]),
+                cost_ns=_work.won_ns(case, removed),
                 next=("14_timeline", "frequent-sync"),
                 part="free",
             ),
         ),
         evidence,
     )
+
+
+def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame) -> bool:
+    """Whether one rank idles enough, or several in turn, so that the step loses as much."""
+    least_ns = case.limit(HOST_BOUND_SHARE) * (case.step_ns or 1)
+    many = waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS)
+    if not many.any() or idle.max() < ALIKE * least_ns:
+        return False
+    return bool((many & (idle >= least_ns)).any()) or _work.won_ns(case, short) >= least_ns
+
+
+def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:
+    """The ranks whose own hosts launch too slowly; where launches were not recorded, those whose devices idle."""
+    own = {rank: _launching.own_idle_ns(case, rank) for rank in case.detail_ranks}
+    most = max((amount for amount in own.values() if amount is not None), default=0.0)
+    idles = set(idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
+    slow = (rank for rank, amount in own.items() if (rank in idles if amount is None or not most else amount >= ALIKE * most))
+    return tuple(sorted(slow))
 
 
 def _started_at_once(case: Case, rank: int) -> float | None:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from perfkit.diagnose import _launching
+from perfkit.diagnose._case import Case
 from perfkit.diagnose.rules.host_bound import RULE
 from perfkit.simulate import simulate
-from tests.diagnose.made import Training, judged, won_ns
+from tests.diagnose.made import Training, added, judged, won_ns
 from tests.simulate.plans import plan_of
 
 
@@ -30,3 +32,17 @@ def test_launches_that_the_plan_waits_for_are_as_planned_and_more_is_not():
     assert result.findings == ()
     assert result.healthy[0].evidence["planned_idle_ns"] > 0
     assert judged(RULE, simulate(plan, ["host_bound:all:3"], steps=3)).findings
+
+
+def test_ranks_that_wait_for_others_are_named_by_their_own_launches():
+    # Each kernel of 20 us is launched 50 us after the one before. Rank 1 idles; rank 0 is kept so long in an operation with others
+    # that its launches are ahead, and idles only by itself.
+    launched = [50_000 * number for number in range(40)]
+    early = [{"rank": 1, "start_ns": at + 5_000, "duration_ns": 20_000, "launch_ns": at} for at in launched]
+    late = [{"rank": 0, "start_ns": 2_000_000 + 20_000 * number, "duration_ns": 20_000, "launch_ns": at}
+            for number, at in enumerate(launched)]  # fmt: skip
+    held = [{"rank": 0, "start_ns": 50_000, "duration_ns": 1_950_000, "launch_ns": 45_000, "kind": "communication"}]
+    common = {"step": 1, "name": "mul", "kind": "computing", "launch_duration_ns": 5_000}
+    run = added(Training(ranks=2, steps=1).run(), launches=[{**common, **row} for row in (*early, *late, *held)])
+    case = Case(run)
+    assert _launching.own_idle_ns(case, 1) == pytest.approx(39 * 30_000, rel=0.05)
