@@ -41,12 +41,14 @@ def rank_grid(rows: Rows, *, value_title: str, place_title: str, row_title: str,
         else alt.Scale(scheme=theme.SEQUENTIAL)
     )
     axis = alt.Axis(format="+.1%") if diverging else alt.Axis(format=",.4~r")
+    # More than three labels run into one another below a short bar.
+    legend = alt.Legend(format=axis.format, titleLimit=TITLE_LIMIT, values=[-largest, 0, largest] if diverging else alt.Undefined)
     base = alt.Chart(alt.NamedData("grid")).encode(
         x=alt.X("place:O", title=place_title, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
         y=alt.Y("row:O", title=row_title, sort=None),
     )
     marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
-        color=alt.Color("value:Q", title=value_title, scale=scale, legend=alt.Legend(format=axis.format, titleLimit=TITLE_LIMIT)),
+        color=alt.Color("value:Q", title=value_title, scale=scale, legend=legend),
         tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=value_title), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)
@@ -58,7 +60,7 @@ def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows:
         # A light ring keeps the numbers legible on every colour.
         ring = base.mark_text(fontSize=11, fontWeight=600, stroke="white", strokeWidth=3, opacity=0.85)
         text = base.mark_text(fontSize=11, fontWeight=600, color="#1b1b1b")
-        layers += [layer.encode(text="rank:N") for layer in (ring, text)]
+        layers += [layer.encode(text=alt.Text("rank:N")) for layer in (ring, text)]
     columns = len({cell["place"] for cell in cells})
     num_rows = len({cell["row"] for cell in cells})
     width: Any = {"step": 52} if columns <= FEW_COLUMNS else "container"
@@ -76,15 +78,15 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
     band = (
         alt.Chart(alt.NamedData("bands"))
         .mark_rect(color=theme.GREEN, opacity=0.18)
-        .encode(x=alt.X("low_ms:Q", title=title, scale=alt.Scale(zero=False)), x2="high_ms:Q", y=y)
+        .encode(x=alt.X("low_ms:Q", title=title, scale=alt.Scale(zero=False)), x2=alt.X2("high_ms:Q"), y=y)
     )
-    median = alt.Chart(alt.NamedData("bands")).mark_tick(color=theme.GREEN, thickness=2).encode(x="median_ms:Q", y=y)
+    median = alt.Chart(alt.NamedData("bands")).mark_tick(color=theme.GREEN, thickness=2).encode(x=alt.X("median_ms:Q"), y=y)
     states = {"like its stage": theme.COMPUTING, "stands out": theme.FREE, "slow rank": theme.FREE}
     dots = (
         alt.Chart(alt.NamedData("ranks"))
         .mark_point(filled=True, size=80, opacity=0.6, cursor="pointer")
         .encode(
-            x="value_ms:Q",
+            x=alt.X("value_ms:Q"),
             y=y,
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=list(states), range=list(states.values()))),
             shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=list(states), range=["circle", "diamond", "cross"])),
@@ -143,9 +145,14 @@ def flops_map(rows: Rows) -> alt.LayerChart:
             "over_mean:Q",
             title="against the mean of the ranks",
             scale=alt.Scale(scheme=theme.DIVERGING, domain=domain, domainMid=0),
-            legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT),
+            legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT, values=[domain[0], 0, domain[1]]),
         ),
-        tooltip=["rank:O", "metric:N", "shown:N", alt.Tooltip("over_mean:Q", title="against the mean", format="+.2%")],
+        tooltip=[
+            alt.Tooltip("rank:O"),
+            alt.Tooltip("metric:N"),
+            alt.Tooltip("shown:N"),
+            alt.Tooltip("over_mean:Q", title="against the mean", format="+.2%"),
+        ],
     )
     return theme.with_rows(alt.LayerChart(layer=[cells], width="container", height={"step": 30}), rows)
 
@@ -164,6 +171,6 @@ def layout_map(rows: Rows, *, place_title: str, row_title: str) -> alt.LayerChar
     scale = alt.Scale(domain=present, range=[RELATIONS[name] for name in present])
     marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
         color=alt.Color("relation:N", title=None, scale=scale),
-        tooltip=["rank:N", "relation:N", alt.Tooltip("note:N", title="place")],
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("relation:N"), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)

@@ -13,6 +13,7 @@ from perfkit.units import NS_PER_MS, NS_PER_US
 Rows = dict[str, list[dict[str, Any]]]
 LABEL_LENGTH = 34
 UNKNOWN = "unknown"
+RUNS = ("this run", "the other")
 CORES = {
     "cube": theme.COMPUTING,
     "vector": theme.SKY,
@@ -56,7 +57,7 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
             tooltip=_tooltip(),
         )
     )
-    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.MUTED, strokeDash=[4, 4]).encode(y="limit:Q")
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.MUTED, strokeDash=[4, 4]).encode(y=alt.Y("limit:Q"))
     return theme.with_rows(alt.LayerChart(layer=[limit, points], width="container", height=300), data)
 
 
@@ -100,6 +101,44 @@ def measured_roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_by
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[line, marks], width="container", height=300), data)
+
+
+def share_bars(rows: Rows) -> alt.Chart:
+    """Draw the share of every operator in two runs side by side. Data set "shares" from `share_rows`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("shares"), width="container", height={"step": 13})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+            yOffset=alt.YOffset("run:N", sort=list(RUNS)),
+            x=alt.X("share:Q", title="share of the computing time", axis=alt.Axis(format="%")),
+            color=alt.Color("run:N", title=None, scale=alt.Scale(domain=list(RUNS), range=[theme.COMPUTING, theme.BUBBLE])),
+            tooltip=[
+                alt.Tooltip("operator:N"),
+                alt.Tooltip("run:N"),
+                alt.Tooltip("share:Q", format=".2%"),
+                alt.Tooltip("calls:Q", format=",.4~r"),
+            ],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def share_rows(table: pd.DataFrame) -> Rows:
+    """Rows of `share_bars` from `operator`, `share_a`, `share_b`, `count_a` and `count_b`."""
+    return {
+        "shares": [
+            {
+                "operator": str(row["operator"]),
+                "label": _short(str(row["operator"])),
+                "run": run,
+                "share": float(row[f"share_{side}"]),
+                "calls": float(row[f"count_{side}"]),
+            }
+            for row in table.to_dict("records")
+            for run, side in zip(RUNS, "ab", strict=True)
+        ]
+    }
 
 
 def operator_rows(table: pd.DataFrame) -> Rows:

@@ -15,6 +15,7 @@ from perfkit.experiments import ExperimentLog
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider
+from perfkit.panels._operator_compare import compare_figures, compare_sentence, compare_tables
 from perfkit.panels._panel import Action, Answer, Empty, Panel
 from perfkit.panels._table import Table
 from perfkit.run import Run
@@ -31,7 +32,6 @@ NOT_COMPUTING = ("communication", "copy")
 FACTOR = 2.0
 MANY = 20
 """Calls from which small kernels of one operator are many."""
-SHOWN = 30
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +62,7 @@ class Result:
     chosen: str
     answer: WhatIf | None
     unanswered: str
+    other: Run | None
     compared: OperatorComparison | None
 
 
@@ -83,7 +84,8 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
     names = list(table["name"].astype(str))
     chosen = state.operator if state.operator in names else names[0]
     answer, unanswered = _asked(run, chosen, state) if state.by != "core" else (None, "")
-    compared = compare_operators(run, load(state.other, progress=progress)) if state.other else None
+    other = load(state.other, progress=progress) if state.other else None
+    compared = None if other is None else compare_operators(run, other)
     return Result(
         state=state,
         run=run,
@@ -93,6 +95,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         chosen=chosen,
         answer=answer,
         unanswered=unanswered,
+        other=other,
         compared=compared,
     )
 
@@ -170,7 +173,12 @@ def view(result: Result) -> Answer:
     tables: dict[str, Any] = {
         "operators": Table(frame=ranked, title="Operators; choose one to ask about it", labels=labels, selectable=True)
     }
-    return Answer(charts, {**tables, **_compared(result)}, _sentence(result), _notes(result))
+    sentence = _sentence(result)
+    if result.compared is not None and result.other is not None:
+        charts |= compare_figures(result.compared, run, result.other)
+        tables |= compare_tables(result.compared)
+        sentence = f"{compare_sentence(result.compared, result.other)} {sentence}"
+    return Answer(charts, tables, sentence, _notes(result))
 
 
 def _gain(share: float) -> str:
@@ -189,21 +197,6 @@ def _roofline(result: Result) -> Figure | None:
         title=f"What operators reached, under the roof of {device.name}",
         sources=["measured: times; computed: FLOPs and bytes from the recorded shapes"],
     )
-
-
-def _compared(result: Result) -> dict[str, Table]:
-    found = result.compared
-    if found is None:
-        return {}
-    columns = ["operator", "shape", "count_a", "count_b", "mean_a_ns", "mean_b_ns", "ratio", "share_a", "share_b", "share_ratio"]
-    labels = {"ratio": "time of a call, b / a", "share_ratio": "share, b / a", "count_a": "calls a", "count_b": "calls b"}
-    tables = {"compared": Table(frame=found.operators[columns].head(SHOWN), title="a: this run, b: the other", labels=labels)}
-    for name, frame in (("only in a", found.missing), ("only in b", found.extra)):
-        if len(frame):
-            tables[name] = Table(frame=frame.drop(columns="names").head(SHOWN), title=f"Operators {name}")
-    if len(found.fusions):
-        tables["fusions"] = Table(frame=found.fusions, title="Fused on one side, several operators on the other")
-    return tables
 
 
 def _sentence(result: Result) -> str:

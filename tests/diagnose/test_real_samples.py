@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ TRACES = data_folder() / "traces"
 MORE = Path(__file__).parents[1] / "data" / "traces"
 
 
+@cache
 def verdicts(name: str, folder: Path = TRACES) -> dict[str, object]:
     result = diagnose(load(folder / name))
     assert result.failed == ()
@@ -102,6 +104,126 @@ def test_a_tracker_shows_blocks_that_outlive_their_last_use():
     found = verdicts("memory_tracker")
     assert found["memory-late-release"].evidence["live_over_use_ratio"] == pytest.approx(44040192 / 23068672)
     assert said(found) == {"memory-late-release"}
+
+
+READ = {
+    # Healthy, or nothing that could be judged.
+    "hta/ns_resolution_trace": set(),
+    "hta/cupti_profiler": set(),
+    "hta/rank_unavailable": set(),
+    "tracelens/mi210/gpu_only_trace": set(),
+    "kineto_tb_samples/docs_traces": set(),
+    "msinsight_groups/new": set(),
+    "torch_memory_timeline": set(),
+    "synthetic_ms": set(),
+    "ascend_memory": set(),
+    "logs/torchtitan/mi355x_excerpt.log": set(),
+    "logs/mindformers/llama3_1_8b_ckpt_health.log": set(),
+    "logs/dryrun/sim_level1.log": set(),
+    "mindinsight/run_3": set(),
+    # One of four ranks does not fit, by activations.
+    "logs/dryrun/pp4_output_dryrun": {"oom-dynamic"},
+    # 63 us between the clocks of eight ranks; no rank and no link is slow.
+    "cluster_db": {"clock-skew"},
+    # Conversions are 1.2 % of a step that is otherwise busy; its interval is 0.9 % of it.
+    "mindinsight/run_2": {"excess-casts"},
+    # 341 all-reduces and 122 of 179 ms of computing on the second stage, 14 ms on the first.
+    "mindinsight/cluster_propose": {"stage-imbalance", "warm-up"},
+    # A kernel table of some rows: two idle times of seconds, and what the host did is not known.
+    "msprof_analyze/compute_advice_small": {"host-pause"},
+    "msprof_analyze/compute_advice": {"exposed-communication", "host-bound", "excess-casts"},
+    "ascend_trace_view/single_npu": {"host-bound", "data-feed", "excess-casts", "ai-cpu-on-path"},
+    "torch_npu_level0": {"exposed-communication", "host-bound", "excess-casts"},
+    # Three large products at a fifth of an MI300X.
+    "tracelens/torch_compile_triton": {"inefficient-operators"},
+    # Kernels of 14 us that start as soon as they are launched; the first calls of an allocator are no churn.
+    "param/linear_kineto.json.gz": {"host-bound"},
+}
+"""What an expert says of each recording, and nothing else."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_recording_gets_the_findings_of_an_expert_and_no_other(name: str):
+    assert said(verdicts(name, MORE)) == READ[name]
+
+
+def test_an_image_model_without_loader_workers_waits_for_data_and_with_four_it_does_not():
+    # 31 of 149 ms before each step, 99 % of it in the data loader; the other recording of the same job waits 7 us.
+    found = verdicts("kineto_tb_samples/resnet50_num_workers_0", MORE)
+    assert found["data-feed"].share_of_step == pytest.approx(0.209, abs=0.003)
+    assert found["data-feed"].evidence["share_in_data_loader"] > 0.95
+    assert said(found) == {"data-feed", "host-bound"}
+    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-bound"}
+
+
+def test_a_recording_without_marks_of_steps_shows_the_loader_and_the_search_for_an_algorithm():
+    # 7.3 of 14.5 s idle inside enumerate(DataLoader), once each batch; 1.8 s in the cudaFree of cuDNN's first convolution.
+    found = verdicts("param/resnet_kineto.json.gz", MORE)
+    assert found["data-feed"].share_of_step == pytest.approx(0.505, abs=0.01)
+    assert "cudaFree" in found["host-pause"].title
+    assert said(found) == {"data-feed", "host-pause"}
+    assert found["frequent-sync"].missing == ("marks of steps, to count calls in one",)
+
+
+def test_a_late_start_of_steps_outside_any_loader_is_not_blamed_on_data():
+    # DistributedDataParallel flattens its buffers to broadcast them: 5.8 ms before the first operator of every step.
+    found = verdicts("hta/nccl_parser_config", MORE)
+    assert "not for a data loader: the host is in aten::flatten_dense_tensors" in found["data-feed"].title
+    assert found["host-bound"].share_of_step == pytest.approx(0.527, abs=0.01)
+    assert said(found) == {"host-bound", "data-feed", "excess-casts"}
+
+
+def test_exchanges_of_a_recommendation_model_are_not_hidden():
+    # All its collectives are all-to-all, which NCCL names SendRecv: 152 of 619 ms.
+    found = verdicts("hta/trace_filter", MORE)
+    assert found["exposed-communication"].evidence["exposed_share"] == pytest.approx(0.245, abs=0.005)
+    assert not said(found) & {"data-feed", "host-pause", "frequent-sync"}
+
+
+def test_an_allocator_without_a_cache_is_not_called_fragmented():
+    # PYTORCH_NO_HIP_MEMORY_CACHING: 1,298 frees in a recording of 2,360 kernels, 89 % of it idle at them.
+    found = verdicts("tracelens/mi300/ddp_resnet18_no_pool", MORE)
+    assert found["allocator-churn"].evidence["most_returns_a_step"] == 1298
+    assert found["allocator-churn"].share_of_step > 0.85
+    assert found["allocator-churn"].severity == "medium", "one recording without marks does not show that it lasts"
+    assert said(found) == {"allocator-churn"}
+
+
+def test_the_first_calls_of_a_benchmark_are_named_by_the_call_that_waits():
+    found = verdicts("hta/critical_path/simple_add", MORE)
+    assert found["host-pause"].subject["operators"] == ("cudaFree",)
+    assert said(found) == {"host-pause"}
+
+
+def test_gradients_in_one_message_are_told_though_nothing_is_sent_late():
+    # AlexNet on two devices: one all-reduce of 9 ms and more after the backward pass; steps wait 18 ms for data.
+    found = verdicts("msprof_export/alexnet", MORE)
+    assert found["exposed-communication"].evidence["hidden_ratio"] == 0.0
+    assert found["exposed-communication"].cost_ns < found["data-feed"].cost_ns
+    assert found["ai-cpu-on-path"].subject["operators"] == ("DropoutGenMask",)
+    assert said(found) == {"data-feed", "exposed-communication", "excess-casts", "ai-cpu-on-path"}
+
+
+def test_a_kernel_table_that_holds_a_part_of_what_ran_says_nothing_about_idle_times():
+    # 20 and 22 rows with 36 and 3 % of the computing time that the step table states.
+    found = verdicts("msinsight_trimmed", MORE)
+    assert said(found) == set()
+    for rule in ("host-bound", "host-pause", "exposed-communication", "gradient-allreduce-tail", "recompute-cost"):
+        assert found[rule].missing[0].startswith("all kernels of a step")
+
+
+def test_the_same_job_reads_the_same_in_text_and_in_a_database():
+    text, database = verdicts("torch_npu_2rank"), verdicts("torch_npu_db/level1", MORE)
+    assert said(text) == said(database)
+    assert database["exposed-communication"].share_of_step == pytest.approx(0.65, abs=0.05)
+
+
+def test_collectives_that_hardly_move_data_are_told_as_waiting():
+    # Data move in 3.9 of 100 ms; six of the eight ranks were not recorded.
+    found = verdicts("torch_npu_2rank")["exposed-communication"]
+    assert found.evidence["moving_ns"] == pytest.approx(3.86e6, rel=0.02)
+    assert "ranks that come late or were not recorded" in found.title
+    assert found.actions[0].startswith("record all ranks of the group")
 
 
 def test_a_healthy_training_log_gives_no_finding():

@@ -53,8 +53,19 @@ def test_many_short_vector_kernels_are_named():
 
 
 def test_two_runs_are_put_side_by_side():
-    tables = view(compute(State(run=ASCEND, other=KINETO))).tables
-    assert {"compared", "only in a", "only in b"} <= set(tables)
+    answer = view(compute(State(run=ASCEND, other=KINETO)))
+    assert {"slower", "compared", "only in a", "only in b"} <= set(answer.tables)
+    assert "shares" in answer.charts
+    # Its optimizer takes 25.5 % of the computing time, that of the other run 3.8 %.
+    row = answer.tables["slower"].frame.set_index("operator").loc["Optimizer"]
+    assert row["times"] == pytest.approx(0.255 / 0.0382, rel=0.02)
+    assert "Optimizer (25.5% of the computing time here, 3.8% there)" in answer.text
+
+
+def test_a_run_beside_itself_has_nothing_slower_than_its_share():
+    answer = view(compute(State(run=ASCEND, other=ASCEND)))
+    assert "slower" not in answer.tables
+    assert "no operator takes 1.5 times its share" in answer.text
 
 
 @pytest.mark.parametrize(

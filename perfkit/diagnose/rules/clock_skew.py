@@ -8,6 +8,7 @@ What to do: nothing for the speed; synchronise the hosts' clocks (PTP, chrony) t
 
 from __future__ import annotations
 
+from perfkit.diagnose import _who
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import SKEW_LEAST, SKEW_SIGMAS
@@ -32,9 +33,10 @@ def check(case: Case) -> Verdict:
     if not off:
         return Verdict((), evidence)
     ranks = tuple(sorted(off))
+    who = _who.count(len(ranks), "rank")
     finding = Finding(
         rule=RULE.name,
-        title=f"Clocks of {len(ranks)} rank(s) differ by up to {largest / 1e3:.0f} us; figures between ranks were corrected",
+        title=f"Clocks of {who} differ by up to {largest / 1e3:.0f} us; figures between ranks were corrected",
         subject={"ranks": ranks},
         evidence={**evidence, "num_collectives": min(clock.num_matches for clock in off.values())},
         actions=("synchronise the clocks of the hosts (PTP, chrony) before comparing timelines by eye",),

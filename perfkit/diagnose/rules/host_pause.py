@@ -46,7 +46,7 @@ def check(case: Case) -> Verdict:
         if collected > 0.5
         else f"while the host is in {call}"
         if call
-        else "without any work from the host"
+        else "and no call of the host fills it"
     )
     who = _who.devices(named, case)
     times = f"{_who.count(len(mine), 'time')} in {_who.count(num_steps, 'step')}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit.diagnose import _who
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import GROWTH_SHARE, HELD_RATIO
@@ -48,7 +49,7 @@ def check(case: Case) -> Verdict:
         evidence |= {"growth_a_step_share_of_peak": share, "growth_a_step_bytes": per_step}
         ranks = tuple(sorted(rank for rank, (own, _) in grown.items() if own >= case.limit(GROWTH_SHARE)))
         if ranks:
-            title = f"Memory of {len(ranks)} rank(s) grows by {per_step / GIB:.2f} GiB with every step"
+            title = f"Memory of {_who.count(len(ranks), 'rank')} grows by {per_step / GIB:.2f} GiB with every step"
             findings.append(_finding(title, {"ranks": ranks}, evidence))
     return Verdict(tuple(findings), evidence)
 
