@@ -275,6 +275,17 @@ QUEUES = Table(
         Column("capacity", "int", "entries that fit", nullable=True),
     ),
 )
+COUNTERS = Table(
+    "counters",
+    "the value of a counter of a rank from a moment on, until the next one of its name",
+    (
+        _RANK,
+        Column("name", "text", "counter as recorded, with what it belongs to: HBM 0/Read, AI Core Freq, NPU MEM APP/HBM"),
+        Column("unit", "text", "unit as recorded: MHz, MB/s, KB; null where the source names none", nullable=True),
+        Column("time_ns", "int", "moment on the clock of the rank"),
+        Column("value", "float", "value in that unit"),
+    ),
+)
 COVERAGE = Table(
     "coverage",
     "a kind of file that a rank has, or should have",
@@ -293,7 +304,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
         table.name: table
         for table in (
             *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, UTILIZATION, LOG),
-            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, QUEUES, COVERAGE),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, QUEUES, COUNTERS, COVERAGE),
         )
     }
 )

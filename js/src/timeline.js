@@ -1,23 +1,23 @@
 // The timeline: toolbar, unit tree, lanes on a canvas, details. The kernel serves tiles; only what is looked at is held here.
-import { download, el, freshId } from "./dom.js";
+import { el, freshId } from "./dom.js";
 import { states } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { onThemeChange } from "./theme.js";
+import { toCommon, toRecorded } from "./timeline_clock.js";
 import { TimelineDetails } from "./timeline_details.js";
-import { CanvasPainter, LANE, SvgPainter, drawLanes, drawRuler, palette } from "./timeline_draw.js";
-import { drawOver } from "./timeline_over.js";
+import { CanvasPainter, LANE, RULER, drawLanes, drawRuler, lostText, palette } from "./timeline_draw.js";
+import { exportPng, exportSvg } from "./timeline_export.js";
 import { actOn } from "./timeline_keys.js";
+import { drawOver, marginOf } from "./timeline_over.js";
 import { followPointer } from "./timeline_pointer.js";
+import { Requests } from "./timeline_requests.js";
 import { Rows } from "./timeline_rows.js";
-import { TileStore, tileNs, widthFor } from "./timeline_tiles.js";
-import { absolute, exactNs, formatNs, relative, slicesText } from "./timeline_time.js";
+import { TileStore } from "./timeline_tiles.js";
+import { absolute, exactNs, formatNs, grouped, relative, slicesText } from "./timeline_time.js";
 import { t } from "./texts.js";
 
-const RULER = 40;
 const MIN_SPAN = 4; // ns over the whole width: 1 ns is hundreds of pixels
-const MAX_UNITS = 48; // of one request, so that the first picture comes soon
-const HELP = "W and S zoom, A and D pan, arrows walk slices, F fits the selection, slash searches, Enter goes to the next hit, "
-  + "L goes to the longest and N to the next of the same name, M sets a mark, P pins the lane, 0 shows everything, Escape clears.";
+const HELP = t("W and S zoom, A and D pan, arrows walk slices, F fits the selection, slash searches, Enter goes to the next hit, L goes to the longest, N to the next and B to the one before of the same name, R selects the slice and V the window as a range, M sets a mark, P pins the lane, 0 shows everything, Escape clears.");
 
 export function renderTimeline({ model, el: host }) {
   const timeline = new Timeline(model);
@@ -36,8 +36,8 @@ class Timeline {
     this.search = { text: "", total: null, names: null, marks: [] };
     this.arrows = [];
     this.allArrows = false;
-    this.seq = 0;
-    this.waiting = null;
+    this.sticky = 0;
+    this.requests = new Requests(this);
     // A page that is being left has no kernel any more that could answer.
     window.addEventListener("beforeunload", () => { this.left = true; });
     this.send = (message) => { if (!this.left) model.send(message); };
@@ -52,7 +52,7 @@ class Timeline {
     this.notes = el("ul", { class: "pk-notes" });
     this.status = el("div", { class: "pk-status", role: "status" });
     this.ruler = el("canvas", { class: "pk-tl-ruler", "aria-hidden": "true" });
-    this.canvas = el("canvas", { class: "pk-tl-canvas", tabindex: "0", role: "application", "aria-label": "Timeline", "aria-describedby": help });
+    this.canvas = el("canvas", { class: "pk-tl-canvas", tabindex: "0", role: "application", "aria-label": t("Timeline"), "aria-describedby": help });
     this.stage = el("div", { class: "pk-tl-stage" }, this.canvas);
     this.scroll = el("div", { class: "pk-tl-scroll" }, this.rows.root, this.stage);
     this.corner = el("div", { class: "pk-tl-corner" });
@@ -85,7 +85,7 @@ class Timeline {
       if (event.key === "Enter") this.startSearch(this.find.value, event.shiftKey ? -1 : 1);
     });
     this.found = el("span", { class: "pk-tl-found", role: "status" });
-    this.filter = el("input", { type: "search", placeholder: t("Filter: rank 0 device"), "aria-label": t("Filter the units by rank, process or name"),
+    this.filter = el("input", { type: "search", placeholder: t("Filter: rank 0"), "aria-label": t("Filter the units by rank, process or name"),
       oninput: () => {
         this.rows.filter = this.filter.value;
         this.rows.draw();
@@ -99,8 +99,9 @@ class Timeline {
       button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
       button(t("Reset"), t("Show everything (0)"), () => this.reset()),
       button(t("Link"), t("Copy a link that opens this view"), (event) => this.copyLink(event.currentTarget)),
-      button("PNG", t("Download the picture"), () => this.exportPng()),
-      button("SVG", t("Download the picture as a vector drawing"), () => this.exportSvg()));
+      button("PNG", t("Download the picture, of the selected range if there is one"), () => exportPng(this)),
+      button("SVG", t("Download the picture as a vector drawing"), () => exportSvg(this)),
+      button("CSV", t("Download the slices of the selected range, or of the window"), () => this.exportCsv()));
   }
 
   start() {
@@ -151,14 +152,13 @@ class Timeline {
       this.store.clear();
       this.rows.pinned = [];
       this.clear();
-      this.waiting = null;
+      this.requests.clear();
       this.view = { start: setup.start, span: (setup.end - setup.start) * 1.02 };
     }
     this.sentence.textContent = setup.sentence;
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
-    const lost = setup.dropped.reduce((sum, part) => sum + part.count, 0);
-    this.lost.hidden = !lost;
-    this.lost.textContent = lost ? `${slicesText(lost).replace("slices", "items")} lost: ${setup.dropped.map((part) => `${part.count} ${part.what} (${part.file})`).join("; ")}` : "";
+    this.lost.hidden = !setup.dropped.length;
+    this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";
     this.runs.replaceChildren(...setup.options.map(([label, path]) => el("option", { value: path, selected: path === setup.path }, label)));
     if (!setup.options.some(([, path]) => path === setup.path)) this.runs.prepend(el("option", { value: setup.path, selected: true }, setup.path));
     this.rows.update(setup);
@@ -199,16 +199,23 @@ class Timeline {
     this.setView(this.setup.start - (this.setup.end - this.setup.start) * 0.01, (this.setup.end - this.setup.start) * 1.02);
   }
 
+  /** From when to when a slice is on the clock of all ranks. */
+  commonSpan(slice) {
+    const clock = this.rows.clockOfUnit(slice.unit);
+    return [toCommon(clock, slice.start), toCommon(clock, slice.end)];
+  }
+
   fit() {
-    const { start, end } = this.range ?? this.selected ?? this.setup;
+    const [start, end] = this.range ? [this.range.start, this.range.end] : this.selected ? this.commonSpan(this.selected) : [this.setup.start, this.setup.end];
     const length = Math.max(end - start, 1);
     this.setView(start - length * 0.1, length * 1.2);
   }
 
   settle() {
     const { start, span } = this.view;
-    this.send({ type: "view", start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey() });
-    if (this.search.total) this.send({ type: "hits", start, end: start + span, pixels: Math.round(this.width()) });
+    this.send({ type: "view", path: this.setup.path, start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey() });
+    const margin = marginOf(this, this.view);
+    if (this.search.total) this.send({ type: "hits", start: start - margin, end: start + span + margin, pixels: Math.round(this.width()) });
     if (this.allArrows) this.askArrows();
     this.say();
   }
@@ -216,14 +223,15 @@ class Timeline {
   /** The view in words, for those who cannot see it. */
   say() {
     const { start, span } = this.view;
-    const window = `From ${exactNs(start - this.setup.start)}, ${formatNs(span)} wide`;
-    this.live.textContent = this.selected ? `${window}. Selected: ${this.words(this.selected)}.` : `${window}.`;
+    const window = t("From {0}, {1} wide.", exactNs(start - this.setup.start), formatNs(span));
+    this.live.textContent = this.selected ? `${window} ${t("Selected: {0}.", this.words(this.selected))}` : window;
   }
 
   words(slice) {
     const unit = this.rows.units.get(slice.unit);
-    const name = slice.count > 1 ? `${slicesText(slice.count)}, ${formatNs(slice.busy)} busy` : slice.name;
-    return `${name}, ${exactNs(slice.end - slice.start)}, at ${exactNs(slice.start - this.setup.start)}, rank ${unit?.rank} ${unit?.label}`;
+    const name = slice.count > 1 ? t("{0}, busy {1}", slicesText(slice.count), formatNs(slice.busy)) : slice.name;
+    const at = t("at {0}", exactNs(this.commonSpan(slice)[0] - this.setup.start));
+    return `${name}, ${exactNs(slice.end - slice.start)}, ${at}, ${t("rank")} ${unit?.rank} ${unit?.label}`;
   }
 
   goTo(goto) {
@@ -231,7 +239,7 @@ class Timeline {
     this.wentTo = goto.id;
     const [start, end] = [relative(this.base, goto.start), relative(this.base, goto.end)];
     if (start !== null && end !== null && end > start) this.setView(start, end - start);
-    if (goto.slice) this.select(goto.slice);
+    if (goto.slice) this.select(goto.slice, { center: start === null });
   }
 
   sliceKey() {
@@ -259,21 +267,23 @@ class Timeline {
   }
 
   bring(slice, zoom) {
-    const length = Math.max(slice.end - slice.start, 1);
+    const [from, to] = this.commonSpan(slice);
+    const length = Math.max(to - from, 1);
     let { start, span } = this.view;
     if (zoom && ((length / span) * this.width() < 6 || length > span)) span = Math.max(length * 12, MIN_SPAN);
-    if (slice.start < start || slice.end > start + span || span !== this.view.span) start = slice.start + length / 2 - span / 2;
+    if (from < start || to > start + span || span !== this.view.span) start = from + length / 2 - span / 2;
     this.setView(start, span);
     const row = this.rows.rowOf(slice.unit);
     if (!row) return;
     const top = row.y + slice.lane * LANE;
-    if (top < this.scroll.scrollTop || top + LANE > this.scroll.scrollTop + this.scroll.clientHeight) this.scroll.scrollTop = top - this.scroll.clientHeight / 2;
+    const { scrollTop, clientHeight } = this.scroll;
+    if (top < scrollTop + this.sticky || top + LANE > scrollTop + clientHeight) this.scroll.scrollTop = top - clientHeight / 2;
   }
 
   selectRange(start, end, units = null) {
     this.range = { start: Math.floor(Math.min(start, end)), end: Math.ceil(Math.max(start, end)), units };
     this.send({ type: "select", ...this.range, units: units ?? this.recorded() });
-    this.live.textContent = `Range of ${exactNs(this.range.end - this.range.start)} selected.`;
+    this.live.textContent = t("Range of {0} selected.", exactNs(this.range.end - this.range.start));
     this.redraw();
   }
 
@@ -300,7 +310,7 @@ class Timeline {
     }
     if (text !== this.search.text) {
       this.search = { text, total: null, names: null, marks: [] };
-      this.found.textContent = "searching…";
+      this.found.textContent = t("searching…");
       this.send({ type: "search", text, at: this.selected?.start ?? this.view.start });
     } else {
       this.next(direction);
@@ -315,7 +325,8 @@ class Timeline {
   walk(mode, direction = 1) {
     const unit = this.selected?.unit ?? this.rows.unitRows()[0]?.unit;
     if (unit === undefined) return;
-    const { lane = 0, start = this.view.start - 1, end = this.view.start, name = "" } = this.selected ?? {};
+    const clock = this.rows.clockOfUnit(unit);
+    const { lane = 0, start = toRecorded(clock, this.view.start) - 1, end = start, name = "" } = this.selected ?? {};
     this.send({ type: "walk", mode, direction, unit, lane, start, end, name });
   }
 
@@ -325,8 +336,13 @@ class Timeline {
     const at = lanes.findIndex(({ unit, lane }) => unit === this.selected?.unit && lane === this.selected?.lane);
     const next = lanes[Math.min(Math.max(at + direction, 0), lanes.length - 1)];
     if (!next) return;
-    const start = this.selected?.start ?? this.view.start;
-    this.send({ type: "walk", mode: "nearest", direction: 1, ...next, start, end: start, name: "" });
+    const start = this.selected ? this.commonSpan(this.selected)[0] : this.view.start;
+    this.walkTo(next.unit, next.lane, toRecorded(this.rows.clockOfUnit(next.unit), start));
+  }
+
+  /** Selects what is nearest to a moment of a lane. */
+  walkTo(unit, lane, start) {
+    this.send({ type: "walk", mode: "nearest", direction: 1, unit, lane, start, end: start, name: "" });
   }
 
   // Arrows -----------------------------------------------------------------
@@ -340,7 +356,8 @@ class Timeline {
   }
 
   askArrows() {
-    this.send({ type: "flows", start: this.view.start, end: this.view.start + this.view.span });
+    const margin = marginOf(this, this.view);
+    this.send({ type: "flows", start: this.view.start - margin, end: this.view.start + this.view.span + margin });
   }
 
   openRank(rank) {
@@ -351,16 +368,12 @@ class Timeline {
   // Messages ---------------------------------------------------------------
 
   receive(message, buffers) {
-    if (message.type === "tiles") {
-      if (this.waiting?.seq !== message.seq) return;
-      this.waiting = null;
-      if (message.problem) this.live.textContent = message.problem;
-      else this.store.add(message, buffers, this.base);
-      this.redraw();
+    if (message.type === "tiles" || message.type === "counters") {
+      this.requests.receive(message, buffers);
     } else if (message.type === "hits") {
       if (message.text !== this.search.text) return;
       this.search = { ...this.search, total: message.total, names: new Set(message.names), marks: message.marks };
-      this.found.textContent = message.problem || `${slicesText(message.total).replace("slices", message.total === 1 ? "hit" : "hits")}${message.done ? "" : "…"}`;
+      this.found.textContent = message.problem || `${message.total === 1 ? t("1 hit") : t("{0} hits", grouped(message.total))}${message.done ? "" : "…"}`;
       if (message.first) this.select(message.first, { center: true, zoom: true });
       this.redraw();
     } else if (message.type === "found") {
@@ -375,27 +388,14 @@ class Timeline {
     }
   }
 
-  /** Asks for the tiles that the view lacks; one request at a time, so that none is answered that nobody needs any more. */
+  /** Asks for the tiles that the view lacks, of the rows in sight. */
   request() {
-    if (this.waiting) return;
-    const width = widthFor(this.view.span / this.width());
-    const size = tileNs(width);
-    const first = Math.floor(this.view.start / size);
-    const last = Math.floor((this.view.start + this.view.span) / size);
-    const top = this.scroll.scrollTop;
-    const rows = this.rows.unitRows().filter((row) => row.y + row.height >= top && row.y <= top + this.scroll.clientHeight);
-    const need = (from, to) => [...new Set(rows.map((row) => row.unit))].filter((unit) => {
-      for (let index = from; index <= to; index += 1) if (!this.store.has(unit, width, index)) return true;
-      return false;
+    if (this.requests.picture) return; // a picture is being made; it asks for itself
+    const rows = this.rows.unitRows().filter((row) => {
+      const y = row.y - this.topOf(row);
+      return y + row.height >= 0 && y <= this.scroll.clientHeight;
     });
-    for (const [from, to] of [[first, last], [first - 1, last + 1]]) {
-      const units = need(from, to).slice(0, MAX_UNITS);
-      if (!units.length) continue;
-      this.seq += 1;
-      this.waiting = { seq: this.seq };
-      this.send({ type: "tiles", seq: this.seq, width, first: from, last: to, units });
-      return;
-    }
+    this.requests.ask(this.view, rows, this.width());
   }
 
   // Drawing ----------------------------------------------------------------
@@ -414,16 +414,23 @@ class Timeline {
     const width = this.width();
     const height = Math.min(this.rows.height(), this.scroll.clientHeight || 400);
     this.stage.style.height = `${this.rows.height()}px`;
+    this.sticky = this.rows.sticky(height);
+    this.rows.root.style.setProperty("--pk-pinned", `${this.sticky ? this.scroll.scrollTop : 0}px`);
     this.painters ??= { lanes: new CanvasPainter(this.canvas, palette(this.root)), ruler: new CanvasPainter(this.ruler, palette(this.root)) };
     const { lanes, ruler } = this.painters;
     lanes.begin(width, height);
-    const sharp = this.paintLanes(lanes, width, this.scroll.scrollTop, height);
+    const sharp = this.paintLanes(lanes, { view: this.view, rows: this.rows.list, width, height, topOf: (row) => this.topOf(row), range: this.range });
     ruler.begin(width, RULER);
-    this.paintRuler(ruler, width);
-    this.corner.textContent = `${formatNs(this.view.span)} from ${exactNs(this.view.start - this.setup.start)}`;
+    drawRuler(ruler, { timeline: this, view: this.view, width, height: RULER });
+    this.corner.textContent = t("{0} from {1}", formatNs(this.view.span), exactNs(this.view.start - this.setup.start));
     performance.measure("perfkit-frame", { start: begun, end: performance.now() });
     if (sharp) this.sharp();
     this.request();
+  }
+
+  /** How far a row is scrolled up: pinned ones stay. */
+  topOf(row) {
+    return row.pinned && this.sticky ? 0 : this.scroll.scrollTop;
   }
 
   sharp() {
@@ -434,19 +441,19 @@ class Timeline {
     finish(this.key);
   }
 
-  paintLanes(painter, width, top, height) {
-    const { rows, view, store } = this;
-    const shared = { rows: rows.list, view, store, width, top, height, colors: painter.colors, highlight: this.highlighted() };
-    const sharp = drawLanes(painter, shared);
-    drawOver(painter, { ...shared, timeline: this });
+  /** Paints rows of a view and what lies over them; whether all of it was there at full sharpness. */
+  paintLanes(painter, { view, rows, width, height, topOf, range = null }) {
+    const { store, selected, setup } = this;
+    const shared = { view, store, width, height, topOf, range, end: setup.end, selected, highlight: this.highlighted() };
+    const pinned = !this.sticky ? [] : rows.filter((row) => row.pinned);
+    let sharp = drawLanes(painter, { ...shared, rows: rows.filter((row) => !pinned.includes(row)) });
+    if (pinned.length) {
+      painter.rect(0, 0, width, this.sticky, painter.colors.surface);
+      sharp = drawLanes(painter, { ...shared, rows: pinned }) && sharp;
+      painter.rect(0, this.sticky - 1, width, 1, painter.colors.muted);
+    }
+    drawOver(painter, { ...shared, rows: rows.filter((row) => row.pinned || !pinned.length || row.y - topOf(row) + row.height > this.sticky), timeline: this });
     return sharp;
-  }
-
-  paintRuler(painter, width) {
-    const { setup } = this;
-    drawRuler(painter, { view: this.view, width, height: RULER, origin: setup.start, steps: setup.steps, colors: painter.colors });
-    const scale = width / this.view.span;
-    for (const mark of setup.marks ?? []) painter.text((mark.start - this.view.start) * scale + 2, 27, `⚑ ${mark.note.slice(0, 40)}`, painter.colors.accent);
   }
 
   highlighted() {
@@ -465,38 +472,8 @@ class Timeline {
     setTimeout(() => (button.textContent = t("Link")), 1500);
   }
 
-  exportPng() {
-    const [tree, width] = [220, this.width()];
-    const height = this.rows.height() + RULER;
-    const painter = new CanvasPainter(document.createElement("canvas"), palette(this.root));
-    painter.begin(width + tree, height);
-    painter.rect(0, 0, width + tree, height, painter.colors.surface);
-    this.paintAll({ painter, tree, width, move: (x, y, draw) => {
-      painter.context.save();
-      painter.context.translate(x, y);
-      painter.context.beginPath();
-      painter.context.rect(0, 0, width + tree, height);
-      painter.context.clip();
-      draw();
-      painter.context.restore();
-      painter.fill = null;
-      painter.alpha = -1;
-    } });
-    painter.canvas.toBlob((blob) => download("timeline.png", blob, "image/png"));
-  }
-
-  exportSvg() {
-    const [tree, width] = [220, this.width()];
-    const painter = new SvgPainter(palette(this.root));
-    this.paintAll({ painter, tree, width, move: (x, y, draw) => painter.move(x, y, draw) });
-    download("timeline.svg", painter.finish(width + tree, this.rows.height() + RULER), "image/svg+xml");
-  }
-
-  paintAll({ painter, tree, width, move }) {
-    move(tree, RULER, () => this.paintLanes(painter, width, 0, this.rows.height()));
-    move(tree, 0, () => this.paintRuler(painter, width));
-    move(0, RULER, () => {
-      for (const row of this.rows.list) painter.text(6, row.y + Math.min(row.height, 24) / 2, row.node.textContent.slice(0, 34), painter.colors.text);
-    });
+  exportCsv() {
+    const { start, end, units } = this.range ?? { start: this.view.start, end: this.view.start + this.view.span, units: null };
+    this.send({ type: "csv", start: Math.floor(start), end: Math.ceil(end), units: units ?? this.recorded() });
   }
 }

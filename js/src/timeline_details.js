@@ -4,6 +4,11 @@ import { Table } from "./table.js";
 import { absolute, exactNs } from "./timeline_time.js";
 import { t } from "./texts.js";
 
+const FIELDS = {
+  Name: t("Name"), Kind: t("Kind"), Start: t("Start"), Length: t("Length"), Rank: t("Rank"), Process: t("Process"), Lane: t("Lane"), Busy: t("Busy"),
+  Range: t("Range"), Samples: t("Samples"),
+};
+
 export class TimelineDetails {
   constructor(timeline) {
     this.timeline = timeline;
@@ -17,7 +22,7 @@ export class TimelineDetails {
   clear() {
     this.showSlice(null);
     this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", { class: "pk-note" },
-      "Drag on the ruler, or over the lanes with Shift, or press R for the slice and V for the window: what ran there, by name and one by one."));
+      t("Drag on the ruler, or over the lanes with Shift, or press R for the slice and V for the window: what ran there, by name and one by one.")));
   }
 
   showSlice(message) {
@@ -29,12 +34,13 @@ export class TimelineDetails {
     const button = (label, onclick) => el("button", { type: "button", class: "pk-button", onclick }, label);
     const text = () => message.fields.map(([name, value]) => `${name}\t${value}`).join("\n");
     this.slice.replaceChildren(el("h3", {}, message.title),
-      el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
+      el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, FIELDS[name] ?? name), el("dd", {}, value)])),
       el("div", { class: "pk-tl-actions" },
-        button("Fit", () => timeline.fit()),
-        button("Longest of the name", () => timeline.walk("longest")),
-        button("Next of the name", () => timeline.walk("name")),
-        button("Copy", () => navigator.clipboard.writeText(text()))));
+        button(t("Fit"), () => timeline.fit()),
+        button(t("Longest of the name"), () => timeline.walk("longest")),
+        button(t("Next of the name"), () => timeline.walk("name")),
+        button(t("Previous of the name"), () => timeline.walk("name", -1)),
+        button(t("Copy"), () => navigator.clipboard.writeText(text()))));
   }
 
   receive(message) {
@@ -65,8 +71,9 @@ export class TimelineDetails {
 
   askMark() {
     const { timeline } = this;
-    const at = timeline.selected?.start ?? timeline.range?.start ?? timeline.view.start + timeline.view.span / 2;
-    const note = el("input", { type: "text", maxlength: "200", "aria-label": "Note of the mark" });
+    const [chosen] = timeline.selected ? timeline.commonSpan(timeline.selected) : [];
+    const at = chosen ?? timeline.range?.start ?? timeline.view.start + timeline.view.span / 2;
+    const note = el("input", { type: "text", maxlength: "200", "aria-label": t("Note of the mark") });
     const save = () => {
       if (!note.value.trim()) return;
       timeline.send({ type: "mark", at: absolute(timeline.base, at), note: note.value });
@@ -79,7 +86,7 @@ export class TimelineDetails {
         timeline.canvas.focus();
       }
     });
-    this.drawMarks(el("div", { class: "pk-tl-actions" }, el("label", {}, `Mark at ${exactNs(at - timeline.setup.start)} `, note),
+    this.drawMarks(el("div", { class: "pk-tl-actions" }, el("label", {}, `${t("Mark at {0}", exactNs(at - timeline.setup.start))} `, note),
       el("button", { type: "button", class: "pk-button pk-primary", onclick: save }, t("Save"))));
     note.focus();
   }
@@ -90,7 +97,7 @@ export class TimelineDetails {
     const items = marks.map((mark) => el("li", {},
       el("button", { type: "button", class: "pk-quiet", onclick: () => timeline.setView(mark.start - timeline.view.span / 2, timeline.view.span) },
         `${exactNs(mark.start - start)}: ${mark.note}`),
-      el("button", { type: "button", class: "pk-quiet", "aria-label": `Remove the mark ${mark.note}`, onclick: () => timeline.send({ type: "unmark", at: mark.at }) }, "×")));
+      el("button", { type: "button", class: "pk-quiet", "aria-label": t("Remove the mark {0}", mark.note), onclick: () => timeline.send({ type: "unmark", at: mark.at }) }, "×")));
     this.marks.replaceChildren(el("h3", {}, t("Marks")), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
       : el("p", { class: "pk-note" }, t("M sets a mark with a note; it is kept in the project."))].filter(Boolean));
   }

@@ -1,8 +1,13 @@
 // Drawing of a timeline, on a canvas or as SVG: both take rectangles, lines and texts.
-import { slicesText, ticks } from "./timeline_time.js";
+import { toCommon, viewOf } from "./timeline_clock.js";
+import { drawCounter } from "./timeline_counters.js";
+import { tilesOf } from "./timeline_requests.js";
+import { grouped, slicesText, ticks } from "./timeline_time.js";
 import { tileNs, widthFor } from "./timeline_tiles.js";
+import { t } from "./texts.js";
 
 export const LANE = 18;
+export const RULER = 40;
 const INK = "#10161c";
 const COLORS = {
   computing: "#0072B2", communication: "#E69F00", copy: "#CC79A7", mixed: "#8d99a6",
@@ -31,33 +36,65 @@ export function inkOn(kind) {
   return kind === "computing" || kind === "computing alone" ? "#ffffff" : INK;
 }
 
-/** Draws the lanes of `rows` ({unit, y, lanes}) into `painter`; returns whether every tile was there at full sharpness. */
-export function drawLanes(painter, { rows, view, store, width, top, height, colors, highlight }) {
-  const scale = width / view.span;
+/**
+ * Draws the lanes of `rows` ({unit, y, lanes, clock}) into `painter`; returns whether every tile was there at full sharpness.
+ * `topOf(row)` is how far the row is scrolled up.
+ */
+export function drawLanes(painter, { rows, view, store, width, topOf, height, end, highlight, selected }) {
   const tileWidth = widthFor(view.span / width);
   const size = tileNs(tileWidth);
-  const first = Math.floor(view.start / size);
-  const last = Math.floor((view.start + view.span) / size);
   let sharp = true;
   for (const row of rows) {
+    const top = topOf(row);
     if (row.y + row.height < top || row.y > top + height) continue;
     if (row.unit === undefined) {
-      painter.rect(0, row.y - top, width, row.height, colors.raised);
+      drawHead(painter, { row, top, view, width });
       continue;
     }
-    painter.rect(0, row.y - top + row.height - 1, width, 1, colors.grid);
+    const own = viewOf(row.clock, view);
+    const scale = width / own.span;
+    const [first, last] = tilesOf(row, view, tileWidth);
+    painter.rect(0, row.y - top + row.height - 1, width, 1, painter.colors.grid);
     for (let index = first; index <= last; index += 1) {
       const found = store.best(row.unit, tileWidth, index);
       if (!found || !found[1]) sharp = false;
+      const [from, to] = [index * size, (index + 1) * size];
       if (!found) {
-        const left = Math.max(0, (index * size - view.start) * scale);
-        painter.rect(left, row.y - top + 1, Math.min(width, ((index + 1) * size - view.start) * scale) - left, row.height - 2, colors.raised, 0.6);
-        continue;
+        const left = Math.max(0, (from - own.start) * scale);
+        painter.rect(left, row.y - top + 1, Math.min(width, (to - own.start) * scale) - left, row.height - 2, painter.colors.raised, 0.6);
+      } else if (row.counter) {
+        drawCounter(painter, found[0], { row, top, view: own, scale, from, to, width, selected: selected?.unit === row.unit ? selected : null });
+      } else {
+        drawTile(painter, found[0], { row, top, view: own, scale, store, highlight, from, to, width });
       }
-      drawTile(painter, found[0], { row, top, view, scale, store, highlight, from: index * size, to: (index + 1) * size, width });
     }
+    if (row.cut !== null) drawLost(painter, { row, top, view, width, from: toCommon(row.clock, row.cut), to: end });
   }
   return sharp;
+}
+
+/** The line of a rank or a process; what was lost of a rank has no time, so it is a band over all of it. */
+function drawHead(painter, { row, top, view, width }) {
+  painter.rect(0, row.y - top, width, row.height, painter.colors.raised);
+  if (row.lost) {
+    drawLost(painter, { row, top, view, width, from: view.start, to: view.start + view.span });
+    const text = `${lostText(row.lost.count)}: ${row.lost.text}`;
+    const room = Math.min(Math.floor((width - 20) / CHAR), text.length);
+    painter.rect(4, row.y - top + row.height / 2 - 8, Math.min(painter.measure(text) + 8, width - 8), 16, painter.colors.surface);
+    painter.text(8, row.y - top + row.height / 2, room < text.length ? `${text.slice(0, room - 1)}…` : text, painter.colors.text);
+  }
+}
+
+/** How many events were lost, where somebody counted them. */
+export function lostText(count) {
+  return count ? t("{0} events lost", grouped(count)) : t("Events lost");
+}
+
+/** A hatched band where events are missing. */
+function drawLost(painter, { row, top, view, width, from, to }) {
+  const scale = width / view.span;
+  const [left, right] = [Math.max(0, (from - view.start) * scale), Math.min(width, (to - view.start) * scale)];
+  if (right > left) painter.rect(left, row.y - top + 1, right - left, row.height - 2, painter.colors.warn, 0.3, true);
 }
 
 function drawTile(painter, tile, { row, top, view, scale, store, highlight, from, to, width }) {
@@ -87,23 +124,27 @@ function label(painter, x, y, wide, text, ink) {
   painter.text(x + 3, y + LANE / 2 - 1, text.length > room ? `${text.slice(0, room - 1)}…` : text, ink);
 }
 
-/** The ruler: ticks, and the steps of the run as bands. */
-export function drawRuler(painter, { view, width, height, origin, steps, colors }) {
+/** The ruler: ticks, the steps of the run as bands, and the flags of marks. */
+export function drawRuler(painter, { timeline, view, width, height }) {
+  const { setup, rows } = timeline;
+  const { colors } = painter;
   const scale = width / view.span;
   painter.rect(0, 0, width, height, colors.surface);
-  steps.forEach((step, index) => {
-    const left = Math.max(0, (step.start - view.start) * scale);
-    const right = Math.min(width, (step.end - view.start) * scale);
+  setup.steps.forEach((step, index) => {
+    const [start, end] = [step.start, step.end].map((moment) => toCommon(rows.clockOf(step.rank), moment));
+    const left = Math.max(0, (start - view.start) * scale);
+    const right = Math.min(width, (end - view.start) * scale);
     if (right <= left) return;
     painter.rect(left, 0, right - left, 18, index % 2 ? colors.grid : colors.raised);
     painter.rect(left, 0, 1, 18, colors.muted);
-    if (right - left > 50) painter.text(left + 6, 9, `step ${step.step}`, colors.text);
+    if (right - left > 50) painter.text(left + 6, 9, `${t("step")} ${step.step}`, colors.text);
   });
-  for (const tick of ticks(view.start, view.span, width, origin)) {
+  for (const tick of ticks(view.start, view.span, width, setup.start)) {
     const x = (tick.at - view.start) * scale;
     painter.rect(x, 20, 1, height - 20, colors.muted);
     painter.text(x + 4, 30, tick.text, colors.muted);
   }
+  for (const mark of setup.marks ?? []) painter.text((mark.start - view.start) * scale + 2, 27, `⚑ ${mark.note.slice(0, 40)}`, colors.accent);
 }
 
 /** A painter on a canvas, in CSS pixels. */
@@ -146,10 +187,13 @@ export class CanvasPainter {
     this.context.fillText(text, x, y);
   }
 
-  line(points, color, dashed = false) {
+  measure(text) {
+    return this.context.measureText(text).width;
+  }
+
+  line(points, color, dashed = false, alpha = 1) {
     const { context } = this;
-    context.globalAlpha = 1;
-    this.alpha = 1;
+    context.globalAlpha = this.alpha = alpha;
     context.strokeStyle = color;
     context.lineWidth = 1.5;
     context.setLineDash(dashed ? [5, 3] : []);
@@ -201,9 +245,13 @@ export class SvgPainter {
     this.parts.push(`<text x="${x.toFixed(2)}" y="${(y + 4).toFixed(2)}" fill="${escaped(color ?? this.colors.text)}">${escaped(text)}</text>`);
   }
 
-  line(points, color, dashed = false) {
+  measure(text) {
+    return text.length * CHAR;
+  }
+
+  line(points, color, dashed = false, alpha = 1) {
     const path = points.length === 4 ? `M${points[0]}C${points.slice(1).join(" ")}` : `M${points.join("L")}`;
-    this.parts.push(`<path d="${path}" fill="none" stroke="${escaped(color)}" stroke-width="1.5"${dashed ? ' stroke-dasharray="5 3"' : ""}/>`);
+    this.parts.push(`<path d="${path}" fill="none" stroke="${escaped(color)}" stroke-width="1.5"${alpha < 1 ? ` stroke-opacity="${alpha}"` : ""}${dashed ? ' stroke-dasharray="5 3"' : ""}/>`);
   }
 
   move(x, y, draw) {

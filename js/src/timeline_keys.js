@@ -27,9 +27,10 @@ const ACTIONS = {
   ArrowDown: (timeline) => timeline.changeLane(1),
   ArrowUp: (timeline) => timeline.changeLane(-1),
   n: (timeline, event) => timeline.walk("name", event.shiftKey ? -1 : 1),
+  b: (timeline) => timeline.walk("name", -1),
   l: (timeline) => timeline.walk("longest"),
   m: (timeline) => timeline.details.askMark(),
   p: (timeline) => timeline.selected && timeline.rows.pin(timeline.selected.unit),
-  r: (timeline) => timeline.selected && timeline.selectRange(timeline.selected.start, timeline.selected.end),
+  r: (timeline) => timeline.selected && timeline.selectRange(...timeline.commonSpan(timeline.selected)),
   v: (timeline) => timeline.selectRange(timeline.view.start, timeline.view.start + timeline.view.span),
 };

@@ -1,7 +1,10 @@
 // The pointer on a timeline: drag pans, on the ruler or with Shift it selects, Ctrl and the wheel zoom, a click selects a slice.
+import { toCommon, toRecorded } from "./timeline_clock.js";
+import { sampleAt, valueText } from "./timeline_counters.js";
 import { LANE } from "./timeline_draw.js";
 import { tileNs, widthFor } from "./timeline_tiles.js";
-import { exactNs, formatNs, slicesText } from "./timeline_time.js";
+import { exactNs, formatNs, grouped, slicesText } from "./timeline_time.js";
+import { t } from "./texts.js";
 
 const CLICK = 4;
 
@@ -46,7 +49,7 @@ function press(timeline, event, selecting) {
     target.removeEventListener("pointerup", release);
     target.removeEventListener("pointercancel", release);
     if (!timeline.dragging) {
-      if (target === timeline.canvas) timeline.select(hit(timeline, next.offsetX, next.offsetY));
+      if (target === timeline.canvas) choose(timeline, next.offsetX, next.offsetY);
     } else if (selecting) {
       timeline.selectRange(timeline.range.start, timeline.range.end, timeline.range.units);
     }
@@ -57,22 +60,38 @@ function press(timeline, event, selecting) {
   target.addEventListener("pointercancel", release);
 }
 
+/** Selects the slice under a point, or the sample of a counter, which the kernel knows. */
+function choose(timeline, x, y) {
+  const point = place(timeline, x, y);
+  if (point?.row.counter) timeline.walkTo(point.row.unit, 0, point.moment);
+  else timeline.select(hit(timeline, x, y));
+}
+
 function between(timeline, y1, y2) {
-  const top = timeline.scroll.scrollTop;
-  const [low, high] = [Math.min(y1, y2) + top, Math.max(y1, y2) + top];
-  return [...new Set(timeline.rows.unitRows().filter((row) => row.y <= high && row.y + row.height >= low).map((row) => row.unit))];
+  const [low, high] = [Math.min(y1, y2), Math.max(y1, y2)];
+  const seen = timeline.rows.unitRows().filter((row) => {
+    const y = row.y - timeline.topOf(row);
+    return y <= high && y + row.height >= low && (row.pinned || y + row.height > timeline.sticky);
+  });
+  return [...new Set(seen.map((row) => row.unit))];
+}
+
+/** The row under a point of the canvas, how far below its top the point lies, and the moment on its lanes. */
+function place(timeline, x, y) {
+  const row = timeline.rows.at(y < timeline.sticky ? y : y + timeline.scroll.scrollTop);
+  if (row?.unit === undefined) return null;
+  return { row, below: y + timeline.topOf(row) - row.y, moment: toRecorded(row.clock, timeAt(timeline, x)) };
 }
 
 /** The slice under a point of the canvas, the shortest if several share the pixel; null if there is none. */
 function hit(timeline, x, y) {
-  const at = y + timeline.scroll.scrollTop;
-  const row = timeline.rows.at(at);
-  if (row?.unit === undefined) return null;
-  const lane = Math.floor((at - row.y - 2) / LANE);
+  const point = place(timeline, x, y);
+  if (!point || point.row.counter) return null;
+  const { row, below, moment } = point;
+  const lane = Math.floor((below - 2) / LANE);
   const { view, store } = timeline;
-  const width = widthFor(view.span / timeline.width());
   const pixel = view.span / timeline.width();
-  const moment = timeAt(timeline, x);
+  const width = widthFor(pixel);
   const found = store.best(row.unit, width, Math.floor(moment / tileNs(width)));
   if (!found) return null;
   const [tile] = found;
@@ -82,6 +101,22 @@ function hit(timeline, x, y) {
     if (best < 0 || tile.end[index] - tile.start[index] < tile.end[best] - tile.start[best]) best = index;
   }
   return best < 0 ? null : sliceOf(store, tile, best, row.unit);
+}
+
+/** The lines of a counter under a point: its value and since when it holds; null elsewhere. */
+function counterText(timeline, x, y) {
+  const point = place(timeline, x, y);
+  if (!point?.row.counter) return null;
+  const { row, moment } = point;
+  const width = widthFor(timeline.view.span / timeline.width());
+  const found = timeline.store.best(row.unit, width, Math.floor(moment / tileNs(width)));
+  const sample = found && sampleAt(found[0], moment);
+  if (!sample) return [row.label, t("no sample yet")];
+  const { unit } = row.counter;
+  const value = sample.count > 1 ? t("{0} to {1} in {2} samples, at last {3}", valueText(sample.low, unit), valueText(sample.high, unit), grouped(sample.count), valueText(sample.value, unit))
+    : valueText(sample.value, unit);
+  const since = sample.start === null ? [] : [t("since {0}", exactNs(toCommon(row.clock, sample.start) - timeline.setup.start))];
+  return [row.label, value, ...since];
 }
 
 function sliceOf(store, tile, index, unit) {
@@ -95,15 +130,21 @@ function hover(timeline, event) {
   timeline.pointer = { x: event.offsetX };
   if (timeline.dragging || !timeline.setup) return;
   const slice = hit(timeline, event.offsetX, event.offsetY);
-  timeline.tip.hidden = !slice;
-  if (!slice) return;
-  const name = slice.count > 1 ? `${slicesText(slice.count)}, busy ${formatNs(slice.busy)}` : slice.name;
-  timeline.tip.replaceChildren(...[name.slice(0, 300), `${exactNs(slice.end - slice.start)}, ${slice.kind}`, `at ${exactNs(slice.start - timeline.setup.start)}`]
-    .map((text) => Object.assign(document.createElement("div"), { textContent: text })));
+  const lines = slice ? sliceText(timeline, slice) : counterText(timeline, event.offsetX, event.offsetY);
+  timeline.tip.hidden = !lines;
+  if (!lines) return;
+  timeline.tip.replaceChildren(...lines.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
   const box = timeline.tip.parentElement.getBoundingClientRect();
   const left = event.clientX - box.left + 14;
   timeline.tip.style.left = `${Math.max(0, Math.min(left, box.width - timeline.tip.offsetWidth - 8))}px`;
-  timeline.tip.style.top = `${event.clientY - box.top + 16}px`;
+  const below = event.clientY - box.top + 16;
+  timeline.tip.style.top = `${below + timeline.tip.offsetHeight > box.height ? Math.max(0, below - timeline.tip.offsetHeight - 28) : below}px`;
+}
+
+function sliceText(timeline, slice) {
+  const name = slice.count > 1 ? t("{0}, busy {1}", slicesText(slice.count), formatNs(slice.busy)) : slice.name;
+  const start = toCommon(timeline.rows.clockOfUnit(slice.unit), slice.start) - timeline.setup.start;
+  return [name.slice(0, 300), `${exactNs(slice.end - slice.start)}, ${slice.kind}`, t("at {0}", exactNs(start))];
 }
 
 function wheel(timeline, event, zooming) {

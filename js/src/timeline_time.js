@@ -1,4 +1,6 @@
 // Times of a timeline: offsets in ns from the base of the run, as text and as the ticks of a ruler.
+import { t } from "./texts.js";
+
 const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 const THIN = "\u2009";
 
@@ -24,9 +26,15 @@ export function grouped(number) {
   return fraction ? `${left}.${fraction.replace(/(\d{3})(?=\d)/g, `$1${THIN}`)}` : left;
 }
 
+/** A size with a binary prefix. */
+export function formatBytes(bytes) {
+  const [size, name] = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]].find(([least]) => Math.abs(bytes) >= least) ?? [1, "B"];
+  return `${grouped(Number((bytes / size).toPrecision(4)))}\u00a0${name}`;
+}
+
 /** How many slices one stands for, as the kernel says it. */
 export function slicesText(count) {
-  return `${grouped(count)} slices`;
+  return t("{0} slices", grouped(count));
 }
 
 /** Ticks of a ruler between two offsets: {at, text}, at least `minPixels` apart. */

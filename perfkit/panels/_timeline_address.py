@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfkit.panels import _timeline_counters as counting
 from perfkit.panels._timeline_data import Timeline, safely
 from perfkit.panels._timeline_events import Slice, walked
 
@@ -13,6 +14,9 @@ def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
     """The address of a slice that the page names by unit, lane and start in ns; the empty text for none."""
     if not chosen:
         return ""
+    if counting.is_counter(chosen["unit"]):
+        found = counting.counter(timeline.counters, chosen["unit"])
+        return "|".join([str(found.rank), counting.COUNTER, found.series.name, "0", str(int(chosen["start"]))])
     unit = timeline.unit(chosen["unit"])
     return "|".join([str(unit.rank), unit.process, unit.thread, str(int(chosen["lane"])), str(int(chosen["start"]))])
 
@@ -24,10 +28,21 @@ def slice_at(timeline: Timeline, address: str) -> Slice | None:
         return None
     rank, process, thread = int(parts[0]), parts[1], "|".join(parts[2:-2])
     safely(timeline, [rank])
+    if process == counting.COUNTER:
+        return _sample_at(timeline, rank, thread, int(parts[-1]))
     for unit in timeline.units:
         if (unit.rank, unit.process, unit.thread) == (rank, process, thread) and 0 <= int(parts[-2]) < len(unit.lanes):
             start = timeline.offset(int(parts[-1]))
             wanted = {"mode": "nearest", "unit": unit.id, "lane": int(parts[-2]), "start": start, "direction": 1, "name": ""}
             found: Slice | None = walked(timeline, wanted)["slice"]
+            return found
+    return None
+
+
+def _sample_at(timeline: Timeline, rank: int, name: str, moment_ns: int) -> Slice | None:
+    for unit in timeline.counters:
+        if (unit.rank, unit.series.name) == (rank, name):
+            wanted = {"mode": "nearest", "start": moment_ns - timeline.base_ns, "direction": 1}
+            found: Slice | None = counting.walked(unit, timeline.base_ns, wanted)["slice"]
             return found
     return None

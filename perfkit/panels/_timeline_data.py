@@ -12,6 +12,8 @@ from threading import RLock
 from typing import Any
 
 from perfkit.errors import NotMeasuredError, PerfkitError
+from perfkit.panels import _timeline_counters as counting
+from perfkit.panels import _timeline_ranks as told
 from perfkit.panels._timeline_overlap import STATES, overlap_run
 from perfkit.run import Run
 from perfkit.trace import clock, tiles
@@ -19,7 +21,14 @@ from perfkit.trace.tiles import Lane
 from perfkit.units import THIN_SPACE, format_ns
 
 OVERLAP = "overlap"
-PROCESSES = {"device": "Device", "communication": "Communication", OVERLAP: "Overlap analysis", "host": "Host"}
+PROCESSES = {
+    "device": "Device",
+    "communication": "Communication",
+    OVERLAP: "Overlap analysis",
+    "host": "Host",
+    counting.COUNTER: "Counters",
+    counting.SILENT: "Counters that stay 0",
+}
 """The processes of a rank in the order in which they are shown, with their headings."""
 MAX_FIRST_RANKS = 4
 MAX_STEPS = 5000
@@ -54,6 +63,8 @@ class Timeline:
     run: Run
     base_ns: int
     units: list[Unit] = field(default_factory=list)
+    counters: list[counting.CounterUnit] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     opened: set[int] = field(default_factory=set)
     clocks: dict[int, clock.Clock] = field(default_factory=dict)
     overlap: Run | None = None
@@ -68,6 +79,13 @@ class Timeline:
                     self.units.append(
                         Unit(id=len(self.units), rank=rank, process=process, thread=thread, lanes=tuple(lanes), source=source)
                     )
+                self._open_counters(rank)
+
+    def _open_counters(self, rank: int) -> None:
+        try:
+            self.counters += counting.counter_units(self.run, rank, len(self.counters))
+        except PerfkitError as error:  # the lanes are worth showing without them
+            self.problems.append(f"The counters of rank {rank} cannot be read: {error}")
 
     def _threads(self, rank: int) -> list[tuple[str, str, list[Lane], Run]]:
         found: dict[tuple[str, str], tuple[list[Lane], Run]] = {}
@@ -86,6 +104,10 @@ class Timeline:
         if not isinstance(number, int) or not 0 <= number < len(self.units):
             raise LookupError(f"there is no unit {number!r}")
         return self.units[number]
+
+    def recorded_ns(self, rank: int, moment_ns: int) -> int:
+        """The moment on the lanes of a rank that is a common one: they are aligned by an offset, and its clock may drift."""
+        return told.recorded_ns(self.run, rank, self.clocks.get(rank), moment_ns)
 
     def offset(self, moment_ns: int) -> float:
         """A moment as the browser has it."""
@@ -129,24 +151,37 @@ def described(timeline: Timeline) -> dict[str, Any]:
         "base_ns": str(timeline.base_ns),
         "start": timeline.offset(start_ns),
         "end": timeline.offset(max(end_ns, start_ns + 1)),
-        "ranks": [_rank(timeline, rank) for rank in run.ranks],
+        "ranks": told.described(
+            run,
+            timeline.clocks,
+            _ends_ns(timeline),
+            opened=timeline.opened,
+            base_ns=timeline.base_ns,
+            span_ns=end_ns - start_ns,
+        ),
         "processes": PROCESSES,
-        "units": [_unit(unit) for unit in timeline.units],
+        "units": [*(_unit(unit) for unit in timeline.units), *map(counting.described, timeline.counters)],
         "steps": _steps(timeline),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
+        "lost": told.num_events(_lost(run)),
         "sentence": sentence(timeline),
         "notes": list(_notes(timeline)),
     }
 
 
-def _rank(timeline: Timeline, rank: int) -> dict[str, Any]:
-    known = timeline.clocks.get(rank)
-    shift = timeline.run.clock.get(rank)
-    text = "clock not aligned" if len(timeline.run.ranks) > 1 else ""
-    if shift is not None:
-        text = f"clock {'+' if shift >= 0 else '-'}{format_ns(abs(shift))}" if shift else "clock +0"
-        text += f" \u00b1{format_ns(known.uncertainty_ns)}" if known is not None else ""
-    return {"rank": rank, "clock": text, "open": rank in timeline.opened}
+def _lost(run: Run) -> dict[str, int]:
+    lost: dict[str, int] = {}
+    for dropped in run.dropped:
+        lost[dropped.what] = lost.get(dropped.what, 0) + dropped.count
+    return lost
+
+
+def _ends_ns(timeline: Timeline) -> dict[int, int]:
+    """Where the events of each open rank end."""
+    ends: dict[int, int] = {}
+    for unit in timeline.units:
+        ends[unit.rank] = max(ends.get(unit.rank, unit.lanes[0].end_ns), *(lane.end_ns for lane in unit.lanes))
+    return ends
 
 
 def _unit(unit: Unit) -> dict[str, Any]:
@@ -180,15 +215,15 @@ def sentence(timeline: Timeline) -> str:
     """The answer of the page in words: what is shown, and what the device of the first rank did."""
     start_ns, end_ns = timeline.span_ns
     num_events = sum(lane.count for unit in timeline.units if unit.process != OVERLAP for lane in unit.lanes)
-    ranks = sorted(timeline.opened)
+    opened = sorted(timeline.opened)
     count = f"{num_events:,}".replace(",", THIN_SPACE)
-    text = f"{count} events of {len(ranks)} of {len(timeline.run.ranks)} ranks over {format_ns(end_ns - start_ns)}."
-    of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == ranks[0]]
+    text = f"{count} events of {len(opened)} of {len(timeline.run.ranks)} ranks over {format_ns(end_ns - start_ns)}."
+    of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == opened[0]]
     parts = [(unit.label, sum(lane.busy_ns for lane in unit.lanes)) for unit in of_first]
     total = sum(amount for _, amount in parts)
     if total:
         listed = ", ".join(f"{label} {format_ns(amount)} ({amount / total:.1%})" for label, amount in parts)
-        text += f" The device of rank {ranks[0]}: {listed}."
+        text += f" The device of rank {opened[0]}: {listed}."
     return text
 
 
@@ -202,10 +237,10 @@ def _notes(timeline: Timeline) -> tuple[str, ...]:
         notes.append(
             "The clocks of the ranks could not be aligned: no collectives that they ran together were recorded with times."
         )
-    lost = sum(dropped.count for dropped in run.dropped)
-    if lost:
-        notes.append(f"{lost} items of this recording could not be read; page 10 lists them. Gaps below may be theirs.")
-    return tuple(notes)
+    if run.dropped:
+        lost = f"{num_lost} items" if (num_lost := told.num_events(_lost(run))) else "Parts"
+        notes.append(f"{lost} of this recording could not be read; page 10 lists them. Gaps below may be theirs.")
+    return (*notes, *timeline.problems)
 
 
 def safely(timeline: Timeline, ranks: Sequence[int]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.panels import _timeline_counters as counting
 from perfkit.panels._style import column_label
 from perfkit.panels._table import Table, table_content
 from perfkit.panels._timeline_data import PROCESSES, Timeline, Unit
@@ -26,8 +27,10 @@ _TABLES = {"device": ("kernels", "launches", "collectives"), "communication": ("
 
 def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     """All fields of one event, or what a merged slice stands for."""
-    unit = timeline.unit(message["unit"])
     start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+    if counting.is_counter(message["unit"]):
+        return _of_counter(timeline, counting.counter(timeline.counters, message["unit"]), start_ns, end_ns)
+    unit = timeline.unit(message["unit"])
     where = [("Rank", str(unit.rank)), ("Process", PROCESSES[unit.process]), ("Lane", unit.label)]
     times = [
         ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
@@ -42,6 +45,23 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
     fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
     return {"type": "detail", "title": name if len(name) <= 90 else f"{name[:89]}\u2026", "fields": fields}
+
+
+def _of_counter(timeline: Timeline, unit: counting.CounterUnit, start_ns: int, end_ns: int) -> dict[str, Any]:
+    """The sample that holds from a moment on."""
+    found = counting.walked(unit, timeline.base_ns, {"mode": "nearest", "start": start_ns - timeline.base_ns, "direction": 1})[
+        "slice"
+    ]
+    fields = [
+        ("Name", str(found["name"])),
+        ("Kind", "counter"),
+        ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
+        ("Length", f"{_exact(end_ns - start_ns)} until the next sample" if end_ns > start_ns else "the last sample"),
+        ("Range", counting.described(unit)["counter"]["text"]),
+        ("Samples", str(len(unit.series.value))),
+        ("Rank", str(unit.rank)),
+    ]
+    return {"type": "detail", "title": found["name"], "fields": fields}
 
 
 def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Iterator[tuple[str, str]]:
@@ -80,10 +100,13 @@ def _exact(ns: int) -> str:
 def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     """What ran in a range: by name and, up to `MAX_LIST`, one by one, the longest first; all times are parts inside of it."""
     start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
-    units = [timeline.unit(number) for number in dict.fromkeys(message["units"])]
+    units = [timeline.unit(number) for number in dict.fromkeys(message["units"]) if not counting.is_counter(number)]
+    counted = [
+        counting.counter(timeline.counters, number) for number in dict.fromkeys(message["units"]) if counting.is_counter(number)
+    ]
     sums: dict[tuple[str, str], list[int]] = {}
     longest: list[dict[str, Any]] = []
-    for unit, rows in inside(units, start_ns, end_ns):
+    for unit, rows in inside(timeline, units, start_ns, end_ns):
         for (name, kind), inner in rows.groupby(["name", "kind"], sort=False, observed=True)["inside_ns"]:
             have = sums.setdefault((str(name), str(kind)), [0, 0, inner.iloc[0], 0])
             have[0] += len(inner)
@@ -95,6 +118,8 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     count, total = sum(have[0] for have in sums.values()), sum(have[1] for have in sums.values())
     text = f"{tiles.slices_text(count)} of {len(units)} lanes in {format_ns(end_ns - start_ns)}, {format_ns(total)} in all"
     tables = [_list(timeline, longest, count), _statistics(sums, total, end_ns - start_ns)]
+    if counted:
+        tables.append(counting.inside(counted, start_ns, end_ns))
     asked = {"start": message["start"], "end": message["end"], "units": list(message["units"])}
     return {
         "type": "selection",
@@ -105,11 +130,12 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def inside(units: Sequence[Unit], start_ns: int, end_ns: int) -> Iterator[tuple[Unit, pd.DataFrame]]:
-    """The events of a range in parts, with `inside_ns`, the part of each that lies in it."""
+def inside(timeline: Timeline, units: Sequence[Unit], start_ns: int, end_ns: int) -> Iterator[tuple[Unit, pd.DataFrame]]:
+    """The events of a range in parts, with `inside_ns`, the part of each that lies in it; a range of the common clock."""
     for unit in units:
-        for rows in whole(unit, unit.lanes, start_ns, end_ns):
-            ends, starts = np.minimum(rows["end_ns"], end_ns), np.maximum(rows["start_ns"], start_ns)
+        first_ns, last_ns = (timeline.recorded_ns(unit.rank, moment_ns) for moment_ns in (start_ns, end_ns))
+        for rows in whole(unit, unit.lanes, first_ns, last_ns):
+            ends, starts = np.minimum(rows["end_ns"], last_ns), np.maximum(rows["start_ns"], first_ns)
             yield unit, rows.assign(inside_ns=ends - starts)
 
 
@@ -163,7 +189,8 @@ def as_csv(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     writer = csv.writer(output)
     writer.writerow(["rank", "process", "lane", "name", "kind", "start_ns", "duration_ns", "inside_ns"])
     left = MAX_CSV
-    for unit, rows in inside([timeline.unit(number) for number in dict.fromkeys(message["units"])], start_ns, end_ns):
+    units = [timeline.unit(number) for number in dict.fromkeys(message["units"]) if not counting.is_counter(number)]
+    for unit, rows in inside(timeline, units, start_ns, end_ns):
         for row in rows.head(left).to_dict("records"):
             texts = [_cell(text) for text in (unit.process, unit.label, row["name"], row["kind"])]
             writer.writerow([unit.rank, *texts, row["start_ns"], row["busy_ns"], row["inside_ns"]])

@@ -14,19 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.panels._timeline_data import Timeline, Unit
+from perfkit.panels._timeline_grid import BUCKETS, place_of, width_ns
 from perfkit.trace import tiles
 
-BUCKETS = 512
-MIN_WIDTH, MAX_WIDTH = -9, 30
-MAX_TILES = 64
-MAX_UNITS = 512
 Arrays = dict[str, npt.NDArray[Any]]
-
-
-def width_ns(width: int) -> int:
-    """How long a tile is: 1 us at least, so that it can hold slices of 1 ns one by one."""
-    wide = BUCKETS * 1000
-    return wide << width if width >= 0 else wide >> -width
 
 
 def reply(timeline: Timeline, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
@@ -34,9 +25,7 @@ def reply(timeline: Timeline, request: Mapping[str, Any]) -> tuple[dict[str, Any
 
     Raises ValueError or LookupError for a request that no page of ours makes.
     """
-    width, first, last = (int(request[name]) for name in ("width", "first", "last"))
-    if not MIN_WIDTH <= width <= MAX_WIDTH or not 0 <= last - first < MAX_TILES or len(request["units"]) > MAX_UNITS:
-        raise ValueError(f"no tiles {first} to {last} of width {width} of {len(request['units'])} units")
+    width, first, last = place_of(request)
     index: list[dict[str, Any]] = []
     names: dict[str, int] = {}
     kinds: dict[str, int] = {}

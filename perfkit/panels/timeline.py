@@ -3,7 +3,7 @@
 The page draws tiles on a canvas and asks for those that it lacks; the kernel answers in a thread of its own, so that a long search
 does not hold up a zoom. Neither side ever holds more than what is looked at. Messages of the page and the answers:
 
-    tiles, open               slices of some units in a range of tiles; the units of further ranks
+    tiles, counters, open     slices and counters of some units in a range of tiles; the units of further ranks
     search, hits, next        names that match, their marks in a window, the next one
     walk, detail, flows       a slice beside another, all that is recorded of it, arrows
     select, csv               what ran in a range
@@ -22,6 +22,7 @@ import traitlets
 from perfkit._resources import data_folder
 from perfkit.errors import PerfkitError
 from perfkit.panels import _context as context
+from perfkit.panels import _timeline_counters as counting
 from perfkit.panels import _timeline_flows as flows
 from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
@@ -53,6 +54,7 @@ class TimelineView(View):
         self.search: searching.Search | None = None
         self._members: pd.DataFrame | None = None
         self._sought = ""
+        self._opened = ""
         self._path = page_state().get("run") or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         super().__init__(kind="timeline", status=loading())
@@ -71,7 +73,7 @@ class TimelineView(View):
     def on_message(self, message: Message) -> None:
         """What the page asks for; it is answered in a thread."""
         kind = message.get("type")
-        if kind == "tiles":
+        if kind in ("tiles", "counters"):
             self._drawing.put(lambda: self._send_tiles(message))
         elif kind in ("run", "retry", "action"):
             self._path = (
@@ -90,22 +92,25 @@ class TimelineView(View):
     # In the threads ---------------------------------------------------------
 
     def _open(self) -> None:
+        path = self._path
+        if self.timeline is not None and self._opened == path:  # asked for twice: by the page itself and by its address
+            return
         progress = Progress(self._show_progress)
         try:
             self.timeline, self.search, self._members, self.error = None, None, None, None
-            timeline = open_timeline(context.read_run(self._path, progress))
+            timeline = open_timeline(context.read_run(path, progress))
         except Exception as error:  # every end of reading is a state that the visitor sees
             self.error = error
             with self.lock:
                 self.status = failure(error, "Use the sample profile")
             return
-        self.timeline = timeline
+        self.timeline, self._opened = timeline, path
         self._show(timeline)
 
     def _show(self, timeline: Timeline, problem: str = "") -> None:
         setup = {
             **described(timeline),
-            "path": self._path,
+            "path": self._opened,
             "options": [list(option) for option in context.run_options()],
             "marks": [{**mark, "start": timeline.offset(int(mark["at"]))} for mark in read_marks(timeline.run.name)],
             "problem": problem,
@@ -120,14 +125,19 @@ class TimelineView(View):
             self.status = loading(what, done, total)
 
     def _send_tiles(self, message: dict[str, Any]) -> None:
-        if self.timeline is None:
+        timeline = self.timeline
+        if timeline is None:  # another recording is being read
+            self._answer({"type": message["type"], "seq": message.get("seq"), "later": True})
             return
         try:
-            header, buffers = wire.reply(self.timeline, message)
+            if message["type"] == "counters":
+                header, buffers = counting.reply(timeline.counters, timeline.base_ns, message)
+            else:
+                header, buffers = wire.reply(timeline, message)
         except _BAD_REQUESTS as error:
-            self._answer({"type": "tiles", "seq": message.get("seq"), "problem": str(error)})
+            self._answer({"type": message["type"], "seq": message.get("seq"), "problem": str(error)})
             return
-        self._answer({"type": "tiles", "seq": message.get("seq"), **header}, buffers)
+        self._answer({"type": message["type"], "seq": message.get("seq"), **header}, buffers)
 
     def _answer(self, content: dict[str, Any], buffers: list[bytes] | None = None) -> None:
         with self.lock:
@@ -176,7 +186,7 @@ class TimelineView(View):
 
     def _detail(self, timeline: Timeline, message: Message) -> Message:
         reply = detailed(timeline, message)
-        if int(message["count"]) > 1:
+        if int(message["count"]) > 1 or counting.is_counter(message["unit"]):
             return reply
         start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
         links = flows.of_slice(timeline, timeline.unit(message["unit"]), start_ns, end_ns, self._collectives(timeline))
@@ -198,7 +208,7 @@ class TimelineView(View):
     def _share(self, message: Message) -> None:
         """Keep the view in the address: the window in ns and the chosen slice as "rank|process|thread|lane|start"."""
         timeline = self.timeline
-        if timeline is None:
+        if timeline is None or message.get("path", self._opened) != self._path:  # the view of a recording that is left
             return
         at = address_of(timeline, message.get("slice"))
         page_state().set({"run": self._path, "from": int(message["start"]), "to": int(message["end"]), "slice": at}, origin=self)
@@ -221,6 +231,12 @@ class TimelineView(View):
         return {"id": f"{start}-{end}-{at}", "start": start, "end": end, "slice": slice_at(timeline, at)}
 
 
+def _walk(timeline: Timeline, message: Message) -> Message:
+    if counting.is_counter(message["unit"]):
+        return counting.walked(counting.counter(timeline.counters, message["unit"]), timeline.base_ns, message)
+    return walked(timeline, message)
+
+
 Question = Callable[[TimelineView, Timeline, Message], Message | None]
 _QUESTIONS: dict[str, Question] = {
     "open": TimelineView._open_ranks,
@@ -231,7 +247,7 @@ _QUESTIONS: dict[str, Question] = {
     "next": TimelineView._next,
     "detail": TimelineView._detail,
     "flows": TimelineView._flows,
-    "walk": lambda _view, timeline, message: walked(timeline, message),
+    "walk": lambda _view, timeline, message: _walk(timeline, message),
     "select": lambda _view, timeline, message: selected(timeline, message),
     "csv": lambda _view, timeline, message: as_csv(timeline, message),
 }

@@ -1,4 +1,4 @@
-"""Host side of an Ascend trace_view.json: what the host did, and which of it launched which kernel.
+"""Host side of an Ascend trace_view.json: what the host did, which of it launched which kernel, and the counters of the device.
 
 Flows lead from the host to the device: `async_npu` from the framework (its id is the start of the task in ns), `HostToDevice` from
 CANN. A kernel is that of the flow that ends within `TOLERANCE_NS` of its start, because the files round the same time differently.
@@ -17,10 +17,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.trace import _host
+from perfkit.trace._chrome_counters import COLUMNS as COUNTER_COLUMNS
+from perfkit.trace._chrome_counters import Counter, counter_rows, named
 from perfkit.trace._lexer import EventReader
 from perfkit.trace._listing import File
 from perfkit.trace._store import times_ns
 
+TABLES = ("host", "launches", "counters")
+"""What `read_host` gives."""
 TOLERANCE_NS = 10
 MONOTONIC_BELOW_NS = 10**17
 """A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
@@ -28,7 +32,7 @@ _KINDS = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "p
 _CALL = ("AscendCL@", "Node@", "Runtime@", "Hccl@", "Communication@", "Model@", "Dequeue@", "Enqueue")
 _FLOWS = ("async_npu", "HostToDevice")
 _LAUNCH_COLUMNS = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
-_PHASES = "BEbeniICtPNODSTpFRcvV(),M"
+_PHASES = "BEbeniItPNODSTpFRcvV(),"
 
 
 class HostArguments(msgspec.Struct, gc=False):
@@ -68,27 +72,53 @@ class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
     ts: msgspec.Raw = msgspec.Raw()
 
 
+class NameArguments(msgspec.Struct, gc=False):
+    """What is used of `args`."""
+
+    name: Any = None
+
+
+class ProcessName(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """An event that names a process or thread."""
+
+    name: str | None = None
+    pid: Any = None
+    args: NameArguments | str | int | float | list[Any] | None = None
+
+
 _OTHERS = tuple(msgspec.defstruct(f"Unused{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd | ProcessName | Counter)
 
 
-def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
-    """The tables `host` and `launches` of one rank, without `rank`, from the slices of its timeline.
+def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], ...]:
+    """The tables `host`, `launches` and `counters` of one rank, without `rank`, from the slices of its timeline.
 
     `kernels` are its rows of that table; `offset_ns` leads from times since the start of the device to the time of day.
     """
-    spans, starts, ends = [_span_rows([])], [_flow_rows([])], [_flow_rows([])]
+    spans, starts, ends, samples = [_span_rows([])], [_flow_rows([])], [_flow_rows([])], [counter_rows([])]
+    processes: dict[str, str] = {}
     for file in files:
         reader: EventReader[Any] = EventReader(file, _EVENT)
         for events in reader:
             spans.append(_span_rows([event for event in events if type(event) is HostSpan and _is_host(event)]))
             starts.append(_flow_rows([event for event in events if type(event) is FlowStart and event.cat in _FLOWS]))
             ends.append(_flow_rows([event for event in events if type(event) is FlowEnd and event.cat in _FLOWS]))
+            samples.append(counter_rows([event for event in events if type(event) is Counter]))
+            processes.update(_process_names([event for event in events if type(event) is ProcessName]))
             del events
     host = _joined(spans, "start_ns", offset_ns)
     host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
     flows = _flows(_joined(starts, "at_ns", offset_ns), _joined(ends, "at_ns", offset_ns))
-    return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)]
+    counters = named(_joined(samples, "time_ns", offset_ns), processes)[list(COUNTER_COLUMNS)]
+    return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)], [counters]
+
+
+def _process_names(events: Sequence[ProcessName]) -> dict[str, str]:
+    return {
+        f"{event.pid}": f"{event.args.name}"
+        for event in events
+        if event.name == "process_name" and isinstance(event.args, NameArguments)
+    }
 
 
 def _is_host(span: HostSpan) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.trace import _chrome_counters as chrome
 from perfkit.trace import kinds
 from perfkit.trace._format import stacked
 from perfkit.trace._lexer import EventReader
@@ -42,7 +43,7 @@ _STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
 _ABSOLUTE_NS = 10**18
 _INT64 = 2**63
 NO_CORRELATION = 0
-_PHASES = "niICstfPNODSTpFRcvV(),M"
+_PHASES = "nIstfPNODSTpFRcvV(),M"
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -96,8 +97,9 @@ class AsyncEnd(Span, gc=False, tag_field="ph", tag="e"):
 
 
 _OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd | chrome.Counter | chrome.Instant)
 _NO_ARGUMENTS = Arguments()
+_SAMPLED = (chrome.Counter, chrome.Instant)
 
 
 @dataclass
@@ -107,7 +109,7 @@ class Recording:
     `device` has a row per execution: `name`, `kind`, `stream`, `device`, `start_ns`, `duration_ns`, `correlation`, in frames whose
     times `executions` makes absolute with `base_ns`; `collectives` one per communication: `row` (its number in `device`) and what
     its metadata says; `launches` the `correlation` and `start_ns` of calls on the host. `steps` are the marks of the host in order
-    of start, `host` its span, only if there is no device event.
+    of start, `host` its span, only if there is no device event. `counters` has samples, `time_ns` as absolute as `start_ns`.
     """
 
     file: File
@@ -122,6 +124,7 @@ class Recording:
     launches: pd.DataFrame = field(default_factory=pd.DataFrame)
     steps: list[Window] = field(default_factory=list)
     host: Window | None = None
+    counters: Spool = field(default_factory=Spool)
 
     def executions(self) -> Iterator[pd.DataFrame]:
         """The rows of `device` frame by frame, with absolute times, numbered through."""
@@ -131,6 +134,11 @@ class Recording:
             yield rows.set_axis(pd.RangeIndex(first, first + len(rows)))
             first += len(rows)
 
+    def samples(self) -> Iterator[pd.DataFrame]:
+        """The rows of `counters` frame by frame, with absolute times."""
+        for frame in self.counters:
+            yield absolute(frame.rename(columns={"time_ns": "start_ns"}), self.base_ns).rename(columns={"start_ns": "time_ns"})
+
 
 def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
     """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
@@ -139,12 +147,14 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
         columns.take([event for event in events if type(event) is Span] + pairs.take(events))
+        columns.count([event for event in events if type(event) in _SAMPLED])
         del events  # so that one block of events is alive at a time, not two
     columns.take(pairs.rest())
     base_ns = base_ns_of(reader.head)
     recording = Recording(file, reader.num_events, reader.head, reader.lost + pairs.lost, reader.repaired, reader.damage)
     recording.base_ns = base_ns
     recording.device = columns.device
+    recording.counters = columns.counters
     recording.collectives = joined(columns.collectives)
     recording.launches = joined(columns.launches, base_ns)
     recording.steps = _windows(joined(columns.marks, base_ns), recording.lost)
@@ -161,6 +171,13 @@ class _Columns:
     launches: list[pd.DataFrame] = field(default_factory=list)
     marks: list[pd.DataFrame] = field(default_factory=list)
     host: list[pd.DataFrame] = field(default_factory=list)
+    counters: Spool = field(default_factory=Spool)
+
+    def count(self, events: list[chrome.Counter | chrome.Instant]) -> None:
+        """Add the samples of one block."""
+        rows = chrome.counter_rows([event for event in events if type(event) is chrome.Counter or event.name == chrome.MEMORY])
+        if len(rows):
+            self.counters.append(rows.drop(columns="pid"))
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one block."""

@@ -13,19 +13,23 @@ import pytest
 from perfkit import panels
 from perfkit._resources import data_folder
 from perfkit.errors import NotMeasuredError
+from perfkit.panels import _timeline_counters as counting
 from perfkit.panels import _timeline_flows as flows
+from perfkit.panels import _timeline_grid as grid
 from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
 from perfkit.panels._page_state import page_state
+from perfkit.panels._timeline_address import address_of, slice_at
 from perfkit.panels._timeline_data import OVERLAP, Timeline, described, open_timeline
 from perfkit.panels._timeline_events import PART, searchable, walked, whole
 from perfkit.panels._timeline_marks import keep, read_marks
-from perfkit.panels._timeline_overlap import states
 from perfkit.panels._timeline_selection import as_csv, detailed, selected
 from perfkit.panels.timeline import TimelineView
 from perfkit.project import create_project
 from perfkit.run import Dropped, Run
 from perfkit.schema import TABLES, pandas_dtype
+from perfkit.trace import clock
+from perfkit.trace._format import Sink
 from perfkit.trace.load import load
 
 SAMPLES = data_folder() / "traces"
@@ -69,12 +73,12 @@ def made(kernels: dict[str, Any], **changes: Any) -> Run:
 
 def tiles_of(timeline: Timeline, width: int) -> list[dict[str, np.ndarray]]:
     """All tiles of one width over the whole run, as the page gets them; `starts` and `ends` from the base."""
-    size = wire.width_ns(width)
+    size = grid.width_ns(width)
     start_ns, end_ns = timeline.span_ns
     first, last = (start_ns - timeline.base_ns) // size, (end_ns - timeline.base_ns) // size
     found = []
-    for begin in range(first, last + 1, wire.MAX_TILES):
-        request = {"width": width, "first": begin, "last": min(last, begin + wire.MAX_TILES - 1)}
+    for begin in range(first, last + 1, grid.MAX_TILES):
+        request = {"width": width, "first": begin, "last": min(last, begin + grid.MAX_TILES - 1)}
         header, buffers = wire.reply(timeline, {**request, "units": [unit.id for unit in timeline.units]})
         types = ["<f8"] * 4 + ["<i4"] * 3
         arrays = {name: np.frombuffer(data, dtype) for name, data, dtype in zip(COLUMNS, buffers, types, strict=True)}
@@ -87,7 +91,7 @@ def tiles_of(timeline: Timeline, width: int) -> list[dict[str, np.ndarray]]:
     return found
 
 
-@pytest.mark.parametrize("width", [-1, 0, 1, 2, 3, 5, 8, 12, wire.MAX_WIDTH])
+@pytest.mark.parametrize("width", [-1, 0, 1, 2, 3, 5, 8, 12, grid.MAX_WIDTH])
 def test_on_every_level_the_tiles_sum_to_the_store(profile, width):
     timeline = open_timeline(profile)
     counts = dict.fromkeys((unit.id for unit in timeline.units), 0)
@@ -105,7 +109,7 @@ def test_a_narrow_tile_holds_the_events_to_the_nanosecond():
     starts = [EPOCH_NS + 2 * number for number in range(400)]
     timeline = open_timeline(made({"start_ns": starts, "duration_ns": [1] * 400}))
     unit = next(unit for unit in timeline.units if unit.process == "device")
-    index = (EPOCH_NS - timeline.base_ns) // wire.width_ns(-9)
+    index = (EPOCH_NS - timeline.base_ns) // grid.width_ns(-9)
     header, buffers = wire.reply(timeline, {"width": -9, "first": index, "last": index + 1, "units": [unit.id]})
     begin = [int(tile["base_ns"]) for tile in header["tiles"] for _ in range(tile["count"])]
     shown = [base + int(start) for base, start in zip(begin, np.frombuffer(buffers[0], "<f8"), strict=True)]
@@ -151,11 +155,6 @@ def test_the_states_of_a_device_cover_its_time_once(profile):
         # The vendor rounds its sums to whole microseconds of fractions, so they agree to some ns only.
         assert lanes["communication exposed"].busy_ns == pytest.approx(step["exposed_communication_ns"], abs=2000)
         assert lanes["communication hidden"].busy_ns == pytest.approx(step["overlapped_ns"], abs=2000)
-
-
-def test_without_communication_there_are_two_states():
-    kernels = made({"start_ns": [0, 100], "duration_ns": [50, 50]}).frame("kernels")
-    assert {name: part.total_ns for name, part in states(kernels).items()} == {"computing alone": 100, "free": 50}
 
 
 def test_the_whole_of_a_unit_comes_in_parts_that_hold_each_event_once(kineto, monkeypatch):
@@ -369,3 +368,95 @@ def test_a_recording_that_cannot_be_read_is_an_error_on_the_page(tmp_path):
     with pytest.raises(Exception, match="missing"):
         view.wait()
     assert view.status["state"] == "error"
+
+
+def drifting(rate: float) -> Run:
+    """Two ranks whose all-reduces end together; the clock of the second is 3 ms late and gains `rate` on the first."""
+    sink = Sink()
+    ends = [EPOCH_NS + 50_000_000 * number for number in range(40)]
+    for rank in (0, 1):
+        shown = [end + rank * (3_000_000 + round((end - EPOCH_NS) * rate)) for end in ends]
+        starts = [end - 1_000_000 * (2 - rank) for end in shown]
+        same: dict[str, Any] = {"rank": rank, "name": [f"op{number}" for number in range(40)], "start_ns": starts}
+        lengths = [end - start for end, start in zip(shown, starts, strict=True)]
+        sink.add("kernels", **same, kind="communication", stream="20", duration_ns=lengths)
+        sink.add("collectives", **same, step=0, operation="all_reduce", group="g", group_size=2, duration_ns=lengths)
+    run = Run(name="made", kind="measured", format="made", tables=sink.tables())
+    return replace(run, clock=clock.offsets(clock.estimate(run)))
+
+
+def test_a_clock_that_drifts_is_told_and_its_lanes_end_together_after_the_correction():
+    timeline = open_timeline(drifting(40e-6))
+    ranks = described(timeline)["ranks"]
+    drifts = [rank["drift"] for rank in ranks]
+    assert sum(abs(drift["rate"]) for drift in drifts if drift) == pytest.approx(40e-6, rel=1e-3)
+    assert any("drift 78" in rank["clock"] and "corrected" in rank["clock_title"] for rank in ranks)
+    ends = []
+    for rank, drift in enumerate(drifts):
+        lane = next(unit for unit in timeline.units if unit.rank == rank and unit.process == "device").lanes[0]
+        at = timeline.offset(lane.end_ns)
+        ends.append(at if drift is None else at - (at - drift["at"]) * drift["rate"] / (1 + drift["rate"]))
+        common = round(ends[-1]) + timeline.base_ns
+        assert timeline.recorded_ns(rank, common) == pytest.approx(lane.end_ns, abs=1)
+    assert ends[0] == pytest.approx(ends[1], abs=3)
+
+
+def test_a_clock_that_keeps_pace_is_not_changed():
+    timeline = open_timeline(drifting(0.0))
+    assert [rank["drift"] for rank in described(timeline)["ranks"]] == [None, None]
+    assert timeline.recorded_ns(1, EPOCH_NS) == EPOCH_NS
+
+
+def test_what_was_lost_stands_at_its_rank_and_an_early_end_is_marked(profile):
+    coverage = Sink()
+    for rank in (0, 1):
+        coverage.add("coverage", rank=rank, part="timeline", state="partial" if rank else "present", file=f"{rank}.json")
+    tables = {"kernels": profile.frame("kernels"), **coverage.tables()}
+    lost = (Dropped("broken event", 3, "1.json"), Dropped("bytes after the last complete event", 77, "1.json"))
+    told = described(open_timeline(replace(profile, tables=tables, dropped=lost)))
+    assert told["lost"] == 3
+    assert told["ranks"][0]["lost"] is None
+    assert told["ranks"][0]["cut"] is None
+    assert told["ranks"][1]["lost"]["count"] == 3
+    last = max(lane.end_ns for unit in open_timeline(profile).units if unit.rank == 1 for lane in unit.lanes)
+    assert int(told["base_ns"]) + int(told["ranks"][1]["cut"]) == last
+
+
+def test_counters_are_units_whose_tiles_hold_every_sample(profile):
+    timeline = open_timeline(profile)
+    shown = [unit for unit in described(timeline)["units"] if unit["process"] == "counter"]
+    assert {unit["rank"] for unit in shown} == {0, 1}
+    unit = next(unit for unit in timeline.counters if unit.series.name == "memory PTA allocated")
+    for width in (3, 6, 9):
+        size = grid.width_ns(width)
+        first, last = (int(moment - timeline.base_ns) // size for moment in unit.series.time_ns[[0, -1]])
+        total = 0
+        for begin in range(first, last + 1, grid.MAX_TILES):
+            request = {"width": width, "first": begin, "last": min(last, begin + grid.MAX_TILES - 1), "units": [unit.id]}
+            header, buffers = counting.reply(timeline.counters, timeline.base_ns, request)
+            total += int(np.frombuffer(buffers[4], "<f8").sum())
+            assert header["tiles"][0]["before"] is None or header["tiles"][0]["before"] in unit.series.value
+        assert total == len(unit.series.value)
+    with pytest.raises(LookupError):
+        counting.counter(timeline.counters, "c999")
+
+
+def test_a_counter_is_walked_told_and_summed_like_a_slice(profile):
+    timeline = open_timeline(profile)
+    unit = next(unit for unit in timeline.counters if unit.series.name == "memory PTA allocated")
+    series, message = unit.series, {"unit": unit.id, "lane": 0, "mode": "lane", "direction": 1, "name": "", "count": 1}
+    seen, start = [], timeline.offset(int(series.time_ns[0])) - 1
+    while (found := counting.walked(unit, timeline.base_ns, {**message, "start": start})["slice"]) is not None:
+        seen.append(found["start"])
+        start = found["start"]
+    assert seen == [timeline.offset(int(moment)) for moment in series.time_ns]
+    back = counting.walked(unit, timeline.base_ns, {**message, "start": start, "direction": -1})["slice"]
+    assert back["start"] == seen[-2]
+    highest = counting.walked(unit, timeline.base_ns, {**message, "start": start, "mode": "longest"})["slice"]
+    assert highest["name"] == "memory PTA allocated: 1.16 GiB"
+    assert ("Name", highest["name"]) in detailed(timeline, {**message, **highest})["fields"]
+    reply = selected(timeline, {"start": seen[0], "end": seen[-1], "units": [unit.id]})
+    columns = {column["label"]: column["text"] for column in reply["tables"][2]["columns"]}
+    assert (columns["highest"], columns["samples"]) == (["1.16 GiB"], [str(len(seen) - 1)])
+    address = address_of(timeline, {"unit": unit.id, "lane": 0, "start": str(timeline.base_ns + int(seen[5]))})
+    assert slice_at(timeline, address)["start"] == seen[5]

@@ -7,6 +7,7 @@ Where text output lies in the same folder the text is read, not both; msprof's o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from perfkit.run import Position
 from perfkit.trace import (
     _ascend_db,
     _ascend_db_analysis,
+    _ascend_db_counters,
     _ascend_folders,
     _ascend_layout,
     _ascend_memory,
@@ -131,7 +133,10 @@ def read(match: Match, sink: Sink) -> None:
 
 
 def _offer_host(recordings: list[Recording], sink: Sink) -> None:
-    """Offer the host side of the ranks whose database recorded calls, and the counters of those that have some."""
+    """Offer the host side of the ranks whose database recorded calls, and the counters of those that have some.
+
+    A database of several devices has the counters of each under the number of the device.
+    """
     recorded = {
         recording.rank.rank: (recording.rank.source.files[KERNELS], recording.kernels, recording.keys)
         for recording in recordings
@@ -142,6 +147,10 @@ def _offer_host(recordings: list[Recording], sink: Sink) -> None:
     _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
     counted = {rank: (file, kernels, keys["task"]) for rank, (file, kernels, keys) in recorded.items() if has_counters(file)}
     _host_tables.offer(sink, counted, lambda rank: ([read_database(*counted[rank])],), [UTILIZATION])
+    shared = Counter(file for file, _, _ in recorded.values())
+    devices = {rank: device for recording in recordings for device, rank in recording.rank.source.told.get("devices", {}).items()}
+    samples = {rank: (file, devices.get(rank, rank) if shared[file] > 1 else None) for rank, (file, _, _) in recorded.items()}
+    _ascend_db_counters.offer(sink, samples)
 
 
 def _record(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> list[Recording]:
@@ -267,7 +276,7 @@ FORMAT = Format(
     detail=3,
     provides=frozenset(
         {
-            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches", UTILIZATION),
+            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches", "counters", UTILIZATION),
             *("memory_curve", "memory_blocks", "coverage"),
         }
     ),

@@ -19,6 +19,7 @@ from perfkit.run import Position
 from perfkit.trace import _ascend_folders, _ascend_layout, _ascend_memory, _ascend_steps, _host_tables, _store
 from perfkit.trace._ascend_collectives import read_links, read_operations
 from perfkit.trace._ascend_folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
+from perfkit.trace._ascend_host import TABLES as HOST_TABLES
 from perfkit.trace._ascend_host import read_host
 from perfkit.trace._ascend_kernels import has_details, read_kernels
 from perfkit.trace._ascend_many import MANY_RANKS, read_many
@@ -59,6 +60,7 @@ def read(match: Match, sink: Sink) -> None:
     if len(ranks) >= MANY_RANKS:
         offer_table(sink, kernel_files)
         _add_coverage(read_many(ranks, named, sink, _record), sink)
+        _offer_host(sink, [rank for rank in ranks if rank.rank in kernel_files])
         return
     recordings = read_ranks(_record_all, ranks, sink, sum(file.size_bytes for file in match.files))
     for recording in recordings:
@@ -72,7 +74,14 @@ def read(match: Match, sink: Sink) -> None:
         for recording in recordings
         if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
     }
-    _host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]))
+    _host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]), HOST_TABLES)
+
+
+def _offer_host(sink: Sink, ranks: Sequence[Rank]) -> None:
+    """Offer the host side of many ranks, whose kernels are read later too."""
+    files = {rank.rank: file for rank in ranks if (file := rank.file(TIMELINE)) is not None}
+    if (kernels := sink.later.get("kernels")) is not None:
+        _host_tables.offer(sink, files, lambda rank: read_host([files[rank]], kernels.read([rank], None)), HOST_TABLES)
 
 
 def _record_all(rank: Rank, placement: Mapping[int, Position], sink: Sink) -> Recording:
@@ -176,6 +185,7 @@ FORMAT = Format(
             "groups",
             "host",
             "launches",
+            "counters",
             "utilization",
             "memory_curve",
             "memory_blocks",

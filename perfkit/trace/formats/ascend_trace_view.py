@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.trace import _host_tables, kinds
+from perfkit.trace._ascend_host import TABLES as HOST_TABLES
 from perfkit.trace._ascend_host import read_host
 from perfkit.trace._ascend_steps import compare_with_lanes
 from perfkit.trace._ascend_trace import Recording, read_recording
@@ -79,7 +80,7 @@ def read(match: Match, sink: Sink) -> None:
     for rank in sorted(chosen):
         _add_rank(sink, rank, chosen[rank])
     sides = {rank: ([item.file], item.device.assign(step=_steps_of(item))) for rank, item in chosen.items() if len(item.device)}
-    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
+    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]), HOST_TABLES)
     sink.fact("num_events", sum(recording.num_events for recording in chosen.values()), "events of the files that were read")
 
 
@@ -160,7 +161,7 @@ FORMAT = Format(
     title="Ascend timeline (trace_view.json without its tables)",
     looks_for="trace_view.json, a list of events, in a folder without kernel_details.csv",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
 )

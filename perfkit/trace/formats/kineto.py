@@ -119,6 +119,8 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     file = recording.file
     state = "partial" if recording.damage else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
+    for samples in recording.samples():
+        sink.add("counters", source=file, rank=rank, **{str(name): samples[name] for name in samples.columns})
     if not len(recording.device):
         _add_host_only(sink, rank, recording)
         return
@@ -305,7 +307,7 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
 )

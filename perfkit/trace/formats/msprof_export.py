@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.errors import InputError
 from perfkit.trace import _ascend_folders, _host_tables, kinds
 from perfkit.trace._ascend_host import MONOTONIC_BELOW_NS, read_host
+from perfkit.trace._ascend_host import TABLES as HOST_TABLES
 from perfkit.trace._ascend_kernels import read_kernels
 from perfkit.trace._ascend_steps import compare_with_lanes
 from perfkit.trace._ascend_trace import Recording, read_recording
@@ -88,7 +89,7 @@ def read(match: Match, sink: Sink) -> None:
             if TIMELINE in export.parts and not export.iterations:
                 sides[rank] = ([part.file for part in export.parts[TIMELINE]], device.kernels, export.clock_ns or 0)
         _cover(rank, export, device, sink)
-    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
+    _host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]), HOST_TABLES)
 
 
 def _ranks(exports: list[Export], sink: Sink) -> dict[int, Export]:
@@ -264,7 +265,7 @@ FORMAT = Format(
     title="msprof export (PROF_* folders)",
     looks_for="msprof*.json or op_summary*.csv below mindstudio_profiler_output or device_<k>/timeline of a PROF_* folder",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
 )
