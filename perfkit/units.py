@@ -35,9 +35,14 @@ def decimal_to_ns(text: str, ns_per_unit: int) -> int:
         value = Decimal(text.strip())
     except InvalidOperation as error:
         raise ValueError(f"{text!r} is not a number") from error
+    return whole(value, ns_per_unit)
+
+
+def whole(value: Decimal, per_unit: int) -> int:
+    """A decimal number in units of `per_unit` as a whole number, rounded half to even; ValueError as in `decimal_to_ns`."""
     if not value.is_finite() or value.adjusted() > MAX_EXPONENT:
-        raise ValueError(f"{text!r} is not a finite number of a sensible size")
-    return int((value * ns_per_unit).to_integral_value())
+        raise ValueError(f"'{value}' is not a finite number of a sensible size")
+    return int((value * per_unit).to_integral_value())
 
 
 def parse_bytes(text: str) -> int:

@@ -8,7 +8,6 @@ step and name, in order of their starts where a name repeats.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -93,12 +92,12 @@ def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
     """The links of communication_matrix.json with their numbers as recorded; what of it cannot be read is counted."""
     content, losses = _open(file, sink), Losses()
     found = [
-        replace(read, rank=rank)
+        read
         for step, kinds in entries(content, losses)
         for _, operations in entries(kinds, losses)
         for name, links in entries(operations, losses)
         for key, info in entries(links, losses)
-        if (read := link(step_number(step), name, key, info, losses)) is not None
+        if (read := link(step_number(step), name, key, info, losses, rank=rank)) is not None
     ]
     _report(losses, file, sink)
     return found

@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeGuard
+
+import msgspec
 
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File
-from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns
+from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns, whole
 
 TOTAL = "Total Op Info"
 BYTES_PER_MB = 10**6
@@ -40,8 +43,7 @@ class Operation:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True, gc=False):
     """What one rank sent over one link in one operation, or in the total of its kind; ids as recorded."""
 
     rank: int
@@ -80,12 +82,14 @@ def are_ranks(values: list[Any]) -> bool:
     return not values or (set(map(type, values)) == {int} and min(values) >= 0 and max(values) < MAX_RANKS)
 
 
+@lru_cache(maxsize=4096)
 def step_number(text: str) -> int:
     """The step of a key such as "step50"; 0 for "step", which a recording without steps has."""
     found = _TRAILING_NUMBER.search(text)
     return int(found[1]) if found else 0
 
 
+@lru_cache(maxsize=65536)
 def group_of(key: str) -> str | None:
     """The group hash of a key such as "hcom_allReduce__586_0_1@17522688603477080586"."""
     return key.partition("@")[2] or None
@@ -93,7 +97,7 @@ def group_of(key: str) -> str | None:
 
 def entries(value: Any, losses: Losses) -> Iterator[tuple[str, Any]]:
     """The items of a JSON object; anything else is counted as lost."""
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         yield from value.items()
     else:
         losses.add("entry that is no JSON object")
@@ -124,10 +128,10 @@ def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Oper
     )
 
 
-def link(step: int, name: str, key: str, info: Any, losses: Losses) -> Link | None:
-    """One link of its source from a "source-target" key; None, and counted, if it is none."""
-    ends = _LINK.match(key)
-    if ends is None or not isinstance(info, Mapping):
+def link(step: int, name: str, key: str, info: Any, losses: Losses, *, rank: int | None = None) -> Link | None:
+    """One link from a "source-target" key, told by its source or by `rank`; None, and counted, if it is none."""
+    ends = _ends(key)
+    if ends is None or not isinstance(info, (dict, Mapping)):  # the first is by far the quicker to ask
         losses.add("link whose key is not 'source-target'")
         return None
     size_bytes = _bytes(info.get("Transit Size(MB)"))
@@ -136,15 +140,21 @@ def link(step: int, name: str, key: str, info: Any, losses: Losses) -> Link | No
         size_bytes = transit_ns = None
     transport = info.get("Transport Type")
     return Link(
-        rank=int(ends[1]),
+        rank=ends[0] if rank is None else rank,
         step=step,
         operation=name,
-        source=int(ends[1]),
-        target=int(ends[2]),
+        source=ends[0],
+        target=ends[1],
         transport=transport if isinstance(transport, str) and transport else None,
         size_bytes=size_bytes,
         transit_ns=transit_ns,
     )
+
+
+@lru_cache(maxsize=65536)
+def _ends(key: str) -> tuple[int, int] | None:
+    found = _LINK.match(key)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def add_links(sink: Sink, links: Sequence[Link], source: File | None = None) -> None:
@@ -184,16 +194,16 @@ def _bytes(megabytes: Any) -> int | None:
 
 def _scaled(value: Any, per_unit: int) -> int | None:
     """A whole number of the small unit, exact; null for what is no finite number or does not fit 64 bits."""
-    if isinstance(value, Decimal) and not value:
-        return 0  # most sizes are: of the kinds of links only some are used
-    if isinstance(value, int) and not isinstance(value, bool):
-        scaled = value * per_unit
-    elif isinstance(value, (Decimal, float, str)):
-        try:
+    try:
+        if isinstance(value, Decimal):
+            scaled = whole(value, per_unit) if value else 0  # most sizes are: of the kinds of links only some are used
+        elif isinstance(value, int) and not isinstance(value, bool):
+            scaled = value * per_unit
+        elif isinstance(value, (float, str)):
             scaled = decimal_to_ns(str(value), per_unit)
-        except (ValueError, ArithmeticError):
+        else:
             return None
-    else:
+    except (ValueError, ArithmeticError):
         return None
     return scaled if abs(scaled) < 2**63 else None
 

@@ -7,7 +7,7 @@ as numbers. Decimal text of a number is what was meant: 8843.91 us are 8 843 910
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -109,9 +109,9 @@ def read_links(database: Database, schema: Schema, rank: int | None = None) -> l
             "Transit Time(ms)": row["transit_time"],
         }
         name = f"{row['hccl_op_name']}@{row['group_name']}" if row["group_name"] else str(row["hccl_op_name"])
-        read = link(step_number(row["step"] or ""), name, f"{row['src_rank']}-{row['dst_rank']}", info, losses)
+        read = link(step_number(row["step"] or ""), name, f"{row['src_rank']}-{row['dst_rank']}", info, losses, rank=rank)
         if read is not None:
-            found.append(read if rank is None else replace(read, rank=rank))
+            found.append(read)
     database.lose(losses.counts)
     return found
 

@@ -8,8 +8,10 @@ through the ranks that used them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from perfkit.run import Fact, Position
 from perfkit.trace._ascend_communication import Link, are_ranks, is_rank
@@ -158,7 +160,7 @@ def to_global(links: list[Link], groups: Groups) -> tuple[list[Link], int]:
             continue
         source, target = _rank_at(link.source, ranks, members), _rank_at(link.target, ranks, members)
         if source is not None and target is not None and not (unsure and group is None):
-            placed.append(replace(link, source=source, target=target))
+            placed.append(msgspec.structs.replace(link, source=source, target=target))
     return placed, len(links) - len(placed)
 
 

@@ -10,7 +10,7 @@ with fewer than `MIN_LINKS` like links in a direction cannot be told from them, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pandas as pd
@@ -39,11 +39,10 @@ def links(run: Run, *, steps: Iterable[int] | None = None, local: bool = False) 
     operations otherwise, never both. Copies of a rank to itself are left out unless `local`. No rows if no links were recorded.
     """
     rows = run.frame("links", steps=steps)
-    names = rows["operation"].astype(str)
     rows = rows.assign(
-        kind=names.map(_kind).astype(str),
-        group=names.map(lambda name: name.partition("@")[2]).astype("object"),
-        total=names.str.contains(_TOTAL, case=False, regex=False),
+        kind=_each(rows["operation"], _kind).astype(str),
+        group=_each(rows["operation"], lambda name: name.partition("@")[2]),
+        total=_each(rows["operation"], lambda name: _TOTAL in name.lower()).astype(bool),
         transport=rows["transport"].astype("object").fillna("unknown"),
     )
     rows = rows[(rows["kind"] != _GRAND_TOTAL) | ~_has_others(rows)]
@@ -130,6 +129,13 @@ def _shared(ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
 def _told(ranks: np.ndarray) -> np.ndarray:
     counts: np.ndarray = pd.Series(ranks).map(pd.Series(ranks).value_counts()).to_numpy(dtype=np.int64)
     return counts >= MIN_LINKS
+
+
+def _each(names: pd.Series, change: Callable[[str], object]) -> pd.Series:
+    """`change` of every name, called once a distinct one, because thousands of links carry few names."""
+    named = pd.Categorical(names)
+    changed = np.array([*map(change, map(str, named.categories.tolist())), change(str(None))], dtype="object")
+    return pd.Series(changed[named.codes], index=names.index, dtype="object")
 
 
 def _has_others(rows: pd.DataFrame) -> pd.Series:
