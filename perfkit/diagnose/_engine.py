@@ -88,12 +88,20 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     said_by = {rule.name: rule.symptom_of for rule in chosen}
     told: dict[int, list[str]] = {}
     gone: set[int] = set()
+
+    def causes_of(cause: Finding, symptom: Finding) -> bool:
+        return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
+
     for index, symptom in enumerate(findings):
         causes = [
             at
             for at, finding in enumerate(findings)
             if finding.rule in said_by.get(symptom.rule, ())
-            or (symptom.rule in explains.get(finding.rule, ()) and (finding.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0))
+            or (
+                causes_of(finding, symptom)
+                # Of two that explain each other and cost about the same, the one that explains less is the more exact.
+                and not (causes_of(symptom, finding) and _exactness(explains, symptom) < _exactness(explains, finding))
+            )
         ]
         if causes:
             gone.add(index)
@@ -103,6 +111,10 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
         for at, finding in enumerate(findings)
         if at not in gone
     ]
+
+
+def _exactness(explains: Mapping[str, frozenset[str]], finding: Finding) -> tuple[int, str]:
+    return len(explains[finding.rule]), finding.rule
 
 
 def _ordered(findings: Sequence[Finding]) -> list[Finding]:

@@ -79,6 +79,13 @@ def test_a_small_cause_does_not_hide_a_large_symptom():
     assert len(diagnose(RUN, only=[saying("symptom", 25_000_000), cause]).findings) == 2
 
 
+@pytest.mark.parametrize(("exact_ms", "told"), [(12, "exact"), (25, "exact"), (2, "broad")])
+def test_of_two_that_explain_each_other_the_more_exact_stays_unless_it_costs_little(exact_ms, told):
+    exact = saying("exact", exact_ms * 1_000_000, explains=frozenset({"broad"}))
+    broad = saying("broad", 20_000_000, explains=frozenset({"exact", "another"}))
+    assert [finding.rule for finding in diagnose(RUN, only=[exact, broad]).findings] == [told]
+
+
 def test_the_document_has_the_fixed_keys():
     document = to_dict(diagnose(RUN, only=[saying("a", 3_000_000)]))
     assert {"findings", "healthy", "not_measured", "failed"} <= set(document)

@@ -103,4 +103,5 @@ RULE = Rule(
     how_to_collect=HOW,
     thresholds=(SYNC_CALLS,),
     check=check,
+    explains=frozenset({"host-bound"}),
 )

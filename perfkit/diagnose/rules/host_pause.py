@@ -84,5 +84,5 @@ RULE = Rule(
     how_to_collect=KERNELS_BY,
     thresholds=(PAUSE_SHARE, PAUSE_LEAST, PAUSES_A_STEP),
     check=check,
-    explains=frozenset({"jitter", "core-idle"}),
+    explains=frozenset({"jitter", "core-idle", "pipeline-bubble"}),
 )

@@ -175,4 +175,5 @@ RULE = Rule(
     how_to_collect=HOW,
     thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS),
     check=check,
+    explains=frozenset({"bandwidth-low", "exposed-communication"}),
 )
