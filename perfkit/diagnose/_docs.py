@@ -19,6 +19,10 @@ warm-up; the costs of one run never sum to more than its step. Severity follows 
 high, {medium:g} medium), unless a rule says otherwise; findings of less than {least:g} are left out. A symptom that another finding
 explains is listed under that finding's `next`. Every threshold can be changed:
 `perfkit.diagnose(run, limits={{"slow-rank-excess": 0.03}})`.
+
+What a recording cannot show is not guessed: of a recording without marks of steps, which counts as one step, nothing is counted a
+step; ranks whose kernels hold less than 0.9 of the computing time that is stated say nothing about idle times; and with fewer than
+three steps a cost is at most of medium severity.
 """
 
 
@@ -38,9 +42,13 @@ def _section(rule: Rule) -> str:
         lines += [f"Said more exactly by: {_names(rule.symptom_of)}.", ""]
     if rule.thresholds:
         lines += ["| threshold | value | unit | origin |", "|---|---|---|---|"]
-        lines += [f"| `{known.name}` | {known.value:g} | {known.unit} | {known.origin} |" for known in rule.thresholds]
+        lines += [f"| `{known.name}` | {_value(known.value)} | {known.unit} | {known.origin} |" for known in rule.thresholds]
         lines += [""]
     return "\n".join(lines)
+
+
+def _value(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _names(names: frozenset[str]) -> str:
