@@ -17,6 +17,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.charts._theme import STRUCTURE
+
+_SPLIT = "_perfkit_split"
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
 
 Columns = dict[str, list[Any]]
@@ -35,6 +38,18 @@ class ChartSpec:
 
 def split(chart: AnyChart) -> ChartSpec:
     """Take `chart` apart. Frames given inline get the names "data-0", "data-1", ... in order of appearance."""
+    structure = vars(chart).get(STRUCTURE)
+    if structure is None:
+        return _split(chart)
+    known = vars(structure).get(_SPLIT)
+    if known is None:
+        known = _split(structure)
+        object.__setattr__(structure, _SPLIT, known)
+    rows: Mapping[str, Any] = chart.datasets  # type: ignore[attr-defined]
+    return ChartSpec(known.spec, known.digest, {name: columns(records) for name, records in rows.items()})
+
+
+def _split(chart: AnyChart) -> ChartSpec:
     copy = chart.copy(deep=False)  # type: ignore[attr-defined]
     records = copy.datasets
     copy.datasets = alt.Undefined

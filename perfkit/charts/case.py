@@ -19,6 +19,7 @@ ANSWERS = {"reported": theme.COMPUTING, "within 10 %": theme.GREEN, "more than 1
 Rows = dict[str, list[dict[str, Any]]]
 
 
+@theme.drawn_once
 def stage_work(rows: Rows) -> alt.Chart:
     """Draw a bar a round and stage: `place` ("round 2, stage 0"), `work`, `units`, `order` in the data set "stages"."""
     chart: alt.Chart = (
@@ -29,12 +30,13 @@ def stage_work(rows: Rows) -> alt.Chart:
             y=alt.Y("place:N", title=None, sort=None),
             color=alt.Color("work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values()))),
             order=alt.Order("order:Q"),
-            tooltip=["place:N", "work:N", alt.Tooltip("units:Q", format=".2f")],
+            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), alt.Tooltip("units:Q", format=".2f")],
         )
     )
     return theme.with_rows(chart, rows)
 
 
+@theme.drawn_once
 def answers(rows: Rows) -> alt.LayerChart:
     """Draw the guess, the prediction and the reported value (data set "answers").
 
@@ -47,9 +49,9 @@ def answers(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("judged:N", title=None, scale=alt.Scale(domain=list(ANSWERS), range=list(ANSWERS.values()))),
-        tooltip=["who:N", alt.Tooltip("value:Q", format=",.4~r"), "label:N", "why:N"],
+        tooltip=[alt.Tooltip("who:N"), alt.Tooltip("value:Q", format=",.4~r"), "label:N", "why:N"],
     )
-    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text="label:N")
-    reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.datum(0), y=y, text="why:N")
-    room = base.mark_point(opacity=0).encode(x="room:Q", y=y)
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
+    reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.datum(0), y=y, text=alt.Text("why:N"))
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels, reasons], width="container", height={"step": 38}), rows)

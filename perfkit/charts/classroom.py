@@ -26,5 +26,7 @@ def progress_map(rows: list[dict[str, Any]]) -> alt.LayerChart:
     tooltip = [alt.Tooltip(f"{name}:N", title=name) for name in ("student", "exercise", "state")]
     tooltip.append(alt.Tooltip("tries:Q", title="wrong tries"))
     squares = base.mark_rect(stroke="white").encode(x=x, y=y, color=color, tooltip=tooltip)
-    tries = base.transform_filter("datum.tries > 0").mark_text(fontSize=10, color=theme.TEXT).encode(x=x, y=y, text="tries:Q")
+    tries = (
+        base.transform_filter("datum.tries > 0").mark_text(fontSize=10, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("tries:Q"))
+    )
     return theme.with_rows(alt.LayerChart(layer=[squares, tries], width="container", height={"step": 22}), {"cells": rows})

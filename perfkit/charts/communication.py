@@ -27,7 +27,12 @@ def exposure_bars(rows: Rows) -> alt.Chart:
             x=alt.X("ms:Q", title="time a rank and step (ms)", stack="zero"),
             y=alt.Y("operation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[EXPOSURE[part] for part in present])),
-            tooltip=["operation:N", "part:N", alt.Tooltip("ms:Q", format=",.3~f"), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("operation:N"),
+                alt.Tooltip("part:N"),
+                alt.Tooltip("ms:Q", format=",.3~f"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     return theme.with_rows(chart, rows)
@@ -48,17 +53,18 @@ def wait_bars(rows: Rows) -> alt.LayerChart:
             y=alt.Y("ms:Q", title="time in collectives, a step (ms)", stack="zero"),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
             order=alt.Order("order:Q"),
-            tooltip=["rank:O", "part:N", alt.Tooltip("ms:Q", format=",.3~f")],
+            tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q", format=",.3~f")],
         )
     )
     marks = (
         alt.Chart(alt.NamedData("latest"))
         .mark_point(shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, yOffset=-12)
-        .encode(x=x, y="ms:Q", tooltip=["rank:O", alt.Tooltip("why:N", title="others wait for it")])
+        .encode(x=x, y=alt.Y("ms:Q"), tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height=260), rows)
 
 
+@theme.drawn_once
 def size_time(rows: Rows) -> alt.LayerChart:
     """Draw every collective by its size and time, both logarithmic, with the line latency + size / bandwidth of its operation.
 
@@ -75,7 +81,13 @@ def size_time(rows: Rows) -> alt.LayerChart:
             y=y,
             color=color,
             shape=alt.Shape("operation:N", title=None),
-            tooltip=["operation:N", "rank:O", "name:N", alt.Tooltip("bytes:Q", format=",d"), alt.Tooltip("us:Q", format=",.3~f")],
+            tooltip=[
+                alt.Tooltip("operation:N"),
+                alt.Tooltip("rank:O"),
+                alt.Tooltip("name:N"),
+                alt.Tooltip("bytes:Q", format=",d"),
+                alt.Tooltip("us:Q", format=",.3~f"),
+            ],
         )
     )
     lines = alt.Chart(alt.NamedData("model")).mark_line(strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y, color=color)

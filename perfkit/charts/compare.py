@@ -17,6 +17,7 @@ UNCHANGED = 1e-4
 MAX_POINTS = theme.MAX_MARKS // 4
 
 
+@theme.drawn_once
 def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     """Draw the way from a to b: the totals as bars, each part as the step that it adds.
 
@@ -32,10 +33,10 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
         alt.Tooltip("b:Q", title=f"b ({unit})", format=",.4~r"),
         alt.Tooltip("delta:Q", title=f"b - a ({unit})", format="+,.4~r"),
     ]
-    bars = base.mark_bar(cornerRadius=1).encode(x=x, x2="end:Q", y=y, color=color, tooltip=tooltip)
-    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x="edge:Q", y=y, text="label:N")
+    bars = base.mark_bar(cornerRadius=1).encode(x=x, x2=alt.X2("end:Q"), y=y, color=color, tooltip=tooltip)
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("edge:Q"), y=y, text=alt.Text("label:N"))
     # Room for the labels of the longest bars.
-    room = base.mark_point(opacity=0).encode(x="room:Q", y=y)
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
 
 
@@ -82,6 +83,7 @@ def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str
     }
 
 
+@theme.drawn_once
 def loss_curves(rows: Rows) -> alt.LayerChart:
     """Draw the losses of both trainings over the steps; a dashed line where they part (data sets "losses" and "divergence")."""
     scale = alt.Scale(domain=list(SIDES), range=list(SIDES.values()))
@@ -93,12 +95,13 @@ def loss_curves(rows: Rows) -> alt.LayerChart:
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
             color=alt.Color("side:N", title=None, scale=scale),
             strokeDash=alt.StrokeDash("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[[1, 0], [5, 3]])),
-            tooltip=["side:N", alt.Tooltip("step:Q"), alt.Tooltip("loss:Q", format=",.6~r")],
+            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), alt.Tooltip("loss:Q", format=",.6~r")],
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[lines, _divergence()], width="container", height=230), rows)
 
 
+@theme.drawn_once
 def difference_band(rows: Rows) -> alt.LayerChart:
     """Draw the relative difference of every step and its band (data sets "differences", "band", "divergence")."""
     band = (
@@ -106,9 +109,9 @@ def difference_band(rows: Rows) -> alt.LayerChart:
         .mark_rect(color=theme.GREEN, opacity=0.14)
         .encode(
             x=alt.X("first:Q", title="step"),
-            x2="last:Q",
+            x2=alt.X2("last:Q"),
             y=alt.Y("low:Q", title="candidate against reference", axis=alt.Axis(format="+.2~%")),
-            y2="high:Q",
+            y2=alt.Y2("high:Q"),
         )
     )
     points = (
@@ -149,11 +152,12 @@ def _divergence() -> alt.Chart:
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("divergence"))
         .mark_rule(color=theme.FREE, strokeDash=[6, 4], strokeWidth=1.5)
-        .encode(x="step:Q", tooltip=[alt.Tooltip("step:Q", title="first divergence")])
+        .encode(x=alt.X("step:Q"), tooltip=[alt.Tooltip("step:Q", title="first divergence")])
     )
     return chart
 
 
+@theme.drawn_once
 def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
     """Draw every round as a point, measured over predicted, beside the line of right ones (data sets "rounds" and "line")."""
     points = alt.Chart(alt.NamedData("rounds"))
@@ -161,10 +165,10 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
     y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
     tooltip = ["name:N", alt.Tooltip("prediction:Q", format=",.4~r"), alt.Tooltip("value:Q", format=",.4~r"), "error:N"]
     marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
-    labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text="name:N")
+    labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("name:N"))
     line = (
         alt.Chart(alt.NamedData("line"))
         .mark_line(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.2)
-        .encode(x="prediction:Q", y="value:Q")
+        .encode(x=alt.X("prediction:Q"), y=alt.Y("value:Q"))
     )
     return theme.with_rows(alt.LayerChart(layer=[line, marks, labels], width="container", height=260), rows)

@@ -11,12 +11,19 @@ import pandas as pd
 from perfkit.breakdown import Breakdown
 from perfkit.charts import _theme as theme
 
+Rows = dict[str, list[dict[str, Any]]]
+
 
 def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
     """Draw FLOP per token by part of the model, stacked by pass (forward, backward, recompute).
 
     `passes` maps a pass to its breakdown in FLOP. Data set "flops": `part`, `pass`, `gflop`.
     """
+    return _flops_bars({"flops": flops_rows(passes)})
+
+
+@theme.drawn_once
+def _flops_bars(rows: Rows) -> alt.Chart:
     passes_drawn = list(theme.PASSES)
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("flops"), width="container", height={"step": 30})
@@ -31,7 +38,7 @@ def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
             tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), alt.Tooltip("gflop:Q", title="GFLOP per token", format=",.4~r")],
         )
     )
-    return theme.with_rows(chart, {"flops": flops_rows(passes)})
+    return theme.with_rows(chart, rows)
 
 
 def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, Any]]:
@@ -46,6 +53,11 @@ def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, Any]]:
 
 def parameter_bars(parameters: Breakdown) -> alt.Chart:
     """Draw the parameters by part. Data set "parameters": `part`, `billions`, `share`."""
+    return _parameter_bars({"parameters": parameter_rows(parameters)})
+
+
+@theme.drawn_once
+def _parameter_bars(rows: Rows) -> alt.Chart:
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("parameters"), width="container", height={"step": 26})
         .mark_bar(color=theme.COMPUTING, cornerRadius=1)
@@ -59,7 +71,7 @@ def parameter_bars(parameters: Breakdown) -> alt.Chart:
             ],
         )
     )
-    return theme.with_rows(chart, {"parameters": parameter_rows(parameters)})
+    return theme.with_rows(chart, rows)
 
 
 def parameter_rows(parameters: Breakdown) -> list[dict[str, Any]]:
@@ -74,17 +86,21 @@ def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_pe
     `products` comes from `calc.roofline.layer_matmuls`. Data sets: "products" and "roof".
     """
     data = roofline_rows(products, peak_flops_per_s=peak_flops_per_s, memory_bytes_per_s=memory_bytes_per_s)
+    return _roofline(data, parts=tuple(row["part"] for row in data["products"]))
+
+
+@theme.drawn_once
+def _roofline(rows: Rows, *, parts: tuple[str, ...]) -> alt.LayerChart:
     x = alt.X("intensity:Q", title="FLOP per byte moved", scale=alt.Scale(type="log"))
     y = alt.Y("tflops:Q", title="attainable TFLOP/s", scale=alt.Scale(type="log"))
     roof = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
-    parts = [row["part"] for row in data["products"]]
     marks = (
         alt.Chart(alt.NamedData("products"))
         .mark_point(filled=True, size=110, opacity=0.9)
         .encode(
             x=x,
             y=y,
-            color=alt.Color("part:N", title=None, sort=parts, scale=theme.path_scale(parts)),
+            color=alt.Color("part:N", title=None, sort=list(parts), scale=theme.path_scale(parts)),
             shape=alt.Shape(
                 "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
             ),
@@ -97,7 +113,7 @@ def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_pe
         )
     )
     chart = alt.LayerChart(layer=[roof, marks], width="container", height=280)
-    return theme.with_rows(chart, data)
+    return theme.with_rows(chart, rows)
 
 
 def roofline_rows(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> dict[str, list[dict[str, Any]]]:

@@ -16,6 +16,7 @@ MOST = 1_000
 EMPTY, FILLED = "empty", "filled"
 
 
+@theme.drawn_once
 def interval_bars(rows: Rows) -> alt.Chart:
     """Draw the interval before every step. Data set "intervals" from `interval_rows`."""
     chart: alt.Chart = (
@@ -24,7 +25,11 @@ def interval_bars(rows: Rows) -> alt.Chart:
         .encode(
             x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True)),
             y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
-            tooltip=["step:O", alt.Tooltip("interval_ms:Q", format=",.4~r", title="ms"), alt.Tooltip("share:Q", format=".1%")],
+            tooltip=[
+                alt.Tooltip("step:O"),
+                alt.Tooltip("interval_ms:Q", format=",.4~r", title="ms"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
         )
     )
     return theme.with_rows(chart, rows)
@@ -45,6 +50,7 @@ def interval_rows(intervals: pd.DataFrame) -> Rows:
     }
 
 
+@theme.drawn_once
 def queue_points(rows: Rows) -> alt.Chart:
     """Draw the size of each queue by step; steps that found it empty stand out. Data set "queues" from `queue_rows`."""
     chart: alt.Chart = (
@@ -55,7 +61,7 @@ def queue_points(rows: Rows) -> alt.Chart:
             y=alt.Y("size:Q", title="entries in the queue", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=[FILLED, EMPTY], range=[theme.COMPUTING, theme.FREE])),
             shape=alt.Shape("queue:N", title="queue"),
-            tooltip=["queue:N", "step:Q", "size:Q", "capacity:Q"],
+            tooltip=[alt.Tooltip("queue:N"), alt.Tooltip("step:Q"), alt.Tooltip("size:Q"), alt.Tooltip("capacity:Q")],
         )
     )
     return theme.with_rows(chart, rows)
@@ -78,6 +84,7 @@ def queue_rows(queues: pd.DataFrame) -> Rows:
     }
 
 
+@theme.drawn_once
 def usage_bars(rows: Rows) -> alt.Chart:
     """Draw how full the queue behind every dataset operator is. Data set "usage" from `usage_rows`."""
     chart: alt.Chart = (
@@ -89,7 +96,11 @@ def usage_bars(rows: Rows) -> alt.Chart:
             color=alt.Color(
                 "role:N", title=None, scale=alt.Scale(domain=["dataset operator", "slow one"], range=[theme.SKY, theme.FREE])
             ),
-            tooltip=["operator:N", alt.Tooltip("usage:Q", format=".1%"), alt.Tooltip("empty:Q", format=".0%", title="found empty")],
+            tooltip=[
+                alt.Tooltip("operator:N"),
+                alt.Tooltip("usage:Q", format=".1%"),
+                alt.Tooltip("empty:Q", format=".0%", title="found empty"),
+            ],
         )
     )
     return theme.with_rows(chart, rows)

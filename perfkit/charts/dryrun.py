@@ -20,13 +20,14 @@ KINDS = {
 }
 
 
+@theme.drawn_once
 def rank_bars(rows: Rows) -> alt.LayerChart:
     """Draw a stacked bar a rank and the limit. Data sets "ranks" and "limit" come from `rank_bar_rows`."""
     base = alt.Chart(alt.NamedData("ranks"))
     y = alt.Y("label:N", title=None, sort=alt.EncodingSortField("order", op="min"), axis=alt.Axis(labelLimit=240))
     bars = base.mark_bar(cornerRadius=1).encode(
         x=alt.X("start:Q", title="peak of one device (GiB)", scale=alt.Scale(zero=True)),
-        x2="end:Q",
+        x2=alt.X2("end:Q"),
         y=y,
         color=alt.Color(
             "kind:N",
@@ -43,13 +44,13 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("room:Q", title="left of the limit (GiB)", format="+,.3~r"),
         ],
     )
-    likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x="low:Q", x2="high:Q", y=y)
+    likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
     data = alt.Chart(alt.NamedData("limit"))
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(
-        x="limit:Q", tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
+        x=alt.X("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
     )
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x="limit:Q", y=alt.value(-2)
+        x=alt.X("limit:Q"), y=alt.value(-2)
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, likely, rule, label], width="container", height={"step": 34}), rows)
 

@@ -13,6 +13,7 @@ Rows = dict[str, list[dict[str, Any]]]
 SEVERITIES = {"high": theme.FREE, "medium": theme.COMMUNICATION, "low": theme.SKY}
 
 
+@theme.drawn_once
 def cost_bars(rows: Rows) -> alt.LayerChart:
     """Draw one bar a finding, as long as what it costs a step; a click picks its finding.
 
@@ -27,9 +28,9 @@ def cost_bars(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("severity:N", title=None, scale=scale),
-        tooltip=["title:N", "severity:N", alt.Tooltip("cost_ms:Q", title="ms a step", format=",.3~f")],
+        tooltip=[alt.Tooltip("title:N"), alt.Tooltip("severity:N"), alt.Tooltip("cost_ms:Q", title="ms a step", format=",.3~f")],
     )
-    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text="label:N")
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
     # Room for the labels of the longest bars.
-    room = base.mark_point(opacity=0).encode(x="room:Q", y=y)
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)

@@ -44,7 +44,7 @@ def dataflow(rows: Rows) -> alt.LayerChart:
     edges = (
         alt.Chart(alt.NamedData("edges"))
         .mark_line(strokeWidth=1.4, color=theme.MUTED, opacity=0.6, interpolate="monotone", orient="horizontal")
-        .encode(x=x, y=y, detail="edge:N", order="point:Q")
+        .encode(x=x, y=y, detail=alt.Detail("edge:N"), order=alt.Order("point:Q"))
     )
     picked = alt.selection_point(name="picked", fields=["node"], on="click", clear=False, toggle=False)
     tooltip = [alt.Tooltip(f"{name}:N") for name in ("node", "op", "scope", "result", "strategy", "note", "source")]
@@ -53,9 +53,9 @@ def dataflow(rows: Rows) -> alt.LayerChart:
         .mark_rect(cornerRadius=4, cursor="pointer")
         .encode(
             x=alt.X("left:Q", axis=None, scale=x_scale),
-            x2="right:Q",
+            x2=alt.X2("right:Q"),
             y=alt.Y("top:Q", axis=None, scale=y_scale),
-            y2="bottom:Q",
+            y2=alt.Y2("bottom:Q"),
             color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values()))),
             stroke=alt.condition("datum.chosen", alt.value(theme.TEXT), alt.value(theme.MUTED)),
             strokeWidth=alt.condition("datum.chosen", alt.value(3), alt.value(0.5)),
@@ -65,8 +65,10 @@ def dataflow(rows: Rows) -> alt.LayerChart:
     )
     room = TYPICAL_WIDTH / (2 * half) * 2 * HALF_WIDTH - 4
     text = alt.Chart(alt.NamedData("nodes")).encode(x=x, y=y, tooltip=tooltip)
-    names = text.mark_text(fontSize=11, fontWeight=600, dy=-6, limit=room, cursor="pointer", color="#111111").encode(text="label:N")
-    cells = text.mark_text(fontSize=10, dy=8, limit=room, cursor="pointer", color="#222222").encode(text="cell:N")
+    names = text.mark_text(fontSize=11, fontWeight=600, dy=-6, limit=room, cursor="pointer", color="#111111").encode(
+        text=alt.Text("label:N")
+    )
+    cells = text.mark_text(fontSize=10, dy=8, limit=room, cursor="pointer", color="#222222").encode(text=alt.Text("cell:N"))
     chart = alt.LayerChart(layer=[edges, boxes, names, cells], width="container", height=height)
     return theme.with_rows(chart, rows)
 

@@ -14,6 +14,7 @@ Rows = dict[str, list[dict[str, Any]]]
 LEVELS = {"error": theme.FREE, "warning": theme.COMMUNICATION, "information": theme.SKY}
 
 
+@theme.drawn_once
 def problem_bars(rows: Rows) -> alt.Chart:
     """Draw one bar a rule, errors first. Data set "rules" from `problem_rows`."""
     chart: alt.Chart = (
@@ -25,7 +26,7 @@ def problem_bars(rows: Rows) -> alt.Chart:
             color=alt.Color(
                 "level:N", title=None, sort=list(LEVELS), scale=alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
             ),
-            tooltip=["rule:N", "level:N", alt.Tooltip("count:Q", title="places")],
+            tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("level:N"), alt.Tooltip("count:Q", title="places")],
         )
     )
     return theme.with_rows(chart, rows)

@@ -27,6 +27,7 @@ PARTS: Mapping[str, str] = {
 EFFECTS: Mapping[str, str] = {"saves": theme.GREEN, "costs": theme.FREE}
 
 
+@theme.drawn_once
 def stage_bars(rows: Rows) -> alt.LayerChart:
     """Draw one stacked bar a pipeline stage against the limit. Data sets "stages" and "limit" come from `stage_rows`."""
     bars = (
@@ -75,6 +76,7 @@ def stage_rows(stages: Sequence[Breakdown], limit_bytes: float) -> Rows:
     return {"stages": rows, "limit": [{"limit": limit_bytes / GIB}]}
 
 
+@theme.drawn_once
 def switch_bars(rows: Rows) -> alt.LayerChart:
     """Draw a floating bar a switch, from the peak of the plan to the peak with the switch. Data from `switch_rows`."""
     base = alt.Chart(alt.NamedData("switches")).encode(
@@ -82,7 +84,7 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
     )
     bars = base.mark_bar(cornerRadius=1).encode(
         x=alt.X("low:Q", title="peak of the fullest device (GiB)", scale=alt.Scale(zero=True)),
-        x2="high:Q",
+        x2=alt.X2("high:Q"),
         color=alt.Color(
             "effect:N", title=None, scale=alt.Scale(domain=list(EFFECTS), range=list(EFFECTS.values())), sort=list(EFFECTS)
         ),
@@ -93,8 +95,8 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("price:N"),
         ],
     )
-    ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x="after:Q")
-    now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x="now:Q")
+    ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x=alt.X("after:Q"))
+    now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x=alt.X("now:Q"))
     chart = alt.LayerChart(layer=[bars, ends, now, *_limit()], width="container", height={"step": 32})
     return theme.with_rows(chart, rows)
 
@@ -120,9 +122,9 @@ def switch_rows(peak_bytes: float, found: Iterable[tuple[str, str, float]], limi
 def _limit() -> list[alt.Chart]:
     data = alt.Chart(alt.NamedData("limit"))
     tooltip = [alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
-    rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x="limit:Q", tooltip=tooltip)
+    rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x="limit:Q", y=alt.value(-2)
+        x=alt.X("limit:Q"), y=alt.value(-2)
     )
     return [rule, label]
 

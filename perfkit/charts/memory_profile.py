@@ -17,6 +17,7 @@ LEAST_SHARE = 0.005
 LINES = {"allocated": theme.SKY, "reserved": theme.COMPUTING}
 
 
+@theme.drawn_once
 def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     """Draw what is allocated as an area under the line of what is reserved. Data sets from `memory_area_rows`."""
     scale = alt.Scale(domain=list(LINES), range=list(LINES.values()))
@@ -32,13 +33,13 @@ def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     line = (
         data.transform_filter("datum.kind == 'reserved'")
         .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(x=x, y="gib:Q", color=color, tooltip=tooltip)
+        .encode(x=x, y=alt.Y("gib:Q"), color=color, tooltip=tooltip)
     )
-    mark = alt.Chart(alt.NamedData("peak")).encode(x="time:Q")
-    dot = mark.mark_point(size=80, filled=True, color=theme.FREE).encode(y="gib:Q", tooltip=tooltip)
-    name = mark.mark_text(align="left", dx=8, dy=-6, color=theme.TEXT).encode(y="gib:Q", text="label:N")
+    mark = alt.Chart(alt.NamedData("peak")).encode(x=alt.X("time:Q"))
+    dot = mark.mark_point(size=80, filled=True, color=theme.FREE).encode(y=alt.Y("gib:Q"), tooltip=tooltip)
+    name = mark.mark_text(align="left", dx=8, dy=-6, color=theme.TEXT).encode(y=alt.Y("gib:Q"), text=alt.Text("label:N"))
     limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
-    rule = limit.encode(y="limit:Q", tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
+    rule = limit.encode(y=alt.Y("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
     return theme.with_rows(alt.LayerChart(layer=[area, line, dot, name, rule], width="container", height=280), rows)
 
 
@@ -57,6 +58,7 @@ def memory_area_rows(points: Sequence[Mapping[str, Any]], peak: tuple[float, flo
     return {"curve": found, "peak": top, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}
 
 
+@theme.drawn_once
 def owner_bars(rows: Rows) -> alt.Chart:
     """Draw a bar for each owner of memory at the peak. Data set "owners" from `owner_rows`."""
     chart: alt.Chart = (

@@ -103,6 +103,7 @@ def measured_roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_by
     return theme.with_rows(alt.LayerChart(layer=[line, marks], width="container", height=300), data)
 
 
+@theme.drawn_once
 def share_bars(rows: Rows) -> alt.Chart:
     """Draw the share of every operator in two runs side by side. Data set "shares" from `share_rows`."""
     chart: alt.Chart = (

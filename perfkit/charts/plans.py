@@ -44,6 +44,7 @@ STEP_PARTS: Mapping[str, str] = {
 """Parts of a step that are told apart and their short names, in the order in which they are stacked."""
 
 
+@theme.drawn_once
 def plan_scatter(rows: Rows) -> alt.LayerChart:
     """Draw a mark a strategy, the front, the limit, and rings with numbers around the chosen ones. Data from `scatter_rows`."""
     x = alt.X("gib:Q", title="peak of one device (GiB)", scale=alt.Scale(zero=False, nice=True))
@@ -70,12 +71,12 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
     front = (
         alt.Chart(alt.NamedData("front"))
         .mark_line(interpolate="step-after", color=theme.MUTED, strokeDash=[4, 3])
-        .encode(x="gib:Q", y="tokens:Q", order=alt.Order("order:Q"))
+        .encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), order=alt.Order("order:Q"))
     )
-    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x="gib:Q")
-    chosen = alt.Chart(alt.NamedData("chosen")).encode(x="gib:Q", y="tokens:Q", tooltip=[alt.Tooltip("plan:N")])
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x=alt.X("gib:Q"))
+    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=[alt.Tooltip("plan:N")])
     rings = chosen.mark_point(size=260, color=theme.TEXT, strokeWidth=2, filled=False)
-    numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text="label:N")
+    numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text=alt.Text("label:N"))
     chart = alt.LayerChart(layer=[front, limit, marks, rings, numbers], width="container", height=340)
     return theme.with_rows(chart, rows)
 
@@ -113,6 +114,7 @@ def scatter_rows(
     }
 
 
+@theme.drawn_once
 def step_bars(rows: Rows) -> alt.Chart:
     """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
     chart: alt.Chart = (
@@ -153,6 +155,7 @@ def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
     return {"steps": rows}
 
 
+@theme.drawn_once
 def rejected_bars(rows: Rows) -> alt.Chart:
     """Draw one bar a reason with the combinations that it ruled out, on a log axis. Data "reasons" come from `rejected_rows`."""
     chart: alt.Chart = (

@@ -14,6 +14,7 @@ FIT: Mapping[str, str] = {"fits": theme.GREEN, "does not fit": theme.FREE}
 CURVES: Mapping[str, str] = {"greedy": theme.COMMUNICATION, "exact": theme.COMPUTING}
 
 
+@theme.drawn_once
 def settings_chart(rows: Rows) -> alt.LayerChart:
     """Draw a point a setting: `more` (share of the step), `gib`, `name`, `fits` in "settings"; `limit` in "limit"."""
     base = alt.Chart(alt.NamedData("settings")).encode(
@@ -29,16 +30,17 @@ def settings_chart(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
         ],
     )
-    names = base.mark_text(align="left", dx=9, dy=-7, color=theme.TEXT).encode(text="name:N")
+    names = base.mark_text(align="left", dx=9, dy=-7, color=theme.TEXT).encode(text=alt.Text("name:N"))
     limit = (
         alt.Chart(alt.NamedData("limit"))
         .mark_rule(strokeDash=[5, 4], color=theme.TEXT)
-        .encode(y="limit:Q", tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
+        .encode(y=alt.Y("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
     )
     chart = alt.LayerChart(layer=[limit, points, names], width="container", height=300)
     return theme.with_rows(chart, rows)
 
 
+@theme.drawn_once
 def curve_chart(rows: Rows) -> alt.LayerChart:
     """Draw both curves: `ms` and `mib` a layer and micro batch, `curve`, `added`, `index` in "curve"."""
     base = alt.Chart(alt.NamedData("curve")).encode(
@@ -48,7 +50,7 @@ def curve_chart(rows: Rows) -> alt.LayerChart:
     )
     lines = base.mark_line(interpolate="step-after", strokeWidth=2).encode(
         strokeDash=alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=list(CURVES), range=[[6, 4], [1, 0]])),
-        order="index:Q",
+        order=alt.Order("index:Q"),
     )
     points = base.mark_point(filled=True, size=36, opacity=1).encode(
         tooltip=[

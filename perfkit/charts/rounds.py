@@ -31,13 +31,17 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     shapes = alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))
     line = base.mark_line(color=theme.COMPUTING, strokeWidth=1.5, opacity=0.6).encode(x=x, y=y)
     predicted_range = base.mark_rule(color=theme.COMMUNICATION, strokeWidth=5, opacity=0.35).encode(
-        x=x, y="prediction_low:Q", y2="prediction_high:Q"
+        x=x, y=alt.Y("prediction_low:Q"), y2=alt.Y2("prediction_high:Q")
     )
-    predicted = base.mark_point(filled=False, size=90, color=theme.COMMUNICATION, strokeWidth=2).encode(x=x, y="prediction:Q")
+    predicted = base.mark_point(filled=False, size=90, color=theme.COMMUNICATION, strokeWidth=2).encode(
+        x=x, y=alt.Y("prediction:Q")
+    )
     measured = base.mark_point(filled=True, size=110, color=theme.COMPUTING, opacity=1).encode(
         x=x, y=y, shape=alt.Shape("verdict:N", title="verdict", scale=shapes), tooltip=tooltip
     )
     labels = base.mark_text(dy=-14, fontSize=12, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("value:Q", format=",.4~r"))
-    target = alt.Chart(alt.NamedData("goal")).mark_rule(strokeDash=[6, 4], color=theme.GREEN, strokeWidth=1.5).encode(y="goal:Q")
+    target = (
+        alt.Chart(alt.NamedData("goal")).mark_rule(strokeDash=[6, 4], color=theme.GREEN, strokeWidth=1.5).encode(y=alt.Y("goal:Q"))
+    )
     chart = alt.LayerChart(layer=[target, line, predicted_range, predicted, measured, labels], width="container", height=260)
     return theme.with_rows(chart, {"rounds": theme.records(rows), "goal": [] if goal is None else [{"goal": goal}]})

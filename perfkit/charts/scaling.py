@@ -23,6 +23,8 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
         alt.Tooltip("ideal:Q", title="ideal, 10³ tokens/s", format=",.4~r"),
         alt.Tooltip("linearity:Q", format=".2%"),
     ]
-    points = base.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y="measured:Q", tooltip=tooltip)
+    points = base.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(
+        x=x, y=alt.Y("measured:Q"), tooltip=tooltip
+    )
     chart = alt.LayerChart(layer=[ideal, points], width="container", height=240)
     return theme.with_rows(chart, {"runs": theme.records(rows)})

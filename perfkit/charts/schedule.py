@@ -46,7 +46,7 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
     stages = [str(stage) for stage in range(num_stages)]
     y = alt.Y("stage:N", title="stage", sort=stages, scale=alt.Scale(domain=stages, paddingInner=0.12))
     x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
-    lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2="end_ms:Q", y=y)
+    lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
     seen = {row["activity"] for row in rows["operations"]}
     names = [name for name in ACTIVITIES if name in seen]
     operations = (
@@ -54,7 +54,7 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
         .mark_bar()
         .encode(
             x=x,
-            x2="end_ms:Q",
+            x2=alt.X2("end_ms:Q"),
             y=y,
             color=alt.Color(
                 "activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[ACTIVITIES[name] for name in names])
@@ -75,7 +75,7 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
     labels = (
         alt.Chart(alt.NamedData("labels"))
         .mark_text(fontSize=10, color="white", fontWeight="bold")
-        .encode(x=alt.X("middle_ms:Q"), y=y, text="label:N")
+        .encode(x=alt.X("middle_ms:Q"), y=y, text=alt.Text("label:N"))
     )
     chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height={"step": _row_height(num_stages)})
     return theme.with_rows(chart, rows)
@@ -115,6 +115,7 @@ def schedule_rows(operations: pd.DataFrame, recompute_ns: Sequence[Sequence[int]
     return {"lanes": lanes, "operations": drawn, "labels": labels}
 
 
+@theme.drawn_once
 def memory_bars(rows: Rows) -> alt.LayerChart:
     """Draw the memory of every stage, parameters and activations stacked, against the limit.
 
@@ -136,7 +137,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
     rule = (
         alt.Chart(alt.NamedData("limit"))
         .mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
-        .encode(y="gib:Q", tooltip=[alt.Tooltip("gib:Q", title="limit (GiB)", format=",.4~r")])
+        .encode(y=alt.Y("gib:Q"), tooltip=[alt.Tooltip("gib:Q", title="limit (GiB)", format=",.4~r")])
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height=240), rows)
 

@@ -29,6 +29,7 @@ HEADROOM = 1.5
 """Warm-up steps above this multiple of the longest measured step are drawn at the edge: one compile step would flatten the rest."""
 
 
+@theme.drawn_once
 def step_times(rows: Rows) -> alt.LayerChart:
     """Draw the time of every step of a log: warm-up grey, outliers ringed, the median as a line.
 
@@ -54,7 +55,7 @@ def step_times(rows: Rows) -> alt.LayerChart:
     rule = (
         alt.Chart(alt.NamedData("median"))
         .mark_rule(strokeDash=[6, 4], strokeWidth=1.5, color=theme.COMPUTING)
-        .encode(y="median_ms:Q", tooltip=[alt.Tooltip("median_ms:Q", title="median (ms)", format=",.4~r")])
+        .encode(y=alt.Y("median_ms:Q"), tooltip=[alt.Tooltip("median_ms:Q", title="median (ms)", format=",.4~r")])
     )
     chart = alt.LayerChart(layer=[line, rule, marks], width="container", height=280)
     return theme.with_rows(chart, rows)

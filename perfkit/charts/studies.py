@@ -16,6 +16,7 @@ LABEL_WIDTH, LABEL_HEIGHT = 0.22, 0.05
 SIDES = {"worse": theme.FREE, "better": theme.GREEN}
 
 
+@theme.drawn_once
 def tornado(rows: Rows) -> alt.LayerChart:
     """Draw a bar to each side of the predicted step an input. Data sets "sides" and "now" come from `tornado_rows`."""
     bars = (
@@ -24,7 +25,7 @@ def tornado(rows: Rows) -> alt.LayerChart:
         .encode(
             y=alt.Y("input:N", title=None, sort=alt.EncodingSortField(field="swing", op="max", order="descending")),
             x=alt.X("from:Q", title="step time (s)", scale=alt.Scale(zero=False)),
-            x2="to:Q",
+            x2=alt.X2("to:Q"),
             color=alt.Color(
                 "side:N", title=None, sort=list(SIDES), scale=alt.Scale(domain=list(SIDES), range=list(SIDES.values()))
             ),
@@ -36,7 +37,7 @@ def tornado(rows: Rows) -> alt.LayerChart:
             ],
         )
     )
-    now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x="now:Q")
+    now = alt.Chart(alt.NamedData("now")).mark_rule(color=theme.MUTED, strokeWidth=1.5).encode(x=alt.X("now:Q"))
     return theme.with_rows(alt.LayerChart(layer=[bars, now], width="container", height={"step": 30}), rows)
 
 
@@ -57,6 +58,7 @@ def tornado_rows(frame: pd.DataFrame, step_time_s: float) -> Rows:
     return {"sides": rows, "now": [{"now": step_time_s}]}
 
 
+@theme.drawn_once
 def feature_points(rows: Rows) -> alt.LayerChart:
     """Draw every feature by its peak memory and speed, from the plan as it is. Data set "features" from `feature_rows`."""
     base = alt.Chart(alt.NamedData("features"))
@@ -76,7 +78,7 @@ def feature_points(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("speed:Q", title="tokens/s per device", format=",.4~r"),
         ],
     )
-    names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text="label:N")
+    names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
     return theme.with_rows(alt.LayerChart(layer=[points, names], width="container", height=320), rows)
 
 
@@ -114,6 +116,7 @@ def _labelled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+@theme.drawn_once
 def growth_lines(rows: Rows) -> alt.LayerChart:
     """Draw predicted and ideal throughput over devices, both on logarithmic axes. Data set "growth" from `growth_rows`."""
     base = alt.Chart(alt.NamedData("growth"))

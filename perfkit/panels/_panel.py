@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import traitlets
+from altair.utils.schemapi import debug_mode
 
 from perfkit.charts._spec import AnyChart, split
 from perfkit.errors import InputError, PerfkitError
@@ -252,9 +253,11 @@ class PanelView(View):
                 self._seq = max(self._seq, seq)
                 self.state = change(self.state)
             self._settle_choices()
-            answer = Answer(*self.panel.view(_call(self.panel.compute, self.state, progress)))
-            progress.check()
-            self._show(answer)
+            result = _call(self.panel.compute, self.state, progress)
+            with debug_mode(False):  # no schema check of each part of a chart: half of a slider's time
+                answer = Answer(*self.panel.view(result))
+                progress.check()
+                self._show(answer)
         except Cancelled as cancelled:
             if progress.by_visitor:
                 self._fail(cancelled)
