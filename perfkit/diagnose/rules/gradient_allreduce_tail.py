@@ -1,11 +1,11 @@
 """After the backward pass the step goes on for long: gradients are still being reduced, or the optimizer runs in small pieces.
 
 What is measured: the time from the end of the last product, convolution, attention or backward operator of a step to its end, on
-the rank where it is shortest, because the others may wait for that one; and what it is made of: communication that nothing hides,
-optimizer, other kernels, idle times. Without an optimizer and without communication what follows is no tail: the recording ends
-before the step does, or it is no training. A step trace without kernels states the tail as a whole only. A tail of one rank alone
-is no finding: its cause lies before it. Idle times in a tail are the host's (`host-bound`, `host-pause`). The cost is the reduction
-without its last bucket, or the idle times inside the optimizer.
+the rank where it is shortest in that step, because the others may wait for that one; and what it is made of: communication that
+nothing hides, optimizer, other kernels, idle times. Without an optimizer and without communication what follows is no tail: the
+recording ends before the step does, or it is no training. A step trace without kernels states the tail as a whole only. A tail of
+one rank alone is no finding: its cause lies before it. Idle times in a tail are the host's (`host-bound`, `host-pause`). The cost is
+the reduction without its last bucket, or the idle times inside the optimizer.
 
 What to do: buckets whose reduction starts while the backward pass runs (all_reduce_fusion_config, overlap of gradients), a sharded
 optimizer, reduction inside a node first (zero_shard_size); a fused optimizer.
@@ -61,9 +61,9 @@ def check(case: Case) -> Verdict:
     if rows.empty:
         raise NotMeasuredError("products of the backward pass, after which the tail begins", how_to_collect=HOW)
     tails = _tails(rows)
-    # Of each rank the step with the median tail: one in which a host stops is no habit, and the parts of one step sum to it.
-    typical = [part.sort_values("tail", kind="stable").iloc[(len(part) - 1) // 2] for _, part in tails.groupby("rank")]
-    shortest = min(typical, key=lambda row: float(row["tail"]))
+    # Of each step the rank that waits for no other, and of these the middle one: a host that stops in one step is no habit.
+    least = tails.sort_values("tail", kind="stable").drop_duplicates("step")
+    shortest = least.iloc[(len(least) - 1) // 2]
     rank, tail_ns = int(shortest["rank"]), float(shortest["tail"])
     parts = {name: float(shortest[name]) for name in ("reduction", "optimizer", "other", "idle", "gaps")}
     largest = max((*WHAT, "idle"), key=lambda name: parts[name])
@@ -133,7 +133,12 @@ def _after_backward(case: Case) -> pd.DataFrame:
 
 def _tails(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a rank and step: lengths in ns of its tail and of the parts of that, `gaps` those inside the optimizer."""
-    return pd.DataFrame([{"rank": int(part["rank"].iloc[0]), **_parts(part)} for _, part in rows.groupby(["rank", "step"])])
+    return pd.DataFrame(
+        [
+            {"rank": int(part["rank"].iloc[0]), "step": int(part["step"].iloc[0]), **_parts(part)}
+            for _, part in rows.groupby(["rank", "step"])
+        ]
+    )
 
 
 def _parts(rows: pd.DataFrame) -> dict[str, float]:
