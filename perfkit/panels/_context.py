@@ -13,6 +13,7 @@ from threading import Lock
 
 from perfkit._resources import data_folder
 from perfkit.errors import PerfkitError
+from perfkit.panels import _aside
 from perfkit.panels._status import NothingYet
 from perfkit.project import Project, find_project, open_project, sample_paths, save
 from perfkit.run import Run
@@ -80,6 +81,7 @@ def read_run(path: str, progress: Progress | None = None) -> Run:
     key = (str(place), place.stat().st_mtime_ns if place.exists() else 0)
     with _lock:
         if key not in _open_run:
+            _aside.convert(place, progress or (lambda *_: None))
             run = load(place, progress=progress)
             _open_run.clear()
             _open_run[key] = run

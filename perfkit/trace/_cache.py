@@ -94,6 +94,11 @@ def keep(key: str, run: Run, files: Iterable[File]) -> bool:
     return True
 
 
+def is_kept(key: str) -> bool:
+    """Whether there is an entry of a run."""
+    return (_entries.entry(_KIND, key) / _MANIFEST).is_file()
+
+
 def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
     """The kept run, or None if there is none that can be read. `reread` is called if its tables disappear later."""
     folder = _entries.entry(_KIND, key)

@@ -82,6 +82,11 @@ class RankTiles:
         return rows.take(np.isin(rows.depth, depths) & (rows.start_ns <= end_ns) & (rows.end_ns >= start_ns))
 
 
+def is_kept(run: Run, rank: int) -> bool:
+    """Whether the tiles of a rank are in the cache."""
+    return bool(run.cache_key) and (_entries.entry(KIND, f"{run.cache_key}-{rank}") / _INDEX).is_file()
+
+
 def rank_tiles(run: Run, rank: int) -> RankTiles:
     """The tiles of a rank: from the cache if they are there, else made, and kept if the run is."""
     if not run.cache_key:

@@ -7,6 +7,7 @@ With the setting PERFKIT_DASK the same function runs on that Dask cluster, which
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from perfkit.errors import InputError
@@ -36,6 +37,7 @@ _WORKER_BYTES = 256 * MIB
 """What a process takes while it reads a large file."""
 _START = "from perfkit.trace._workers import serve; serve()"
 _ATTEMPTS = 2
+_ONE_PROCESSOR = {"POLARS_MAX_THREADS": "1", "PERFKIT_THREADS": "1"}
 
 
 def each(
@@ -60,6 +62,16 @@ def each(
         yield from _in_processes(task, items, report, name)
 
 
+def aside(task: Callable[[Item, Callable[..., None]], Result], item: Item, *, report: Callable[..., None], name: str) -> Result:
+    """`task(item, report)` in a process of its own, which may take all processors and leaves none of its memory here.
+
+    Of use where this process has to answer meanwhile. As for `each` the task is a function of a module; what it reports, in any
+    arguments, reaches `report` in this thread. If `report` raises, the process is ended.
+    """
+    with contextlib.closing(_in_processes(task, [item], report, lambda _: name, shared=False)) as results:
+        return next(results)
+
+
 def pays_off(num_items: int, num_bytes: int) -> bool:
     """Whether `each` reads so many items in other processes: if they are large enough, or a Dask cluster is there for them."""
     if dask_address() is not None:
@@ -68,14 +80,22 @@ def pays_off(num_items: int, num_bytes: int) -> bool:
 
 
 def _in_processes(
-    task: Callable[[Item, Report], Result], items: Sequence[Item], report: Report, name: Callable[[Item], str]
-) -> Iterator[Result]:
-    """Threads hand items to a process each; their messages meet in this thread, which puts the results in order."""
+    task: Callable[[Item, Report], Result],
+    items: Sequence[Item],
+    report: Report,
+    name: Callable[[Item], str],
+    *,
+    shared: bool = True,
+) -> Generator[Result]:
+    """Threads hand items to a process each; their messages meet in this thread, which puts the results in order.
+
+    Processes that are `shared` among many items take one processor each.
+    """
     messages: queue.Queue[tuple[int, str, Any]] = queue.Queue()
     waiting = iter(range(len(items)))
     lock = threading.Lock()
     fitting = max(1, memory_limit_bytes() // _WORKER_BYTES)
-    workers = [_Worker(task) for _ in range(min(num_threads(), len(items), fitting))]
+    workers = [_Worker(task, _ONE_PROCESSOR if shared else {}) for _ in range(min(num_threads(), len(items), fitting))]
 
     def drive(worker: _Worker) -> None:
         while True:
@@ -117,8 +137,9 @@ def _in_order(messages: queue.Queue[tuple[int, str, Any]], num_items: int, repor
 class _Worker:
     """One process, started when first needed and again when it died."""
 
-    def __init__(self, task: Callable[..., Any]) -> None:
+    def __init__(self, task: Callable[..., Any], environment: Mapping[str, str]) -> None:
         self._task = task
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self.stopped = False
 
@@ -173,7 +194,7 @@ class _Worker:
             raise EOFError
         if self._process is None:
             paths = [os.path.abspath(path) for path in sys.path if path]  # noqa: PTH100  (strings as Python takes them)
-            environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "POLARS_MAX_THREADS": "1", "PERFKIT_THREADS": "1"}
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), **self._environment}
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
             )

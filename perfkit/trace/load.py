@@ -6,7 +6,7 @@ are named in the run's notes, so that nothing is mixed in silence.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from perfkit import _discover
@@ -38,29 +38,53 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
     counted in `dropped` of the run.
     """
     origin = Path(path).expanduser()
-    root = _opened(origin)
-    listing = list_files(root)
-    if not cache or not _cache.worth_keeping(listing.files):
-        return _read(root, find(listing, format), progress)
-    files = _cache.files_key(root, listing.files) if len(listing.files) <= MANY_FILES else ""
-    known = _remembered(_cache.remembered(files, format), listing)
-    matches = find(listing, format) if known is None else [known]
-    chosen, match = matches[0]
-    if match.lazy or not _cache.worth_keeping(match.files):
-        return _read(root, matches, progress)
-    files = files or _cache.files_key(root, listing.files)
-    key = _cache.key_of(files, chosen, match.beside)
-    kept = _cache.open_kept(key, root, lambda: _read_again(origin, format, key))
+    place = _place(origin, format, cache=cache)
+    if not place.key:
+        return _read(place.root, place.matches, progress)
+    chosen, match = place.matches[0]
+    kept = _cache.open_kept(place.key, place.root, lambda: _read_again(origin, format, place.key))
     if kept is not None:
         total_bytes = sum(file.size_bytes for file in match.files)
         if progress is not None:
             progress(kept.name, total_bytes, total_bytes)
         return kept
-    run = _read(root, matches if known is None else find(listing, format), progress)
-    if not _cache.keep(key, run, match.files):
+    run = _read(place.root, find(place.listing, format), progress)
+    if not _cache.keep(place.key, run, match.files):
         return run
-    _cache.remember(files, format, chosen)
-    return replace(run, cache_key=key)
+    _cache.remember(place.files, format, chosen)
+    return replace(run, cache_key=place.key)
+
+
+def bytes_to_convert(path: str | Path) -> int:
+    """How much `load` would read now to keep it as tables; 0 if that is done or nothing is kept of it. Raises as it does."""
+    place = _place(Path(path).expanduser(), None, cache=True)
+    return 0 if not place.key or _cache.is_kept(place.key) else sum(file.size_bytes for file in place.matches[0][1].files)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is at a path: `key` names what is kept of it in the cache, "" for nothing, `files` the state of its files."""
+
+    root: Path
+    listing: Listing
+    matches: list[tuple[Format, Match]]
+    key: str = ""
+    files: str = ""
+
+
+def _place(origin: Path, format: str | None, *, cache: bool) -> _Place:
+    root = _opened(origin)
+    listing = list_files(root)
+    if not cache or not _cache.worth_keeping(listing.files):
+        return _Place(root, listing, find(listing, format))
+    files = _cache.files_key(root, listing.files) if len(listing.files) <= MANY_FILES else ""
+    known = _remembered(_cache.remembered(files, format), listing)
+    matches = find(listing, format) if known is None else [known]
+    chosen, match = matches[0]
+    if match.lazy or not _cache.worth_keeping(match.files):
+        return _Place(root, listing, matches)
+    files = files or _cache.files_key(root, listing.files)
+    return _Place(root, listing, matches, _cache.key_of(files, chosen, match.beside), files)
 
 
 def _remembered(name: str | None, listing: Listing) -> tuple[Format, Match] | None:

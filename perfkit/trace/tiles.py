@@ -21,10 +21,10 @@ import pandas as pd
 from perfkit.errors import InputError
 from perfkit.run import Run
 from perfkit.trace._levels import MAX_LEVEL, MERGED, Ints, Slices, coarser, level_for, width_ns
-from perfkit.trace._rank_tiles import Lane, RankTiles, Thread, rank_tiles
+from perfkit.trace._rank_tiles import Lane, RankTiles, Thread, is_kept, rank_tiles
 from perfkit.units import MIB, THIN_SPACE
 
-__all__ = ["COLUMNS", "MIXED", "Coded", "Lane", "coded_window", "events", "lanes", "slices_text", "window"]
+__all__ = ["COLUMNS", "MIXED", "Coded", "Lane", "coded_window", "events", "is_kept", "lanes", "slices_text", "window"]
 
 COLUMNS = ("lane", "start_ns", "end_ns", "name", "kind", "count", "busy_ns")
 _TEXTS = ("name", "kind")

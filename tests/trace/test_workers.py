@@ -15,7 +15,7 @@ from perfkit._resources import data_folder
 from perfkit.errors import InputError
 from perfkit.trace import _workers
 from perfkit.trace.load import load
-from tests.trace.worker_tasks import always_die, chatter, die_once, fail_oddly, refuse_three, slow_first, square
+from tests.trace.worker_tasks import always_die, chatter, die_once, fail_oddly, refuse_three, slow_first, square, whereabouts
 
 KINETO = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))
 
@@ -39,6 +39,18 @@ def test_results_keep_their_order_and_come_from_other_processes():
     pids = {pid for _, pid in results}
     assert len(pids) == 2
     assert os.getpid() not in pids
+
+
+def test_one_item_aside_has_its_result_and_reports_and_may_be_ended(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PERFKIT_THREADS", raising=False)
+    seen: list[tuple[str, int]] = []
+    assert _workers.aside(square, 7, report=lambda *content: seen.append(content), name="seven") == 49
+    assert seen == [("item 7", 1)]
+    pid, threads = _workers.aside(whereabouts, 0, report=seen.append, name="there")
+    assert pid != os.getpid()
+    assert threads == ""
+    with pytest.raises(InputError, match="is not there"):
+        _workers.aside(refuse_three, 3, report=seen.append, name="three")
 
 
 @pytest.mark.usefixtures("parallel")

@@ -19,6 +19,10 @@ def slow_first(item: int, report: Report) -> tuple[int, int]:
     return item, os.getpid()
 
 
+def whereabouts(item: int, report: Report) -> tuple[int, str]:
+    return os.getpid(), os.environ.get("PERFKIT_THREADS", "")
+
+
 def refuse_three(item: int, report: Report) -> int:
     if item == 3:
         raise InputError("rank 3", ["is empty", "is not there"])
