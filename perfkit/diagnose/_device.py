@@ -7,8 +7,15 @@ All that fit are given; whoever judges by them takes the peak that speaks for th
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from perfkit import catalog
+from perfkit.calc._efficiency import Efficiency
+from perfkit.calc._units import is_mesh
 from perfkit.diagnose._case import Case
 from perfkit.errors import InputError
 from perfkit.spec.hardware import HardwareSpec
@@ -23,6 +30,43 @@ def candidates(case: Case) -> tuple[HardwareSpec, ...]:
     if plan is not None and plan.hardware is not None:
         return (plan.hardware,)
     return () if fact is None else named(str(fact.value))
+
+
+def expected_bytes_per_s(case: Case, rows: pd.DataFrame) -> npt.NDArray[np.float64]:
+    """By operation the bus bandwidth that predictions expect of large messages there; NaN where the device is not known.
+
+    The share of the stated bandwidth is that of every prediction (`perfkit.calc`). Of several devices the fastest speaks.
+    """
+    found = np.full(len(rows), np.nan)
+    usual = Efficiency()
+    shares = {"intra_node": usual.intra_share, "inter_node": usual.inter_share}
+    for device in candidates(case):
+        kinds = kinds_of_links(case, rows, device)
+        rates = [device.links[kind].bytes_per_s * shares[kind] if kind in device.links else np.nan for kind in kinds]
+        found = np.fmax(found, np.array(rates, dtype=np.float64) * used_share(rows.assign(link=kinds), device))
+    return found
+
+
+def kinds_of_links(case: Case, rows: pd.DataFrame, device: HardwareSpec) -> list[str]:
+    """The kind of link that each operation crosses: by the nodes of its members, or by how many ranks a node has."""
+    nodes = case.nodes
+
+    def node(rank: int) -> int:
+        return nodes.get(rank, rank // device.devices_per_node)
+
+    spread = case.members.groupby("instance")["rank"].agg(lambda ranks: len({node(int(rank)) for rank in ranks}))
+    sizes = rows["group_size"].fillna(0).to_numpy(dtype=float)
+    several: Any = (spread.reindex(rows["instance"]).to_numpy() > 1) | (sizes > device.devices_per_node)
+    return ["inter_node" if crosses else "intra_node" for crosses in several]
+
+
+def used_share(rows: pd.DataFrame, device: HardwareSpec) -> npt.NDArray[np.float64]:
+    """The share of a device's links inside its node that a group can use: of a mesh only those to its own members."""
+    near = (rows["link"] == "intra_node").to_numpy(dtype=bool)
+    if not is_mesh(device):
+        return np.ones(len(rows))
+    peers = (rows["group_size"].fillna(device.devices_per_node).to_numpy(dtype=np.float64) - 1).clip(min=1)
+    return np.where(near, np.minimum(1.0, peers / max(1, device.devices_per_node - 1)), 1.0)
 
 
 def named(text: str) -> tuple[HardwareSpec, ...]:

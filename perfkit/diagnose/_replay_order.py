@@ -3,7 +3,8 @@
 A row follows the last operation that held up its rank. What runs beside kernels (sends, hidden gradients) holds up nothing but what
 it shares a queue with, unless it ended after the last kernel before the row: then the row has waited for it, and had been ready at
 the end of that kernel. A row that stood in a queue beside kernels was ready earlier than it started; how much of the program its
-rank had to compute before is told by the member that had computed least when it started, as all members run one program.
+rank had to compute before is told by the member that had computed least when it started, as all members run one program; of a queue
+that did not empty for several rows, these are taken to have come evenly.
 """
 
 from __future__ import annotations
@@ -170,12 +171,31 @@ def _ready_in_queues(order: Order, queued: Flags, table: pd.DataFrame, ranks: Se
     members = pd.DataFrame({"done": done, "kernels": kernels}).groupby(table["own"].to_numpy())
     most, least = (members["kernels"].transform(name).to_numpy() for name in ("max", "min"))
     needed = np.where(most - least <= ALIKE * most, members["done"].transform("min").to_numpy(), done)
+    _spread_in_chains(needed, queued, order.queue, table["step"].to_numpy(dtype=np.int64))
     for rank in ranks:
         early = np.minimum(rank.when_done(needed[rank.index]), rank.starts)
         moved = queued[rank.index] & (early < order.ready_ns[rank.index])
         held = rank.held_at(early)
         order.ready_ns[rank.index[moved]] = early[moved]
         order.before[rank.index[moved]] = rank.rows(held)[moved]
+
+
+def _spread_in_chains(needed: Ints, queued: Flags, queue: Ints, steps: Ints) -> None:
+    """Lower the kernels `needed` by rows that stood in one queue, which never emptied, to what they need if they came evenly.
+
+    The one before the first of them did not stand, and the last one needed no more than had been done when it started.
+    """
+    chains: dict[int, list[int]] = {}
+    for row in np.flatnonzero(queued).tolist():
+        before = int(queue[row])
+        chain = chains.pop(before, [before]) if steps[before] == steps[row] else [row]
+        if chain[-1] != row:
+            chain.append(row)
+        chains[row] = chain
+    for chain in chains.values():
+        rows = np.array(chain, dtype=np.int64)
+        evenly = np.linspace(needed[rows[0]], needed[rows[-1]], len(rows))
+        needed[rows] = np.minimum(needed[rows], np.ceil(evenly).astype(np.int64))
 
 
 def _last_of_group(rank: _Rank) -> Ints:

@@ -90,3 +90,12 @@ def test_a_gradient_in_its_queue_is_ready_where_the_program_has_it_though_one_me
     assert replay.won_ns(nothing(), {0: 4 * MS}) == pytest.approx(0.2 * MS), "rank 1 is ready at 6.8 ms"
     late = computing[(computing["rank"] == 1) & (computing["start_ns"] == 3 * MS)].assign(fraction=1.8 / 3.8)
     assert replay.won_ns(late, {0: 4 * MS}) == pytest.approx(2 * MS), "both are ready at 5 ms"
+
+
+def test_gradients_of_a_queue_that_never_emptied_have_come_evenly():
+    # Computing lasts 0 to 12 ms in kernels of 1 ms. Four gradients take 6 ms each, from 3 ms on, and are ready every 3 ms.
+    rows = [(rank, "all_reduce", number, "data", 3 + 6 * number, 9 + 6 * number) for rank in (0, 1) for number in range(4)]
+    replay = replay_of(members(rows), kernels([(start, start + 1) for start in range(12)]))
+    faster = dict.fromkeys(range(4), 5 * MS)
+    assert replay.won_ns(nothing(), faster) == pytest.approx((27 - 13) * MS), "the last one is ready at 12 ms, and takes 1"
+    assert replay.won_ns(nothing(), dict.fromkeys(range(4), 3 * MS)) == pytest.approx((27 - 15) * MS)

@@ -12,18 +12,13 @@ of groups on nodes, and other traffic.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pandas as pd
 
-from perfkit.calc._units import is_mesh
 from perfkit.diagnose import _device, _hidden
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import BANDWIDTH_BYTES, BANDWIDTH_COUNT, BANDWIDTH_RATIO
 from perfkit.errors import NotMeasuredError
-from perfkit.spec.hardware import HardwareSpec
 
 HOW = "record communication of all ranks of a group with sizes (record_shapes, profile_communication) and the name of the device"
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
@@ -45,8 +40,8 @@ def check(case: Case) -> Verdict:
     large = rows[known.to_numpy(dtype=bool) & (rows["bytes"] >= case.limit(BANDWIDTH_BYTES)).fillna(False).to_numpy(dtype=bool)]
     if large.empty:
         raise NotMeasuredError("large messages whose moving is told from waiting", how_to_collect=HOW)
-    large = large.assign(link=_links(case, large, devices[0]))
-    large = large.assign(bus_bytes_per_s=large["bus_bytes_per_s"] / _used(large, devices[0]))
+    large = large.assign(link=_device.kinds_of_links(case, large, devices[0]))
+    large = large.assign(bus_bytes_per_s=large["bus_bytes_per_s"] / _device.used_share(large, devices[0]))
     evidence: dict[str, float] = {}
     found = []
     for link, part in large.groupby("link"):
@@ -85,28 +80,6 @@ def _finding(case: Case, link: str, rows: pd.DataFrame, measured: float, nominal
         next=("13_communication", "17_cluster"),
         part="communication",
     )
-
-
-def _links(case: Case, rows: pd.DataFrame, device: HardwareSpec) -> list[str]:
-    """The kind of link that each operation crosses: by the nodes of its members, or by how many ranks a node has."""
-    nodes = case.nodes
-
-    def node(rank: int) -> int:
-        return nodes.get(rank, rank // device.devices_per_node)
-
-    spread = case.members.groupby("instance")["rank"].agg(lambda ranks: len({node(int(rank)) for rank in ranks}))
-    sizes = rows["group_size"].fillna(0).to_numpy(dtype=float)
-    several: Any = (spread.reindex(rows["instance"]).to_numpy() > 1) | (sizes > device.devices_per_node)
-    return ["inter_node" if crosses else "intra_node" for crosses in several]
-
-
-def _used(rows: pd.DataFrame, device: HardwareSpec) -> Any:
-    """The share of a device's links inside its node that a group can use: of a mesh only those to its own members."""
-    near = (rows["link"] == "intra_node").to_numpy(dtype=bool)
-    if not is_mesh(device):
-        return np.ones(len(rows))
-    peers = (rows["group_size"].fillna(device.devices_per_node).to_numpy(dtype=np.float64) - 1).clip(min=1)
-    return np.where(near, np.minimum(1.0, peers / max(1, device.devices_per_node - 1)), 1.0)
 
 
 RULE = Rule(

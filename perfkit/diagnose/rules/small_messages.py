@@ -2,8 +2,9 @@
 
 What is measured: messages of a rank below 4 MiB of which latency is a large part: the rest of the transfer where the profiler
 states the time in which data moved, or what their time is longer than that of the same bytes in large messages of groups of that
-size, or what messages take that have hardly any bytes. A step has at least sixteen of them. What of it is hidden behind kernels
-costs nothing.
+size, or at the bandwidth expected of the device's links, or what messages take that have hardly any bytes. A step has at least
+sixteen of them. The cost is what a step wins with as few messages as buckets of 25 MiB leave; what is hidden behind kernels costs
+nothing.
 
 What to do: larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb), flat buffers, fewer but larger all-gathers.
 """
@@ -13,18 +14,21 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.diagnose import _hidden, _work
+from perfkit.diagnose import _device, _hidden, _work
 from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import LATENCY_SHARE, LEAST_SHARE, SMALL_COUNT, SMALL_MESSAGE
 from perfkit.errors import NotMeasuredError
 from perfkit.trace.collectives import bus_factor
+from perfkit.units import MIB, NS_PER_S
 
 HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
 TINY_BYTES = 4096
 """Messages of this size and less are nothing but latency."""
-FUSED = 16
-"""Small messages that one bucket may hold."""
+STATED = 0.05
+"""A stated latency of less than this share of the transfer is none: the recording counts it as moving."""
+BUCKET_BYTES = 25 * MIB
+"""The usual size of a bucket of gradients (bucket_cap_mb of DistributedDataParallel)."""
 ACTIONS = (
     "use larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb) of some ten MiB",
     "send flat buffers instead of single tensors",
@@ -52,16 +56,14 @@ def check(case: Case) -> Verdict:
     }
     if count < case.limit(SMALL_COUNT):
         return Verdict((), evidence)
-    saved = {
-        int(number): (1 - 1 / FUSED) * float(amount) for number, amount in zip(chosen["instance"], latency[small], strict=True)
-    }
-    nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
-    waste = float(latency[small].sum() / transfer[small].sum())
-    exposed_ns = _hidden.exposed_ns(case, members) if case.run.has("kernels") else float(transfer[small].sum()) / steps
-    cost_ns = round(waste * exposed_ns)
+    gain = latency[small] * (1.0 - 1.0 / _fused(chosen))
+    saved = {int(number): float(amount) for number, amount in zip(chosen["instance"], gain, strict=True)}
     if case.replay is not None:
-        # The replay knows no moment at which a message in a queue was ready: what is won is at most the latency that is not hidden.
-        cost_ns = min(cost_ns, _work.won_ns(case, nothing, faster_ns=saved))
+        nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
+        cost_ns = _work.won_ns(case, nothing, faster_ns=saved)
+    else:
+        exposed_ns = _hidden.exposed_ns(case, members) if case.run.has("kernels") else float(transfer[small].sum()) / steps
+        cost_ns = round(exposed_ns * sum(saved.values()) / float(transfer[small].sum()))
     if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 1):
         return Verdict((), {**evidence, "cost_ns": cost_ns})
     finding = Finding(
@@ -77,12 +79,21 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
+def _fused(rows: pd.DataFrame) -> np.ndarray:
+    """By message how many like it a bucket holds, of those that its group sends in a step."""
+    fitting = BUCKET_BYTES / rows["bytes"].astype("float64").clip(lower=1.0)
+    keys = [rows[name].astype("object").fillna("") for name in ("group", "operation", "step")]
+    together = rows.groupby(keys)["instance"].transform("size")
+    fused: np.ndarray = fitting.clip(upper=together, lower=1.0).to_numpy(dtype=np.float64)
+    return fused
+
+
 def _latency_ns(case: Case, rows: pd.DataFrame) -> np.ndarray:
     """What of each transfer is no moving of data.
 
     The larger of two: what the stated time of moving leaves (some recordings count latency as moving), and what is left by the
-    bandwidth of large messages of groups of that size, or, without such, what messages take that have hardly any bytes, or what the
-    bandwidth of all large messages leaves.
+    bandwidth of large messages of groups of that size, or, without such, by what the device's links are expected to reach. Where
+    none of these says it: what messages take that have hardly any bytes, or what the bandwidth of all large messages leaves.
     """
     moved = case.members.groupby("instance")["transit_ns"].median().reindex(rows["instance"]).astype("float64").to_numpy()
     transfer = rows["transfer_ns"].astype("float64")
@@ -90,12 +101,18 @@ def _latency_ns(case: Case, rows: pd.DataFrame) -> np.ndarray:
     factors = {pair: bus_factor(*pair) for pair in set(_kinds(rows))}
     on_links = sizes * [factors[pair] for pair in _kinds(rows)]
     rate = (on_links / transfer.where(transfer > 0)).where(sizes > case.limit(SMALL_MESSAGE))
-    of_size = rate.groupby(rows["group_size"]).transform("median")
+    expected = (
+        rate.groupby(rows["group_size"])
+        .transform("median")
+        .fillna(pd.Series(_device.expected_bytes_per_s(case, rows) / NS_PER_S, index=rows.index))
+    )
+    stated = (transfer - pd.Series(moved, index=rows.index)).fillna(0.0)
+    told = (transfer - on_links / expected).where(expected.notna() | (stated < STATED * transfer), stated)
     tiny = transfer.where((sizes <= TINY_BYTES) & (transfer > 0))
     least = tiny.groupby(rows["group_size"]).transform("median").fillna(tiny.median())
     by_all = transfer - on_links / rate.median()
-    latency = (transfer - on_links / of_size).fillna(least).fillna(by_all).fillna(0.0)
-    stated = (transfer - pd.Series(moved, index=rows.index)).fillna(0.0)
+    # No message is all latency: its bytes move no faster than large ones do.
+    latency = told.fillna(least.where(~(least > by_all), by_all)).fillna(by_all).fillna(0.0)
     return np.asarray(np.minimum(np.maximum(stated, latency.clip(lower=0.0)), transfer), dtype=np.float64)
 
 

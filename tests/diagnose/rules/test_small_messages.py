@@ -3,14 +3,15 @@
 import pytest
 
 from perfkit.diagnose.rules.small_messages import RULE
-from tests.diagnose.made import Training, judged
+from tests.diagnose.made import Training, judged, won_ns
 
 
 def test_many_small_messages_are_named():
     run = Training(pieces=64, transfer_us=640.0, latency_us=25.0).run()
     (found,) = judged(RULE, run).findings
     assert found.evidence["small_messages_a_rank_and_step"] == pytest.approx(256)
-    assert found.cost_ns > 0
+    whole = Training(pieces=1, transfer_us=640.0, latency_us=25.0).run()
+    assert found.cost_ns == pytest.approx(won_ns(run, whole), rel=0.15)
 
 
 def test_large_messages_are_healthy_however_many():
