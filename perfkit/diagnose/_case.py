@@ -260,8 +260,8 @@ class Case:
 
     @cached_property
     def replay(self) -> Replay | None:
-        """The recorded collectives as a chain; None unless those of all ranks are known by their arrival."""
-        if not self.run.has("collectives") or self.detail_ranks != self.run.ranks or not len(self.kernels):
+        """The recorded collectives as a chain; None unless those of all ranks are known by their arrival, and all their kernels."""
+        if not self.run.has("collectives") or self.known_ranks != frozenset(self.run.ranks):
             return None
         rows = self.members
         alone = rows["operation"].isin(("send", "receive"))

@@ -7,6 +7,7 @@ import pytest
 
 from perfkit import catalog
 from perfkit.diagnose import diagnose
+from perfkit.diagnose.rules import excess_casts
 from perfkit.run import LazyTable, LazyTables
 from perfkit.simulate import simulate
 from perfkit.simulate.write import write
@@ -15,7 +16,7 @@ from perfkit.spec.plan import Plan
 from perfkit.spec.workload import Workload
 from perfkit.trace._format import Sink
 from perfkit.trace.load import load
-from tests.diagnose.made import summaries
+from tests.diagnose.made import Training, summaries
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +62,33 @@ def test_without_kernels_what_needs_them_is_not_measured_and_the_slow_rank_is_fo
     missing = {entry.rule: entry.how_to_collect for entry in result.not_measured}
     assert {"jitter", "host-bound", "data-feed"} <= set(missing)
     assert all(missing.values())
+
+
+def test_a_rank_whose_kernels_are_cut_off_neither_idles_nor_hides_what_the_others_say():
+    whole = Training(gap_us=dict.fromkeys(range(4), 40.0)).run()
+    rows = whole.tables["kernels"]
+    cut = rows[(rows["rank"] != 2) | (rows.groupby("rank").cumcount() < 8)]
+    torn = replace(whole, tables={**whole.tables, "kernels": cut})
+    told, expected = ({finding.rule: finding for finding in diagnose(run).findings} for run in (torn, whole))
+    assert 2 not in told["host-bound"].subject["ranks"]
+    assert told["host-bound"].cost_ns == pytest.approx(expected["host-bound"].cost_ns, rel=0.1)
+    assert any(note.startswith("kernels of rank 2 hold") for note in diagnose(torn).notes)
+
+
+def test_a_fault_of_all_ranks_costs_as_much_where_kernels_of_some_are_known():
+    whole = Training(ranks=6, extra=(("Cast", "AI_VECTOR_CORE", 60.0),)).run()
+    rows = whole.tables["kernels"]
+    some = replace(whole, tables={**whole.tables, "kernels": rows[rows["rank"] < 3]})
+    (few,), (all_,) = (diagnose(run, only=[excess_casts.RULE]).findings for run in (some, whole))
+    assert few.cost_ns == pytest.approx(all_.cost_ns, rel=0.1)
+
+
+def test_kernels_of_the_first_steps_only_count_by_the_steps_that_have_them():
+    whole = Training(steps=8, extra=(("Cast", "AI_VECTOR_CORE", 60.0),)).run()
+    rows = whole.tables["kernels"]
+    first = replace(whole, tables={**whole.tables, "kernels": rows[rows["step"] <= 2]})
+    (few,), (all_,) = (diagnose(run, only=[excess_casts.RULE]).findings for run in (first, whole))
+    assert few.evidence["casts_share"] == pytest.approx(all_.evidence["casts_share"], rel=0.05)
 
 
 def test_a_table_that_cannot_be_read_fails_the_rules_that_need_it_and_no_other():

@@ -19,6 +19,13 @@ def test_the_sample_is_slow_in_processing_and_names_the_source():
     assert answer.tables["path"].frame["answer"].tolist()[:2] == ["yes", "empty"]
 
 
+def test_the_page_shows_how_to_time_own_code_until_its_time_is_entered():
+    (code,) = data_feed.view(data_feed.compute(data_feed.start())).code
+    compile(code.text, "shown", "exec")
+    assert "perf_counter_ns" in code.text
+    assert data_feed.view(data_feed.compute(replace(data_feed.start(), custom_ms=3.0))).code == ()
+
+
 def test_steps_known_by_their_kernels_only_do_not_pass_for_a_good_feed():
     state = replace(data_feed.start(), run=str(data_folder() / "traces" / "torch_npu_2rank"))
     with pytest.raises(NotMeasuredError, match="steps are taken to begin with it") as raised:

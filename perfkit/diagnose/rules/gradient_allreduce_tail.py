@@ -4,8 +4,8 @@ What is measured: the time from the end of the last product, convolution, attent
 the rank where it is shortest in that step, because the others may wait for that one; and what it is made of: communication that
 nothing hides, optimizer, other kernels, idle times. Without an optimizer and without communication what follows is no tail: the
 recording ends before the step does, or it is no training. A step trace without kernels states the tail as a whole only. A tail of
-one rank alone is no finding: its cause lies before it. Idle times in a tail are the host's (`host-bound`, `host-pause`). The cost is
-the reduction without its last bucket, or the idle times inside the optimizer.
+one rank alone is no finding: its cause lies before it. Idle times in a tail are the host's (`host-bound`, `host-pause`). The cost
+is the reduction without its last bucket, or the idle times inside the optimizer.
 
 What to do: buckets whose reduction starts while the backward pass runs (all_reduce_fusion_config, overlap of gradients), a sharded
 optimizer, reduction inside a node first (zero_shard_size); a fused optimizer.
