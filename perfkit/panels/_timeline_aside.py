@@ -18,10 +18,8 @@ Report = Callable[..., None]
 def make_tiles(path: str, run: Run, report: Report) -> None:
     """Make the tiles of the ranks that a timeline opens first, if they are many and not there yet."""
     ranks = run.ranks[:MAX_FIRST_RANKS]
-    counts = [
-        run.tables.num_rows(table) or 0 for table in ("kernels", "host") if isinstance(run.tables, LazyTables) and run.has(table)
-    ]
-    many = sum(counts) * len(ranks) >= MIN_EVENTS * len(run.ranks)
+    known = [run.tables.num_rows(table) or 0 for table in run.tables] if isinstance(run.tables, LazyTables) else []
+    many = sum(known) * len(ranks) >= MIN_EVENTS * len(run.ranks)
     if many and run.cache_key and not all(tiles.is_kept(run, rank) for rank in ranks):
         _workers.aside(_make_tiles, (path, ranks), report=report, name=run.name)
 

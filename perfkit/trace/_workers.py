@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ _WORKER_BYTES = 256 * MIB
 """What a process takes while it reads a large file."""
 _START = "from perfkit.trace._workers import serve; serve()"
 _ATTEMPTS = 2
+_LOOK_S = 1.0
+"""How often a process looks whether the one that started it is there."""
 _ONE_PROCESSOR = {"POLARS_MAX_THREADS": "1", "PERFKIT_THREADS": "1"}
 
 
@@ -205,6 +208,7 @@ class _Worker:
 def serve() -> None:
     """The life of a process: a task and then items from standard input, messages to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that nothing else gets between the messages
     task = pickle.load(sys.stdin.buffer)
@@ -220,6 +224,13 @@ def serve() -> None:
             message = _error_message(error)
         replies.write(message)
         replies.flush()
+
+
+def _end_with(parent: int) -> None:
+    """End when the parent has: nobody waits for the result."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(1)
 
 
 def _error_message(error: Exception) -> bytes:

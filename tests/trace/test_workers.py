@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -51,6 +53,29 @@ def test_one_item_aside_has_its_result_and_reports_and_may_be_ended(monkeypatch:
     assert threads == ""
     with pytest.raises(InputError, match="is not there"):
         _workers.aside(refuse_three, 3, report=seen.append, name="three")
+
+
+def test_a_process_does_not_outlive_the_one_that_started_it(tmp_path: Path):
+    code = (
+        "from perfkit.trace import _workers; from tests.trace.worker_tasks import sleep_on; from pathlib import Path; "
+        f"_workers.aside(sleep_on, Path({str(tmp_path / 'pid')!r}), report=print, name='')"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+    while not (tmp_path / "pid").exists():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    parent.kill()
+    parent.wait()
+    assert any(time.sleep(0.1) or not _runs(child) for _ in range(300))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @pytest.mark.usefixtures("parallel")

@@ -23,6 +23,13 @@ def whereabouts(item: int, report: Report) -> tuple[int, str]:
     return os.getpid(), os.environ.get("PERFKIT_THREADS", "")
 
 
+def sleep_on(item: Path, report: Report) -> None:
+    part = item.with_suffix(".part")
+    part.write_text(str(os.getpid()), encoding="ascii")
+    part.rename(item)
+    time.sleep(600)
+
+
 def refuse_three(item: int, report: Report) -> int:
     if item == 3:
         raise InputError("rank 3", ["is empty", "is not there"])
