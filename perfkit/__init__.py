@@ -1,6 +1,12 @@
 """perfkit: predict, measure and tune the training of large models.
 
-The public functions are imported when first used, so that `import perfkit` costs nothing.
+Measured:   load(path) -> Run with pandas frames; diagnose(run), what_if(run, changes), compare(a, b), report(run, out)
+Predicted:  read_config(path) -> Plan; estimate(plan), estimate_table(table), search_plans(...), balance(...)
+            simulate_schedule(...)
+Around it:  ExperimentLog(folder), lint(...), read_graph(folder), simulate(...), write_config(...), demo(folder)
+
+`help(perfkit.load)` says what each takes, gives and refuses. `perfkit serve FOLDER` shows the same as guided pages. The functions
+are imported when first used, so that `import perfkit` costs nothing.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 import pandas as pd
 
+from perfkit._display import amount_text, breakdown_rows, html_table, text_table
 from perfkit.errors import InputError
 from perfkit.source import Source
 from perfkit.units import NS_PER_S
@@ -21,7 +22,7 @@ from perfkit.units import NS_PER_S
 Amount = int | float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Breakdown:
     """Amounts of one `unit` by leaf path; `parts` is stored read-only in the given order.
 
@@ -53,6 +54,15 @@ class Breakdown:
         if problems:
             raise InputError(f"Breakdown in {self.unit}", problems)
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    def __repr__(self) -> str:
+        return text_table(self._title(), breakdown_rows(self.parts, self.unmeasured, self.unit))
+
+    def _repr_html_(self) -> str:
+        return html_table(self._title(), breakdown_rows(self.parts, self.unmeasured, self.unit))
+
+    def _title(self) -> str:
+        return f"Breakdown of {amount_text(self.total, self.unit)} ({self.source})"
 
     @property
     def total(self) -> Amount:

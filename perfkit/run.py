@@ -15,6 +15,7 @@ from typing import Literal
 
 import pandas as pd
 
+from perfkit._display import html_table, text_table
 from perfkit.breakdown import Breakdown
 from perfkit.errors import InputError, NotMeasuredError
 from perfkit.schema import TABLES, pandas_dtype
@@ -98,6 +99,9 @@ class LazyTables(Mapping[str, pd.DataFrame]):
     def __contains__(self, table: object) -> bool:
         return table in self._sources
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self._sources)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)
 
@@ -143,7 +147,7 @@ class LazyTables(Mapping[str, pd.DataFrame]):
         return self._sources[table].num_rows
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Run:
     """One run of a training job.
 
@@ -170,6 +174,24 @@ class Run:
             raise InputError(f"Run {self.name}", [f"{name!r} is no table; tables are {', '.join(TABLES)}" for name in unknown])
         for name in ("placement", "facts", "clock", *(() if isinstance(self.tables, LazyTables) else ("tables",))):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __repr__(self) -> str:
+        return text_table(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._shown())
+
+    def _shown(self) -> tuple[str, list[tuple[str, str]]]:
+        """What a notebook shows; a table whose rows are not counted yet is not read for it."""
+        counts = {name: self._num_rows(name) for name in TABLES if name in self.tables}
+        rows = [(name, "not counted" if count is None else f"{count:,} rows") for name, count in counts.items() if count != 0]
+        facts = [(name, str(fact.value)) for name, fact in self.facts.items()]
+        lost = [(f"dropped: {lost.what}", f"{lost.count:,}") for lost in self.dropped]
+        title = f"Run {self.name}: {self.kind}, {self.format}, {len(self.ranks)} ranks"
+        return title, [*rows, *facts, *lost, *(("note", note) for note in self.notes)]
+
+    def _num_rows(self, table: str) -> int | None:
+        return self.tables.num_rows(table) if isinstance(self.tables, LazyTables) else len(self.tables[table])
 
     @property
     def ranks(self) -> tuple[int, ...]:

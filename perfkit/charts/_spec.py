@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 
 from perfkit.charts._theme import STRUCTURE
 
@@ -63,6 +65,11 @@ def _split(chart: AnyChart) -> ChartSpec:
     text = json.dumps(spec, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return ChartSpec(spec, digest, {names.get(name, name): columns(records) for name, records in rows.items()})
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """While charts are built in it, altair does not check every part of them against its schema; tests build them checked."""
+    return debug_mode(False)
 
 
 def columns(records: Iterable[Mapping[str, Any]]) -> Columns:

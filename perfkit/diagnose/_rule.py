@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from perfkit._display import html_table, text_table
+from perfkit.units import format_ns, significant
+
 if TYPE_CHECKING:
     from perfkit.diagnose._case import Case
 
@@ -29,7 +32,7 @@ class Threshold:
     origin: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Finding:
     """A problem: whom it concerns, the numbers that show it, and what it costs a step.
 
@@ -52,6 +55,20 @@ class Finding:
     def __post_init__(self) -> None:
         for name in ("subject", "evidence"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+
+    def __repr__(self) -> str:
+        return text_table(*self._shown())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._shown())
+
+    def _shown(self) -> tuple[str, list[tuple[str, str]]]:
+        """What a notebook shows: the numbers with their units in their names, whom it concerns, what to do."""
+        cost = [] if self.cost_ns is None else [("costs a step", format_ns(self.cost_ns))]
+        whom = [(name, ", ".join(map(str, which))) for name, which in self.subject.items()]
+        numbers = [(name, significant(value)) for name, value in self.evidence.items()]
+        title = f"{self.severity or 'finding'}: {self.title} ({self.rule})"
+        return title, [*cost, *whom, *numbers, *(("do", action) for action in self.actions)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import traitlets
-from altair.utils.schemapi import debug_mode
 
-from perfkit.charts._spec import AnyChart, split
+from perfkit.charts._spec import AnyChart, split, unchecked
 from perfkit.errors import InputError, PerfkitError
 from perfkit.panels._chart import Figure, as_figure, describe
 from perfkit.panels._control import Choice, Control, Slider
@@ -254,7 +253,7 @@ class PanelView(View):
                 self.state = change(self.state)
             self._settle_choices()
             result = _call(self.panel.compute, self.state, progress)
-            with debug_mode(False):  # no schema check of each part of a chart: half of a slider's time
+            with unchecked():  # half of a slider's time
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)

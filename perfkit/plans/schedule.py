@@ -182,7 +182,11 @@ class ScheduleResult:
 
 
 def simulate_schedule(case: ScheduleCase) -> ScheduleResult:
-    """Run one step of the schedule; raises ScheduleError if it deadlocks."""
+    """Run one step of a pipeline schedule and say when every operation ends, in ns from the start of the step.
+
+    The result has the makespan, how long each stage is busy, the most micro batches that each holds at once, and `frame()` with one
+    row an operation. Raises ScheduleError, with the operations that wait for one another, if it deadlocks.
+    """
     dag, table = case.dag, case.durations_ns()
     ends_ns = node_ends(dag, table)
     busy_ns, stage_end_ns = [0] * case.num_stages, [0] * case.num_stages
