@@ -36,7 +36,7 @@ def test_many_is_more_than_the_ranks_of_a_node():
     assert ascend_text.MANY_RANKS == _ascend_many.MANY_RANKS >= 16
 
 
-@pytest.mark.parametrize("table", ["kernels", "collectives", "links", "memory_curve", "memory_blocks"])
+@pytest.mark.parametrize("table", ["kernels", "collectives", "links", "memory_curve", "memory_blocks", "host", "launches"])
 def test_what_is_read_later_equals_what_is_read_at_once(table: str, monkeypatch: pytest.MonkeyPatch):
     lazy, eager = lazily(SAMPLE, monkeypatch), load(SAMPLE)
     assert isinstance(lazy.tables, LazyTables)
@@ -45,6 +45,47 @@ def test_what_is_read_later_equals_what_is_read_at_once(table: str, monkeypatch:
         found = lazy.frame(table, ranks=[rank])
         pd.testing.assert_frame_equal(found.astype(object), part.astype(object))
     pd.testing.assert_frame_equal(lazy.frame(table), eager.frame(table))
+
+
+USES = (["rank", "group"], ["group", "operation"], ["rank", "group", "group_size", "operation"])
+
+
+def use_of(run: Run, columns: list[str]) -> list[tuple[object, ...]]:
+    rows = run.distinct("collectives", columns=columns)
+    return sorted(rows.astype(object).itertuples(index=False, name=None), key=str)
+
+
+@pytest.mark.parametrize("columns", USES)
+def test_what_groups_are_used_for_is_known_without_the_times_of_operations(columns: list[str], monkeypatch: pytest.MonkeyPatch):
+    eager = use_of(load(SAMPLE), columns)
+    lazy = lazily(SAMPLE, monkeypatch)
+    monkeypatch.setattr(ascend_text, "read_operations", None)
+    monkeypatch.setattr(ascend_text, "read_kernels", None)
+    assert use_of(lazy, columns) == eager
+    assert eager or "group_size" in columns  # most ranks of these groups were not recorded
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace(b"{", b"{\x01", 1),
+        lambda text: text.replace(b"@", b"#"),
+        lambda text: b"{}",
+        None,
+    ],
+)
+def test_groups_are_known_though_a_communication_file_is_damaged(recording: Path, monkeypatch: pytest.MonkeyPatch, change):
+    file = next(recording.glob("rank1*/**/communication.json"))
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()))
+    lazy, eager = lazily(recording, monkeypatch), load(recording)
+    for columns in USES:
+        assert use_of(lazy, columns) == use_of(eager, columns)
+    lazy.frame("collectives")
+    assert list(lazy.dropped) == list(eager.dropped)
 
 
 def test_steps_come_from_the_summaries_alone(monkeypatch: pytest.MonkeyPatch):
