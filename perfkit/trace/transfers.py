@@ -3,7 +3,8 @@
 A group of all stages of a pipeline holds sends and receives of several pairs of ranks, and few recordings state the pairs. They are
 found by what identifies them, surest first: one number (equal names of one step, or the k-th of a group of two ranks), names that
 differ in nothing but the word for the operation, and ends within TOGETHER_NS of each other, as of a receive that waited for its
-send. What none of these tells stays alone.
+send. A receive that came late did not wait: it lasts as long as its send, and between two ranks that are known to talk the order of
+the receives is that of the sends. What none of these tells stays alone.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def partners(table: pd.DataFrame) -> Ints:
         if "plain" in keys:
             rows = rows.assign(plain=_plain_names(rows["name"]))
         rows = _join(rows, _alone_in(rows, keys), found)
-    _join(rows, _ending_together(rows), found)
+    rows = _join(rows, _near(rows, "end", ("members",)), found)
+    _join(rows, _in_order(_near(rows, "duration_ns", ("members", "step")), table, found), found)
     return found
 
 
@@ -66,21 +68,43 @@ def _plain_names(names: pd.Series) -> npt.NDArray[np.object_]:
     return np.array([*plain, ""], dtype=object)[coded.cat.codes.to_numpy()]
 
 
-def _ending_together(rows: pd.DataFrame) -> pd.DataFrame:
-    """Receives with the send of their group on another rank that ends nearest to them, the nearest pairs first."""
-    timed = rows[rows["moment_ns"].notna().to_numpy(dtype=bool)]
-    ends = timed["moment_ns"].to_numpy(dtype=np.int64) + timed["duration_ns"].to_numpy(dtype=np.int64)
-    timed = timed.assign(end=ends).sort_values("end", kind="stable")
-    sends = timed.loc[timed["sends"], ["members", "end", "place", "rank"]]
-    takes = timed.loc[~timed["sends"], ["members", "end", "place", "rank"]]
+def _near(rows: pd.DataFrame, by: str, alike: tuple[str, ...]) -> pd.DataFrame:
+    """Receives with the send of their group on another rank that is nearest to them by end or by length, nearest first."""
+    timed = rows[rows["moment_ns"].notna().to_numpy(dtype=bool) & rows["duration_ns"].notna().to_numpy(dtype=bool)]
+    moments, lengths = timed["moment_ns"].to_numpy(dtype=np.int64), timed["duration_ns"].to_numpy(dtype=np.int64)
+    timed = timed.assign(end=moments + lengths, moment=moments, duration_ns=lengths).sort_values(by, kind="stable")
+    columns = [*alike, by, "place", "rank", "moment"]
+    sends, takes = timed.loc[timed["sends"], columns], timed.loc[~timed["sends"], columns]
     sides = []
     for direction in ("forward", "backward"):
         side = pd.merge_asof(
-            takes, sends.assign(sent_end=sends["end"]), on="end", by="members", direction=direction, suffixes=("", "_there"),
+            takes, sends.assign(there=sends[by]), on=by, by=list(alike), direction=direction, suffixes=("", "_there"),
             tolerance=TOGETHER_NS,
         )  # fmt: skip
         sides.append(side.dropna(subset=["place_there"]))
     near = pd.concat(sides, ignore_index=True)
     near = near[near["rank"] != near["rank_there"]].rename(columns={"place": "taken", "place_there": "sent"})
-    near = near.assign(apart=(near["end"] - near["sent_end"]).abs()).sort_values(["apart", "taken"], kind="stable")
-    return near.drop_duplicates("taken").drop_duplicates("sent")[["sent", "taken"]]
+    near = near.assign(apart=(near[by] - near["there"]).abs()).sort_values(["apart", "taken"], kind="stable")
+    return near.drop_duplicates("taken").drop_duplicates("sent")
+
+
+def _in_order(pairs: pd.DataFrame, table: pd.DataFrame, found: Ints) -> pd.DataFrame:
+    """Those pairs whose ranks are known to talk, whose send came first, and whose order is that of the transfers already found."""
+    if pairs.empty:
+        return pairs
+    moments = table["moment_ns"].to_numpy(dtype=np.float64, na_value=np.nan)
+    ranks, groups = table["rank"].to_numpy(dtype=np.int64), table["members"].to_numpy(dtype=np.int64)
+    sent = np.flatnonzero((found != ALONE) & (table["operation"] == "send").to_numpy(dtype=bool))
+    known = pd.DataFrame({"sent": sent, "taken": found[sent], "new": False})
+    pairs = pairs[(pairs["moment"] > pairs["moment_there"]).to_numpy(dtype=bool)]
+    both = pd.concat([known, pairs[["sent", "taken"]].astype("int64").assign(new=True)], ignore_index=True)
+    sends, takes = both["sent"].to_numpy(dtype=np.int64), both["taken"].to_numpy(dtype=np.int64)
+    both = both.assign(sender=ranks[sends], receiver=ranks[takes], group=groups[sends], left=moments[sends], came=moments[takes])
+    link = ["group", "sender", "receiver"]
+    both = both.sort_values([*link, "left"], kind="stable")
+    talks = (~both["new"]).groupby([both[name] for name in link]).transform("any")
+    old = both["came"].where(~both["new"])
+    keys = [both[name] for name in link]
+    before, after = old.groupby(keys).cummax().groupby(keys).ffill(), old[::-1].groupby(keys).cummin().groupby(keys).ffill()[::-1]
+    orderly = ~(both["came"] < before) & ~(both["came"] > after)
+    return both.loc[both["new"] & talks & orderly, ["sent", "taken"]]

@@ -45,3 +45,30 @@ def test_an_unknown_clock_leaves_names():
 
 def test_a_table_without_transfers_has_no_pairs():
     assert partners(_table((0, "all_reduce", "a", 0, 10))).tolist() == [ALONE]
+
+
+def _late(*, length: int, order: tuple[int, int]) -> list[int]:
+    """Two ranks that talk (the first transfer ends together), and two sends whose receives come late, in that order."""
+    gap = 1000 * TOGETHER_NS
+    table = _table(
+        (0, "send", "s0", 0, 40 * TOGETHER_NS), (1, "receive", "r0", 0, 40 * TOGETHER_NS),
+        (0, "send", "s1", gap, 50 * TOGETHER_NS), (0, "send", "s2", 2 * gap, 60 * TOGETHER_NS),
+        (1, "receive", "r1", 3 * gap, length * TOGETHER_NS), (1, "receive", "r2", 4 * gap, (110 - length) * TOGETHER_NS),
+    )  # fmt: skip
+    return partners(table.iloc[list(range(4)) + [4 + at for at in order]].reset_index(drop=True)).tolist()
+
+
+def test_a_late_receive_lasts_as_long_as_its_send_between_ranks_that_talk():
+    assert _late(length=50, order=(0, 1)) == [1, 0, 4, 5, 2, 3]
+    assert _late(length=55, order=(0, 1)) == [1, 0, ALONE, ALONE, ALONE, ALONE], "neither lasts as long"
+
+
+def test_receives_of_equal_length_do_not_pair_with_a_send_that_comes_later_or_ranks_that_never_talk():
+    long, gap = 50 * TOGETHER_NS, 1000 * TOGETHER_NS
+    early = _table(
+        (0, "send", "a", 0, 9 * long), (1, "receive", "b", 0, 9 * long),
+        (0, "send", "c", 2 * gap, long), (1, "receive", "d", gap, long),
+    )  # fmt: skip
+    assert partners(early).tolist() == [1, 0, ALONE, ALONE]
+    strange = _table((0, "send", "a", 0, long), (1, "receive", "b", gap, long))
+    assert partners(strange).tolist() == [ALONE, ALONE]
