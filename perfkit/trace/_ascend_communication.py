@@ -24,6 +24,8 @@ from perfkit.units import NS_PER_MS, NS_PER_US, decimal_to_ns, whole
 TOTAL = "Total Op Info"
 BYTES_PER_MB = 10**6
 MAX_RANKS = 1_000_000
+_OBJECT = (dict, Mapping)
+"""What a JSON object may be; the first is by far the quicker to ask."""
 _TRAILING_NUMBER = re.compile(r"(\d{1,18})\s*$")
 _LINK = re.compile(r"^(\d{1,6})-(\d{1,6})$")
 
@@ -97,7 +99,7 @@ def group_of(key: str) -> str | None:
 
 def entries(value: Any, losses: Losses) -> Iterator[tuple[str, Any]]:
     """The items of a JSON object; anything else is counted as lost."""
-    if isinstance(value, (dict, Mapping)):
+    if isinstance(value, _OBJECT):
         yield from value.items()
     else:
         losses.add("entry that is no JSON object")
@@ -105,9 +107,9 @@ def entries(value: Any, losses: Losses) -> Iterator[tuple[str, Any]]:
 
 def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Operation | None:
     """One operation from its two blocks; None, and counted, if it has no duration."""
-    times = info.get("Communication Time Info") if isinstance(info, Mapping) else None
-    duration_ns = _scaled(times.get("Elapse Time(ms)"), NS_PER_MS) if isinstance(times, Mapping) else None
-    if duration_ns is None or not isinstance(times, Mapping) or duration_ns < 0:
+    times = info.get("Communication Time Info") if isinstance(info, _OBJECT) else None
+    duration_ns = _scaled(times.get("Elapse Time(ms)"), NS_PER_MS) if isinstance(times, _OBJECT) else None
+    if duration_ns is None or not isinstance(times, _OBJECT) or duration_ns < 0:
         losses.add("operation without a duration")
         return None
     transit_ns, wait_ns = (_positive(_scaled(times.get(f"{name} Time(ms)"), NS_PER_MS)) for name in ("Transit", "Wait"))
@@ -131,7 +133,7 @@ def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Oper
 def link(step: int, name: str, key: str, info: Any, losses: Losses, *, rank: int | None = None) -> Link | None:
     """One link from a "source-target" key, told by its source or by `rank`; None, and counted, if it is none."""
     ends = _ends(key)
-    if ends is None or not isinstance(info, (dict, Mapping)):  # the first is by far the quicker to ask
+    if ends is None or not isinstance(info, _OBJECT):
         losses.add("link whose key is not 'source-target'")
         return None
     size_bytes = _bytes(info.get("Transit Size(MB)"))
@@ -175,12 +177,12 @@ def add_links(sink: Sink, links: Sequence[Link], source: File | None = None) -> 
 
 
 def _size_bytes(bandwidth: Any) -> int | None:
-    if not isinstance(bandwidth, Mapping):
+    if not isinstance(bandwidth, _OBJECT):
         return None
     sizes = {
         name: size
         for name in ("RDMA", "HCCS", "PCIE", "SIO", "SDMA")
-        if isinstance(block := bandwidth.get(name), Mapping) and (size := _bytes(block.get("Transit Size(MB)"))) is not None
+        if isinstance(block := bandwidth.get(name), _OBJECT) and (size := _bytes(block.get("Transit Size(MB)"))) is not None
     }
     if not sizes:
         return None

@@ -136,6 +136,7 @@ class _Later:
         self._counted: set[str] = set()
         self._operations: dict[int, list[Operation]] = {}
         self._use: dict[int, set[Use]] = {}
+        self._joined: tuple[list[int], pd.DataFrame] | None = None
         self._lock = RLock()
         self._kept: OrderedDict[int, pd.DataFrame] = OrderedDict()
 
@@ -209,6 +210,12 @@ class _Later:
         return _table("kernels", [kernels for rank in ranks if (kernels := self._kernels(rank)) is not None])
 
     def _collective_rows(self, ranks: list[int]) -> pd.DataFrame:
+        """The collectives of some ranks; the last ones are kept, because one question after the other is about the same ranks."""
+        if self._joined is None or self._joined[0] != ranks:
+            self._joined = (ranks, self._joined_collectives(ranks))
+        return self._joined[1].copy(deep=False)
+
+    def _joined_collectives(self, ranks: list[int]) -> pd.DataFrame:
         sink = Sink()
         for first in range(0, len(ranks), _AT_ONCE):
             part = [self._communication_of(rank) for rank in ranks[first : first + _AT_ONCE]]
@@ -240,7 +247,7 @@ class _Later:
             return None
         with self._lock:
             uses = {rank: self._use_of(rank) for rank in self._ranks}
-            others = self._collective_rows([rank for rank, use in uses.items() if not use]).loc[:, list(columns)]
+            others = self._joined_collectives([rank for rank, use in uses.items() if not use]).loc[:, list(columns)]
             told = use_rows(uses, self._groups).loc[:, list(columns)]
         return pd.concat([told, others.astype(told.dtypes.to_dict())], ignore_index=True)
 
