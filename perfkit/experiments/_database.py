@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sqlite3
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +19,16 @@ from pathlib import Path
 
 from perfkit.errors import InputError
 from perfkit.experiments import _schema
+from perfkit.units import KIB
 
 FILE_NAME = "perfkit.sqlite"
 WRITER_NAME = ".writer"
 WAIT_S = 5.0
+SHARED_BYTES = 32 * KIB
+"""The shared-memory file that SQLite keeps beside a log that is open."""
+_UNWRITTEN = (
+    "cannot be written ({error}): nothing of this was saved, what was there before is; free space on the disk and try again"
+)
 
 
 @contextmanager
@@ -45,6 +52,8 @@ def writing(folder: Path, author: str, *, wait_s: float = WAIT_S) -> Iterator[sq
             connection.execute("COMMIT")
         except (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeEncodeError) as error:
             raise InputError(str(path), [f"the log cannot hold this: {error}"]) from error
+        except (sqlite3.OperationalError, OSError) as error:
+            raise InputError(str(path), [_UNWRITTEN.format(error=error)]) from error
         finally:
             (folder / WRITER_NAME).unlink(missing_ok=True)
             if connection.in_transaction:
@@ -61,13 +70,37 @@ def reading(folder: Path) -> Iterator[sqlite3.Connection]:
             empty.executescript("".join(_schema.MIGRATIONS))
             yield empty
         return
-    # A log on a read-only disk cannot get the shared-memory file that WAL readers need; nobody can be writing it either.
-    mode = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
-    with _opened(path, f"{path.absolute().as_uri()}?{mode}", WAIT_S) as connection:
+    with _opened(path, f"{path.absolute().as_uri()}?{_reading_mode(folder)}", WAIT_S) as connection:
         version = _version(connection)
         if version != len(_schema.MIGRATIONS):
             raise InputError(str(path), [_version_problem(version)])
         yield connection
+
+
+def _reading_mode(folder: Path) -> str:
+    """How to open a log to read it. WAL readers need a shared-memory file beside it.
+
+    A read-only or full disk has no room for that file; then nobody can be writing either, and the log is complete by itself unless
+    a write-ahead log is left beside it.
+    """
+    if not os.access(folder, os.W_OK):
+        return "immutable=1"
+    if _size(folder / f"{FILE_NAME}-wal") or _size(folder / f"{FILE_NAME}-shm") >= SHARED_BYTES:
+        return "mode=ro"
+    try:
+        with tempfile.TemporaryFile(dir=folder, prefix=".room-") as probe:
+            probe.write(bytes(SHARED_BYTES))
+            probe.flush()
+    except OSError:
+        return "immutable=1"
+    return "mode=ro"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 @contextmanager
@@ -81,6 +114,8 @@ def _opened(path: Path, uri: str, wait_s: float) -> Iterator[sqlite3.Connection]
         try:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchall()
+        except sqlite3.OperationalError as error:
+            raise InputError(str(path), [_UNWRITTEN.format(error=error)]) from error
         except sqlite3.DatabaseError as error:
             raise InputError(str(path), [f"is no experiment log: {error}"]) from error
         yield connection
@@ -137,8 +172,11 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
         return
     if version == 0 or version > len(_schema.MIGRATIONS):
         raise InputError(str(path), [_version_problem(version)])
-    with contextlib.closing(sqlite3.connect(path.with_name(f"{FILE_NAME}.version{version}.backup"))) as copy:
-        connection.backup(copy)
+    try:
+        with contextlib.closing(sqlite3.connect(path.with_name(f"{FILE_NAME}.version{version}.backup"))) as copy:
+            connection.backup(copy)
+    except sqlite3.OperationalError as error:
+        raise InputError(str(path), [f"has no room for a copy before its migration from version {version}: {error}"]) from error
     try:
         _apply(connection, version)
     except sqlite3.Error as error:

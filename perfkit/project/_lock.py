@@ -49,8 +49,12 @@ def _take(path: Path, ours: str) -> bool:
         return False
     except OSError as error:
         raise InputError(str(path), [f"cannot be written: {error.strerror}"]) from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(ours)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(ours)
+    except OSError as error:  # a full disk; an empty lock would keep everybody waiting until it is stale
+        path.unlink(missing_ok=True)
+        raise InputError(str(path), [f"cannot be written: {error.strerror}"]) from error
     return True
 
 
