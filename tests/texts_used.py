@@ -138,6 +138,7 @@ def _templates() -> Iterator[tuple[str, str, str]]:
         "panels/_control.py",
         "panels/_navigation.py",
         "panels/_finding_links.py",
+        "panels/finding_timeline.py",
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module

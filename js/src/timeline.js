@@ -159,6 +159,8 @@ class Timeline {
     this.notes.replaceChildren(...[...setup.notes, setup.problem].filter(Boolean).map((note) => el("li", {}, note)));
     this.lost.hidden = !setup.dropped.length;
     this.lost.textContent = setup.dropped.length ? `${lostText(setup.lost)}: ${setup.dropped.map((part) => `${grouped(part.count)} ${part.what} (${part.file})`).join("; ")}` : "";
+    this.runs.hidden = Boolean(setup.link);
+    this.root.classList.toggle("pk-tl-inside", Boolean(setup.link));
     this.runs.replaceChildren(...setup.options.map(([label, path]) => el("option", { value: path, selected: path === setup.path }, label)));
     if (!setup.options.some(([, path]) => path === setup.path)) this.runs.prepend(el("option", { value: setup.path, selected: true }, setup.path));
     this.rows.update(setup);
@@ -239,7 +241,7 @@ class Timeline {
     this.wentTo = goto.id;
     const [start, end] = [relative(this.base, goto.start), relative(this.base, goto.end)];
     if (start !== null && end !== null && end > start) this.setView(start, end - start);
-    if (goto.slice) this.select(goto.slice, { center: start === null });
+    if (goto.slice || this.setup.link) this.select(goto.slice, { center: goto.slice !== null && start === null });
   }
 
   sliceKey() {
@@ -319,7 +321,8 @@ class Timeline {
 
   next(direction) {
     if (!this.search.text) return;
-    this.send({ type: "next", direction, at: this.selected ? this.selected.start : this.view.start, unit: this.selected?.unit ?? -1 });
+    const unit = typeof this.selected?.unit === "number" ? this.selected.unit : -1; // a counter is no hit itself
+    this.send({ type: "next", direction, at: this.selected ? this.selected.start : this.view.start, unit });
   }
 
   walk(mode, direction = 1) {
@@ -467,9 +470,16 @@ class Timeline {
   async copyLink(button) {
     this.settle();
     await new Promise((resolve) => setTimeout(resolve, 200)); // the kernel writes the address
-    await navigator.clipboard.writeText(location.href);
+    await navigator.clipboard.writeText(this.setup.link ? this.linked() : location.href);
     button.textContent = t("Copied");
     setTimeout(() => (button.textContent = t("Link")), 1500);
+  }
+
+  /** The address of the page of timelines with this view. */
+  linked() {
+    const { start, span } = this.view;
+    const place = { run: this.setup.path, from: absolute(this.base, start), to: absolute(this.base, start + span) };
+    return new URL(`${this.setup.link}#${new URLSearchParams(place)}`, location.href).href;
   }
 
   exportCsv() {

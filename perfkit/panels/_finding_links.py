@@ -11,11 +11,11 @@ from perfkit.diagnose import Finding
 from perfkit.errors import PerfkitError
 from perfkit.panels import _context as context
 from perfkit.panels._diagnosis import chosen_finding, diagnosis_of, first_rank, pages_of
+from perfkit.panels._finding_place import place_of
 from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import NothingYet
 from perfkit.panels._view import Content
-from perfkit.run import Run
 from perfkit.texts import t
 
 TIMELINE = "14"
@@ -40,33 +40,12 @@ def finding_links() -> FindingLinks:
     return FindingLinks()
 
 
-def window_of(run: Run, finding: Finding) -> tuple[int, int] | None:
-    """Where on the common clock a finding shows best: its longest operator with as much on both sides, else the longest step.
-
-    None if nothing of it was recorded with a time.
-    """
-    rank = first_rank(finding)
-    rank = run.ranks[0] if rank is None or rank not in run.ranks else rank
-    named = set(finding.subject.get("operators", ())) | set(finding.subject.get("kernels", ()))
-    kernels = run.frame("kernels", ranks=[rank], columns=["name", "start_ns", "duration_ns"])
-    rows, margin = kernels[kernels["name"].astype(str).isin(named) & kernels["start_ns"].notna()], 1
-    if rows.empty:
-        steps = run.frame("steps", ranks=[rank], columns=["start_ns", "duration_ns"])
-        rows, margin = steps[steps["start_ns"].notna()], 0
-    if rows.empty:
-        return None
-    lengths = rows["duration_ns"].astype("int64").to_numpy()
-    at = int(lengths.argmax())
-    start_ns, length_ns = int(rows["start_ns"].iloc[at]) + run.clock.get(rank, 0), int(lengths[at])
-    return start_ns - margin * length_ns, start_ns + (1 + margin) * length_ns
-
-
 def _on_the_timeline(path: str, finding: Finding) -> list[dict[str, str]]:
     page = next((page for page in pages(settings.pages_folder()) if page.number == TIMELINE), None)
-    window = window_of(context.read_run(path), finding)
-    if page is None or window is None:
+    found = place_of(context.read_run(path), finding)
+    if page is None or found is None:
         return []
-    place = {"run": path, "from": window[0], "to": window[1]}
+    place = {"run": path, "from": found.start_ns, "to": found.end_ns}
     return [{"href": page_link(page.name, **place), "title": t(page.title), "why": t("the place on the timeline")}]
 
 

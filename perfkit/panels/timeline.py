@@ -29,13 +29,15 @@ from perfkit.panels import _timeline_tiles as wire
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import failure, loading
 from perfkit.panels._timeline_address import address_of, slice_at
+from perfkit.panels._timeline_aside import make_tiles
 from perfkit.panels._timeline_data import Timeline, described, open_timeline, safely
 from perfkit.panels._timeline_events import walked
 from perfkit.panels._timeline_marks import keep, read_marks
 from perfkit.panels._timeline_queue import TaskQueue
 from perfkit.panels._timeline_selection import as_csv, detailed, selected
 from perfkit.panels._view import View
-from perfkit.panels._worker import Progress
+from perfkit.panels._worker import Cancelled, Progress
+from perfkit.run import Run
 
 Message = dict[str, Any]
 _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
@@ -44,6 +46,8 @@ _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
 class TimelineView(View):
     """A timeline on a page; `timeline` is there once the recording was read."""
 
+    link = ""
+    """The page that shows the same view; "" for that of the timeline itself, whose address is one."""
     name = traitlets.Unicode("timeline").tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     setup = traitlets.Dict().tag(sync=True)
@@ -59,6 +63,10 @@ class TimelineView(View):
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         super().__init__(kind="timeline", status=loading())
         page_state().on_change(self._on_address)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What the page shows first."""
         self._asking.put(self._open)
 
     def wait(self, timeout_s: float = 60.0) -> Timeline:
@@ -96,9 +104,19 @@ class TimelineView(View):
         if self.timeline is not None and self._opened == path:  # asked for twice: by the page itself and by its address
             return
         progress = Progress(self._show_progress)
+
+        def tell(*content: Any) -> None:
+            if self._path != path:  # another one was asked for meanwhile
+                progress.cancel()
+            progress(*content)
+
         try:
             self.timeline, self.search, self._members, self.error = None, None, None, None
-            timeline = open_timeline(context.read_run(path, progress))
+            run = context.read_run(path, tell)
+            make_tiles(path, run, tell)
+            timeline = open_timeline(run, self._ranks(run))
+        except Cancelled:
+            return
         except Exception as error:  # every end of reading is a state that the visitor sees
             self.error = error
             with self.lock:
@@ -106,6 +124,10 @@ class TimelineView(View):
             return
         self.timeline, self._opened = timeline, path
         self._show(timeline)
+
+    def _ranks(self, _run: Run) -> tuple[int, ...]:
+        """The ranks to open first; none of them: as many as come soon."""
+        return ()
 
     def _show(self, timeline: Timeline, problem: str = "") -> None:
         setup = {
@@ -115,6 +137,7 @@ class TimelineView(View):
             "marks": [{**mark, "start": timeline.offset(int(mark["at"]))} for mark in read_marks(timeline.run.name)],
             "problem": problem,
             "goto": self._goto(timeline),
+            "link": self.link,
         }
         with self.lock, self.hold_sync():
             self.setup = setup

@@ -13,6 +13,7 @@ from perfkit.diagnose import Finding, diagnose
 from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import _finding_links, findings
+from perfkit.panels._finding_place import place_of
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import NothingYet
 from perfkit.panels.findings import State
@@ -156,9 +157,10 @@ def test_the_window_of_a_finding_holds_its_longest_operator():
     named = kernels[kernels["name"] == name]
     longest = named.iloc[int(named["duration_ns"].to_numpy().argmax())]
     finding = Finding(rule="r", title="t", subject={"ranks": (5,), "operators": (name,)}, evidence={}, actions=())
-    start, end = _finding_links.window_of(run, finding)
+    place = place_of(run, finding)
+    start, end = place.start_ns, place.end_ns
     begin = int(longest["start_ns"]) + run.clock.get(5, 0)
     assert start <= begin
     assert begin + int(longest["duration_ns"]) <= end
     whole = Finding(rule="r", title="t", subject={}, evidence={}, actions=())
-    assert _finding_links.window_of(run, whole) is not None
+    assert place_of(run, whole) is not None
