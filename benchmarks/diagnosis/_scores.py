@@ -145,6 +145,28 @@ def print_scores(scores: dict[str, Score], other: Counter[str]) -> None:
         print(f"  also said: {label}: {count}")
 
 
+def print_classic(records: Iterable[Record]) -> None:
+    """What the 20 % rule on computing times finds of the same slow ranks, and whom it names in all runs, by kind and severity."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for record in records:
+        if record.get("classic") is None:
+            continue
+        guilty = {rank for fault in record["faults"] if fault["kind"] == "slow_rank" for rank in fault["ranks"]}
+        mine = [finding for finding in record["findings"] if finding["rule"] == RULE_OF_FAULT["slow_rank"]]
+        named = {rank for finding in mine for rank in finding["subject"]["ranks"]}
+        count = counts[record["label"]]
+        count["runs"] += 1
+        count["perfkit"] += bool(guilty) and guilty <= named
+        count["classic"] += bool(guilty) and guilty <= set(record["classic"])
+        count["innocent"] += len(set(record["classic"]) - guilty)
+    if counts:
+        print(
+            f"\n{'the same runs by the 20 % rule':30} {'runs':>5} {'perfkit':>8} {'20 % rule':>10} {'innocents that it names':>24}"
+        )
+    for label, count in sorted(counts.items()):
+        print(f"{label:30} {count['runs']:5} {count['perfkit']:8} {count['classic']:10} {count['innocent']:24}")
+
+
 def _costs(ratios: list[float]) -> str:
     if not ratios:
         return ""

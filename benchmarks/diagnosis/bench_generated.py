@@ -22,7 +22,8 @@ from typing import Any
 
 from benchmarks.diagnosis._cases import Case, cases, drawn
 from benchmarks.diagnosis._generated import generator, records_in, until_stopped, written
-from benchmarks.diagnosis._scores import print_scores, record_of, scores_of
+from benchmarks.diagnosis._peers import classic_computing
+from benchmarks.diagnosis._scores import print_classic, print_scores, record_of, scores_of
 from perfkit.diagnose import diagnose, to_dict
 from perfkit.trace.load import load
 
@@ -38,12 +39,14 @@ def main() -> None:
     for case in until_stopped([case for case in _chosen(arguments) if case.name not in known]):
         with tempfile.TemporaryDirectory() as folder:
             found, truth = _diagnosed(case, make, Path(folder), arguments.format)
+            classic = classic_computing(Path(folder) / "run").ranks if arguments.format == "ascend" else None
         count += 1
-        records.append(record_of(case.name, case.faults, found, truth))
+        records.append({**record_of(case.name, case.faults, found, truth), "classic": classic})
         if results is not None:
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(records[-1]) + "\n")
     print_scores(*scores_of(records, verbose=arguments.verbose))
+    print_classic(records)
     print(f"\n{len(records)} runs, {count} of them now in {time.process_time() - started:.0f} cpu-s with generation")
 
 
