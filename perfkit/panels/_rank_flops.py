@@ -1,4 +1,4 @@
-"""Rank FLOPs: the FLOPs of a step on every rank, from the shapes of its kernels or from the plan of the run.
+"""Rank FLOPs: the FLOPs of a step on every rank, as the profiler states them, from the shapes of its kernels or from the plan.
 
 From shapes counts what the device really ran, recomputation included, as far as the shapes tell. From the plan counts the model's
 own FLOPs: the layers of the rank's stage, and the head on the last one, over the devices that share a stage's tokens and tensors.
@@ -11,6 +11,7 @@ import pandas as pd
 from perfkit.calc.flops import training_flops
 from perfkit.run import Run
 from perfkit.spec.plan import Plan
+from perfkit.trace._mindinsight_flops import stated_flops
 from perfkit.trace.roofline import operator_costs
 from perfkit.units import NS_PER_S
 
@@ -21,11 +22,13 @@ MOST_RANKS = 64
 def flops_by_rank(run: Run) -> pd.DataFrame:
     """One row a rank: `rank`, `flops` (of a step), `computing_ns`, `flops_per_s`, `over_mean` (FLOPs over the mean of the ranks).
 
-    `basis` is "shapes" or "plan". Empty where neither tells.
+    `basis` is "profiler", "shapes" or "plan". Empty where none of them tells.
     """
     computing = run.steps().groupby("rank")["computing_ns"].mean()
-    shapes = _from_shapes(run)
-    found, basis = (shapes, "shapes") if shapes else (_from_plan(run), "plan")
+    stated = stated_flops(run)
+    stated = stated if len(stated) > 1 or len(run.ranks) == 1 else {}
+    shapes = {} if stated else _from_shapes(run)
+    found, basis = (stated, "profiler") if stated else (shapes, "shapes") if shapes else (_from_plan(run), "plan")
     table = pd.DataFrame({"rank": list(found), "flops": [float(value) for value in found.values()]})
     time_ns = table["rank"].map(computing).astype("float64")
     return table.assign(

@@ -26,6 +26,11 @@ from perfkit.trace.ranks import written
 from perfkit.units import NS_PER_MS, THIN_SPACE
 
 AXES = (("stage by rank in stage", "stage"), ("node by rank in node", "node"))
+FLOPS_BY = {
+    "profiler": "what the profiler counted",
+    "shapes": "shapes of its kernels",
+    "plan": "the plan; recomputation not counted",
+}
 SCALES = (("against the stage", "median"), ("ms", "ms"), ("of the largest", "max"))
 LABELS = {
     "over_stage": "of its stage",
@@ -163,7 +168,7 @@ def view(result: Result) -> Answer:
 def _placed_charts(result: Result) -> dict[str, Figure]:
     charts = {}
     if len(result.flops):
-        basis = {"shapes": "shapes of its kernels", "plan": "the plan; recomputation not counted"}[result.flops["basis"].iloc[0]]
+        basis = FLOPS_BY[result.flops["basis"].iloc[0]]
         charts["flops"] = Figure(
             chart=flops_map({"flops": flops_rows(result.flops)}),
             title="FLOPs of a step by rank, and how fast they are done, against the mean",

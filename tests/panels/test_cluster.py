@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -125,3 +126,13 @@ def test_without_recording_or_project_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
     with pytest.raises(InputError, match="no project"):
         cluster.save(SIXTEEN)
+
+
+def test_flops_that_the_profiler_states_show_the_stage_with_more_work():
+    # 107.1 GFLOP on the ranks of stage 0 and 329.6 on those of stage 1, whose mean is 218.4.
+    folder = Path(__file__).parents[1] / "data" / "traces" / "mindinsight" / "cluster_propose"
+    result = cluster.compute(State(run=str(folder)))
+    assert result.flops["basis"].unique().tolist() == ["profiler"]
+    assert result.flops["flops"].tolist() == pytest.approx([107_146.763e6, 107_145.034e6, 329_608.369e6, 329_612.4e6])
+    assert result.flops["over_mean"].tolist() == pytest.approx([0.4906, 0.4906, 1.5093, 1.5094], abs=1e-3)
+    assert "flops" in cluster.view(result).charts

@@ -13,6 +13,7 @@ from perfkit.trace._format import Format, Match, Sink
 from perfkit.trace._listing import Listing
 from perfkit.trace._mindinsight_collectives import add_collectives
 from perfkit.trace._mindinsight_files import RankFiles, group_files, one_folder_a_rank, read_layouts
+from perfkit.trace._mindinsight_flops import add_flops
 from perfkit.trace._mindinsight_kernels import Kernels, read_kernels, steps_of
 from perfkit.trace._mindinsight_queues import add_queues
 from perfkit.trace._mindinsight_steps import StepTrace, add_steps, read_step_trace
@@ -46,6 +47,7 @@ def read(match: Match, sink: Sink) -> None:
         operations = add_collectives(group, trace, layout, sink)
         kernels = read_kernels(group, sink)
         add_queues(group, sink)
+        add_flops(group, sink)
         executions = 0 if kernels is None else _add_kernels(group.rank, trace, kernels, sink)
         _cover(
             group, sink, {"step times": 0 if trace is None else len(trace.rows), "collectives": operations, "kernels": executions}
