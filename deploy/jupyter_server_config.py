@@ -13,7 +13,17 @@ PROJECT = os.environ.get("PERFKIT_HUB_PROJECT", "project")
 
 c.ServerProxy.servers = {
     "perfkit": {
-        "command": ["perfkit", "serve", PROJECT, "--port", "{port}", "--base-url", "{base_url}perfkit/"],
+        # Whoever has no project yet gets the sample project.
+        "command": [
+            "sh",
+            "-c",
+            'test -e "$0/perfkit.toml" || perfkit demo "$0"; exec perfkit serve "$0" "$@"',
+            PROJECT,
+            "--port",
+            "{port}",
+            "--base-url",
+            "{base_url}perfkit/",
+        ],
         "environment": {"PERFKIT_TOKEN": TOKEN},
         "request_headers_override": {"Authorization": f"token {TOKEN}"},
         "absolute_url": True,  # the app knows its path and makes its own links

@@ -1,11 +1,15 @@
 """Pages in a real browser: cold start of each page, and slider to redrawn chart, as ratios to their budgets.
 
-The budgets are 5 s (request to last widget drawn, every page in a browser context of its own) and 100 ms (a slider's change to the
-patched chart, server and client). Run alone: other work on the machine is measured too.
+example: python -m benchmarks.ui.bench_pages --sliders
+
+The budgets are 4 s for a cold start (request to last widget drawn, every page in a browser context of its own) and 50 ms for a
+slider (key press to redrawn chart, server and client, 95th percentile), for every slider of the calculators. Run alone: other work
+on the machine is measured too.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
@@ -13,15 +17,18 @@ import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.browser.app_server import Server, start, stop, wait_ready
 from tests.browser.conftest import ARGUMENTS, find_chromium
 from tests.notebook_format import pages
 
 ROUNDS = 7
-COLD_START_S = 5.0
-SLIDER_MS = 100.0
+COLD_START_S = 4.0
+SLIDER_MS = 50.0
+KEY_PRESSES = 20
+CALCULATORS = ("01_baseline", "02_model_cost", "03_parallel_strategy", "04_memory", "05_recompute", "06_pipeline_balance")
 REDRAWS = "performance.getEntriesByName('perfkit-redraw').map((entry) => entry.duration)"
 
 
@@ -33,15 +40,33 @@ def cold_start_s(page: Page, server: Server, name: str) -> float:
     return time.perf_counter() - begin
 
 
-def slider_ms(page: Page, label: str, steps: int = 25) -> list[float]:
-    """Milliseconds from each key press on a slider to the redrawn chart."""
-    page.get_by_label(label, exact=True).focus()
-    for _ in range(steps):
-        before = len(page.evaluate(REDRAWS))
-        page.keyboard.press("ArrowRight")
-        page.wait_for_function(f"({REDRAWS}).length > {before}")
+def sliders_ms(page: Page) -> dict[str, list[float]]:
+    """By slider of the page: milliseconds from each key press to the redrawn chart. Sliders that no key moves are left out."""
+    found = {}
+    sliders = page.locator("section[data-panel] [data-control] input[type=range]:visible")
+    for index in range(sliders.count()):
+        slider = sliders.nth(index)
+        name = "/".join(
+            slider.evaluate("node => [node.closest('[data-panel]').dataset.panel, node.closest('[data-control]').dataset.control]")
+        )
+        slider.focus()
+        durations = [redraw_ms(page, key) for _ in range(KEY_PRESSES // 2) for key in ("ArrowRight", "ArrowLeft")]
+        moved = [duration for duration in durations if duration is not None]
+        if len(moved) > 1:
+            found[name] = moved
+    return found
+
+
+def redraw_ms(page: Page, key: str) -> float | None:
+    """One key press on the focused control to the redrawn chart; None if it changed nothing."""
+    before = len(page.evaluate(REDRAWS))
+    page.keyboard.press(key)
+    try:
+        page.wait_for_function(f"({REDRAWS}).length > {before}", timeout=1500)
+    except PlaywrightTimeout:
+        return None
     durations: list[float] = page.evaluate(REDRAWS)
-    return durations[-steps:]
+    return durations[before]
 
 
 def report(what: str, median: float, budget: float, unit: str, rest: str) -> None:
@@ -49,30 +74,45 @@ def report(what: str, median: float, budget: float, unit: str, rest: str) -> Non
     print(f"{what}: median {median:.3g} {unit}, {median / budget:.2f} of the budget; {rest}", flush=True)
 
 
+def measure_cold_starts(browser: Browser, server: Server) -> None:
+    """Print one line a page."""
+    for name in [path.stem for path in pages()]:
+        times = []
+        for _ in range(ROUNDS):
+            context = browser.new_context()
+            page = context.new_page()
+            times.append(cold_start_s(page, server, name))
+            page.close(run_before_unload=True)
+            context.close()
+            time.sleep(1.0)
+        report(f"cold start of {name}", statistics.median(times), COLD_START_S, "s", f"longest {max(times):.2f} s")
+
+
+def measure_sliders(browser: Browser, server: Server) -> None:
+    """Print one line a slider of the calculators: 95th percentile, and median."""
+    for name in CALCULATORS:
+        page = browser.new_page()
+        cold_start_s(page, server, name)
+        for slider, times in sliders_ms(page).items():
+            p95, median = statistics.quantiles(times, n=20)[-1], statistics.median(times)
+            print(f"{name} {slider}: 95 % {p95:.0f} ms, {p95 / SLIDER_MS:.2f} of the budget; median {median:.0f} ms", flush=True)
+        page.close(run_before_unload=True)
+
+
 def main() -> None:
-    """Print one line a page and one for the slider."""
+    """Print one line a page and one a slider."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sliders", action="store_true", help="measure the sliders alone")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         project = Path(temporary) / "demo"
         subprocess.run([sys.executable, "-m", "perfkit", "demo", str(project)], check=True, capture_output=True)
         server = start(project, Path(temporary) / "server.log")
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
         try:
-            for name in [path.stem for path in pages()]:
-                times = []
-                for _ in range(ROUNDS):
-                    context = browser.new_context()
-                    page = context.new_page()
-                    times.append(cold_start_s(page, server, name))
-                    page.close(run_before_unload=True)
-                    context.close()
-                    time.sleep(1.0)
-                median = statistics.median(times)
-                report(f"cold start of {name}", median, COLD_START_S, "s", f"longest {max(times):.2f} s")
-            page = browser.new_page()
-            cold_start_s(page, server, "02_model_cost")
-            times = slider_ms(page, "Layers")
-            median, p95 = statistics.median(times), statistics.quantiles(times, n=20)[-1]
-            report("slider to redrawn chart", median, SLIDER_MS, "ms", f"95th percentile {p95:.0f} ms")
+            if not arguments.sliders:
+                measure_cold_starts(browser, server)
+            measure_sliders(browser, server)
         finally:
             browser.close()
             stop(server)

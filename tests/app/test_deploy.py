@@ -34,7 +34,9 @@ def configuration(name: str, monkeypatch, **environment: str) -> Settings:
 
 def test_the_proxy_starts_the_app_with_options_that_exist(monkeypatch):
     entry = configuration("jupyter_server_config.py", monkeypatch).ServerProxy.servers["perfkit"]
-    assert entry["command"][:2] == ["perfkit", COMMAND.name]
+    assert entry["command"][:2] == ["sh", "-c"]
+    assert f"exec perfkit {COMMAND.name} " in entry["command"][2]
+    assert "perfkit demo " in entry["command"][2]
     options = {word for word in entry["command"] if word.startswith("--")}
     source = (ROOT / "perfkit" / "cli" / "serve.py").read_text()
     assert all(f'"{option}"' in source for option in options)
