@@ -77,7 +77,10 @@ def _placed(
 
 def _codes(codes: npt.NDArray[np.int64], text_of: Callable[[int], str | None], known: dict[str, int]) -> npt.NDArray[np.int64]:
     """Numbers of the reply for the codes of a window; -1 where there is no text."""
-    found, places = np.unique(codes, return_inverse=True)
+    if len(codes) and (codes == codes[0]).all():  # as those of merged slices mostly are; to find that out is cheaper than to sort
+        found, places = codes[:1], np.zeros(len(codes), dtype=np.intp)
+    else:
+        found, places = np.unique(codes, return_inverse=True)
     texts = [text_of(code) for code in found.tolist()]
     numbers = [-1 if text is None else known.setdefault(text, len(known)) for text in texts]
     return np.array(numbers, dtype=np.int64)[places]

@@ -26,7 +26,7 @@ Floats = npt.NDArray[np.float64]
 KIND = "counters"
 MODULE = "module "
 """Memory of a module of the software; there are some 80 of them, which page 15 shows."""
-_FILE = "counters.parquet"
+_FILE, _FEW = "counters.parquet", "counters.json"
 _MEMORY = {"allocated_bytes": "allocated", "reserved_bytes": "reserved", "active_bytes": "active"}
 _BYTES = "B"
 
@@ -116,13 +116,18 @@ def _kept(run: Run, rank: int) -> pd.DataFrame:
         return _rows(run, rank)
     folder = _entries.entry(KIND, f"{run.cache_key}-{rank}")
     try:
-        found = _store.read_table(folder / _FILE, TABLES["counters"])
+        few = (folder / _FEW).is_file()  # those are read without the columnar engine, which takes longer to start than the page may
+        read, name = (_store.read_rows, _FEW) if few else (_store.read_table, _FILE)
+        found = read(folder / name, TABLES["counters"])
         _entries.used(folder)
     except (OSError, ValueError):
         found = _rows(run, rank)
         try:
             with _entries.new_entry(folder) as work:
-                _store.write_table(found, work / _FILE)
+                if len(found) <= _store.FEW_ROWS:
+                    _store.write_rows(found.astype({"name": "category", "unit": "category"}), work / _FEW)
+                else:
+                    _store.write_table(found, work / _FILE)
             _entries.make_room()
         except OSError:  # no room or no right to write: they are read again the next time
             return found

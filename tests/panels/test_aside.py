@@ -1,14 +1,18 @@
 """A large recording is converted and arranged in another process; the kernel finds both done."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from perfkit._resources import data_folder
 from perfkit.panels import _aside, _timeline_aside
 from perfkit.panels import _context as context
+from perfkit.panels._page_state import page_state
 from perfkit.panels._timeline_aside import make_tiles
 from perfkit.panels._timeline_data import open_timeline
+from perfkit.panels.timeline import TimelineView
 from perfkit.trace import _rank_tiles, _workers, tiles
 from perfkit.trace.load import bytes_to_convert
 from perfkit.units import MIB
@@ -48,3 +52,28 @@ def test_neither_reading_nor_arranging_is_left_to_the_kernel(recording: Path, mo
     make_tiles(str(recording), run, lambda *_: None)
     units = open_timeline(run).units
     assert [(unit.thread, unit.lanes[0].count) for unit in units if unit.process == "device"] == [("7", KERNELS)]
+
+
+def test_a_recording_is_given_up_when_another_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    page_state.cache_clear()
+    other = data_folder() / "traces" / "kineto_resnet"
+    asked = threading.Event()
+    read_run, opened = context.read_run, []
+
+    def slow(path, tell):
+        opened.append(path)
+        if len(opened) == 1:
+            assert asked.wait(30)
+            tell("the rest", 1, 2)
+        return read_run(path, tell)
+
+    monkeypatch.setattr(context, "read_run", slow)
+    view = TimelineView()
+    view.on_message({"type": "run", "path": str(other)})
+    asked.set()
+    assert view.wait().run.name == "kineto_resnet"
+    assert opened[1:] == [str(other)]
+    assert view.status == {"state": "result"}
+    page_state.cache_clear()
