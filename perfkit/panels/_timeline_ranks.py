@@ -66,7 +66,7 @@ def _clock(run: Run, rank: int, known: Clock | None, span_ns: int) -> dict[str, 
         text += f" \u00b1{format_ns(known.uncertainty_ns)}"
     else:
         title += f"; the others are compared with this clock by {known.num_matches} collectives"
-        text += ", reference"
+        text += "" if known.drift else ", reference"
     if known.drift:
         gained = format_ns(abs(known.drift) * span_ns)
         return {

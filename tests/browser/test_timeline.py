@@ -28,24 +28,7 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     canvas.focus()
     page.keyboard.press("Enter")
     expect(live).to_contain_text("rank 1")
-    page.get_by_label("Filter the units by rank, process or name").fill("rank 1 counters pta+ge allocated")
-    page.get_by_role("button", name="Counters (1)").press("Enter")
-    canvas.focus()
-    page.keyboard.press("ArrowDown")
-    expect(live).to_contain_text("memory PTA+GE allocated: ")
-    page.keyboard.press("l")
-    expect(details).to_contain_text("memory PTA+GE allocated: 1.2")
-    page.keyboard.press("v")
-    expect(page.locator('[data-part="range"]')).to_contain_text("Counters in the range")
-    with page.expect_download() as download:
-        page.get_by_role("button", name="SVG", exact=True).click()
-    assert "memory PTA+GE allocated" in Path(download.value.path()).read_text()
-    canvas.focus()
-    page.keyboard.press("Enter")  # from the counter on to the next hit
-    expect(details).to_contain_text("hcom_allReduce")
-    page.keyboard.press("Escape")
-    page.keyboard.press("0")
-    page.get_by_label("Filter the units by rank, process or name").fill("")
+    _read_a_counter(page)
     canvas.focus()
     page.keyboard.press("/")
     page.keyboard.type("allreduce")
@@ -67,6 +50,29 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     page.reload()
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
     expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0_1")
+
+
+def _read_a_counter(page: Page) -> None:
+    """The highest value of a counter by keyboard, its statistics and its picture; then everything again."""
+    canvas, live, details = (page.locator(place) for place in (".pk-tl-canvas", ".pk-tl-live", '[data-part="slice"]'))
+    page.get_by_label("Filter the units by rank, process or name").fill("rank 1 counters pta+ge allocated")
+    page.get_by_role("button", name="Counters (1)").press("Enter")
+    canvas.focus()
+    page.keyboard.press("ArrowDown")
+    expect(live).to_contain_text("memory PTA+GE allocated: ")
+    page.keyboard.press("l")
+    expect(details).to_contain_text("memory PTA+GE allocated: 1.2")
+    page.keyboard.press("v")
+    expect(page.locator('[data-part="range"]')).to_contain_text("Counters in the range")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="SVG", exact=True).click()
+    assert "memory PTA+GE allocated" in Path(download.value.path()).read_text()
+    canvas.focus()
+    page.keyboard.press("Enter")  # from the counter on to the next hit
+    expect(details).to_contain_text("hcom_allReduce")
+    page.keyboard.press("Escape")
+    page.keyboard.press("0")
+    page.get_by_label("Filter the units by rank, process or name").fill("")
 
 
 def test_hostile_names_are_text_on_lanes_in_tips_and_details(open_page: OpenPage, demo_server: Server):
