@@ -49,7 +49,9 @@ class Group:
 def groups(run: Run) -> tuple[Group, ...]:
     """The process groups of a run: those that it states, and those whose members all appear in its collectives."""
     stated = _stated(run)
-    used = _used(run, {group.name for group in stated})
+    used = _labelled(_used(run, {group.name for group in stated}), stated)
+    of_names = {frozenset(group.members) for group in used}
+    stated = [group for group in stated if group.name is not None or frozenset(group.members) not in of_names]
     context_split = any(dimension_of(group.label) == "context" and len(group.members) > 1 for group in stated)
     found = [_named(group, context_split) for group in (*stated, *used)]
     return tuple(_by_use(found, run))
@@ -148,6 +150,18 @@ def _used(run: Run, known: set[str | None]) -> list[Group]:
     for row in rows.to_dict("records"):
         users.setdefault((str(row["group"]), int(row["group_size"])), set()).add(int(row["rank"]))
     return [Group(name, None, tuple(sorted(ranks))) for (name, size), ranks in users.items() if len(ranks) == size]
+
+
+def _labelled(used: Sequence[Group], stated: Sequence[Group]) -> list[Group]:
+    """Used groups with the label of the stated group of the same members, where labels were recorded apart from names."""
+    labels: dict[frozenset[int], Group] = {}
+    for group in sorted((group for group in stated if group.name is None), key=_plainness, reverse=True):
+        labels[frozenset(group.members)] = group
+    found = []
+    for group in used:
+        like = labels.get(frozenset(group.members))
+        found.append(group if like is None else Group(group.name, like.label, like.members))
+    return found
 
 
 def _named(group: Group, context_split: bool) -> Group:

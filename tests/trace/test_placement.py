@@ -114,3 +114,12 @@ def test_named_groups_of_a_cluster_place_its_eight_ranks():
     run = load(DATA / "msinsight_groups", cache=False)
     assert run.placement[0].tensor == 0
     assert {group.dimension for group in groups(run)} >= {"tensor", "data", None}
+
+
+def test_a_group_that_collectives_name_has_the_label_that_was_recorded_for_its_members():
+    stated = [{"rank": rank, "label": "tp", "members": "0,1"} for rank in (0, 1)]
+    used = [{"rank": rank, "step": 1, "group": "7971", "group_size": 2, "name": "allReduce"} for rank in (0, 1)]
+    run = _run(stated, used)
+    assert [(group.name, group.label, group.members, group.dimension) for group in groups(run)] == [
+        ("7971", "tp", (0, 1), "tensor")
+    ]

@@ -13,7 +13,9 @@ What to do: check and repair the link or its ports; until then plan groups so th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from perfkit.diagnose import _work
@@ -21,7 +23,8 @@ from perfkit.diagnose._case import Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import LINK_PEERS, LINK_PERSISTENCE, LINK_RATIO, LINK_Z
 from perfkit.errors import NotMeasuredError
-from perfkit.trace import links
+from perfkit.trace import clock, collectives, links
+from perfkit.trace.overlap import Intervals, overlap_ns, union
 
 HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
 ACTIONS = (
@@ -148,24 +151,71 @@ def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Cas
 
 def _cost_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
     """What a step wins if operations over the link were as fast as equal ones elsewhere, or, without such, as its like allow."""
-    if not case.run.has("collectives") or case.replay is None:
+    if not case.run.has("collectives"):
         return None
-    rows = case.members
-    both = rows[rows["rank"].isin(pair)].groupby("instance")["rank"].nunique()
-    through = set(both.index[(both == 2).to_numpy()])
-    operations = case.operations
-    kind = ["operation", "group_size", "bytes"]
-    slow = operations["instance"].isin(through)
-    if operations[slow].empty:
-        return None
-    typical = operations[~slow].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
-    table = operations[slow].merge(typical.rename("typical_ns").reset_index(), on=kind, how="left")
-    transfer = table["transfer_ns"].astype("Float64")
-    own = (transfer / slowness).where((table["bytes"] >= links.MIN_BYTES).fillna(False), transfer)
-    late = (transfer - table["typical_ns"].astype("Float64").fillna(own)).fillna(0.0).clip(lower=0.0)
-    faster = {int(number): float(amount) for number, amount in zip(table["instance"], late, strict=True)}
+    if case.replay is None:
+        return _shown_ns(pair, slowness, case)
+    late = _late_ns(pair, slowness, case.members, case)
     nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in _work.COLUMNS})
-    return _work.won_ns(case, nothing, faster_ns=faster)
+    faster = {int(str(number)): float(amount) for number, amount in late.items()}
+    return _work.won_ns(case, nothing, faster_ns=faster) if faster else None
+
+
+def _late_ns(pair: tuple[int, int], slowness: float, rows: pd.DataFrame, case: Case) -> pd.Series:
+    """By instance of `rows` that both ends of the link took part in, how much longer than equal operations elsewhere it took."""
+    operations, kind = case.operations, ["operation", "group_size", "bytes"]
+    known = operations["basis"].astype(str).isin(("arrival", "recorded")) & ~operations["instance"].isin(
+        _through(pair, case.members)
+    )
+    typical = operations[known].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
+    own = collectives.summed(rows[rows["instance"].isin(_through(pair, rows))])
+    table = own.merge(typical.rename("typical_ns").reset_index(), on=kind, how="left")
+    transfer = table["transfer_ns"].astype("Float64")
+    like = (transfer / slowness).where((table["bytes"] >= links.MIN_BYTES).fillna(False), transfer)
+    late = (transfer - table["typical_ns"].astype("Float64").fillna(like)).fillna(0.0).clip(lower=0.0)
+    return pd.Series(late.to_numpy(dtype="float64"), index=table["instance"].to_numpy())
+
+
+def _through(pair: tuple[int, int], rows: pd.DataFrame) -> set[int]:
+    """The instances that both ends of a link took part in."""
+    both = rows[rows["rank"].isin(pair)].groupby("instance")["rank"].nunique()
+    return set(both.index[(both == 2).to_numpy()])
+
+
+def _shown_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
+    """The cost where not all ranks can be replayed: what is late in the operations of each group, as far as it is not hidden.
+
+    Only the two ends of the link are read, so what else would hold them up is not known.
+    """
+    ends = replace(case.run, tables={"collectives": case.run.frame("collectives", ranks=pair)})
+    clocks = clock.estimate(ends)
+    rows = collectives.members(ends, clocks=clocks)
+    rows = rows[rows["step"].isin(case.step_numbers).fillna(False).to_numpy(dtype=bool)]
+    late = _late_ns(pair, slowness, rows, case)
+    if late.empty:
+        return None
+    kernels = case.run.frame("kernels", ranks=pair, columns=["rank", "kind", "start_ns", "duration_ns"])
+    kernels = kernels[(kernels["kind"] == "computing").to_numpy(dtype=bool) & kernels["start_ns"].notna().to_numpy()]
+    kernels = kernels.assign(start_ns=clock.aligned(kernels, clocks)["start_ns"].fillna(kernels["start_ns"]))
+    rows = rows.assign(late=rows["instance"].map(late)).dropna(subset=["late", "start_ns", "transfer_ns"])
+    shown = [0.0]
+    for rank, mine in rows.groupby("rank"):
+        computing = _spans(kernels[kernels["rank"] == rank], "duration_ns")
+        groups = mine.groupby(mine["group"].astype("object").fillna(""))
+        shown.append(sum(_shown_of(group, computing) for _, group in groups))
+    return round(max(shown) / max(1, len(case.step_numbers)))
+
+
+def _shown_of(rows: pd.DataFrame, computing: Intervals) -> float:
+    """What is late in operations of one group of a rank; no more than their transfers last while it computes nothing."""
+    ends = rows["start_ns"].astype("int64") + rows["duration_ns"].astype("int64")
+    moving = _spans(rows.assign(start_ns=ends - rows["transfer_ns"].astype("int64")), "transfer_ns")
+    return min(float(rows["late"].sum()), float(moving.total_ns - overlap_ns(moving, computing)))
+
+
+def _spans(rows: pd.DataFrame, length: str) -> Intervals:
+    starts = rows["start_ns"].to_numpy(dtype=np.int64)
+    return union(starts, starts + rows[length].to_numpy(dtype=np.int64))
 
 
 RULE = Rule(

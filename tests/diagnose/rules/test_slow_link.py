@@ -5,7 +5,7 @@ import pytest
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.slow_link import RULE
 from perfkit.trace._format import Sink
-from tests.diagnose.made import Training, run_of
+from tests.diagnose.made import Training, added, run_of
 
 HEALTHY = Training().run()
 
@@ -45,6 +45,32 @@ def test_the_slow_link_is_named_and_no_other(factor):
     (found,) = judged(linked(slow=(1, 4), factor=factor)).findings
     assert found.subject["links"] == ((1, 4),)
     assert found.evidence["slowness_ratio"] == pytest.approx(factor, rel=0.02)
+
+
+def test_where_nothing_can_be_replayed_the_late_transfers_that_are_not_hidden_are_the_cost():
+    # Five operations a step take 2 ms over the slow link and 1 ms elsewhere; ranks 1 and 4 compute beside three of them.
+    run = linked(slow=(1, 4), factor=2.0)
+    steps = [step for step in range(1, 5) for _ in range(5)]
+    starts = [(step * 100 + 10 * at) * 1_000_000 for step in range(1, 5) for at in range(5)]
+    pairs = [
+        {
+            "rank": rank, "step": step, "name": f"op{at % 5}", "operation": "all_reduce", "group": f"pair{pair}", "group_size": 2,
+            "start_ns": start, "duration_ns": length, "transit_ns": length, "wait_ns": 0, "bytes": 20_000_000,
+        }
+        for pair, length in (((0, 5), 1_000_000), ((1, 4), 2_000_000), ((2, 3), 1_000_000))
+        for rank in pair
+        for at, (step, start) in enumerate(zip(steps, starts, strict=True))
+    ]  # fmt: skip
+    kernels = [
+        {"rank": rank, "step": step, "kind": "computing", "name": "MatMul", "start_ns": start, "duration_ns": 2_000_000}
+        for rank in (1, 4)
+        for at, (step, start) in enumerate(zip(steps, starts, strict=True))
+        if at % 5 < 3
+    ]
+    open_to_all = judged(added(run, collectives=pairs)).findings
+    assert [finding.cost_ns for finding in open_to_all] == [5_000_000]
+    beside = judged(added(run, collectives=pairs, kernels=kernels)).findings
+    assert [finding.cost_ns for finding in beside] == [4_000_000], "no more than the two transfers that nothing hides"
 
 
 def test_equal_links_are_healthy():
