@@ -66,6 +66,8 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     if os.environ.get("PERFKIT_GALLERY"):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert barriers(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert barriers(page) == []
     page.set_viewport_size({"width": 1920, "height": 1080})
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
