@@ -50,7 +50,7 @@ def milliseconds(text: str) -> list[float]:
 
 
 EMPTY_AT_FIRST = {"class-exercise", "class-game", "class-capstone", "class-instructor", "predict", "20_findings timeline"}
-"""Panels that first ask for a name or a button, or say that no class or round is open; after the page if it is on that page alone."""
+"""Panels that first ask for a name or a button, or say that no class or round is open; with the page where not on all pages."""
 
 
 @pytest.mark.parametrize("name", [path.stem for path in pages()])
