@@ -207,9 +207,13 @@ class Panel {
       chart.version = data.version;
       chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {});
     }
-    this.codeBox.replaceChildren(...(data.code ?? []).map((part) => el("figure", { class: "pk-code-block" },
-      el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
-      el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text))));
+    const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
+    this.codeBox.replaceChildren(...(data.code ?? []).map((part, at) => {
+      const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);
+      return el("figure", { class: "pk-code-block" },
+        el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
+        part.folded ? el("details", { open: opened[at] ?? false }, el("summary", {}, t("Details")), text) : text);
+    }));
     this.drawTables(data.tables ?? []);
     this.drawn = Promise.all([...this.charts.values()].map((chart) => chart.queue));
     this.drawStatus();

@@ -8,6 +8,7 @@ from another host, sources stay hidden, and only the page assets of `handlers.AS
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import webbrowser
@@ -85,6 +86,8 @@ def serve(
     app.initialize(argv=[])
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
+    # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
+    logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
     url = access.address(port)
     print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
     if not access.is_local:

@@ -40,11 +40,12 @@ Change = Callable[[State], State]
 
 
 class Code(NamedTuple):
-    """Lines to copy into a file: `text` in `language` under `title`."""
+    """Lines to copy into a file: `text` in `language` under `title`; `folded` ones are shown when they are asked for."""
 
     text: str
     language: str = ""
     title: str = ""
+    folded: bool = False
 
 
 class Answer(NamedTuple):

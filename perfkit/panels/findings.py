@@ -232,8 +232,10 @@ def _texts(result: Result) -> tuple[Code, ...]:
     name, finding = result.chosen
     title, text, change = hypothesis(finding, result.diagnosis)
     return (
-        Code(title="Hypothesis of the next round", text=f"{title}\n{text}\nChange: {change}\n"),
-        Code(title=f"Bug report of {name}, with everything that somebody elsewhere needs", text=_report(result, finding)),
+        Code(title="Hypothesis of the next round", text=f"{title}\n{text}\nChange: {change}\n", folded=True),
+        Code(
+            title=f"Bug report of {name}, with everything that somebody elsewhere needs", text=_report(result, finding), folded=True
+        ),
     )
 
 
