@@ -58,6 +58,9 @@ def start(
     """`perfkit serve project` on a free port, once it answers; `base_url` and `token` are those that `arguments` set."""
     port = free_port()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERFKIT_")}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Tests that a shell runs in the background ignore Ctrl-C, and what they start would too.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "perfkit", "serve", str(project), "--port", str(port), *arguments],

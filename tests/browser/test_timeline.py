@@ -86,6 +86,7 @@ def test_hostile_names_are_text_on_lanes_in_tips_and_details(open_page: OpenPage
     page = open_page("14_timeline", f"run={folder.parent}")
     expect(page.locator(".pk-sentence")).to_contain_text("2 events")
     canvas = page.locator(".pk-tl-canvas")
+    expect(canvas).to_be_visible()
     box = canvas.bounding_box()
     assert box is not None
     canvas.hover(position={"x": box["width"] * 0.15, "y": 58})

@@ -49,7 +49,7 @@ def check(case: Case) -> Verdict:
     rows = case.whole(_hideable(case))
     if rows.empty:
         return Verdict((), {"hideable_communication_ns": 0.0})
-    totals = pd.DataFrame([_of_rank(case, rank, rows[rows["rank"] == rank]) for rank in _sample(rows)])
+    totals = pd.DataFrame([_of_rank(case, rank, rows[rows["rank"] == rank]) for rank in _sample(case, rows)])
     steps = case.num_kernel_steps
     worst = totals.iloc[int(totals["won"].to_numpy().argmax())] / steps
     step_ns = case.step_ns or 1
@@ -115,12 +115,18 @@ def _pairs(case: Case) -> tuple[str, ...]:
     return ("send_receive",) if exchanges is None or passes is None or exchanges.empty or len(passes) else ()
 
 
-def _sample(rows: pd.DataFrame) -> list[int]:
-    """Of each group the rank that waits least: only it shows whether messages were sent late, the others may wait for it."""
-    waits = (
-        rows.assign(group=rows["group"].astype("object").fillna("")).groupby(["group", "rank"])["wait_ns"].sum().astype("float64")
-    )
-    least = waits.reset_index().sort_values("wait_ns", kind="stable").drop_duplicates("group")
+def _sample(case: Case, rows: pd.DataFrame) -> list[int]:
+    """Of each group the rank that waits least: only it shows whether messages were sent late, the others may wait for it.
+
+    Where only some ranks are read and all of a group wait for longer than data move, the one that they wait for is not among them.
+    """
+    groups = rows.assign(group=rows["group"].astype("object").fillna("")).groupby(["group", "rank"])
+    sums = groups[["wait_ns", "transfer_ns"]].sum().astype("float64").reset_index()
+    least = sums.sort_values("wait_ns", kind="stable").drop_duplicates("group")
+    if case.detail_ranks != case.run.ranks:
+        least = least[least["wait_ns"] <= least["transfer_ns"]]
+        if least.empty:
+            raise NotMeasuredError("kernels of a rank that the others of its group wait for", how_to_collect=HOW)
     return sorted({int(rank) for rank in least["rank"]})[:SAMPLE]
 
 

@@ -185,7 +185,8 @@ def _through(pair: tuple[int, int], rows: pd.DataFrame) -> set[int]:
 def _shown_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
     """The cost where not all ranks can be replayed: what is late in the operations of each group, as far as it is not hidden.
 
-    Only the two ends of the link are read, so what else would hold them up is not known.
+    Only the two ends of the link are read. A step of a pipeline takes one micro batch through all stages and the others through the
+    slowest: a stage that computes less than another can be late by as much in all but one micro batch without a cost.
     """
     ends = replace(case.run, tables={"collectives": case.run.frame("collectives", ranks=pair)})
     clocks = clock.estimate(ends)
@@ -203,7 +204,17 @@ def _shown_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
         computing = _spans(kernels[kernels["rank"] == rank], "duration_ns")
         groups = mine.groupby(mine["group"].astype("object").fillna(""))
         shown.append(sum(_shown_of(group, computing) for _, group in groups))
-    return round(max(shown) / max(1, len(case.step_numbers)))
+    shown_ns = max(shown) / max(1, len(case.step_numbers))
+    once_ns = shown_ns / (case.num_micro_batches or 1)
+    return round(once_ns + max(0.0, shown_ns - _slack_ns(pair[0], case)) * (1 - once_ns / shown_ns)) if shown_ns else 0
+
+
+def _slack_ns(rank: int, case: Case) -> float:
+    """How much longer than the stage of a rank the stage that all others wait for computes in a step."""
+    rows = case.steps.dropna(subset=["computing_ns"])
+    of_stages = rows.groupby("stage")["computing_ns"].median().astype("float64")
+    own = rows.loc[rows["rank"] == rank, "stage"]
+    return float(of_stages.max() - of_stages[own.iloc[0]]) if len(own) else 0.0
 
 
 def _shown_of(rows: pd.DataFrame, computing: Intervals) -> float:

@@ -88,8 +88,9 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
 def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
     """What a step wins if the named ranks computed as long as their peers."""
     kernels = _work.scaled_kernels(case, culprits.ranks)
+    read = set(kernels["rank"])
     share = len(culprits.steps) / max(1, len(case.step_numbers))
-    if kernels.empty:
+    if not read.issuperset(culprits.ranks):
         less = {int(str(rank)): float(amount) for rank, amount in rows["excess_ns"].items()}
         return round(share * _work.less_busy_ns(case, less))
     gone: pd.Series = 1.0 - kernels["rank"].map(np.exp(-rows["excess"])).astype("float64")
