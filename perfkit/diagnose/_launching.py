@@ -56,6 +56,15 @@ def own_idle_ns(case: Case, rank: int) -> float | None:
     return float(np.mean(idle))
 
 
+def pace_ns(case: Case, rank: int) -> float:
+    """The median time in ns from one launch of a rank to the next: slow hosts are slow all the time, waiting ones now and then."""
+    rows = _host.launches(case, rank)
+    if rows is None or rows.empty:
+        return 0.0
+    launches = np.sort(rows["launch_ns"].dropna().to_numpy(dtype=np.int64))
+    return float(np.median(np.diff(launches))) if len(launches) > 1 else 0.0
+
+
 def _moving_ns(case: Case, rank: int) -> pd.Series:
     """By start on the clock of the rank how long its operations with others move data."""
     if not case.run.has("collectives"):

@@ -22,6 +22,8 @@ from perfkit.diagnose._thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOU
 
 ALIKE = 0.2
 """Ranks that wait this much of what the worst one waits wait for the same reason: who is late in a group varies."""
+EQUALLY_SLOW = 0.7
+"""The pace of launches, relative to the slowest host's, from which a host is slow itself."""
 QUEUED_NS = 20_000
 """A kernel that starts this soon after its launch was not queued."""
 ACTIONS = (
@@ -94,6 +96,10 @@ def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:
     own = {rank: _launching.own_idle_ns(case, rank) for rank in case.detail_ranks}
     most = max((amount for amount in own.values() if amount is not None), default=0.0)
     idles = set(idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
+    # A host with a full queue launches when its device goes on: what is late then is late for the rank that all wait for.
+    pace = {rank: _launching.pace_ns(case, rank) for rank, amount in own.items() if amount is not None and amount >= ALIKE * most}
+    slowest_ns = max(pace.values(), default=0.0)
+    own = {rank: 0.0 if pace.get(rank, slowest_ns) < EQUALLY_SLOW * slowest_ns else amount for rank, amount in own.items()}
     slow = (rank for rank, amount in own.items() if (rank in idles if amount is None or not most else amount >= ALIKE * most))
     return tuple(sorted(slow))
 

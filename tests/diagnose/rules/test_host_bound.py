@@ -46,3 +46,10 @@ def test_ranks_that_wait_for_others_are_named_by_their_own_launches():
     run = added(Training(ranks=2, steps=1).run(), launches=[{**common, **row} for row in (*early, *late, *held)])
     case = Case(run)
     assert _launching.own_idle_ns(case, 1) == pytest.approx(39 * 30_000, rel=0.05)
+
+
+def test_a_host_with_a_full_queue_is_not_blamed_for_the_slow_one_beside_it():
+    plan = plan_of("llama2-7b", 4, tp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=8))
+    (found,) = judged(RULE, simulate(plan, ["host_bound:1:8"], steps=3)).findings
+    assert found.subject["ranks"] == (1,)
