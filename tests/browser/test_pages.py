@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -270,7 +271,8 @@ def test_an_empty_folder_is_no_dead_end(make_offline, start_server, tmp_path_fac
 def test_a_read_only_app_in_chinese_shows_all_and_saves_nothing(make_offline, start_server, demo_server: Server, tmp_path_factory):
     copy = tmp_path_factory.mktemp("readonly") / "demo"
     shutil.copytree(demo_server.project, copy)
-    before = _stamps(copy)
+    before = _contents(copy)
+    assert "perfkit.sqlite" in before
     server = start_server(copy, "--read-only", PERFKIT_LANGUAGE="zh")
     page = make_offline(server)
     for path in pages():
@@ -280,13 +282,13 @@ def test_a_read_only_app_in_chinese_shows_all_and_saves_nothing(make_offline, st
         assert re.search("[\u4e00-\u9fff]", page.title())
         headings = page.locator("h1, .pk-title:visible, .pk-next-label").all_inner_texts()
         assert [text for text in headings if not re.search("[\u4e00-\u9fff]", text)] == []
-    assert _stamps(copy) == before
+    assert _contents(copy) == before
 
 
-def _stamps(folder: Path) -> dict[Path, int]:
-    # SQLite readers open these two beside the log; they hold no data of their own.
+def _contents(folder: Path) -> dict[str, str]:
+    """What every file holds, by its path. SQLite readers open two more beside the log, which hold no data of their own."""
     return {
-        path: path.stat().st_mtime_ns
-        for path in folder.rglob("*")
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix not in {".sqlite-shm", ".sqlite-wal"}
     }
