@@ -93,14 +93,26 @@ class State:
 def preset_plan(name: str) -> Plan:
     """The plan of a preset: the path of a configuration, or a model of the catalogue on 16 devices."""
     if name not in catalog.models():
-        path = Path(name)
-        return _config_plan(name, path.stat().st_mtime_ns if path.exists() else 0)
+        return _config_plan(name, _changed_ns(name))
     record = catalog.records()[name]
     layout = ParallelPlan(
         data_parallel_size=8, pipeline_parallel_size=2 if record.spec.num_layers > 1 else 1, optimizer_shard_size=8
     )
     work = Workload(seq_length=record.seq_length, micro_batch_size=1, global_batch_size=256)
     return Plan(model=record.spec, workload=work, parallel=layout)
+
+
+def preset_key(name: str) -> tuple[int, ...]:
+    """What tells whether a preset, or a device of the catalogue, is still what it was, for what is kept between two moves.
+
+    A catalogue that was read stays in memory; another one has another id.
+    """
+    return _changed_ns(name), id(catalog.records()), id(catalog.hardware())
+
+
+def _changed_ns(name: str) -> int:
+    path = Path(name)
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 @lru_cache(maxsize=16)

@@ -6,6 +6,7 @@ Every setting is predicted by the same step and memory model, so that they diffe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import pandas as pd
 
@@ -17,7 +18,7 @@ from perfkit.estimate import efficiency_of, estimate
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, Slider, Text, Toggle
 from perfkit.panels._panel import Answer, Code, Panel
-from perfkit.panels._plan_state import preset_options, preset_plan
+from perfkit.panels._plan_state import preset_key, preset_options, preset_plan
 from perfkit.panels._plan_state import start as plan_start
 from perfkit.panels._strategy_export import DIALECTS, LANGUAGES
 from perfkit.panels._table import Table
@@ -66,18 +67,31 @@ class Setting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Result:
-    """The plan with the choice, every setting with its estimate, the operators, both curves, and the patterns checked."""
+class Ground:
+    """What holds for a plan on a device whatever is recomputed: the usual settings, the operators, and both curves."""
 
-    state: State
     plan: Plan
     settings: dict[str, Setting]
     options: tuple[Option, ...]
     greedy: tuple[Point, ...]
     exact: tuple[Point, ...]
     whole: Option
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """The plan with the choice, what the choice needs, and the patterns checked, on their ground."""
+
+    state: State
+    plan: Plan
+    ground: Ground
+    chosen: Setting
     checks: tuple[PatternCheck, ...]
-    file_patterns: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """Every setting with its estimate."""
+        return {**self.ground.settings, "chosen": self.chosen}
 
 
 def start() -> State:
@@ -88,32 +102,35 @@ def start() -> State:
 
 def compute(state: State) -> Result:
     """Predict the usual settings and the chosen one, rank the operators, and check the patterns."""
-    base = replace(preset_plan(state.preset), hardware=catalog.hardware_named(state.device))
-    efficiency = efficiency_of(base)
-    options = operator_options(base, layer_paths(), efficiency)
-    alone = independent(base, options)
-    exact = exact_front(alone)
-    chosen = _patterns(state, base, exact)
-    plans = {
+    ground = _ground(state.preset, state.device, preset_key(state.preset))
+    chosen = _patterns(state, ground)
+    plan = replace(ground.plan, recompute=_chosen(state, ground.plan, chosen))
+    return Result(state=state, plan=plan, ground=ground, chosen=_setting(plan), checks=tuple(check_patterns(chosen)))
+
+
+@lru_cache(maxsize=8)
+def _ground(preset: str, device: str, _key: tuple[int, ...]) -> Ground:
+    # A slider asks several times a second; all of this takes ten times as long as the one setting that a move changes.
+    plan = replace(preset_plan(preset), hardware=catalog.hardware_named(device))
+    efficiency = efficiency_of(plan)
+    options = operator_options(plan, layer_paths(), efficiency)
+    alone = independent(plan, options)
+    usual = {
         "none": RecomputePlan(),
-        "Silu and Mul": _recompute(base, SILU_MUL),
-        "fine list": _recompute(base, FINE),
+        "Silu and Mul": _recompute(plan, SILU_MUL),
+        "fine list": _recompute(plan, FINE),
         "all layers": RecomputePlan(all_layers=True),
-        "as in the file": base.recompute,
-        "chosen": _chosen(state, base, chosen),
+        "as in the file": plan.recompute,
     }
-    if base.parallel.sequence_parallel:
-        plans["gather again"] = RecomputePlan(communication=base.stage_layers)
-    return Result(
-        state=state,
-        plan=replace(base, recompute=plans["chosen"]),
-        settings={name: _setting(replace(base, recompute=one)) for name, one in plans.items()},
+    if plan.parallel.sequence_parallel:
+        usual["gather again"] = RecomputePlan(communication=plan.stage_layers)
+    return Ground(
+        plan=plan,
+        settings={name: _setting(replace(plan, recompute=one)) for name, one in usual.items()},
         options=tuple(options),
         greedy=tuple(greedy_curve(alone)),
-        exact=tuple(exact),
-        whole=full_option(base, efficiency),
-        checks=tuple(check_patterns(chosen)),
-        file_patterns=tuple(base.recompute.operators),
+        exact=tuple(exact_front(alone)),
+        whole=full_option(plan, efficiency),
     )
 
 
@@ -122,17 +139,20 @@ def _setting(plan: Plan) -> Setting:
     return Setting(step_time_s=found.step_time_s, peak_bytes=float(found.memory.total) if found.memory else 0.0)
 
 
-def _patterns(state: State, base: Plan, exact: list[Point]) -> tuple[str, ...]:
+def _patterns(state: State, ground: Ground) -> tuple[str, ...]:
     if state.choice == "my patterns":
         return tuple(dict.fromkeys(line.strip().strip("'\",") for line in state.patterns.splitlines() if line.strip()))
     if state.choice == "exact for a saving":
-        point = least_seconds(exact, state.wanted_mib * 2**20)
+        point = least_seconds(ground.exact, state.wanted_mib * 2**20)
         if point is None:
             raise InputError(
-                "saving", [f"{state.wanted_mib:g} MiB a layer: all operators together free {format_bytes(exact[-1].saved_bytes)}"]
+                "saving",
+                [f"{state.wanted_mib:g} MiB a layer: all operators together free {format_bytes(ground.exact[-1].saved_bytes)}"],
             )
         return tuple(pattern_of(path) for path in point.paths)
-    return {"Silu and Mul": SILU_MUL, "fine list": FINE, "as in the file": tuple(base.recompute.operators)}.get(state.choice, ())
+    return {"Silu and Mul": SILU_MUL, "fine list": FINE, "as in the file": tuple(ground.plan.recompute.operators)}.get(
+        state.choice, ()
+    )
 
 
 def _recompute(base: Plan, patterns: tuple[str, ...]) -> RecomputePlan:
@@ -162,7 +182,7 @@ def view(result: Result) -> Answer:
     ]
     curves = {
         name: [(point.seconds, point.saved_bytes, ", ".join(point.paths) or "nothing") for point in points]
-        for name, points in (("greedy", result.greedy), ("exact", result.exact))
+        for name, points in (("greedy", result.ground.greedy), ("exact", result.ground.exact))
     }
     charts = {
         "settings": Figure(
@@ -192,11 +212,14 @@ def _gib(found: Setting) -> float:
 def _operators(result: Result) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "operator": [option.path for option in result.options],
-            "frees a layer": [format_bytes(option.saved_bytes) for option in result.options],
-            "costs": [f"{significant(option.seconds * 1e3)} ms" if option.seconds else "nothing" for option in result.options],
+            "operator": [option.path for option in result.ground.options],
+            "frees a layer": [format_bytes(option.saved_bytes) for option in result.ground.options],
+            "costs": [
+                f"{significant(option.seconds * 1e3)} ms" if option.seconds else "nothing" for option in result.ground.options
+            ],
             "frees per ms": [
-                format_bytes(option.saved_bytes / option.seconds / 1e3) if option.seconds else "-" for option in result.options
+                format_bytes(option.saved_bytes / option.seconds / 1e3) if option.seconds else "-"
+                for option in result.ground.options
             ],
         }
     )
@@ -226,7 +249,7 @@ def _sentence(result: Result, none_s: float) -> str:
     text = f"{state.choice}: the step is {format_ratio(longer)} longer than without recomputation; {significant(peak)} GiB {fits} "
     text += f"into {state.limit_gib:g} GiB."
     if result.checks:
-        whole = format_bytes(result.whole.saved_bytes)
+        whole = format_bytes(result.ground.whole.saved_bytes)
         text += f" The operators free {format_bytes(freed)} a layer and micro batch, a whole layer {whole}."
     dead = [check.pattern for check in result.checks if not check.matched]
     return text + (f" ✗ {len(dead)} of {len(result.checks)} patterns name no operator and have no effect." if dead else "")
