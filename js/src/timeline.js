@@ -9,7 +9,7 @@ import { CanvasPainter, LANE, RULER, drawLanes, drawRuler, lostText, palette } f
 import { exportPng, exportSvg } from "./timeline_export.js";
 import { actOn } from "./timeline_keys.js";
 import { drawOver, marginOf } from "./timeline_over.js";
-import { followPointer } from "./timeline_pointer.js";
+import { drawTip, followPointer } from "./timeline_pointer.js";
 import { Requests } from "./timeline_requests.js";
 import { Rows } from "./timeline_rows.js";
 import { TileStore } from "./timeline_tiles.js";
@@ -425,6 +425,7 @@ class Timeline {
     const sharp = this.paintLanes(lanes, { view: this.view, rows: this.rows.list, width, height, topOf: (row) => this.topOf(row), range: this.range });
     ruler.begin(width, RULER);
     drawRuler(ruler, { timeline: this, view: this.view, width, height: RULER });
+    drawTip(this);
     this.corner.textContent = t("{0} from {1}", formatNs(this.view.span), exactNs(this.view.start - this.setup.start));
     performance.measure("perfkit-frame", { start: begun, end: performance.now() });
     if (sharp) this.sharp();

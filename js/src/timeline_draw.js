@@ -55,6 +55,7 @@ export function drawLanes(painter, { rows, view, store, width, topOf, height, en
     const scale = width / own.span;
     const [first, last] = tilesOf(row, view, tileWidth);
     painter.rect(0, row.y - top + row.height - 1, width, 1, painter.colors.grid);
+    const labels = []; // written last: a slice that reaches over several tiles is drawn in parts, and called once
     for (let index = first; index <= last; index += 1) {
       const found = store.best(row.unit, tileWidth, index);
       if (!found || !found[1]) sharp = false;
@@ -65,9 +66,10 @@ export function drawLanes(painter, { rows, view, store, width, topOf, height, en
       } else if (row.counter) {
         drawCounter(painter, found[0], { row, top, view: own, scale, from, to, width, selected: selected?.unit === row.unit ? selected : null });
       } else {
-        drawTile(painter, found[0], { row, top, view: own, scale, store, highlight, from, to, width });
+        drawTile(painter, found[0], { row, top, view: own, scale, store, highlight, from, to, width, labels });
       }
     }
+    for (const place of labels) label(painter, place);
     if (row.cut !== null) drawLost(painter, { row, top, view, width, from: toCommon(row.clock, row.cut), to: end });
   }
   return sharp;
@@ -97,7 +99,7 @@ function drawLost(painter, { row, top, view, width, from, to }) {
   if (right > left) painter.rect(left, row.y - top + 1, right - left, row.height - 2, painter.colors.warn, 0.3, true);
 }
 
-function drawTile(painter, tile, { row, top, view, scale, store, highlight, from, to, width }) {
+function drawTile(painter, tile, { row, top, view, scale, store, highlight, from, to, width, labels }) {
   const left = Math.max(0, (from - view.start) * scale);
   const right = Math.min(width, (to - view.start) * scale);
   const { start, end, lane, kind, count, name, n } = tile;
@@ -114,11 +116,14 @@ function drawTile(painter, tile, { row, top, view, scale, store, highlight, from
     const lit = highlight === null || (name[at] >= 0 && highlight.has(name[at]));
     const color = colorOf(what);
     painter.rect(x, merged ? y + 3 : y, wide, merged ? LANE - 9 : LANE - 3, color, lit ? (merged ? 0.6 : 1) : 0.22, HATCHED.has(what));
-    if (wide >= MIN_TEXT) label(painter, x, y, wide, merged ? slicesText(count[at]) : store.names[name[at]], merged ? null : inkOn(what));
+    const room = Math.min(finish, width) - x;
+    if (room >= MIN_TEXT && (begin >= left || left === 0)) {
+      labels.push({ x, y, wide: room, text: merged ? slicesText(count[at]) : store.names[name[at]], ink: merged ? null : inkOn(what) });
+    }
   }
 }
 
-function label(painter, x, y, wide, text, ink) {
+function label(painter, { x, y, wide, text, ink }) {
   const room = Math.floor((wide - 6) / CHAR);
   if (room < 3) return;
   painter.text(x + 3, y + LANE / 2 - 1, text.length > room ? `${text.slice(0, room - 1)}…` : text, ink);

@@ -127,17 +127,23 @@ function sliceOf(store, tile, index, unit) {
 }
 
 function hover(timeline, event) {
-  timeline.pointer = { x: event.offsetX };
-  if (timeline.dragging || !timeline.setup) return;
-  const slice = hit(timeline, event.offsetX, event.offsetY);
-  const lines = slice ? sliceText(timeline, slice) : counterText(timeline, event.offsetX, event.offsetY);
+  timeline.pointer = { x: event.offsetX, y: event.offsetY, clientX: event.clientX, clientY: event.clientY };
+  drawTip(timeline);
+}
+
+/** Says what is under the pointer, which also changes when the lanes move below it. */
+export function drawTip(timeline) {
+  const { pointer } = timeline;
+  if (!pointer || timeline.dragging || !timeline.setup) return;
+  const slice = hit(timeline, pointer.x, pointer.y);
+  const lines = slice ? sliceText(timeline, slice) : counterText(timeline, pointer.x, pointer.y);
   timeline.tip.hidden = !lines;
   if (!lines) return;
   timeline.tip.replaceChildren(...lines.map((text) => Object.assign(document.createElement("div"), { textContent: text })));
   const box = timeline.tip.parentElement.getBoundingClientRect();
-  const left = event.clientX - box.left + 14;
+  const left = pointer.clientX - box.left + 14;
   timeline.tip.style.left = `${Math.max(0, Math.min(left, box.width - timeline.tip.offsetWidth - 8))}px`;
-  const below = event.clientY - box.top + 16;
+  const below = pointer.clientY - box.top + 16;
   timeline.tip.style.top = `${below + timeline.tip.offsetHeight > box.height ? Math.max(0, below - timeline.tip.offsetHeight - 28) : below}px`;
 }
 

@@ -1,7 +1,9 @@
-"""Page 14 by keyboard: zoom to 1 ns, search, details, a mark, a link; hostile names stay text."""
+"""Page 14 by keyboard: zoom to 1 ns, search, details, a mark, a link; drifting clocks line up; hostile names stay text."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from perfkit.project import open_project
 from tests.browser.conftest import Server
 
 OpenPage = Callable[..., Page]
+EPOCH_NS = 1_700_000_000_000_000_000
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -75,23 +78,76 @@ def _read_a_counter(page: Page) -> None:
     page.get_by_label("Filter the units by rank, process or name").fill("")
 
 
-def test_hostile_names_are_text_on_lanes_in_tips_and_details(open_page: OpenPage, demo_server: Server):
-    folder: Path = demo_server.project / "uploads" / "hostile_lanes" / "ASCEND_PROFILER_OUTPUT"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel_details.csv").write_text(
-        "Step Id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us)\n"
-        f'1,"{HOSTILE}","{HOSTILE}",AI_CORE,10,5,0\n1,"{HOSTILE}2","{HOSTILE}",AI_CORE,20,5,0\n',
-        encoding="utf-8",
-    )
-    page = open_page("14_timeline", f"run={folder.parent}")
-    expect(page.locator(".pk-sentence")).to_contain_text("2 events")
+def test_ranks_with_drifting_clocks_line_up_and_hostile_names_are_text(open_page: OpenPage, demo_server: Server):
+    folder: Path = demo_server.project / "uploads" / "hostile_lanes"
+    _record_with_drifting_clocks(folder)
+    page = open_page("14_timeline", f"run={folder}")
+    expect(page.locator(".pk-sentence")).to_contain_text("82 events of 2 of 2 ranks")
+    _hostile_names_are_text(page)
+    clocks = page.locator(".pk-tl-clock")
+    expect(clocks.nth(0)).to_contain_text("+3.04")
+    expect(clocks.nth(0)).to_contain_text("drift 78")
+    expect(clocks.nth(1)).to_contain_text(re.compile(r"±\d"))
+    for rank in (0, 1):
+        page.get_by_role("button", name=f"Pin stream 20 of rank {rank}").first.press("Enter")
     canvas = page.locator(".pk-tl-canvas")
-    expect(canvas).to_be_visible()
-    box = canvas.bounding_box()
-    assert box is not None
-    canvas.hover(position={"x": box["width"] * 0.15, "y": 58})
-    expect(page.locator(".pk-tl-tip")).to_contain_text(HOSTILE)
+    for text in ("Enter", "Shift+Enter"):  # the first hit, then round to the last one
+        page.get_by_label("Search names, as text or regular expression").fill("AllReduce")
+        page.get_by_label("Search names, as text or regular expression").press(text)
+        expect(page.locator(".pk-tl-found")).to_have_text("80 hits")
+    expect(page.locator('[data-part="slice"]')).to_contain_text("AllReduce")
     canvas.focus()
-    page.keyboard.press("ArrowRight")
+    page.keyboard.press("f")
+    expect(page.locator(".pk-tl-corner")).to_contain_text(re.compile(r"^120\s?µs from"))
+    ends = _ends_of_communication(page)
+    assert len(ends) == 6  # of two ranks the pinned lane, the lane in its place and what was exposed
+    assert (
+        max(ends) - min(ends) < 3 * 900 / 240
+    )  # us and pixels a us: the recording is that exact; uncorrected they are 39 us apart
+
+
+def _hostile_names_are_text(page: Page) -> None:
+    canvas = page.locator(".pk-tl-canvas")
+    search = page.get_by_label("Search names, as text or regular expression")
+    search.fill("onerror")
+    search.press("Enter")
+    expect(page.locator('[data-part="slice"] dl')).to_contain_text("Rank0")
     expect(page.locator('[data-part="slice"]')).to_contain_text(HOSTILE)
+    canvas.focus()
+    page.keyboard.press("f")
+    lane, row = canvas.bounding_box(), page.locator(".pk-tl-unit").filter(has_text="stream 7").first.bounding_box()
+    assert lane is not None
+    assert row is not None
+    page.mouse.move(lane["x"] + lane["width"] * 0.5, row["y"] + 9)
+    expect(page.locator(".pk-tl-tip")).to_contain_text(HOSTILE)
     assert page.locator("img[src='x']").count() == 0
+
+
+def _ends_of_communication(page: Page) -> list[float]:
+    """Where the communication on every lane ends, in pixels of the picture that a visitor downloads."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="SVG", exact=True).click()
+    picture = Path(download.value.path()).read_text()
+    drawn = re.findall(r'<rect x="([\d.-]+)" y="([\d.-]+)" width="([\d.]+)" height="15.00" fill="#E69F00"', picture)
+    ends: dict[str, float] = {}
+    for x, lane, width in drawn:  # a slice is drawn in parts
+        ends[lane] = max(float(x) + float(width), ends.get(lane, 0.0))
+    return list(ends.values())
+
+
+def _record_with_drifting_clocks(folder: Path) -> None:
+    """Two ranks whose all-reduces end together; the clock of the second is 3 ms late, gains 40 us a second and is exact to 1 us."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in (0, 1):
+        same = {"ph": "X", "cat": "kernel", "pid": 0}
+        events: list[dict] = [{**same, "name": HOSTILE, "tid": 7, "ts": 0, "dur": 600, "args": {"stream": 7}}]
+        for number in range(40):
+            jitter_us = 0.3 * (number * 7 % 5 - 2)
+            end_us = 50_000 * number + 1_000 + rank * (3_000 + 2 * number + jitter_us)
+            length_us = 200 - 100 * rank
+            stated = {"stream": 20, "Collective name": "allreduce", "Group size": 2, "Process Group Ranks": "[0, 1]"}
+            stated |= {"Process Group Name": "0", "dtype": "Float", "In msg nelems": 8}
+            times = {"ts": end_us - length_us, "dur": length_us}
+            events.append({**same, "name": "ncclDevKernel_AllReduce", "tid": 20, **times, "args": stated})
+        head = {"baseTimeNanoseconds": EPOCH_NS, "distributedInfo": {"rank": rank, "world_size": 2}}
+        (folder / f"rank{rank}.json").write_text(json.dumps({**head, "traceEvents": events}))
