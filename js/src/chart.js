@@ -1,6 +1,6 @@
 // A chart: the specification becomes a live view once, later only its named data sets and parameters are replaced.
 import { csv, download, el, freshId, popover } from "./dom.js";
-import { loadVega } from "./load_vega.js";
+import { loadModule } from "./load_module.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
 import { t } from "./texts.js";
@@ -76,7 +76,7 @@ export class Chart {
   }
 
   async embed() {
-    const vega = await loadVega(this.model);
+    const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
     const config = vegaConfig(this.root, spec.config);
     const compiled = vega.compile({ ...themed(spec, this.root), config: undefined }, { config }).spec;

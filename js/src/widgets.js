@@ -1,4 +1,4 @@
-// The one module that every perfkit widget loads; the trait `kind` says which view it draws.
+// The views of all widgets, loaded once a page; the trait `kind` says which one a widget is drawn by.
 import { renderPanel } from "./panel.js";
 import { renderChart, renderHeader, renderLinks, renderTable, renderText } from "./simple.js";
 import { renderTimeline } from "./timeline.js";
@@ -13,8 +13,6 @@ const renderers = {
   timeline: renderTimeline,
 };
 
-export default {
-  render(context) {
-    return renderers[context.model.get("kind")](context);
-  },
-};
+export function render(context) {
+  return renderers[context.model.get("kind")](context);
+}

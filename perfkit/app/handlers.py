@@ -29,6 +29,7 @@ ASSETS = {
     "page.js": PACKAGE / "app" / "static" / "page.js",
     "icon.svg": PACKAGE / "app" / "static" / "icon.svg",
     "widgets.css": PACKAGE / "panels" / "_widgets.css",
+    "widgets.js": PACKAGE / "panels" / "_widgets.js",
     "vega.js": PACKAGE / "charts" / "_vega.js",
 }
 """The only files that the app serves of its own."""

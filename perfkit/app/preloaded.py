@@ -54,7 +54,9 @@ def become_kernel(request: dict[str, Any]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
-    sys.argv = ["ipykernel_launcher", *request["arguments"], f"--IPKernelApp.parent_handle={server_pid}"]
+    # Imported before there was a kernel, ipywidgets could not announce itself to it; without that, pages fetch widgets one by one.
+    widgets = "--IPKernelApp.extra_extensions=ipywidgets"
+    sys.argv = ["ipykernel_launcher", *request["arguments"], f"--IPKernelApp.parent_handle={server_pid}", widgets]
     kernelapp.launch_new_instance(sys.argv[1:])
 
 

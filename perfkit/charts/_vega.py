@@ -16,8 +16,8 @@ def module_source() -> str:
     return VEGA_FILE.read_text(encoding="utf-8")
 
 
-def inline_source(variable: str) -> str:
-    """The library as a script that a page can hold: its exports become an object in the global `variable`.
+def inline_source() -> str:
+    """The library as a script that a page can hold: its exports become the module "vega" of js/src/load_module.js.
 
     No text in it can end the script element around it.
     """
@@ -27,7 +27,7 @@ def inline_source(variable: str) -> str:
         raise ValueError(f"{VEGA_FILE} has no list of exports at its end; build it with `make js`")
     pairs = (item.split(" as ") for item in exports[1].split(","))
     members = ",".join(f"{pair[-1].strip()}:{pair[0].strip()}" for pair in pairs)
-    return script_text(f"{source[: exports.start()]};globalThis.{variable}={{{members}}};")
+    return script_text(f"{source[: exports.start()]};globalThis.__perfkitModules={{vega:{{{members}}}}};")
 
 
 def script_text(source: str) -> str:

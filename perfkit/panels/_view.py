@@ -1,8 +1,8 @@
-"""View: the base of every widget on a page, drawn by the one bundle `_widgets.js`.
+"""View: the base of every widget on a page, drawn by the one module `_widgets.js`, which a page loads once.
 
 The kernel's side holds plain data in synchronised traits; the trait `kind` says which view of js/src/ draws them. Messages of
-the page come as dicts with a `type`. The chart library is served by the app; elsewhere (JupyterLab) the page asks for it once
-and gets it through the kernel.
+the page come as dicts with a `type`. That module and the chart library are served by the app; elsewhere (JupyterLab) the page
+asks for each once and gets it through the kernel.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ _keys = itertools.count(1)
 class View(anywidget.AnyWidget):
     """A widget that works without a page: made headless, it holds what would be drawn."""
 
-    _esm = _FOLDER / "_widgets.js"
-    _css = _FOLDER / "_widgets.css"
+    _esm = _FOLDER / "_load.js"
 
     kind = traitlets.Unicode().tag(sync=True)
     key = traitlets.Unicode().tag(sync=True)
@@ -39,8 +38,8 @@ class View(anywidget.AnyWidget):
     def _dispatch(self, _widget: Any, message: Any, buffers: Any) -> None:
         if not isinstance(message, dict):
             return
-        if message.get("type") == "need-vega":
-            self.send({"type": "vega", "source": module_source()})
+        if message.get("type") == "need-module":
+            self.send({"type": "module", "name": message["name"], **_MODULES[message["name"]]()})
         elif message.get("type") == "upload":
             self.on_upload(message, buffers)
         else:
@@ -51,6 +50,16 @@ class View(anywidget.AnyWidget):
 
     def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
         """A file that the visitor sends; views with a path picker take it."""
+
+
+def _widgets() -> dict[str, str]:
+    return {
+        name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in (("source", "_widgets.js"), ("style", "_widgets.css"))
+    }
+
+
+_MODULES = {"widgets": _widgets, "vega": lambda: {"source": module_source()}}
+"""What a page can ask for, by the names of js/src/load_module.js."""
 
 
 class Content(View):

@@ -92,7 +92,7 @@ def _scripts(drawings: Sequence[Drawing]) -> Iterator[str]:
     # Data in a script element ends where its text says so; without "<" it cannot.
     data = json.dumps([_described(drawing, index) for index, drawing in enumerate(drawings)], ensure_ascii=False)
     yield f'<script type="application/json" id="perfkit-charts">{data.replace("<", chr(92) + "u003c")}</script>'
-    yield f'<script type="module">{inline_source("__perfkitVega")}</script>'
+    yield f'<script type="module">{inline_source()}</script>'
     yield f'<script type="module">{script_text((_FOLDER / "_report.js").read_text(encoding="utf-8"))}</script>'
 
 

@@ -21,7 +21,7 @@ from perfkit.source import Source
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perfkit" / "panels"
 REPORT = ROOT / "perfkit" / "report" / "_report.js"
-USED_BY_REPORT = ("chart", "dom", "load_vega", "table", "texts", "theme")
+USED_BY_REPORT = ("chart", "dom", "load_module", "table", "texts", "theme")
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +61,16 @@ def test_a_click_on_a_mark_comes_back_with_its_data(chart):
     assert clicks == [("bars", {"a": 2})]
 
 
-def test_the_chart_library_is_sent_when_a_page_asks(chart):
+def test_the_modules_of_a_page_are_sent_when_it_asks(chart):
     host, sent = ChartHost(chart), []
     host.send = sent.append
-    host._dispatch(host, {"type": "need-vega"}, [])
-    assert sent[0]["type"] == "vega"
-    assert sent[0]["source"] == VEGA_FILE.read_text(encoding="utf-8")
+    host._dispatch(host, {"type": "need-module", "name": "vega"}, [])
+    host._dispatch(host, {"type": "need-module", "name": "widgets"}, [])
+    library, views = sent
+    assert (library["type"], library["name"], library["source"]) == ("module", "vega", VEGA_FILE.read_text(encoding="utf-8"))
+    assert (views["source"], views["style"]) == tuple(
+        (FOLDER / f"_widgets.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
+    )
 
 
 def test_the_header_names_project_round_and_goal(tmp_path, monkeypatch):
@@ -107,6 +111,7 @@ def test_links_lead_to_pages_that_exist_in_the_app_and_in_jupyterlab(monkeypatch
 @pytest.mark.parametrize(
     ("bundle", "sources"),
     [
+        (FOLDER / "_load.js", [ROOT / "js" / "load" / "load.js", ROOT / "js" / "src" / "load_module.js"]),
         (FOLDER / "_widgets.js", sorted((ROOT / "js" / "src").glob("*.js"))),
         (VEGA_FILE, [ROOT / "js" / "vega" / "vega.js", ROOT / "js" / "package-lock.json"]),
         (REPORT, [ROOT / "js" / "report" / "report.js", *(ROOT / "js" / "src" / f"{name}.js" for name in USED_BY_REPORT)]),
@@ -120,6 +125,6 @@ def test_the_committed_bundle_was_built_from_the_present_sources(bundle, sources
 def test_the_bundles_fetch_nothing():
     # Names of standards look like addresses; everything else would be a place to fetch from.
     standards = r"www\.w3\.org|vega\.github\.io|github\.com|json-schema\.org"
-    for bundle in (FOLDER / "_widgets.js", VEGA_FILE, REPORT):
+    for bundle in (FOLDER / "_load.js", FOLDER / "_widgets.js", VEGA_FILE, REPORT):
         text = bundle.read_text(encoding="utf-8")
         assert not re.findall(rf"https?://(?!{standards})[a-z0-9.-]+\.[a-z]+", text)

@@ -1,0 +1,14 @@
+// All that a widget brings along: it has its page load the views (src/widgets.js), which all widgets of the page have in common.
+import { loadModule } from "../src/load_module.js";
+
+export default {
+  initialize({ model }) {
+    window.perfkitPage?.managedBy(model.widget_manager);
+    loadModule(model, "widgets");
+  },
+
+  async render(context) {
+    const views = await loadModule(context.model, "widgets");
+    return views.render(context);
+  },
+};
