@@ -6,13 +6,14 @@ p2p modes: `none` h = 0; `overlap` the input arrives h after its producer ended;
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
+
 from perfkit.errors import InputError
-from perfkit.plans._dag import Dag, Edge, Node, item_rows, producers, sort_nodes
-from perfkit.plans._order import Item, Route, lanes, routes
+from perfkit.plans._dag import Dag, Shape, producers
+from perfkit.plans._graph import WIDTH, Graph, graph_of, sort_graph
+from perfkit.plans._order import KINDS, LaneTable, lane_table, routes
 from perfkit.plans._transfer import blocking_nodes
 
 MODES = ("none", "overlap", "sender", "rendezvous")
@@ -20,7 +21,6 @@ BLOCKING = ("gpipe", "1f1b")
 """Schedules that can run with blocking transfers."""
 
 
-@lru_cache(maxsize=64)
 def compile_schedule(
     schedule: str, num_stages: int, num_chunks: int, num_microbatches: int, mode: str = "none", *, paired: bool = False
 ) -> Dag:
@@ -28,15 +28,20 @@ def compile_schedule(
 
     Raises InputError for a schedule or mode that does not exist, ScheduleError for a deadlock.
     """
+    return _compiled((schedule, num_stages, num_chunks, num_microbatches), mode, paired)
+
+
+@lru_cache(maxsize=64)
+def _compiled(sizes: tuple[str, int, int, int], mode: str, paired: bool) -> Dag:
+    schedule, num_stages, num_chunks, num_microbatches = sizes
     problems = mode_problems(schedule, mode)
     if problems:
         raise InputError("schedule", problems)
-    all_lanes = lanes(schedule, num_stages, num_chunks, num_microbatches)
-    all_routes = routes(schedule, num_stages, num_chunks)
-    chunks = len(all_routes) if schedule == "dualpipe" else num_chunks
-    dag = Dag(schedule, num_stages, chunks, num_microbatches, mode, all_lanes)
-    nodes = blocking_nodes(dag) if mode == "rendezvous" else _asynchronous_nodes(dag, all_routes, paired)
-    return replace(dag, nodes=sort_nodes(nodes))
+    table = lane_table(schedule, num_stages, num_chunks, num_microbatches)
+    held = 2 if schedule == "dualpipe" else num_chunks
+    shape = Shape(schedule, num_stages, held, num_microbatches, mode)
+    graph = graph_of(blocking_nodes(shape)) if mode == "rendezvous" else _asynchronous(shape, table, paired)
+    return Dag(schedule, num_stages, held, num_microbatches, mode, sort_graph(graph))
 
 
 def mode_problems(schedule: str, mode: str) -> list[str]:
@@ -48,26 +53,34 @@ def mode_problems(schedule: str, mode: str) -> list[str]:
     return []
 
 
-def _asynchronous_nodes(dag: Dag, all_routes: Sequence[Route], paired: bool) -> list[Node]:
+def _asynchronous(shape: Shape, ops: LaneTable, paired: bool) -> Graph:
     """One node an item; a transfer delays the edge to its receiver and, with `sender`, the sender's next item."""
-    source = producers(all_routes)
-    leaving = {origin for (_, _, stage), origin in source.items() if origin[2] != stage}
-    place = {(op.kind, op.microbatch, op.chunk, stage): index for index, stage, item in _items(dag) for op in item}
-    nodes: list[Node] = []
-    for index, stage, item in _items(dag):
-        after: list[Edge] = []
-        if nodes and nodes[-1].stages == (stage,):
-            sends = any((op.kind, op.chunk, stage) in leaving for op in nodes[-1].item)
-            after.append(Edge(index - 1, dag.mode == "sender" and sends))
-        for op in item:
-            origin = source.get((op.kind, op.chunk, stage))
-            if origin is not None:
-                kind, chunk, sender = origin
-                after.append(Edge(place[kind, op.microbatch, chunk, sender], dag.mode != "none" and sender != stage))
-        nodes.append(Node(item, (stage,), item_rows(dag, item, stage, paired), tuple(after)))
-    return nodes
+    sizes = (len(KINDS), shape.num_chunks, shape.num_stages)
+    origin, leaving = np.full((3, *sizes), -1), np.zeros(sizes, dtype=np.bool_)
+    for consumer, (kind, chunk, stage) in producers(routes(shape.schedule, shape.num_stages, shape.num_chunks)).items():
+        origin[:, KINDS.index(consumer[0]), consumer[1], consumer[2]] = KINDS.index(kind), chunk, stage
+        leaving[KINDS.index(kind), chunk, stage] |= stage != consumer[2]
 
+    present, stages = ops.kind >= 0, np.broadcast_to(ops.stage[:, None], ops.kind.shape)
+    node = np.broadcast_to(np.arange(len(stages))[:, None], stages.shape)
+    place = np.full((*sizes, shape.num_microbatches), -1)
+    place[ops.kind[present], ops.chunk[present], stages[present], ops.microbatch[present]] = node[present]
 
-def _items(dag: Dag) -> Iterator[tuple[int, int, Item]]:
-    pairs = ((stage, item) for stage, lane in enumerate(dag.lanes) for item in lane)
-    return ((index, stage, item) for index, (stage, item) in enumerate(pairs))
+    kind, chunk, sender = np.where(present, origin[:, ops.kind, ops.chunk, stages], -1)
+    inputs = np.where(kind >= 0, place[kind, chunk, sender, ops.microbatch], -1)
+    before, hop = np.full((len(stages), WIDTH), -1), np.zeros((len(stages), WIDTH), dtype=np.bool_)
+    width = min(WIDTH - 1, inputs.shape[1])  # a third operation is a weight gradient, which has no input from elsewhere
+    before[:, 1 : 1 + width] = inputs[:, :width]
+    hop[:, 1 : 1 + width] = ((kind >= 0) & (sender != stages) & (shape.mode != "none"))[:, :width]
+    follows = ops.stage[1:] == ops.stage[:-1]
+    before[1:, 0] = np.where(follows, node[:-1, 0], -1)
+    if shape.mode == "sender":
+        sends = np.asarray(present & leaving[ops.kind, ops.chunk, stages]).any(axis=1)
+        hop[1:, 0] = follows & np.asarray(sends)[:-1]
+
+    rows = np.where(present, (ops.kind * shape.num_chunks + ops.chunk) * shape.num_stages + stages, -1)
+    if paired:
+        pairs = (ops.kind[:, 0] == 0) & (ops.kind[:, -1] >= 0)
+        rows[pairs] = -1
+        rows[pairs, 0] = shape.pair_row + ops.stage[pairs]
+    return Graph(ops, np.full(len(stages), -1), before, hop, rows)

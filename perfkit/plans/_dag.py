@@ -11,46 +11,21 @@ directed path is a lower bound of the makespan for every layout, and the longest
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
 
-from perfkit.errors import PerfkitError
-from perfkit.plans._order import Item, Lane, Route
-
-KINDS = "FBW"
+from perfkit.plans._graph import Graph, Node
+from perfkit.plans._order import KINDS, Item, Lane, Route, lanes
 
 Producer = tuple[str, int, int]
 """Kind, chunk and stage of an operation, whatever its micro batch."""
 
 
-class ScheduleError(PerfkitError):
-    """A schedule in which every stage waits for another one."""
-
-
-class Edge(NamedTuple):
-    """A predecessor, and whether a transfer time lies between its end and the start."""
-
-    node: int
-    hop: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What runs (`item`; empty for a transfer), on which stages, for how long (rows), after what (the lane's predecessor first)."""
-
-    item: Item
-    stages: tuple[int, ...]
-    rows: tuple[int, ...]
-    after: tuple[Edge, ...]
-
-
 @dataclass(frozen=True, eq=False)
-class Dag:
-    """The nodes of a schedule in topological order, and the numbering of its duration table.
+class Shape:
+    """The sizes of a schedule, and the numbering of its duration table.
 
     `num_chunks` counts what a stage holds: chunks, or the two directions of dualpipe.
     """
@@ -60,8 +35,12 @@ class Dag:
     num_chunks: int
     num_microbatches: int
     mode: str
-    lanes: tuple[Lane, ...]
-    nodes: tuple[Node, ...] = ()
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """What every stage runs, in order."""
+        chunks = 1 if self.schedule == "dualpipe" else self.num_chunks
+        return lanes(self.schedule, self.num_stages, chunks, self.num_microbatches)
 
     @property
     def pair_row(self) -> int:
@@ -78,14 +57,21 @@ class Dag:
         """Rows of the duration table."""
         return self.hop_row + 1
 
-    @cached_property
-    def steps(self) -> tuple[tuple[tuple[Edge, ...], tuple[int, ...]], ...]:
-        """Predecessors and rows of every node, for the loops that run over all of them."""
-        return tuple((node.after, node.rows) for node in self.nodes)
+    def rows_of(self, item: Item, stage: int) -> tuple[int, ...]:
+        """Rows of the duration table that an item adds up."""
+        return tuple((KINDS.index(op.kind) * self.num_chunks + op.chunk) * self.num_stages + stage for op in item)
 
-    def row_of(self, kind: str, chunk: int, stage: int) -> int:
-        """The row of an operation's duration."""
-        return (KINDS.index(kind) * self.num_chunks + chunk) * self.num_stages + stage
+
+@dataclass(frozen=True, eq=False)
+class Dag(Shape):
+    """A schedule with its nodes in topological order: as arrays, and as objects for what looks at single ones."""
+
+    graph: Graph
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes as objects."""
+        return self.graph.nodes()
 
 
 def producers(all_routes: Sequence[Route]) -> dict[Producer, Producer]:
@@ -97,47 +83,3 @@ def producers(all_routes: Sequence[Route]) -> dict[Producer, Producer]:
             source["B", *before] = ("B", *after)
         source["B", *route[-1]] = ("F", *route[-1])
     return source
-
-
-def item_rows(dag: Dag, item: Item, stage: int, paired: bool = False) -> tuple[int, ...]:
-    """Rows of the duration table that an item adds up; `paired` gives an overlapped pair its own."""
-    if paired and is_pair(item):
-        return (dag.pair_row + stage,)
-    return tuple(dag.row_of(op.kind, op.chunk, stage) for op in item)
-
-
-def is_pair(item: Item) -> bool:
-    """Whether the item is a forward and a backward that overlap."""
-    return item[0].kind == "F" and len(item) > 1
-
-
-def sort_nodes(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The nodes so that each follows its predecessors; raises ScheduleError with what waits if there is a cycle."""
-    waits = [len({edge.node for edge in node.after}) for node in nodes]
-    followers: list[list[int]] = [[] for _ in nodes]
-    for index, node in enumerate(nodes):
-        for before in {edge.node for edge in node.after}:
-            followers[before].append(index)
-    ready = deque(index for index, count in enumerate(waits) if count == 0)
-    order: list[int] = []
-    while ready:
-        index = ready.popleft()
-        order.append(index)
-        for follower in followers[index]:
-            waits[follower] -= 1
-            if waits[follower] == 0:
-                ready.append(follower)
-    if len(order) < len(nodes):
-        raise _deadlock(nodes, set(order))
-    new = {old: index for index, old in enumerate(order)}
-    return tuple(replace(nodes[old], after=tuple(Edge(new[edge.node], edge.hop) for edge in nodes[old].after)) for old in order)
-
-
-def _deadlock(nodes: Sequence[Node], done: set[int]) -> ScheduleError:
-    waiting: dict[int, str] = {}
-    for index, node in enumerate(nodes):
-        if index not in done:
-            for stage in node.stages:
-                waiting.setdefault(stage, "+".join(map(str, node.item)) or "a transfer")
-    text = ", ".join(f"stage {stage} for {what}" for stage, what in sorted(waiting.items()))
-    return ScheduleError(f"deadlock: every stage waits for another one ({text})")

@@ -8,29 +8,36 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from perfkit.plans._order import Lane, lanes
+import numpy as np
+
+from perfkit.plans._order import KINDS, Ints, LaneTable, lane_table
 
 Vectors = tuple[tuple[int, ...], ...]
+
+_BLOCK = 2**22
+"""Comparisons of vectors at once."""
 
 
 @lru_cache(maxsize=64)
 def inflight_vectors(schedule: str, num_stages: int, num_chunks: int, num_microbatches: int) -> tuple[Vectors, ...]:
     """For every stage the maximal vectors of live activations by chunk, sorted (directions of dualpipe count as chunks)."""
     chunks = 2 if schedule == "dualpipe" else num_chunks
-    return tuple(_maximal(lane, chunks) for lane in lanes(schedule, num_stages, num_chunks, num_microbatches))
+    table = lane_table(schedule, num_stages, num_chunks, num_microbatches)
+    return tuple(_maximal(_live(table.lane(stage), chunks)) for stage in range(num_stages))
 
 
-def _maximal(lane: Lane, num_chunks: int) -> Vectors:
-    releases = "W" if any(op.kind == "W" for item in lane for op in item) else "B"
-    live = [0] * num_chunks
-    seen: set[tuple[int, ...]] = set()
-    for item in lane:
-        for op in item:
-            live[op.chunk] += (op.kind == "F") - (op.kind == releases)
-            if op.kind == "F":
-                seen.add(tuple(live))
-    return tuple(sorted(vector for vector in seen if not any(_exceeds(other, vector) for other in seen)))
+def _live(lane: LaneTable, num_chunks: int) -> Ints:
+    """Live activations by chunk after every forward of a lane."""
+    present = lane.kind >= 0
+    kind, chunk = lane.kind[present], lane.chunk[present]
+    forward = kind == KINDS.index("F")
+    change = forward.astype(np.int64) - (kind == kind.max())  # W is the last kind, B where there is no W
+    return np.asarray(np.cumsum(change[:, None] * (chunk[:, None] == np.arange(num_chunks)), axis=0)[forward])
 
 
-def _exceeds(other: tuple[int, ...], vector: tuple[int, ...]) -> bool:
-    return other != vector and all(a >= b for a, b in zip(other, vector, strict=True))
+def _maximal(live: Ints) -> Vectors:
+    vectors = np.unique(live, axis=0)
+    size = max(1, _BLOCK // vectors.size)
+    blocks = [vectors[start : start + size] for start in range(0, len(vectors), size)]
+    above = np.concatenate([(vectors[None] >= block[:, None]).all(axis=2).sum(axis=1) for block in blocks])
+    return tuple(map(tuple, vectors[above == 1].tolist()))  # each is at least itself

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -20,19 +20,20 @@ BLOCK = 512
 
 def node_ends(dag: Dag, durations_ns: Sequence[Number]) -> list[Number]:
     """The end of every node in ns, for one duration table with one entry a row; exact for whole numbers."""
-    hop_ns = durations_ns[dag.hop_row]
-    ends: list[Number] = []
-    zero = hop_ns - hop_ns
-    for after, rows in dag.steps:
-        start = zero
-        for node, hop in after:
-            arrival = ends[node] + hop_ns if hop else ends[node]
-            if arrival > start:  # noqa: PLR1730  (max() doubles the time of this loop)
-                start = arrival
-        for row in rows:
-            start += durations_ns[row]
-        ends.append(start)
-    return ends
+    graph, hop_ns = dag.graph, durations_ns[dag.hop_row]
+    nothing = hop_ns - hop_ns
+    lengths = np.array([*durations_ns, nothing])[graph.rows].sum(axis=1).tolist()
+    (first, _), (second, _), (third, _) = graph.edges
+    waits = (graph.hop * hop_ns).T.tolist()
+    ends = [nothing] * (len(graph) + 1)  # the last one stands for a missing predecessor
+    for node, (a, b, c, wait_a, wait_b, wait_c, length) in enumerate(zip(first, second, third, *waits, lengths, strict=True)):
+        start, other, another = ends[a] + wait_a, ends[b] + wait_b, ends[c] + wait_c
+        if other > start:  # noqa: PLR1730  (max() doubles the time of this loop)
+            start = other
+        if another > start:  # noqa: PLR1730
+            start = another
+        ends[node] = start + length
+    return ends[:-1]
 
 
 def makespans(dag: Dag, durations_ns: Times) -> Times:
@@ -46,8 +47,7 @@ def _block(dag: Dag, durations_ns: Times) -> Times:
     table = np.zeros((dag.num_rows + 1, count), dtype=np.int64)  # its last row pads nodes with fewer operations than others
     table[:-1] = durations_ns
     hop_ns = table[dag.hop_row]
-    ends = np.zeros((len(dag.nodes) + 1, count), dtype=np.int64)  # its last row stands for a missing predecessor
-    first = 0
+    ends = np.zeros((len(dag.graph) + 1, count), dtype=np.int64)  # its last row stands for a missing predecessor
     for level in _levels(dag):
         start = ends[level.after[0]]
         if level.hops[0] is not None:
@@ -56,15 +56,15 @@ def _block(dag: Dag, durations_ns: Times) -> Times:
             np.maximum(start, ends[nodes] if hops is None else ends[nodes] + hops * hop_ns, out=start)
         for rows in level.rows:
             start += table[rows]
-        ends[first : first + len(start)] = start
-        first += len(start)
+        ends[level.nodes] = start
     result: Times = ends.max(axis=0)
     return result
 
 
 class _Level(NamedTuple):
-    """Nodes that need earlier levels only: predecessors (numbered by level), 1 where a transfer lies between, rows."""
+    """Nodes that need earlier levels only: where they are, their predecessors, 1 where a transfer lies between, their rows."""
 
+    nodes: slice
     after: tuple[Times, ...]
     hops: tuple[Times | None, ...]
     rows: tuple[Times, ...]
@@ -73,35 +73,31 @@ class _Level(NamedTuple):
 @lru_cache(maxsize=64)
 def _levels(dag: Dag) -> tuple[_Level, ...]:
     """The nodes of a graph by level, so that a batch takes a few operations a level instead of a node."""
-    depth: list[int] = []
-    for node in dag.nodes:
-        depth.append(1 + max((depth[edge.node] for edge in node.after), default=-1))
-    order = sorted(range(len(depth)), key=depth.__getitem__)
-    number = {node: index for index, node in enumerate(order)}
-    levels = []
-    for _, members in groupby(order, key=depth.__getitem__):
-        nodes = [dag.nodes[member] for member in members]
-        width, height = max(1, *(len(node.after) for node in nodes)), max(len(node.rows) for node in nodes)
-        after = np.full((width, len(nodes)), len(dag.nodes), dtype=np.int64)
-        hops = np.zeros((width, len(nodes), 1), dtype=np.int64)
-        rows = np.full((height, len(nodes)), dag.num_rows, dtype=np.int64)
-        for column, node in enumerate(nodes):
-            after[: len(node.after), column] = [number[edge.node] for edge in node.after]
-            hops[: len(node.after), column, 0] = [edge.hop for edge in node.after]
-            rows[: len(node.rows), column] = node.rows
-        levels.append(_Level(tuple(after), tuple(hop if hop.any() else None for hop in hops), tuple(rows)))
+    graph, levels = dag.graph, []
+    for start, stop in pairwise(graph.levels):
+        nodes = slice(start, stop)
+        before, hops, rows = graph.before[nodes].T, graph.hop[nodes].T.astype(np.int64), graph.rows[nodes].T
+        used = [column for column in range(len(before)) if (before[column] >= 0).any()] or [0]
+        levels.append(
+            _Level(
+                nodes,
+                tuple(before[column] for column in used),
+                tuple(hops[column][:, None] if hops[column].any() else None for column in used),
+                tuple(column for column in rows if (column >= 0).any()),
+            )
+        )
     return tuple(levels)
 
 
 def longest_path(dag: Dag, durations_ns: Sequence[Number], ends_ns: Sequence[Number], last: int) -> list[int]:
     """Nodes of the path that decides when node `last` ends, in order; of equal predecessors the lane's own is taken."""
-    hop_ns, steps = durations_ns[dag.hop_row], dag.steps
+    hop_ns, edges = durations_ns[dag.hop_row], dag.graph.edges
     path, node = [last], last
-    while after := steps[node][0]:
+    while after := [(before[node], hop[node]) for before, hop in edges if before[node] >= 0]:
         longest_ns = None
-        for edge in after:
-            arrival_ns = ends_ns[edge.node] + hop_ns if edge.hop else ends_ns[edge.node]
+        for before, hop in after:
+            arrival_ns = ends_ns[before] + hop_ns if hop else ends_ns[before]
             if longest_ns is None or arrival_ns > longest_ns:
-                longest_ns, node = arrival_ns, edge.node
+                longest_ns, node = arrival_ns, before
         path.append(node)
     return path[::-1]

@@ -58,7 +58,7 @@ class ScheduleModel(StageModel):
     def _operations(self) -> None:
         """Ends of operations as columns; rows: end >= predecessor's end + transfer + own time, T >= end."""
         dag, first = self._evaluator.dag, self.highs.getNumCol()
-        count = len(dag.nodes)
+        count = len(dag.graph)
         nothing = np.zeros(0, dtype=np.int32)
         self.highs.addCols(
             count, np.zeros(count), np.zeros(count), np.full(count, highspy.kHighsInf), 0, nothing, nothing, np.zeros(0)

@@ -101,7 +101,7 @@ class Solver:
         except TooManyOptionsError:
             return self._ended("heuristic")
         self._model = StageModel(self.problem, options, self._unit_ns)
-        if self.problem.num_chunks > 1 and len(self.evaluator.dag.nodes) <= FEW_OPERATIONS:
+        if self.problem.num_chunks > 1 and len(self.evaluator.dag.graph) <= FEW_OPERATIONS:
             model = ScheduleModel(self.evaluator, options, self._unit_ns)
             return self._ended(self._solve_tree(Tree(model, self.best_ns)))
         self._relax(self._remaining_s() * 0.3)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from perfkit.plans._dag import Dag, Edge, Node, item_rows, producers
+from perfkit.plans._dag import Shape, producers
+from perfkit.plans._graph import Edge, Node
 from perfkit.plans._order import Item, Op, routes
 
 
@@ -25,9 +26,9 @@ class _Move(NamedTuple):
 _Entry = Item | _Move
 
 
-def blocking_nodes(dag: Dag) -> list[Node]:
+def blocking_nodes(shape: Shape) -> list[Node]:
     """Compute and transfer nodes of a schedule with one chunk a stage."""
-    lanes = _lanes_with_moves(dag)
+    lanes = _lanes_with_moves(shape)
     partner = _exchanges(lanes)
     key_of = {move: min(move, partner.get(move, move)) for lane in lanes for move in lane if isinstance(move, _Move)}
     number: dict[tuple[int, Item] | _Move, int] = {}
@@ -46,18 +47,18 @@ def blocking_nodes(dag: Dag) -> list[Node]:
                 after[node].append(Edge(previous, False))
             previous = node
     return [
-        Node((), (entry.sender, entry.receiver), (dag.hop_row,), tuple(edges))
+        Node((), (entry.sender, entry.receiver), (shape.hop_row,), tuple(edges))
         if isinstance(entry, _Move)
-        else Node(entry, (stage,), item_rows(dag, entry, stage), tuple(edges))
+        else Node(entry, (stage,), shape.rows_of(entry, stage), tuple(edges))
         for (entry, stage), edges in zip(owner, after, strict=True)
     ]
 
 
-def _lanes_with_moves(dag: Dag) -> list[list[_Entry]]:
-    source = producers(routes(dag.schedule, dag.num_stages, dag.num_chunks))
+def _lanes_with_moves(shape: Shape) -> list[list[_Entry]]:
+    source = producers(routes(shape.schedule, shape.num_stages, shape.num_chunks))
     target = {origin: consumer for consumer, origin in source.items()}
     lanes: list[list[_Entry]] = []
-    for stage, lane in enumerate(dag.lanes):
+    for stage, lane in enumerate(shape.lanes):
         entries: list[_Entry] = []
         for item in lane:
             op = item[0]

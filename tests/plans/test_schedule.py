@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perfkit.errors import InputError
 from perfkit.plans._compile import compile_schedule
-from perfkit.plans._dag import Edge, Node, ScheduleError, sort_nodes
+from perfkit.plans._graph import Edge, Node, ScheduleError, graph_of, sort_graph
 from perfkit.plans._longest import makespans
 from perfkit.plans._order import INTERLEAVED, SPLIT, Op
 from perfkit.plans.case_file import read_schedules
@@ -202,7 +202,7 @@ def test_a_circle_of_waiting_stages_is_an_error_that_names_them():
     first, second = ((Op("F", 0, chunk),) for chunk in (0, 1))
     nodes = [Node(first, (0,), (0,), (Edge(1, False),)), Node(second, (1,), (0,), (Edge(0, False),))]
     with pytest.raises(ScheduleError, match=r"stage 0 for F0\.0, stage 1 for F0\.1"):
-        sort_nodes(nodes)
+        sort_graph(graph_of(nodes))
 
 
 def test_all_problems_of_a_case_are_listed():
