@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 import pandas as pd
@@ -38,18 +39,15 @@ class Breakdown:
         problems = [
             f"{path} = {amount} must be a finite amount of at least 0"
             for path, amount in self.parts.items()
-            if not math.isfinite(amount) or amount < 0
+            if not 0 <= amount < math.inf
         ]
         paths = {*self.parts, *self.unmeasured}
         for path in self.parts:
             if not path or path != path.strip("/") or "//" in path:
                 problems.append(f"path {path!r} has an empty part")
-            parents = path.split("/")[:-1]
-            problems += [
-                f"{parent!r} carries an amount and also contains {path!r}"
-                for depth in range(1, len(parents) + 1)
-                if (parent := "/".join(parents[:depth])) in paths
-            ]
+            parents = _parents(path)
+            if not paths.isdisjoint(parents):
+                problems += [f"{parent!r} carries an amount and also contains {path!r}" for parent in parents if parent in paths]
         problems += [f"{path!r} is measured and unmeasured" for path in self.unmeasured if path in self.parts]
         if problems:
             raise InputError(f"Breakdown in {self.unit}", problems)
@@ -110,6 +108,13 @@ class Breakdown:
                 "share": [amount / total if total else 0.0 for amount in self.parts.values()],
             }
         )
+
+
+@lru_cache(maxsize=4096)
+def _parents(path: str) -> tuple[str, ...]:
+    """The paths that contain `path`; kept, as the parts of a step or of memory have the same names every time."""
+    pieces = path.split("/")
+    return tuple("/".join(pieces[:depth]) for depth in range(1, len(pieces)))
 
 
 def join(pieces: Iterable[tuple[str, Breakdown]], source: Source) -> Breakdown:

@@ -17,6 +17,7 @@ import numpy as np
 from perfkit.calc import memory
 from perfkit.calc._memory_layout import expert_layers_in, in_flight_of, stage_layers
 from perfkit.calc._memory_settings import MemorySettings
+from perfkit.calc._memory_shared import communication_buffers, workspace_bytes
 from perfkit.calc._memory_static import static_bytes
 from perfkit.calc._plan_columns import Flags, Floats
 from perfkit.plans._strategy_plans import StrategyPlans, recompute_of
@@ -206,9 +207,9 @@ def _layer_parts(plans: StrategyPlans, row: dict[str, int], settings: MemorySett
     outside = memory.outside_layers(one, settings, 0, (1,))
     parts: dict[str, object] = {name: outside.get(name, 0.0) for name in ("embedding", "head", "batch")}
     parts["logits"] = _total(next(iter(memory.at_loss(one, settings, 0, {}).values())))
-    parts["buffers"] = _total(memory.communication_buffers(one, settings, 0))
+    parts["buffers"] = _total(communication_buffers(one, settings, 0))
     parts["boundary"] = _boundary(dense, parallel, settings)
-    parts["workspace"] = memory.workspace_bytes(one, settings)
+    parts["workspace"] = workspace_bytes(one, settings)
     for name, plan in (("dense", dense), ("experts", one)):
         variants = [replace(plan, recompute=recompute_of(kind, plan)) for kind in plans.space.recompute]
         parts[name] = [_total(memory.chunk_activations(variant, settings, 0, 0)) for variant in variants]
@@ -221,7 +222,7 @@ def _layer_parts(plans: StrategyPlans, row: dict[str, int], settings: MemorySett
 def _boundary(plan: Plan, parallel: ParallelPlan, settings: MemorySettings) -> float:
     """Buffers between stages without interleaving."""
     piped = replace(plan, model=replace(plan.model, num_layers=2), parallel=replace(parallel, pipeline_parallel_size=2))
-    buffers = memory.communication_buffers(piped, settings, 0)
+    buffers = communication_buffers(piped, settings, 0)
     return buffers["dynamic/communication_buffers/pipeline"]
 
 
