@@ -10,7 +10,7 @@ import csv
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,7 +71,8 @@ def read_models(path: str | Path) -> Mapping[str, ModelRecord]:
 
 def model(name: str) -> ModelSpec:
     """The shape of one model; case, `_` and `-` do not matter. Raises InputError that names the nearest models."""
-    return models()[_pick(name, models(), "model")]
+    known = models()
+    return known[_pick(name, known, "model")]
 
 
 def find_model(name: str) -> ModelSpec | None:
@@ -96,7 +97,8 @@ def _merged_hardware(path: str, modified_ns: int) -> Mapping[str, HardwareSpec]:
 
 def hardware_named(name: str) -> HardwareSpec:
     """One device; case, `_`, `-` and spaces do not matter. Raises InputError that names the nearest devices."""
-    return hardware()[_pick(name, hardware(), "device")]
+    known = hardware()
+    return known[_pick(name, known, "device")]
 
 
 def read_hardware(path: str | Path) -> Mapping[str, HardwareSpec]:
@@ -180,7 +182,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.strip().lower())
 
 
-def _pick(name: str, names: Iterable[str], kind: str) -> str:
+def _pick(name: str, names: Collection[str], kind: str) -> str:
+    if name in names:
+        return name
     known = {_plain(candidate): candidate for candidate in names}
     if _plain(name) in known:
         return known[_plain(name)]

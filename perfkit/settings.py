@@ -71,10 +71,9 @@ def find_project(start: Path | str | None = None) -> Path | None:
     None if there is no perfkit.toml; a folder in `PERFKIT_PROJECT` without one is not left for its parents.
     """
     chosen = project_folder()
-    if chosen is not None:
-        return chosen.resolve() if (chosen / PROJECT_FILE).is_file() else None
-    here = Path(start) if start is not None else Path.cwd()
-    return next((folder for folder in (here.resolve(), *here.resolve().parents) if (folder / PROJECT_FILE).is_file()), None)
+    here = Path(os.path.realpath(chosen or start or ""))
+    folders = (here,) if chosen is not None else (here, *here.parents)
+    return next((folder for folder in folders if (folder / PROJECT_FILE).is_file()), None)
 
 
 def read_only() -> bool:

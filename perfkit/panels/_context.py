@@ -6,17 +6,21 @@ or a slider does not read it again.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
 
+from perfkit import settings
 from perfkit._resources import data_folder
 from perfkit.errors import PerfkitError
 from perfkit.panels import _aside
 from perfkit.panels._status import NothingYet
 from perfkit.project import Project, find_project, open_project, sample_paths, save
 from perfkit.run import Run
+from perfkit.settings import PROJECT_FILE
 from perfkit.trace.load import load
 from perfkit.units import format_ns
 
@@ -37,12 +41,22 @@ _lock = Lock()
 
 
 def current_project() -> Project | None:
-    """The project of this page, read anew; None if there is none or it cannot be read (the header says why)."""
+    """The project of this page as it is on disk; None if there is none or it cannot be read (the header says why)."""
     folder = find_project()
-    try:
-        return open_project(folder) if folder else None
-    except PerfkitError:
+    if folder is None:
         return None
+    try:
+        written = (folder / PROJECT_FILE).stat()
+        version = (written.st_mtime_ns, written.st_ino, written.st_size)
+        return _project(folder, version, settings.read_only() or not os.access(folder, os.W_OK))
+    except (PerfkitError, OSError):
+        return None
+
+
+@lru_cache(maxsize=4)
+def _project(folder: Path, _version: tuple[int, ...], _read_only: bool) -> Project:
+    # Controls ask several times while a slider moves; reading perfkit.toml takes 2 ms.
+    return open_project(folder)
 
 
 def can_save(_state: object = None) -> bool:
@@ -69,8 +83,13 @@ def config_options(_state: object = None) -> list[tuple[str, str, str]]:
         paths = [*([project.open_config] if project.open_config else []), *sorted(project.folder.glob("rounds/*/config.yaml"))]
         found |= {str(path): (_relative(project.folder, path), "Project") for path in paths}
         found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in _CONFIG_SUFFIXES}
-    found |= {str(path): (path.name, "Samples") for path in sorted((data_folder() / "configs").glob("*.*")) if path.suffix != ".md"}
+    found |= {path: (label, "Samples") for path, label in _sample_configs()}
     return [(label, path, group) for path, (label, group) in found.items()]
+
+
+@cache
+def _sample_configs() -> tuple[tuple[str, str], ...]:
+    return tuple((str(path), path.name) for path in sorted((data_folder() / "configs").glob("*.*")) if path.suffix != ".md")
 
 
 def read_run(path: str, progress: Progress | None = None) -> Run:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from typing import Any, Literal
 
 from perfkit.errors import InputError
 from perfkit.panels._files import is_allowed, list_folder
 from perfkit.panels._upload import offer
-from perfkit.texts import t
+from perfkit.texts import t, translator
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -66,11 +67,7 @@ class Slider:
     def _positions(self) -> list[float] | None:
         if self.scale == "linear":
             return None
-        whole = _whole(self.low, self.high, self.step)
-        ratio = math.log(self.high / self.low) / (_MAX_POSITIONS - 1)
-        exact = (self.low * math.exp(ratio * position) for position in range(_MAX_POSITIONS))
-        rounded = (round(value) if whole else float(f"{value:.3g}") for value in exact)
-        return sorted({self.low, *rounded, self.high})
+        return _evenly_by_ratio(self.low, self.high, whole=_whole(self.low, self.high, self.step))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +232,23 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
     }
 
 
+@cache
+def _evenly_by_ratio(low: float, high: float, *, whole: bool) -> list[float]:
+    """The positions of a logarithmic slider."""
+    ratio = math.log(high / low) / (_MAX_POSITIONS - 1)
+    exact = (low * math.exp(ratio * position) for position in range(_MAX_POSITIONS))
+    rounded = (round(value) if whole else float(f"{value:.3g}") for value in exact)
+    return sorted({low, *rounded, high})
+
+
 def option_list(options: Options, state: Any) -> list[tuple[str, Any, str]]:
     """Options as (label, value, group)."""
     given: Iterable[Option] = options(state) if callable(options) else options
+    say = translator()
     return [
-        (t(str(option[0])), option[1], t(option[2]) if len(option) == 3 else "")
+        (say(str(option[0])), option[1], say(option[2]) if len(option) == 3 else "")
         if isinstance(option, tuple)
-        else (t(str(option)), option, "")
+        else (say(str(option)), option, "")
         for option in given
     ]
 

@@ -184,12 +184,18 @@ def preset_options(_state: State) -> list[tuple[str, str, str]]:
 
 
 def _layers_of_a_stage(state: State) -> list[float]:
+    if not _some_layers(state):
+        return [float(state.full_layers)]
     try:
         return [
             float(count) for count in range(1, max(max(row) for row in stage_layers(plan_of(replace(state, recompute="none")))) + 1)
         ]
     except InputError:
         return [float(state.full_layers)]
+
+
+def _some_layers(state: State) -> bool:
+    return state.recompute == "some layers"
 
 
 def _powers(_state: State) -> list[float]:
@@ -238,7 +244,7 @@ PLAN_CONTROLS: tuple[Control, ...] = (
         high=1024,
         values=_layers_of_a_stage,
         label="Layers a stage, recomputed in full",
-        visible=lambda state: state.recompute == "some layers",
+        visible=_some_layers,
     ),
     Choice(path="attention_kernel", options=("flash", "unfused"), buttons=True, label="Attention kernel"),
     Choice(path="schedule", options=("1f1b", "gpipe", "zbh1", "vpp_lm", "dualpipe"), label="Pipeline schedule"),

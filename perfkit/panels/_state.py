@@ -7,7 +7,7 @@ A state is a frozen dataclass, a mapping or a tuple, nested as needed; a path is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from perfkit.errors import InputError
@@ -41,7 +41,7 @@ def _names(value: Any) -> tuple[str, ...]:
         return tuple(value)
     if isinstance(value, tuple):
         return tuple(str(index) for index in range(len(value)))
-    return tuple(field.name for field in fields(value)) if is_dataclass(value) else ()
+    return tuple(value.__dataclass_fields__) if is_dataclass(value) else ()
 
 
 def _part(value: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ and sentences with figures in them are not translated: they are data, or made of
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -33,7 +33,13 @@ def _flat(language: str) -> Mapping[str, str]:
 
 def t(text: str, language: str | None = None) -> str:
     """A text in a language, by default that of this process; the text itself where there is none."""
-    return _flat(language or settings.language()).get(text, text)
+    return translator(language)(text)
+
+
+def translator(language: str | None = None) -> Callable[[str], str]:
+    """`t` for many texts: the language is looked up once."""
+    known = _flat(language or settings.language())
+    return lambda text: known.get(text, text)
 
 
 def for_browser(language: str) -> Mapping[str, str]:
