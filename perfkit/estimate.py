@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,10 @@ from perfkit.calc import step_time as step
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Floats, PlanColumns
-from perfkit.calc._plan_rows import plan_columns
+from perfkit.calc._plan_rows import Row, columns_of, plan_columns
 from perfkit.calc._plan_table import PlanTable, read_plans
 from perfkit.calc._rates import flops_per_token
+from perfkit.calc._step_columns import step_parts as parts_of
 from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.memory import peak_memory
 from perfkit.calc.memory_table import predict_row
@@ -107,6 +108,14 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
     )
 
 
+def step_parts(plans: Sequence[Plan], rows: Sequence[Row], calibration: str | Calibration | None = None) -> dict[str, Floats]:
+    """Seconds of a step by path, an array each, of many plans at once; `rows` are their `plan_row`s. The sum is the step."""
+    labels = [_label(plan) for plan in plans]
+    codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    known = _known(calibration).efficiency(Labels(tuple(codes), np.array([codes[label] for label in labels], dtype=np.intp)))
+    return parts_of(columns_of(rows), known)
+
+
 def efficiency_of(plan: Plan, calibration: str | Calibration | None = None) -> Efficiency:
     """The efficiencies that a prediction of this plan rests on."""
     return _known(calibration).efficiency(_labels(plan))
@@ -150,7 +159,11 @@ def _known(chosen: str | Calibration | None) -> Calibration:
 
 
 def _labels(plan: Plan) -> Labels:
-    """The labels of one plan, whose device is named."""
+    return Labels((_label(plan),), np.zeros(1, dtype=np.intp))
+
+
+def _label(plan: Plan) -> tuple[str, str, str]:
+    """Accelerator, software stack and network of one plan, whose device is named."""
     parallel, device = plan.parallel, plan.hardware
     name = device.name if device else ""
     link = device.links.get("inter_node") if device else None
@@ -159,7 +172,7 @@ def _labels(plan: Plan) -> Labels:
         sharded_parameters=parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level >= 2,
         split=parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1,
     )
-    return Labels(((name, stack, network_of(link.topology if link else "")),), np.zeros(1, dtype=np.intp))
+    return name, stack, network_of(link.topology if link else "")
 
 
 def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str, Source], ...]:

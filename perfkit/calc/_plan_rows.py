@@ -30,6 +30,7 @@ ELEMENT_BYTES = {
 }  # activations stay in 16 bits beside 8-bit products
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 MANY = 2**20  # more ranks than a context group has
+Row = dict[str, Any]
 REPEATED = (
     "recompute_full",
     "recompute_core",
@@ -45,13 +46,18 @@ REPEATED = (
 
 def plan_columns(plans: Sequence[Plan]) -> PlanColumns:
     """One row a plan. Raises InputError if a plan names no device, or one whose links or peak for the dtype are not known."""
-    rows = [_row(plan) for plan in plans]
+    return columns_of([plan_row(plan) for plan in plans])
+
+
+def columns_of(rows: Sequence[Row]) -> PlanColumns:
+    """Rows of `plan_row` in columns."""
     return PlanColumns(
         **{name: np.array([row[name] for row in rows], dtype=bool if name in FLAGS else np.float64) for name in rows[0]}
     )
 
 
-def _row(plan: Plan) -> dict[str, Any]:
+def plan_row(plan: Plan) -> Row:
+    """The values of one plan by column; raises InputError as `plan_columns`."""
     model, parallel, work = plan.model, plan.parallel, plan.workload
     weights = attention_weights(model)
     latent = bool(model.kv_lora_rank)

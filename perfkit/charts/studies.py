@@ -84,16 +84,17 @@ def feature_points(rows: Rows) -> alt.LayerChart:
 
 def feature_rows(frame: pd.DataFrame) -> Rows:
     """The data set of `feature_points` from a frame of `studies.features`; features without speed or memory are left out."""
-    known = frame.dropna(subset=["tokens_per_s_per_device", "peak_memory_bytes"])
+    names = ["feature", "change", "peak_memory_bytes", "tokens_per_s_per_device"]
     rows = [
         {
-            "feature": row["feature"],
-            "change": row["change"],
-            "gib": float(row["peak_memory_bytes"]) / GIB,
-            "speed": row["tokens_per_s_per_device"],
-            "kind": "as planned" if row["feature"] == "as planned" else "with it",
+            "feature": feature,
+            "change": change,
+            "gib": peak / GIB,
+            "speed": speed,
+            "kind": "as planned" if feature == "as planned" else "with it",
         }
-        for row in known.to_dict("records")
+        for feature, change, peak, speed in zip(*(frame[name].tolist() for name in names), strict=True)
+        if not (pd.isna(peak) or pd.isna(speed))
     ]
     return {"features": _labelled(rows)}
 
@@ -140,5 +141,6 @@ def growth_lines(rows: Rows) -> alt.LayerChart:
 
 def growth_rows(frame: pd.DataFrame) -> Rows:
     """The data set of `growth_lines` from a frame of `studies.growth`; numbers of devices that do not work are left out."""
-    columns = ["num_devices", "tokens_per_s", "ideal_tokens_per_s", "linearity", "exposed_ratio", "bubble_ratio"]
-    return {"growth": theme.records(frame.dropna(subset=["tokens_per_s"])[columns])}
+    names = ("num_devices", "tokens_per_s", "ideal_tokens_per_s", "linearity", "exposed_ratio", "bubble_ratio")
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*(frame[name].tolist() for name in names), strict=True)]
+    return {"growth": [row for row in rows if not pd.isna(row["tokens_per_s"])]}

@@ -14,6 +14,7 @@ from perfkit.panels._control import Choice
 from perfkit.panels._panel import Answer, Panel
 from perfkit.panels._status import NothingYet
 from perfkit.panels._table import Table
+from perfkit.spec.plan import Plan
 from perfkit.studies.growth import Batch, growth
 from perfkit.units import format_ratio, significant
 
@@ -27,21 +28,32 @@ class State(plan_state.State):
     batch: Batch = "grows"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """The plan and its figures by number of devices."""
+
+    state: State
+    plan: Plan
+    frame: pd.DataFrame
+
+
 def start() -> State:
     """The project's configuration."""
     return State(preset=plan_state.start().preset)
 
 
-def compute(state: State) -> pd.DataFrame:
-    """The frame of `studies.growth`; raises InputError with every reason why the plan is impossible."""
-    frame = growth(plan_state.plan_of(state), batch=state.batch)
+def compute(state: State) -> Result:
+    """`studies.growth` without memory; raises InputError with every reason why the plan is impossible."""
+    plan = plan_state.plan_of(state)
+    frame = growth(plan, batch=state.batch, memory=False)
     if frame["tokens_per_s"].isna().all():
         raise NothingYet(f"No number of devices works: {frame['note'].iloc[-1]}")
-    return frame
+    return Result(state=state, plan=plan, frame=frame)
 
 
-def view(frame: pd.DataFrame) -> Answer:
-    """Throughput against the ideal line, and the table of all numbers of devices."""
+def view(result: Result) -> Answer:
+    """Throughput against the ideal line, and the table of all numbers of devices with their memory."""
+    frame = result.frame
     figure = Figure(
         chart=growth_lines(growth_rows(frame)),
         title="Predicted throughput against the number of devices (labels: share of the ideal)",
@@ -50,12 +62,16 @@ def view(frame: pd.DataFrame) -> Answer:
         table="growth",
         wide=True,
     )
+    return Answer({"growth": figure}, lambda: {"growth": _table(result)}, _sentence(frame))
+
+
+def _table(result: Result) -> Table:
     columns = ["num_devices", "global_batch_size", "num_micro_batches", "step_time_s", "tokens_per_s", "linearity", "exposed_ratio"]
     columns += ["bubble_ratio", "peak_memory_bytes", "note"]
-    shown = frame[columns].rename(columns={"linearity": "linearity_ratio"})
+    shown = growth(result.plan, batch=result.state.batch)[columns].rename(columns={"linearity": "linearity_ratio"})
     shown["tokens_per_s"] = [None if pd.isna(value) else significant(value, 4) for value in shown["tokens_per_s"]]
     labels = {"num_devices": "devices", "tokens_per_s": "tokens/s, whole job"}
-    return Answer({"growth": figure}, {"growth": Table(frame=shown, title="By number of devices", labels=labels)}, _sentence(frame))
+    return Table(frame=shown, title="By number of devices", labels=labels)
 
 
 def _sentence(frame: pd.DataFrame) -> str:

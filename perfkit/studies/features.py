@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit.calc._memory_layout import stage_layers
+from perfkit.calc._plan_rows import plan_row
 from perfkit.calc.communication import bytes_sent
+from perfkit.calc.memory import peak_memory
 from perfkit.calibration import Calibration
 from perfkit.errors import InputError
-from perfkit.estimate import Estimate, estimate
+from perfkit.estimate import step_parts
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
 
@@ -55,15 +59,28 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
     Groups that grow take their devices from data parallel, or with `more_devices` from outside. `sent_bytes` is what a device
     sends in a step, `static_bytes` parameters, gradients and optimizer state.
     """
-    rows = [{**_TEXTS, "feature": "as planned", **_effects(plan, chosen)}]
+    base: dict[str, Any] = {**_TEXTS, "feature": "as planned"}
+    rows = [base]
+    found = [(base, plan, plan_row(plan), _bytes(plan))]
     for feature in FEATURES:
-        row: dict[str, object] = {**_TEXTS, "feature": feature.name, "splits": feature.splits, "limits": feature.limits}
+        row: dict[str, Any] = {**_TEXTS, "feature": feature.name, "splits": feature.splits, "limits": feature.limits}
+        rows.append(row)
         try:
             changed, what = feature.change(plan, more_devices)
-            row |= {"change": what, **_effects(changed, chosen)}
+            found.append((row, changed, plan_row(changed), _bytes(changed)))
+            row["change"] = what
         except InputError as error:
-            row |= {"why_not": "; ".join(error.problems)}
-        rows.append(row)
+            row["why_not"] = "; ".join(error.problems)
+    parts = step_parts([changed for _, changed, _, _ in found], [columns for _, _, columns, _ in found], chosen)
+    seconds = sum(parts.values(), start=np.zeros(len(found))).tolist()
+    for (row, changed, _, amounts), step_s, bubble_s in zip(found, seconds, parts["bubble"].tolist(), strict=True):
+        row |= {
+            **amounts,
+            "num_devices": changed.num_devices,
+            "step_time_s": step_s,
+            "tokens_per_s_per_device": changed.tokens_per_step / (step_s * changed.num_devices),
+            "bubble_ratio": bubble_s / step_s,
+        }
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     counts = ["num_devices", "peak_memory_bytes", "static_bytes", "sent_bytes"]
     frame[counts] = frame[counts].astype("Int64")
@@ -73,17 +90,13 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
 _TEXTS = dict.fromkeys(("change", "splits", "limits", "why_not"), "")
 
 
-def _effects(plan: Plan, chosen: str | Calibration | None) -> dict[str, object]:
-    found: Estimate = estimate(plan, calibration=chosen)
-    memory = found.memory.parts if found.memory is not None else {}
+def _bytes(plan: Plan) -> dict[str, int]:
+    """What a device holds at its peak and from step to step, and what it sends in a step."""
+    peak = peak_memory(plan).peak
     return {
-        "num_devices": plan.num_devices,
-        "peak_memory_bytes": found.peak_memory_bytes,
-        "static_bytes": round(sum(amount for path, amount in memory.items() if path.startswith("static/"))),
+        "peak_memory_bytes": round(peak.total),
+        "static_bytes": round(peak.amount("static")),
         "sent_bytes": int(bytes_sent(plan.model, plan.workload, plan.parallel, plan.recompute).total),
-        "step_time_s": found.step_time_s,
-        "tokens_per_s_per_device": found.tokens_per_s_per_device,
-        "bubble_ratio": found.breakdown.parts.get("bubble", 0.0) / found.step_time_s,
     }
 
 

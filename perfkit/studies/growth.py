@@ -6,16 +6,20 @@ them (weak scaling: the same micro batches a replica).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
+from perfkit.calc._plan_columns import Floats
+from perfkit.calc._plan_rows import Row, plan_row
+from perfkit.calc.memory import peak_memory
 from perfkit.calc.scaling import GOOD_LINEARITY, linearity
 from perfkit.calibration import Calibration
 from perfkit.errors import InputError
-from perfkit.estimate import Estimate, estimate
+from perfkit.estimate import step_parts
 from perfkit.spec.plan import Plan
 
 DEVICES = tuple(2**power for power in range(3, 15))
@@ -40,20 +44,33 @@ COLUMNS = (
 
 
 def growth(
-    plan: Plan, devices: Sequence[int] = DEVICES, *, batch: Batch = "grows", chosen: str | Calibration | None = None
+    plan: Plan,
+    devices: Sequence[int] = DEVICES,
+    *,
+    batch: Batch = "grows",
+    chosen: str | Calibration | None = None,
+    memory: bool = True,
 ) -> pd.DataFrame:
     """One row a number of devices, ascending. Linearity is against the smallest that works (`calc.scaling`).
 
     A number that the plan cannot be spread over has empty figures and all reasons in `note`. Shares of the step are ratios.
+    `memory` can be switched off, as it takes most of the time; `peak_memory_bytes` is empty then.
     """
-    rows: list[dict[str, Any]] = []
+    rows: dict[int, dict[str, Any]] = {}
+    grown: dict[int, tuple[Plan, Row]] = {}
     for count in sorted(set(devices)):
         try:
-            grown = _grown(plan, count, batch)
-            rows.append(_row(grown, estimate(grown, calibration=chosen)))
+            one = _grown(plan, count, batch)
+            grown[count] = one, plan_row(one)
+            rows[count] = _sizes(one, peak_memory(one).peak.total if memory else None)
         except InputError as error:
-            rows.append({"num_devices": count, "note": "; ".join(error.problems)})
-    return pd.DataFrame(list(_against(rows)), columns=list(COLUMNS))
+            grown.pop(count, None)
+            rows[count] = {"num_devices": count, "note": "; ".join(error.problems)}
+    if grown:
+        plans, columns = zip(*grown.values(), strict=True)
+        for count, times in zip(grown, _times(plans, step_parts(plans, columns, chosen)), strict=True):
+            rows[count] |= times
+    return pd.DataFrame(list(_against(list(rows.values()))), columns=list(COLUMNS))
 
 
 def _grown(plan: Plan, count: int, batch: Batch) -> Plan:
@@ -74,21 +91,31 @@ def _grown(plan: Plan, count: int, batch: Batch) -> Plan:
     return replace(plan, parallel=replace(parallel, data_parallel_size=data, optimizer_shard_size=shards), workload=work)
 
 
-def _row(plan: Plan, found: Estimate) -> dict[str, Any]:
-    parts = found.breakdown.parts
-    exposed = sum(amount for path, amount in parts.items() if path.startswith("communication/"))
+def _sizes(plan: Plan, peak_bytes: float | None) -> dict[str, Any]:
+    limit = plan.hardware.memory_bytes if plan.hardware else None
+    over = peak_bytes is not None and limit is not None and peak_bytes > limit
     return {
         "num_devices": plan.num_devices,
         "data_parallel_size": plan.parallel.data_parallel_size,
         "global_batch_size": plan.workload.global_batch_size,
         "num_micro_batches": plan.num_micro_batches,
-        "step_time_s": found.step_time_s,
-        "tokens_per_s": plan.tokens_per_step / found.step_time_s,
-        "exposed_ratio": exposed / found.step_time_s,
-        "bubble_ratio": parts.get("bubble", 0.0) / found.step_time_s,
-        "peak_memory_bytes": found.peak_memory_bytes,
-        "note": "" if found.fits is not False else "needs more memory than the device has",
+        "peak_memory_bytes": peak_bytes if peak_bytes is None else round(peak_bytes),
+        "note": "needs more memory than the device has" if over else "",
     }
+
+
+def _times(plans: Sequence[Plan], parts: Mapping[str, Floats]) -> Iterator[dict[str, Any]]:
+    nothing = np.zeros(len(plans))
+    seconds = sum(parts.values(), start=nothing)
+    exposed = sum((amount for path, amount in parts.items() if path.startswith("communication/")), start=nothing)
+    shares = zip(seconds.tolist(), exposed.tolist(), parts["bubble"].tolist(), strict=True)
+    for plan, (step_s, exposed_s, bubble_s) in zip(plans, shares, strict=True):
+        yield {
+            "step_time_s": step_s,
+            "tokens_per_s": plan.tokens_per_step / step_s,
+            "exposed_ratio": exposed_s / step_s,
+            "bubble_ratio": bubble_s / step_s,
+        }
 
 
 def _against(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, replace
-from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from perfkit.calc import step_time as step
 from perfkit.calc._efficiency import Efficiency
+from perfkit.calc._plan_columns import PlanColumns
+from perfkit.calc._plan_rows import plan_columns
 from perfkit.calibration import Calibration, calibration
 from perfkit.errors import InputError
-from perfkit.estimate import estimate
+from perfkit.estimate import efficiency_of
 from perfkit.spec.hardware import HardwareSpec
 from perfkit.spec.plan import Plan
 
 COLUMNS = ("input", "step_time_worse_s", "step_time_better_s", "swing_ratio", "source")
 CHANGE = 0.1
 
-LINKS = {"intra_node": "links inside a node", "inter_node": "links between nodes"}
+LINKS = {
+    "intra_node": ("links inside a node", "intra_bytes_per_s"),
+    "inter_node": ("links between nodes", "node_bytes_per_s"),
+}
 HOST = tuple(item.name for item in fields(Efficiency) if item.name.endswith("_host_s"))
 
-Variation = Callable[[float], tuple[Plan, Calibration]]
+Input = tuple[str, str, str]
+"""What is varied in words, where its number comes from, and the column of the plan that has it; "" for the times of the host."""
 
 
 def sensitivity(plan: Plan, change: float = CHANGE, *, chosen: str | Calibration | None = None) -> pd.DataFrame:
@@ -35,60 +43,37 @@ def sensitivity(plan: Plan, change: float = CHANGE, *, chosen: str | Calibration
     if plan.hardware is None:
         raise InputError("sensitivity", ["the plan names no device"])
     known = chosen if isinstance(chosen, Calibration) else calibration(chosen or "default")
-    step_s = estimate(plan, calibration=known).step_time_s
-    rows = []
-    for name, source, vary in _inputs(plan, plan.hardware, known):
-        worse, better = (_seconds(*vary(factor)) for factor in (1 - change, 1 + change))
-        if abs(worse - better) > 1e-9 * step_s:
-            rows.append((name, worse, better, (worse - better) / step_s, source))
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    return frame.sort_values("swing_ratio", ascending=False, ignore_index=True)
-
-
-def _seconds(plan: Plan, known: Calibration) -> float:
-    return estimate(plan, calibration=known).step_time_s
-
-
-def _inputs(plan: Plan, device: HardwareSpec, known: Calibration) -> Iterator[tuple[str, str, Variation]]:
-    dtype, sources = plan.workload.dtype, device.sources
-
-    def with_device(changed: HardwareSpec) -> tuple[Plan, Calibration]:
-        return replace(plan, hardware=changed), known
-
-    def peak(factor: float) -> tuple[Plan, Calibration]:
-        peaks = {**device.peak_flops_per_s, dtype: device.peak(dtype) * factor}
-        return with_device(replace(device, peak_flops_per_s=MappingProxyType(peaks)))
-
-    def bandwidth(factor: float) -> tuple[Plan, Calibration]:
-        return with_device(replace(device, memory_bytes_per_s=device.memory_bytes_per_s * factor))
-
-    def link(name: str) -> Variation:
-        def vary(factor: float) -> tuple[Plan, Calibration]:
-            found = device.links[name]
-            changed = {**device.links, name: replace(found, bytes_per_s=found.bytes_per_s * factor)}
-            return with_device(replace(device, links=MappingProxyType(changed)))
-
-        return vary
-
-    def host(factor: float) -> tuple[Plan, Calibration]:
-        return plan, _scaled(known, 1 / factor)
-
-    yield f"peak of {dtype}", str(sources.get("peak_flops_per_s", "stated by the plan")), peak
-    yield "memory bandwidth", str(sources.get("memory_bytes_per_s", "stated by the plan")), bandwidth
-    for name, title in LINKS.items():
-        if name in device.links:
-            yield title, str(sources.get(f"links.{name}", "stated by the plan")), link(name)
-    yield "speed of the host", f"calibration {known.name}", host
-
-
-def _scaled(known: Calibration, factor: float) -> Calibration:
-    """The calibration with all times of the host times `factor`, in every group that states them."""
-    paths = [f"common.{name}" for name in HOST]
-    paths += [
-        f"{group}.{start}.{name}"
-        for group, members in known.groups.items()
-        for start, own in members.items()
-        for name in HOST
-        if name in own
+    inputs = list(_inputs(plan, plan.hardware, known))
+    step_s, *varied_s = step.seconds(*_varied(plan, inputs, change, known)).tolist()
+    rows = [
+        (name, worse, better, (worse - better) / step_s, source)
+        for (name, source, _), worse, better in zip(inputs, varied_s[::2], varied_s[1::2], strict=True)
+        if abs(worse - better) > 1e-9 * step_s
     ]
-    return known.with_values({path: known.value(path) * factor for path in paths})
+    rows.sort(key=lambda row: -row[3])
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _inputs(plan: Plan, device: HardwareSpec, known: Calibration) -> Iterator[Input]:
+    dtype, sources = plan.workload.dtype, device.sources
+    yield f"peak of {dtype}", str(sources.get("peak_flops_per_s", "stated by the plan")), "peak_flops_per_s"
+    yield "memory bandwidth", str(sources.get("memory_bytes_per_s", "stated by the plan")), "memory_bytes_per_s"
+    for name, (title, column) in LINKS.items():
+        if name in device.links:
+            yield title, str(sources.get(f"links.{name}", "stated by the plan")), column
+    yield "speed of the host", f"calibration {known.name}", ""
+
+
+def _varied(plan: Plan, inputs: list[Input], change: float, known: Calibration) -> tuple[PlanColumns, Efficiency]:
+    """The plan as it is, then worse and better in every input."""
+    efficiency = efficiency_of(plan, known)
+    columns = plan_columns([plan]).take(np.zeros(1 + 2 * len(inputs), dtype=np.intp))
+    scaled: dict[str, Any] = {}
+    for index, (_, _, column) in enumerate(inputs):
+        factors = np.ones(len(columns))
+        factors[1 + 2 * index : 3 + 2 * index] = 1 - change, 1 + change
+        if column:
+            scaled[column] = getattr(columns, column) * factors
+        else:
+            efficiency = replace(efficiency, **{name: getattr(efficiency, name) * (1 / factors) for name in HOST})
+    return replace(columns, **scaled), efficiency
