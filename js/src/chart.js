@@ -14,6 +14,8 @@ export class Chart {
     this.send = send;
     this.datasets = {};
     this.params = {};
+    this.rows = {}; // what the view holds, by data set: changed in place where only numbers change
+    this.visible = true; // as far as known
     this.queue = Promise.resolve();
     this.plot = el("div", { class: "pk-plot", role: "img" });
     this.tableBox = el("div", { class: "pk-chart-table", hidden: true });
@@ -26,6 +28,8 @@ export class Chart {
     this.names.observe(this.plot, { subtree: true, childList: true, attributes: true, attributeFilter: ["role"] });
     this.resize = new ResizeObserver(() => this.fit());
     this.resize.observe(this.plot);
+    this.sight = new IntersectionObserver((entries) => (this.visible = entries.at(-1).isIntersecting));
+    this.sight.observe(this.plot);
   }
 
   /** Embeds a new structure; resolves when it is drawn. */
@@ -38,15 +42,20 @@ export class Chart {
 
   /** Takes over title, text alternative and sources; the drawing stays. */
   describe(description) {
+    const { title, name, sources } = description;
+    const tools = JSON.stringify([title, name, sources]);
     this.description = description;
-    this.title.textContent = description.title ?? "";
     this.setAlternative(description.alt);
+    if (tools === this.toolsShown) return;
+    this.toolsShown = tools;
+    this.title.textContent = title ?? "";
     this.drawTools();
   }
 
   /** The sentence that stands for the drawing where it cannot be seen. */
   setAlternative(text) {
-    this.plot.setAttribute("aria-label", text || this.description.title || "chart");
+    const label = text || this.description.title || "chart";
+    if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
 
   /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn. */
@@ -63,6 +72,7 @@ export class Chart {
   destroy() {
     this.stopTheme();
     this.resize.disconnect();
+    this.sight.disconnect();
     this.names.disconnect();
     this.enqueue(() => this.view?.finalize());
   }
@@ -89,7 +99,8 @@ export class Chart {
     });
     view.tooltip(new vega.TooltipHandler({ theme: "custom" }).call);
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
-    for (const [name, columns] of Object.entries(this.datasets)) setData(view, name, columns);
+    this.rows = {};
+    for (const [name, columns] of Object.entries(this.datasets)) this.setData(view, name, columns);
     view.addEventListener("click", (event, item) => this.onClick(item));
     this.view?.finalize();
     const host = el("div"); // Vega writes its own role and label on its container
@@ -102,10 +113,43 @@ export class Chart {
 
   async patch(datasets, params) {
     if (!this.view) return;
+    const vega = await loadModule(this.model, "vega");
     for (const [name, value] of Object.entries(params)) setSignal(this.view, name, value);
-    for (const [name, columns] of Object.entries(datasets)) setData(this.view, name, columns);
+    for (const [name, columns] of Object.entries(datasets)) {
+      if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
+    }
     await this.view.runAsync();
     this.drawTable();
+  }
+
+  setData(view, name, columns) {
+    const rows = rowsOf(columns);
+    try {
+      view.data(name, rows);
+      this.rows[name] = rows;
+    } catch (error) {
+      if (!/unrecognized data set/i.test(error.message)) throw error;
+      console.warn(`perfkit chart: no data set ${name}`);
+    }
+  }
+
+  /** Changes the numbers of rows that stay, so that their marks stay too; false if there are other rows. */
+  changeNumbers(vega, name, columns) {
+    const rows = this.rows[name];
+    const names = Object.keys(columns);
+    if (!rows || rows.length !== lengthOf(columns) || rows.length === 0) return false;
+    const changes = vega.changeset();
+    for (const column of names) {
+      const values = columns[column];
+      for (let at = 0; at < rows.length; at += 1) {
+        const [old, fresh] = [rows[at][column], values[at]];
+        if (old === fresh) continue;
+        if (typeof old !== "number" || typeof fresh !== "number") return false;
+        changes.modify(rows[at], column, fresh);
+      }
+    }
+    this.view.change(name, changes);
+    return true;
   }
 
   // Vega calls a group of no marks a symbol; without a name it is nothing that a screen reader could say. Each resize does it again.
@@ -182,15 +226,6 @@ function rawTable(columns) {
       numeric: raw.every((value) => value === null || typeof value === "number"),
     })),
   };
-}
-
-function setData(view, name, columns) {
-  try {
-    view.data(name, rowsOf(columns));
-  } catch (error) {
-    if (!/unrecognized data set/i.test(error.message)) throw error;
-    console.warn(`perfkit chart: no data set ${name}`);
-  }
 }
 
 function setSignal(view, name, value) {

@@ -13,6 +13,21 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** Puts a node of each of `items` into `box`, unless these items are in it already: what a visitor reads or has focused stays. */
+export function replaceIfOther(box, items, draw) {
+  const text = JSON.stringify(items);
+  if (drawn.get(box) === text) return;
+  drawn.set(box, text);
+  box.replaceChildren(...items.map(draw));
+}
+
+const drawn = new WeakMap();
+
+/** Calls `work` once the frame in the making is on the screen; a hidden page makes none. */
+export function afterFrame(work) {
+  if (document.hidden) setTimeout(work);
+  else requestAnimationFrame(() => setTimeout(work));
+}
 
 /** An id that no other element of the page has. */
 export function freshId(prefix) {

@@ -1,7 +1,10 @@
 // A panel: answer sentence, charts, controls, tables, and the six states that it can be in.
+//
+// An answer comes in two halves: `data` (charts and sentence), drawn at once, and `details` of the same version (controls, notes,
+// tables, code), drawn once the charts are on the screen. The second half of an answer that is outdated by then never comes.
 import { Chart } from "./chart.js";
 import { makeControl } from "./controls.js";
-import { el } from "./dom.js";
+import { afterFrame, el, replaceIfOther } from "./dom.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
@@ -47,8 +50,9 @@ class Panel {
     begin(this.key);
     requestAnimationFrame(() => document.documentElement.toggleAttribute("data-perfkit-several", document.querySelectorAll(".pk-panel").length > 1));
     const listeners = [
-      ["change:controls", () => this.drawControls()],
-      ["change:actions", () => this.drawActions()],
+      ["change:controls", () => this.drawSoon()],
+      ["change:actions", () => this.drawSoon()],
+      ["change:details", () => this.drawSoon()],
       ["change:outcome", () => this.drawOutcome()],
       ["change:status", () => this.drawStatus()],
       ["change:frame", () => this.drawFrame()],
@@ -56,10 +60,10 @@ class Panel {
       ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
+    this.drawFrame();
     this.drawControls();
     this.drawActions();
-    this.drawStatus();
-    this.drawFrame();
+    this.drawDetails();
     const often = this.model.get("refresh_s");
     const timer = often ? setInterval(() => this.refresh(), 1000 * often) : 0;
     return () => {
@@ -67,6 +71,7 @@ class Panel {
       for (const [event, listener] of listeners) this.model.off(event, listener);
       for (const chart of this.charts.values()) chart.destroy();
       clearTimeout(this.staleTimer);
+      clearTimeout(this.lateTimer);
       finish(this.key);
     };
   }
@@ -92,11 +97,11 @@ class Panel {
   drawActions() {
     const actions = this.model.get("actions");
     this.actionBox.hidden = actions.length === 0;
-    this.actionBox.replaceChildren(...actions.map((action) => el("button", {
+    replaceIfOther(this.actionBox, actions, (action) => el("button", {
       type: "button", class: "pk-button pk-primary", title: action.help, "data-action": action.name,
       // Values that wait for an answer to earlier ones go along, so that the button acts on what stands in the fields.
       onclick: () => this.send({ type: "act", name: action.name, values: { ...this.wanted } }),
-    }, action.label)));
+    }, action.label));
   }
 
   drawOutcome() {
@@ -130,9 +135,8 @@ class Panel {
     this.outstanding = null;
     clearTimeout(this.staleTimer);
     this.setStale(false);
-    this.drawControls();
     performance.measure("perfkit-answer", { start: at, end: performance.now() });
-    this.drawn.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
+    this.shown.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
     this.flush();
   }
 
@@ -160,36 +164,38 @@ class Panel {
     this.notes.hidden = !shown || this.notes.children.length === 0;
     if (status.state === "loading") begin(this.key);
     else this.settle();
-    if (status.state !== "result" && status.state !== "loading") this.answered(status.seq);
+    if (status.state === "result" || status.state === "loading") return;
+    this.answered(status.seq);
+    this.drawSoon();
   }
 
-  // Result -----------------------------------------------------------------
+  // First half of an answer --------------------------------------------------
 
   drawFrame() {
-    const frame = this.model.get("frame");
-    const data = this.model.get("data");
-    const charts = frame.charts ?? [];
+    const charts = this.model.get("frame").charts ?? [];
     for (const [name, chart] of this.charts) {
       if (charts.some((description) => description.name === name)) continue;
       chart.destroy();
       this.charts.delete(name);
     }
+    const fresh = [];
     for (const description of charts) {
       const known = this.charts.get(description.name);
       const chart = known ?? new Chart(this.model, this.send);
       this.charts.set(description.name, chart);
-      if (known && known.description.digest === description.digest) {
+      if (known?.description.digest === description.digest) {
         chart.describe(description);
-        continue;
+      } else {
+        chart.root.classList.toggle("pk-wide", description.wide === true);
+        fresh.push([chart, description]);
       }
-      chart.root.classList.toggle("pk-wide", description.wide === true);
-      chart.fresh = true;
     }
-    this.figures.replaceChildren(...charts.map((description) => this.charts.get(description.name).root));
-    for (const description of charts) {
-      const chart = this.charts.get(description.name);
-      if (!chart.fresh) continue;
-      chart.fresh = false;
+    const roots = charts.map((description) => this.charts.get(description.name).root);
+    if (roots.length !== this.figures.children.length || roots.some((root, at) => this.figures.children[at] !== root)) {
+      this.figures.replaceChildren(...roots);
+    }
+    const data = this.model.get("data");
+    for (const [chart, description] of fresh) {
       chart.rebuild(description, data.datasets?.[description.name] ?? {}, data.params?.[description.name] ?? {});
       chart.version = data.version;
     }
@@ -198,26 +204,68 @@ class Panel {
 
   drawData() {
     const data = this.model.get("data");
-    // A number and its unit stay on one line.
-    this.sentence.textContent = (data.sentence ?? "").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
-    this.notes.replaceChildren(...(data.notes ?? []).map((note) => el("li", {}, note)));
-    for (const [name, chart] of this.charts) {
+    const charts = [...this.charts].sort(([, one], [, other]) => Number(other.visible) - Number(one.visible));
+    for (const [name, chart] of charts) {
       chart.setAlternative(data.alt?.[name]);
       if (chart.version === data.version) continue;
       chart.version = data.version;
       chart.update(data.datasets?.[name] ?? {}, data.params?.[name] ?? {});
     }
+    this.shown = Promise.all(charts.filter(([, chart]) => chart.visible).map(([, chart]) => chart.queue));
+    this.drawn = Promise.all(charts.map(([, chart]) => chart.queue));
+    // A number and its unit stay on one line.
+    const sentence = (data.sentence ?? "").replace(/(\d) (?=[%\u00b5A-Za-z])/g, "$1\u00a0");
+    if (this.sentence.textContent !== sentence) this.sentence.textContent = sentence;
+    this.drawStatus();
+    this.watchDetails();
+    this.answered(data.seq);
+  }
+
+  // Second half of an answer -------------------------------------------------
+
+  /** Whether the details of the charts that are shown are still to come. */
+  isLate() {
+    return this.model.get("status").state === "result" && this.model.get("details").version !== this.model.get("data").version;
+  }
+
+  drawSoon() {
+    if (this.soon) return;
+    this.soon = true;
+    afterFrame(() => {
+      this.soon = false;
+      if (this.isLate()) return; // controls of an older state would take back what the visitor has set since
+      this.drawControls();
+      this.drawActions();
+      this.drawDetails();
+    });
+  }
+
+  // Tables of an older state than the charts are greyed if it takes longer than a moment.
+  watchDetails() {
+    const late = this.isLate();
+    if (!late) {
+      clearTimeout(this.lateTimer);
+      this.lateTimer = 0;
+      this.root.classList.remove("pk-late");
+    } else if (!this.lateTimer) {
+      this.lateTimer = setTimeout(() => this.root.classList.add("pk-late"), STALE_AFTER_MS);
+    }
+  }
+
+  drawDetails() {
+    const details = this.model.get("details");
+    replaceIfOther(this.notes, details.notes ?? [], (note) => el("li", {}, note));
     const opened = [...this.codeBox.children].map((block) => block.querySelector("details")?.open ?? false);
-    this.codeBox.replaceChildren(...(data.code ?? []).map((part, at) => {
+    replaceIfOther(this.codeBox, details.code ?? [], (part, at) => {
       const text = el("pre", { class: "pk-code", tabindex: "0", "data-language": part.language }, part.text);
       return el("figure", { class: "pk-code-block" },
         el("figcaption", {}, el("span", {}, part.title), copyButton(part.text)),
         part.folded ? el("details", { open: opened[at] ?? false }, el("summary", {}, t("Details")), text) : text);
-    }));
-    this.drawTables(data.tables ?? []);
-    this.drawn = Promise.all([...this.charts.values()].map((chart) => chart.queue));
-    this.drawStatus();
-    this.answered(data.seq);
+    });
+    this.drawTables(details.tables ?? []);
+    this.notes.hidden = this.sentence.hidden || this.notes.children.length === 0;
+    this.watchDetails();
+    this.settle();
   }
 
   // Tables that did not change keep their rows, their focus and their scroll position.
@@ -244,6 +292,7 @@ class Panel {
       finish(this.key);
       return;
     }
+    if (this.isLate()) return;
     // Data and structure may arrive in either order; the promise of the newest drawing counts.
     const drawn = this.drawn;
     drawn?.then(() => this.drawn === drawn && finish(this.key));

@@ -1,7 +1,9 @@
 """Panel: controls, one pure function, figures, tables and a sentence; and the six states that a visitor can see.
 
 `compute(state)` gives a result and `view(result)` its figures; both are pure and run in a thread. A changed control makes a new
-state; only the newest one is computed. Which state is shown follows from how `compute` ends:
+state; only the newest one is computed. The page gets charts and sentence as soon as there are any (`data`), then tables, notes,
+code and controls (`details` of the same version), unless a newer state is already asked for. Which state is shown follows from
+how `compute` ends:
 
     returns                    result (meanwhile the page greys the old figure)
     raises NothingYet          empty: what would be here, and the button of `Panel.empty` that fills it
@@ -14,16 +16,17 @@ state; only the newest one is computed. Which state is shown follows from how `c
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import pandas as pd
 import traitlets
 
-from perfkit.charts._spec import AnyChart, split, unchecked
+from perfkit.charts._spec import split, unchecked
 from perfkit.errors import InputError, PerfkitError
-from perfkit.panels._chart import Figure, as_figure, describe
+from perfkit.panels._answer import Answer, Code, Whole
+from perfkit.panels._chart import as_figure, describe
 from perfkit.panels._control import Choice, Control, Slider
 from perfkit.panels._control import describe as describe_control
 from perfkit.panels._page_state import address_text, page_state
@@ -35,27 +38,13 @@ from perfkit.panels._view import View
 from perfkit.panels._worker import Background, Cancelled, Progress
 from perfkit.texts import t
 
+__all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView"]
+
+_SEND_S = 0.001
+"""Python lets a thread compute for 5 ms before another one may run; a pause lets the kernel's own send the charts at once."""
+
 State = Any
 Change = Callable[[State], State]
-
-
-class Code(NamedTuple):
-    """Lines to copy into a file: `text` in `language` under `title`; `folded` ones are shown when they are asked for."""
-
-    text: str
-    language: str = ""
-    title: str = ""
-    folded: bool = False
-
-
-class Answer(NamedTuple):
-    """What `view` returns; a plain tuple of the first three does as well."""
-
-    charts: Mapping[str, Figure | AnyChart]
-    tables: Mapping[str, Table | pd.DataFrame]
-    text: str
-    notes: tuple[str, ...] = ()
-    code: tuple[Code, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,11 +107,12 @@ class PanelView(View):
     status = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
     data = traitlets.Dict().tag(sync=True)
+    details = traitlets.Dict().tag(sync=True)
 
     def __init__(self, panel: Panel, *, name: str = "panel", state: State | None = None) -> None:
         self.panel = panel
         self.state = state if state is not None else panel.start() if callable(panel.start) else panel.start
-        self.answer: Answer | None = None
+        self.answer: Whole | None = None
         self.error: Exception | None = None
         self._changes: list[tuple[int, Change]] = []
         self._seq, self._version, self._num_acts = 0, 0, 0
@@ -141,8 +131,8 @@ class PanelView(View):
         """Change values of the state by path, as a visitor would with the controls."""
         self.on_message({"type": "set", "seq": self._seq, "values": dict(values)})
 
-    def wait(self, timeout_s: float = 60.0) -> Answer:
-        """The answer to the present state; raises the error if there is none."""
+    def wait(self, timeout_s: float = 60.0) -> Whole:
+        """The answer to the present state, with tables, notes and code; raises the error if there is none."""
         if not self._background.wait(timeout_s):
             raise TimeoutError(f"panel {self.name} still computes after {timeout_s} s")
         if self.error is not None:
@@ -258,6 +248,11 @@ class PanelView(View):
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)
+            time.sleep(_SEND_S)
+            progress.check()
+            whole = answer.whole()
+            progress.check()
+            self._show_details(whole)
         except Cancelled as cancelled:
             if progress.by_visitor:
                 self._fail(cancelled)
@@ -274,27 +269,36 @@ class PanelView(View):
                 self._notes[control.path] = self._notes.get(control.path) or note
 
     def _show(self, answer: Answer) -> None:
+        """The first half of an answer: charts and sentence."""
         figures = {name: as_figure(chart) for name, chart in answer.charts.items()}
         specs = {name: split(figure.chart) for name, figure in figures.items()}
-        tables = {name: table if isinstance(table, Table) else Table(frame=table) for name, table in answer.tables.items()}
-        contents = [table_content(name, table) for name, table in tables.items()]
         with self.lock, self.hold_sync():
-            self.answer, self.error, self._tables = answer, None, tables
+            self.error = None
             self._version += 1
-            self._draw_controls()
             self.frame = {"charts": [{**describe(name, figures[name], spec), "alt": ""} for name, spec in specs.items()]}
             self.data = {
                 "version": self._version,
                 "seq": self._seq,
                 "sentence": answer.text,
-                "notes": list(answer.notes),
                 "datasets": {name: spec.datasets for name, spec in specs.items()},
                 "params": {name: dict(figure.params) for name, figure in figures.items()},
                 "alt": {name: figure.alt or answer.text for name, figure in figures.items()},
-                "tables": contents,
-                "code": [part._asdict() for part in answer.code],
             }
-            self.status = {"state": "result", "seq": self._seq}
+            self.status = {"state": "result"}
+
+    def _show_details(self, whole: Whole) -> None:
+        """The second half: all that a visitor reads after the charts."""
+        tables = {name: table if isinstance(table, Table) else Table(frame=table) for name, table in whole.tables.items()}
+        contents = [table_content(name, table) for name, table in tables.items()]
+        with self.lock, self.hold_sync():
+            self.answer, self._tables = whole, tables
+            self._draw_controls()
+            self.details = {
+                "version": self._version,
+                "notes": list(whole.notes),
+                "tables": contents,
+                "code": [part._asdict() for part in whole.code],
+            }
 
     def _fail(self, error: Exception) -> None:
         with self.lock, self.hold_sync():
@@ -305,7 +309,7 @@ class PanelView(View):
 
     def _show_progress(self, what: str, done: int, total: int) -> None:
         with self.lock:
-            self.status = loading(what, done, total, again=self.answer is not None)
+            self.status = loading(what, done, total, again=bool(self.data))
 
     def _draw_controls(self) -> None:
         try:
