@@ -24,6 +24,8 @@ from perfkit.charts._theme import STRUCTURE
 _SPLIT = "_perfkit_split"
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
 
+_PLAIN = frozenset({str, int, bool})
+
 Columns = dict[str, list[Any]]
 AnyChart = alt.TopLevelMixin
 """Any chart of altair: single, layered or concatenated."""
@@ -81,6 +83,9 @@ def columns(records: Iterable[Mapping[str, Any]]) -> Columns:
 
 def plain(value: Any) -> Any:
     """`value` as JSON can carry it: numpy scalars as Python ones, NaN and missing values as None, times as ISO text."""
+    kind = type(value)
+    if kind in _PLAIN or (kind is float and math.isfinite(value)):  # nearly every value of a chart
+        return value
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

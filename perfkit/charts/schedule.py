@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 from perfkit.charts import _theme as theme
 from perfkit.units import GIB, NS_PER_MS
@@ -29,13 +29,16 @@ _OF_OP = {
     "FBW": "forward + backward",
     "transfer": "transfer",
 }
-ROW_HEIGHT = 34
+_HEIGHTS = {4: 136, 8: 272, 42: 420}
+"""Height of the picture up to a number of stages; few heights, as another one is another chart to draw from nothing."""
+_MOST_HEIGHT = 640
 _SEAM = "rgba(0, 0, 0, 0.45)"
 """Between bars of one colour that follow each other without a break."""
 _LABEL_SHARE = 0.02
 """A bar narrower than this share of the step has no room for its micro batch."""
 
 Rows = dict[str, list[dict[str, Any]]]
+_Bars = dict[str, NDArray[Any]]
 
 
 def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
@@ -43,12 +46,17 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
 
     `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations" and "labels".
     """
-    stages = [str(stage) for stage in range(num_stages)]
-    y = alt.Y("stage:N", title="stage", sort=stages, scale=alt.Scale(domain=stages, paddingInner=0.12))
+    seen = {row["activity"] for row in rows["operations"]}
+    height = next((height for most, height in _HEIGHTS.items() if num_stages <= most), _MOST_HEIGHT)
+    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen), height=height)
+
+
+@theme.drawn_once
+def _picture(rows: Rows, *, activities: tuple[str, ...], height: int) -> alt.LayerChart:
+    y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
-    seen = {row["activity"] for row in rows["operations"]}
-    names = [name for name in ACTIVITIES if name in seen]
+    names, colors = list(activities), [ACTIVITIES[name] for name in activities]
     operations = (
         alt.Chart(alt.NamedData("operations"))
         .mark_bar()
@@ -56,9 +64,7 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
             x=x,
             x2=alt.X2("end_ms:Q"),
             y=y,
-            color=alt.Color(
-                "activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=[ACTIVITIES[name] for name in names])
-            ),
+            color=alt.Color("activity:N", title=None, sort=names, scale=alt.Scale(domain=names, range=colors)),
             stroke=alt.condition("datum.critical", alt.value(theme.TEXT), alt.value(_SEAM)),
             strokeWidth=alt.condition("datum.critical", alt.value(1.2), alt.value(0.5)),
             opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.85)),
@@ -77,41 +83,31 @@ def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
         .mark_text(fontSize=10, color="white", fontWeight="bold")
         .encode(x=alt.X("middle_ms:Q"), y=y, text=alt.Text("label:N"))
     )
-    chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height={"step": _row_height(num_stages)})
+    chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height=height)
     return theme.with_rows(chart, rows)
 
 
-def schedule_rows(operations: pd.DataFrame, recompute_ns: Sequence[Sequence[int]] | None = None) -> Rows:
-    """The data sets of `schedule_picture` from `ScheduleResult.frame()`.
+def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> Rows:
+    """The data sets of `schedule_picture` from `ScheduleResult.columns()`, or from its frame.
 
     `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. More than
     5 000 bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does most.
     """
-    bars = operations.assign(activity=operations["op"].map(_OF_OP))
+    bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
+    bars["op"] = np.array(list(operations["op"]), dtype=object)
+    bars["activity"] = np.array([_OF_OP[op] for op in bars["op"]], dtype=object)
     if recompute_ns is not None:
         bars = _with_recompute(bars, recompute_ns)
-    end_ns = int(operations["end_ns"].max())
-    lanes = [{"stage": str(stage), "start_ms": 0.0, "end_ms": end_ns / NS_PER_MS} for stage in sorted(operations["stage"].unique())]
-    several = int(operations["chunk"].max()) > 0
-    if len(bars) > theme.MAX_MARKS:
+    end_ns = int(bars["end_ns"].max())
+    lanes = [{"stage": stage, "start_ms": 0.0, "end_ms": end_ns / NS_PER_MS} for stage in np.unique(bars["stage"]).tolist()]
+    if len(bars["stage"]) > theme.MAX_MARKS:
         return {"lanes": lanes, "operations": _slices(bars, end_ns), "labels": []}
-    bars = bars[bars["end_ns"] > bars["start_ns"]]
-    drawn, labels = [], []
-    for bar in bars.to_dict("records"):
-        what = "" if bar["microbatch"] < 0 else f"{bar['microbatch']}.{bar['chunk']}" if several else str(bar["microbatch"])
-        start_ms, stop_ms = bar["start_ns"] / NS_PER_MS, bar["end_ns"] / NS_PER_MS
-        drawn.append(
-            {
-                "stage": str(bar["stage"]),
-                "activity": bar["activity"],
-                "what": what,
-                "start_ms": start_ms,
-                "end_ms": stop_ms,
-                "critical": bool(bar["critical"]),
-            }
-        )
-        if bar["activity"] in ("forward", "backward") and bar["end_ns"] - bar["start_ns"] > _LABEL_SHARE * end_ns:
-            labels.append({"stage": str(bar["stage"]), "middle_ms": (start_ms + stop_ms) / 2, "label": what})
+    drawn = _drawn(_only(bars, bars["end_ns"] > bars["start_ns"]))
+    labels = [
+        {"stage": bar["stage"], "middle_ms": (bar["start_ms"] + bar["end_ms"]) / 2, "label": bar["what"]}
+        for bar in drawn
+        if bar["end_ms"] - bar["start_ms"] > _LABEL_SHARE * end_ns / NS_PER_MS and bar["activity"] in ("forward", "backward")
+    ]
     return {"lanes": lanes, "operations": drawn, "labels": labels}
 
 
@@ -152,54 +148,65 @@ def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) 
     return {"memory": rows, "limit": [] if limit_bytes is None else [{"gib": limit_bytes / GIB}]}
 
 
-def _row_height(num_stages: int) -> int:
-    return max(10, min(ROW_HEIGHT, 420 // num_stages))
+def _drawn(bars: _Bars) -> list[dict[str, Any]]:
+    """A row a bar, in milliseconds; the micro batch with its chunk where there are several."""
+    several = bool((bars["chunk"] > 0).any())
+    numbers = zip(bars["microbatch"].tolist(), bars["chunk"].tolist(), strict=True)
+    whats = ["" if number < 0 else f"{number}.{chunk}" if several else str(number) for number, chunk in numbers]
+    starts, ends = ((bars[name] / NS_PER_MS).tolist() for name in ("start_ns", "end_ns"))
+    columns = (bars["stage"].tolist(), bars["activity"].tolist(), whats, starts, ends, bars["critical"].tolist())
+    names = ("stage", "activity", "what", "start_ms", "end_ms", "critical")
+    return [dict(zip(names, bar, strict=True)) for bar in zip(*columns, strict=True)]
 
 
-def _with_recompute(bars: pd.DataFrame, recompute_ns: Sequence[Sequence[int]]) -> pd.DataFrame:
+def _only(bars: _Bars, chosen: NDArray[Any]) -> _Bars:
+    return {name: values[chosen] for name, values in bars.items()}
+
+
+def _with_recompute(bars: _Bars, recompute_ns: Sequence[Sequence[int]]) -> _Bars:
     """Every backward as two bars: the repeated forward, then the rest."""
     table = np.array(recompute_ns, dtype=np.int64)
-    backward = (bars["op"] == "B").to_numpy()
-    again = np.zeros(len(bars), dtype=np.int64)
-    again[backward] = table[bars["chunk"].to_numpy()[backward], bars["stage"].to_numpy()[backward]]
-    first = bars[again > 0].assign(activity="recompute")
+    backward = bars["op"] == "B"
+    again = np.zeros(len(backward), dtype=np.int64)
+    again[backward] = table[bars["chunk"][backward], bars["stage"][backward]]
+    first = _only(bars, again > 0)
+    first["activity"] = np.full(len(first["stage"]), "recompute", dtype=object)
     first["end_ns"] = first["start_ns"] + again[again > 0]
-    rest = bars.assign(start_ns=bars["start_ns"] + again)
-    return pd.concat([rest, first], ignore_index=True).sort_values(["stage", "start_ns"], kind="stable", ignore_index=True)
+    rest = {**bars, "start_ns": bars["start_ns"] + again}
+    both = {name: np.concatenate([rest[name], first[name]]) for name in rest}
+    return _only(both, np.lexsort((both["start_ns"], both["stage"])))
 
 
-def _slices(bars: pd.DataFrame, end_ns: int) -> list[dict[str, Any]]:
+def _slices(bars: _Bars, end_ns: int) -> list[dict[str, Any]]:
     """Equal slices of every lane, as long as they are busy, with the activity that takes most of each."""
-    stages = sorted(bars["stage"].unique())
-    count = theme.MAX_MARKS // len(stages)
-    borders = np.linspace(0, end_ns, count + 1)
-    drawn: list[tuple[int, float, float, str]] = []
+    stages = np.unique(bars["stage"]).tolist()
+    borders = np.linspace(0, end_ns, theme.MAX_MARKS // len(stages) + 1)
+    drawn: list[dict[str, Any]] = []
     for stage in stages:
-        own = bars[bars["stage"] == stage]
-        names = list(dict.fromkeys(own["activity"]))
-        filled = np.stack([_filled(own[own["activity"] == name], borders) for name in names])
-        busy_ns = filled.sum(axis=0)
+        own = _only(bars, bars["stage"] == stage)
+        names = list(dict.fromkeys(own["activity"].tolist()))
+        filled = np.stack([_filled(_only(own, own["activity"] == name), borders) for name in names])
+        busy_ns, most = filled.sum(axis=0), filled.argmax(axis=0).tolist()
+        starts_ms, ends_ms = (borders[:-1] / NS_PER_MS).tolist(), ((borders[:-1] + busy_ns) / NS_PER_MS).tolist()
         drawn += [
-            (stage, borders[index], borders[index] + busy_ns[index], names[int(filled[:, index].argmax())])
+            {
+                "stage": stage,
+                "activity": names[most[index]],
+                "what": "several",
+                "start_ms": starts_ms[index],
+                "end_ms": ends_ms[index],
+                "critical": False,
+            }
             for index in np.flatnonzero(busy_ns).tolist()
         ]
-    return [
-        {
-            "stage": str(stage),
-            "activity": activity,
-            "what": "several",
-            "start_ms": start_ns / NS_PER_MS,
-            "end_ms": stop_ns / NS_PER_MS,
-            "critical": False,
-        }
-        for stage, start_ns, stop_ns, activity in drawn
-    ]
+    return drawn
 
 
-def _filled(bars: pd.DataFrame, borders: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _filled(bars: _Bars, borders: NDArray[np.float64]) -> NDArray[np.float64]:
     """How much of every slice the bars, which do not overlap, fill."""
-    points = np.stack([bars["start_ns"].to_numpy(), bars["end_ns"].to_numpy()], axis=1).reshape(-1).astype(np.float64)
-    lengths = np.stack([np.zeros(len(bars)), (bars["end_ns"] - bars["start_ns"]).to_numpy()], axis=1).reshape(-1)
-    if not len(points):
+    starts, ends = bars["start_ns"], bars["end_ns"]
+    if not len(starts):
         return np.zeros(len(borders) - 1)
+    points = np.stack([starts, ends], axis=1).reshape(-1).astype(np.float64)
+    lengths = np.stack([np.zeros(len(starts)), ends - starts], axis=1).reshape(-1)
     return np.diff(np.interp(borders, points, np.cumsum(lengths)))

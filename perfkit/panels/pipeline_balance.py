@@ -7,6 +7,7 @@ cancelled; its best layout so far is then shown with its gap.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from perfkit.panels._pipeline_state import (
 )
 from perfkit.panels._table import Table
 from perfkit.panels._worker import Progress
-from perfkit.plans._evaluator import Evaluator
 from perfkit.plans.balance import PlanResult, schedule_case
 from perfkit.plans.case_file import PLAN_FORMAT
 from perfkit.plans.config_lists import megatron_layout, mindformers_lists, mindformers_text
@@ -41,25 +41,34 @@ from perfkit.units import format_bytes, format_ns, format_ratio
 MOVES_SHOWN = 12
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """All that the page shows; `even_ns` is the even split's makespan (None if it does not fit), `solved` the solver's answer."""
 
     state: State
-    problem: PipelineProblem
+    planner: LayerPlanner
     layout: Layout
     schedule: ScheduleResult
     peak_bytes: tuple[int, ...]
     even_ns: int | None
-    moves: pd.DataFrame
     solved: PlanResult | None
+
+    @property
+    def problem(self) -> PipelineProblem:
+        """What the layout is one of."""
+        return self.planner.problem
+
+    @cached_property
+    def moves(self) -> pd.DataFrame:
+        """The best moves of one layer; they take longer than all the rest, and no chart needs them."""
+        return self.planner.moves(self.layout).head(MOVES_SHOWN)
 
 
 def compute(state: State, progress: Progress | None = None) -> Result:
-    """Simulate the chosen layout, and every move of one layer; solves first if the solved layout is asked for."""
+    """Simulate the chosen layout; solves first if the solved layout is asked for."""
     problem = problem_of(state)
     planner = LayerPlanner(problem)
-    even = planner.layout(planner.even())
+    evaluator, even = planner.evaluator, planner.layout(planner.even())
     solved = solve(problem, int(state.time_limit_s), progress) if state.layout == "solved" else None
     if solved is not None and solved.layout is not None:
         layout = solved.layout
@@ -68,24 +77,25 @@ def compute(state: State, progress: Progress | None = None) -> Result:
     else:
         layout = even
     schedule = simulate_schedule(schedule_case(problem, layout))
+    is_even = np.array_equal(layout, even)
+    fits = evaluator.fits(even[None])[0]
     return Result(
         state=state,
-        problem=problem,
+        planner=planner,
         layout=layout,
         schedule=schedule,
-        peak_bytes=tuple(planner.evaluator.peaks_bytes(layout[None])[0].tolist()),
-        even_ns=int(planner.evaluator.makespans_ns(even[None])[0]) if planner.evaluator.fits(even[None])[0] else None,
-        moves=planner.moves(layout).head(MOVES_SHOWN),
+        peak_bytes=tuple(evaluator.peaks_bytes(layout[None])[0].tolist()),
+        even_ns=None if not fits else schedule.makespan_ns if is_even else int(evaluator.makespans_ns(even[None])[0]),
         solved=solved,
     )
 
 
 def view(result: Result) -> Answer:
     """The schedule and the memory as pictures, stages and moves as tables, the layout as configuration."""
-    problem, layout = result.problem, result.layout
+    problem = result.problem
     charts = {
         "schedule": Figure(
-            chart=schedule_picture(schedule_rows(result.schedule.frame(), _recompute_ns(result)), num_stages=problem.num_stages),
+            chart=schedule_picture(schedule_rows(result.schedule.columns(), _recompute_ns(result)), num_stages=problem.num_stages),
             title=f"What every stage runs ({SCHEDULE_NAMES[problem.schedule]}); outlined: the critical path",
             sources=["computed: exact simulation in whole nanoseconds, docs/plans.md"],
             table="operations",
@@ -99,7 +109,13 @@ def view(result: Result) -> Answer:
             wide=True,
         ),
     }
-    tables = {
+    return Answer(
+        charts, lambda: _tables(result), _sentence(result), _notes(result), lambda: _configuration(problem, result.layout)
+    )
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    return {
         "moves": Table(
             frame=_moves_table(result),
             title="What moving one layer changes (choose a row to do it)",
@@ -108,7 +124,6 @@ def view(result: Result) -> Answer:
         ),
         "stages": Table(frame=_stage_table(result), title="Stages, with recomputed layers by kind"),
     }
-    return Answer(charts, tables, _sentence(result), _notes(result), _configuration(problem, layout))
 
 
 def _recompute_ns(result: Result) -> list[list[int]]:
@@ -123,7 +138,7 @@ def _recompute_ns(result: Result) -> list[list[int]]:
 
 
 def _memory_parts(result: Result) -> dict[str, Any]:
-    problem, evaluator = result.problem, Evaluator(result.problem)
+    problem, evaluator = result.problem, result.planner.evaluator
     parameters = np.tensordot(result.layout, evaluator.param_bytes, (0, 0)) + evaluator.fixed["param_bytes"]
     static = [int(amount) for amount in parameters.sum(axis=0)]
     dynamic = [peak - problem.const_bytes - held for peak, held in zip(result.peak_bytes, static, strict=True)]

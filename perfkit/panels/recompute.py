@@ -198,11 +198,14 @@ def view(result: Result) -> Answer:
             table="curve",
         ),
     }
-    tables = {
+    return Answer(charts, lambda: _tables(result), _sentence(result, none_s), _notes(result), lambda: _configuration(result))
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    return {
         "operators": Table(frame=_operators(result), title="Operators, most memory for the time first"),
         "patterns": Table(frame=_checked(result), title="Patterns of the choice and what they name"),
     }
-    return Answer(charts, tables, _sentence(result, none_s), _notes(result), _configuration(result))
 
 
 def _gib(found: Setting) -> float:

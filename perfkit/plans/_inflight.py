@@ -36,6 +36,8 @@ def _live(lane: LaneTable, num_chunks: int) -> Ints:
 
 
 def _maximal(live: Ints) -> Vectors:
+    if live.shape[1] == 1:
+        return ((int(live.max()),),)
     vectors = np.unique(live, axis=0)
     size = max(1, _BLOCK // vectors.size)
     blocks = [vectors[start : start + size] for start in range(0, len(vectors), size)]

@@ -32,29 +32,29 @@ def test_bars_of_a_stage_sum_to_its_work_and_lanes_to_the_step():
     result = simulated()
     rows = schedule.schedule_rows(result.frame())
     for stage, busy_ns in enumerate(result.stage_busy_ns):
-        assert drawn_ms(rows, str(stage), "forward", "backward") == pytest.approx(busy_ns / 1e6)
+        assert drawn_ms(rows, stage, "forward", "backward") == pytest.approx(busy_ns / 1e6)
     assert {lane["end_ms"] for lane in rows["lanes"]} == {result.makespan_ns / 1e6}
 
 
 def test_recomputation_is_drawn_as_a_part_of_the_backward():
     result = simulated()
     rows = schedule.schedule_rows(result.frame(), [[5, 0, 0, 0]])
-    assert drawn_ms(rows, "0", "recompute") == pytest.approx(8 * 5 / 1e6)
-    assert drawn_ms(rows, "0", "backward") == pytest.approx(8 * 15 / 1e6)
-    assert drawn_ms(rows, "1", "recompute") == 0
+    assert drawn_ms(rows, 0, "recompute") == pytest.approx(8 * 5 / 1e6)
+    assert drawn_ms(rows, 0, "backward") == pytest.approx(8 * 15 / 1e6)
+    assert drawn_ms(rows, 1, "recompute") == 0
 
 
 def test_blocking_transfers_are_drawn_on_both_stages():
     rows = schedule.schedule_rows(simulated(mode="rendezvous").frame())
-    assert drawn_ms(rows, "0", "transfer") > 0
-    assert drawn_ms(rows, "3", "transfer") > 0
+    assert drawn_ms(rows, 0, "transfer") > 0
+    assert drawn_ms(rows, 3, "transfer") > 0
 
 
 def test_many_operations_are_reduced_and_keep_their_shares():
     result = simulated(microbatches=2_000)
     rows = schedule.schedule_rows(result.frame())
     assert len(rows["operations"]) <= theme.MAX_MARKS
-    total = drawn_ms(rows, "3", "forward", "backward")
+    total = drawn_ms(rows, 3, "forward", "backward")
     assert total == pytest.approx(result.stage_busy_ns[3] / 1e6, rel=1e-6)
 
 

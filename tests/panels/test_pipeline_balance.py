@@ -20,13 +20,13 @@ def state(index=0, **values) -> State:
 
 def test_the_even_split_is_drawn_first():
     assert pipeline_balance.start().layout == "even"
-    answer = view(compute(state()))
+    answer = view(compute(state())).whole()
     assert answer.text.startswith("The step takes 5.15550 ms")
     assert list(answer.tables["stages"].frame["layers"]) == ["7", "7", "7", "7"]
 
 
 def test_solving_says_that_no_layout_is_faster_and_writes_it_as_configuration():
-    answer = view(compute(state(2, layout="solved")))
+    answer = view(compute(state(2, layout="solved"))).whole()
     assert "The step takes 104.004 ms; no layout is faster." in answer.text
     mindformers, megatron = answer.code
     assert "offset: [" in mindformers.text
@@ -36,13 +36,13 @@ def test_solving_says_that_no_layout_is_faster_and_writes_it_as_configuration():
 def test_editing_layers_makes_the_layout_edited():
     edited = state(layers="6 7 8 7")
     assert edited.layout == "edited"
-    assert list(view(compute(edited)).tables["stages"].frame["layers"]) == ["6", "7", "8", "7"]
+    assert list(view(compute(edited)).whole().tables["stages"].frame["layers"]) == ["6", "7", "8", "7"]
     assert replace(edited, layout="even").layout == "even"
 
 
 def test_choosing_a_move_makes_it_and_the_step_changes_as_promised():
     before = compute(state(layers="6 7 8 7"))
-    row = view(before).tables["moves"].row(0)
+    row = view(before).whole().tables["moves"].row(0)
     after = compute(move(before.state, "moves", row))
     assert after.schedule.makespan_ns - before.schedule.makespan_ns == int(before.moves["change_ns"].iloc[0]) < 0
 

@@ -46,7 +46,7 @@ def test_the_fine_list_is_that_of_the_guides_and_names_20_operators():
 
 
 def test_a_pattern_that_names_nothing_is_marked_with_what_was_meant():
-    answer = view(compute(State(choice="my patterns", patterns="attention_normi.rcast\nfeed_forward\\.mul\n<img src=x>")))
+    answer = view(compute(State(choice="my patterns", patterns="attention_normi.rcast\nfeed_forward\\.mul\n<img src=x>"))).whole()
     rows = answer.tables["patterns"].frame.to_dict("records")
     assert [row["operators"] for row in rows] == [0, 1, 0]
     assert rows[0]["names"] == r"names nothing; meant attention_norm\.rcast?"
@@ -64,13 +64,13 @@ def test_the_cast_alone_and_the_missing_reshape_are_noted():
 @pytest.mark.parametrize("choice", CHOICES)
 @pytest.mark.parametrize("dialect", ["mindformers", "mindspeed-core", "megatron", "perfkit"])
 def test_every_choice_is_exported_to_every_dialect(choice, dialect):
-    code = view(compute(State(choice=choice, dialect=dialect))).code
+    code = view(compute(State(choice=choice, dialect=dialect))).whole().code
     assert len(code) == 1
     assert "cannot be written" not in code[0].title
 
 
 def test_a_file_is_changed_in_place():
-    code = view(compute(State(preset=ROUND5, choice="all layers"))).code[0]
+    code = view(compute(State(preset=ROUND5, choice="all layers"))).whole().code[0]
     assert code.language == "diff"
     assert "+  recompute: True" in code.text
 
