@@ -25,8 +25,8 @@ from traitlets import Float, Integer
 from perfkit import settings
 from perfkit.app.provisioner import Preloaded
 
-WARM_UP = "import perfkit.panels"
-"""Everything that each page needs and no page's content decides."""
+WARM_UP = "import perfkit.panels, polars"
+"""What most pages need and no page's content decides. The columnar engine has threads, so that only the kernel itself can load it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
