@@ -11,7 +11,7 @@ from itertools import pairwise
 from perfkit.calc import _memory_activations as activations
 from perfkit.calc._memory_activations import Saved
 from perfkit.calc._memory_settings import settings_for
-from perfkit.calc._recomputed import matches
+from perfkit.calc._recomputed import repeated
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import Counts
 
@@ -71,7 +71,7 @@ def _light(plan: Plan, tensors: tuple[Saved, ...], patterns: tuple[str, ...]) ->
     t = parallel.tensor_parallel_size
     split = whole = 0.0
     for tensor in tensors:
-        makers = [maker for maker in tensor.makers if any(matches(pattern, maker) for pattern in patterns)]
+        makers = repeated(tensor.makers, patterns)
         moved = max(map(_traffic, makers), default=0.0) * _written(tensor) / tokens
         if moved and makers[0].startswith(WHOLE):
             whole += moved * (t if parallel.sequence_parallel else 1)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from perfkit.calc._memory_settings import MemorySettings
-from perfkit.calc._recomputed import matches
+from perfkit.calc._recomputed import repeated
 from perfkit.calc.params import shared_width
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.plan import Plan
@@ -110,9 +110,9 @@ def kept_bytes(
     left: dict[str, float] = {}
     for tensor in tensors:
         kept = tensor.bytes
-        if tensor.widened and _repeated(tensor.makers, chosen):
+        if tensor.widened and repeated(tensor.makers, chosen):
             kept -= tensor.widened
-        elif not tensor.widened and ((tensor.core and attention_core) or _repeated(tensor.makers, chosen)):
+        elif not tensor.widened and ((tensor.core and attention_core) or repeated(tensor.makers, chosen)):
             kept = 2 * tensor.bytes if _only_cast_back(tensor.makers, chosen) else 0.0
         elif tensor.gathered and gather_again:
             kept -= tensor.gathered
@@ -259,10 +259,6 @@ def _experts(plan: Plan, settings: MemorySettings, sizes: _Sizes) -> list[Saved]
     return [*rows, *shared] if own_values else rows
 
 
-def _repeated(makers: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
-    return any(matches(pattern, path) for pattern in patterns for path in makers)
-
-
 def _only_cast_back(makers: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     """Whether the cast of a norm's output is repeated and the norm before it is not."""
-    return makers[0].endswith(".rcast") and not _repeated(makers[1:], patterns)
+    return makers[0].endswith(".rcast") and not repeated(makers[1:], patterns)

@@ -9,7 +9,7 @@ matrix work. The names are those of the Llama and GLM models in MindFormers.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -33,14 +33,23 @@ class Product:
 def recomputed_parts(model: ModelSpec, plan: RecomputePlan, num_layers: int = 0) -> dict[str, Fraction]:
     """Share of each part's forward work (0 to 1) that is done again in the backward pass, over `num_layers` (0: the model's)."""
     num_layers = num_layers or model.num_layers
-    shares = dict.fromkeys(PARTS, Fraction(plan.num_full_layers(num_layers), num_layers))
+    full = plan.num_full_layers(num_layers)
     if plan.all_layers:
-        return shares
-    beyond = {pattern: _beyond(counts, plan.full_layers) for pattern, counts in plan.operators.items()}
+        return dict.fromkeys(PARTS, Fraction(full, num_layers))
+    beyond = tuple((pattern, _beyond(counts, plan.full_layers)) for pattern, counts in plan.operators.items())
+    return dict(_shares(model, num_layers, full, beyond, attention_core=plan.attention_core))
+
+
+@lru_cache(maxsize=4096)
+def _shares(
+    model: ModelSpec, num_layers: int, full: int, beyond: tuple[tuple[str, int], ...], *, attention_core: bool
+) -> Mapping[str, Fraction]:
+    """As `recomputed_parts`, of layers by pattern beyond the `full` ones; stages and plans beside one another have the same."""
+    shares = dict.fromkeys(PARTS, Fraction(full, num_layers))
     for product in _products(model):
-        layers = [count for pattern, count in beyond.items() if any(matches(pattern, path) for path in product.paths)]
+        layers = [count for pattern, count in beyond if any(matches(pattern, path) for path in product.paths)]
         shares[product.part] += product.share * Fraction(max(layers, default=0), num_layers)
-    if plan.attention_core:
+    if attention_core:
         shares["scores"] = shares["values"] = Fraction(1)
     return {part: min(share, Fraction(1)) for part, share in shares.items()}
 
@@ -73,6 +82,12 @@ def matches(pattern: str, path: str) -> bool:
     """Whether the pattern names the operator at `path` or a cell above it."""
     pieces, names = re.split(r"\\\.", pattern), path.split(".")
     return len(pieces) <= len(names) and all(_full_match(piece, name) for piece, name in zip(pieces, names, strict=False))
+
+
+@lru_cache(maxsize=65536)
+def repeated(makers: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the names of an operator that a pattern names."""
+    return tuple(path for path in makers if any(matches(pattern, path) for pattern in patterns))
 
 
 def _full_match(piece: str, name: str) -> bool:

@@ -39,21 +39,29 @@ def layer_matmuls(model: ModelSpec, workload: Workload, parallel: ParallelPlan, 
     else:
         experts, f, tokens = 1, model.ffn_hidden_size / t, float(s)
     size = BYTES_PER_ELEMENT[workload.dtype]
-    products = [
+    products: list[tuple[str, float, float]] = [
         ("qkv", *_product(s, (a + 2 * k) * d, h)),
         ("attention", 4 * s * workload.seq_length * a * d, s * (2 * a + 2 * k) * d),
         ("output", *_product(s, h, a * d)),
-        ("ffn up", *(experts * amount for amount in _product(tokens, up * f, h))),
-        ("ffn down", *(experts * amount for amount in _product(tokens, h, f))),
+        ("ffn up", *_product(tokens, up * f, h, experts)),
+        ("ffn down", *_product(tokens, h, f, experts)),
     ]
     peak, bandwidth = hardware.peak(workload.dtype), hardware.memory_bytes_per_s
-    frame = pd.DataFrame(products, columns=["part", "flops", "elements"])
-    frame["bytes"] = frame.pop("elements") * size
-    frame["intensity_flop_per_byte"] = frame["flops"] / frame["bytes"]
-    frame["attainable_flops_per_s"] = (frame["intensity_flop_per_byte"] * bandwidth).clip(upper=peak)
-    frame["time_s"] = frame["flops"] / frame["attainable_flops_per_s"]
-    frame["bound"] = (frame["intensity_flop_per_byte"] * bandwidth < peak).map({True: "memory", False: "compute"})
-    return frame
+    rows = []
+    for part, flops, elements in products:
+        reached = flops / (elements * size) * bandwidth
+        rows.append(
+            {
+                "part": part,
+                "flops": float(flops),
+                "bytes": float(elements * size),
+                "intensity_flop_per_byte": flops / (elements * size),
+                "attainable_flops_per_s": min(reached, peak),
+                "time_s": flops / min(reached, peak),
+                "bound": "memory" if reached < peak else "compute",
+            }
+        )
+    return pd.DataFrame(rows)
 
 
 def layer_floor(model: ModelSpec, workload: Workload, parallel: ParallelPlan, hardware: HardwareSpec) -> Breakdown:
@@ -62,8 +70,8 @@ def layer_floor(model: ModelSpec, workload: Workload, parallel: ParallelPlan, ha
     return Breakdown("s", {row["part"]: float(row["time_s"]) for row in products.to_dict("records")}, SOURCE)
 
 
-def _product(m: float, n: float, k: float) -> tuple[float, float]:
-    return 2 * m * n * k, m * k + k * n + m * n
+def _product(m: float, n: float, k: float, count: int = 1) -> tuple[float, float]:
+    return count * (2 * m * n * k), count * (m * k + k * n + m * n)
 
 
 CALCULATOR = Calculator(

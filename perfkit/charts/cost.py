@@ -76,8 +76,11 @@ def _parameter_bars(rows: Rows) -> alt.Chart:
 
 def parameter_rows(parameters: Breakdown) -> list[dict[str, Any]]:
     """The rows of `parameter_bars`."""
-    frame = parameters.to_frame()
-    return [{"part": row["path"], "billions": row["amount"] / 1e9, "share": row["share"]} for row in frame.to_dict("records")]
+    total = parameters.total
+    return [
+        {"part": path, "billions": amount / 1e9, "share": amount / total if total else 0.0}
+        for path, amount in parameters.parts.items()
+    ]
 
 
 def roofline(products: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> alt.LayerChart:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from perfkit.charts import _theme as theme
@@ -63,18 +64,23 @@ def step_times(rows: Rows) -> alt.LayerChart:
 
 def step_time_rows(log: pd.DataFrame, *, num_warmup: int, median_ns: float, outliers: Sequence[int]) -> Rows:
     """The data sets of `step_times`: "steps" and "median"; of more than 5 000 steps the last 5 000."""
-    steps = log.reset_index(drop=True)
-    state = pd.Series("measured", index=steps.index)
-    state[steps["step"].isin(list(outliers))] = "outlier"
-    state[steps.index < num_warmup] = "warm-up"
-    duration_ms = steps["duration_ns"] / NS_PER_MS
-    measured_ms = duration_ms[steps.index >= num_warmup]
+    outside = set(outliers)
+    duration_ms = log["duration_ns"].to_numpy(dtype=np.float64) / NS_PER_MS
+    measured_ms = duration_ms[num_warmup:]
     edge_ms = HEADROOM * float(measured_ms.max()) if len(measured_ms) else float(duration_ms.max())
-    shown_ms = duration_ms.where(state != "warm-up", duration_ms.clip(upper=edge_ms))
-    frame = pd.DataFrame(
-        {"step": steps["step"], "duration_ms": duration_ms, "shown_ms": shown_ms, "state": state, "line": steps["line"]}
-    )
-    return {"steps": theme.records(frame.tail(theme.MAX_MARKS)), "median": [{"median_ms": median_ns / NS_PER_MS}]}
+    rows = [
+        {
+            "step": step,
+            "duration_ms": own_ms,
+            "shown_ms": min(own_ms, edge_ms) if index < num_warmup else own_ms,
+            "state": "warm-up" if index < num_warmup else "outlier" if step in outside else "measured",
+            "line": line,
+        }
+        for index, (step, own_ms, line) in enumerate(
+            zip(log["step"].tolist(), duration_ms.tolist(), log["line"].tolist(), strict=True)
+        )
+    ]
+    return {"steps": rows[-theme.MAX_MARKS :], "median": [{"median_ms": median_ns / NS_PER_MS}]}
 
 
 def rank_bars(parts: pd.DataFrame, *, unit: str) -> alt.Chart:

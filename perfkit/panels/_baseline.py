@@ -14,9 +14,9 @@ import pandas as pd
 from perfkit import catalog
 from perfkit.calc.flops import training_flops
 from perfkit.calc.utilization import mfu, samples_per_s_per_device, tokens_per_s_per_device
-from perfkit.dialects import read_config
 from perfkit.errors import NotMeasuredError
 from perfkit.panels import _context as context
+from perfkit.panels._plan_state import preset_plan
 from perfkit.run import Run
 from perfkit.spec.model import ModelSpec
 from perfkit.spec.plan import Plan
@@ -87,7 +87,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
     log = timed(run.frame("log"))
     suggested = suggest_warmup(log["duration_ns"].to_numpy())
     statistics = step_statistics(log, suggested if state.suggest else min(state.num_warmup, len(log) - 1))
-    plan = read_config(state.config) if state.config else None
+    plan = preset_plan(state.config) if state.config else None
     model = catalog.model(state.model) if state.model else plan.model if plan else None
     sizes = _sizes(state, run, plan, log)
     devices, batch, seq = (sizes[name].value for name in ("num_devices", "global_batch_size", "seq_length"))

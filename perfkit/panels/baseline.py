@@ -42,12 +42,13 @@ def view(result: Result) -> Answer:
         table="steps",
         wide=True,
     )
-    figures = Table(
-        frame=_figures(result),
-        title="Figures and where they come from",
-        labels={"value": "value", "origin": "where from"},
+    return Answer({"steps": figure}, lambda: {"figures": _table(result)}, _sentence(result), lambda: _notes(result))
+
+
+def _table(result: Result) -> Table:
+    return Table(
+        frame=_figures(result), title="Figures and where they come from", labels={"value": "value", "origin": "where from"}
     )
-    return Answer({"steps": figure}, {"figures": figures}, _sentence(result), _notes(result))
 
 
 def _figures(result: Result) -> pd.DataFrame:

@@ -74,7 +74,11 @@ def view(result: Result) -> Answer:
             wide=True,
         ),
     }
-    tables = {
+    return Answer(charts, lambda: _tables(result), _sentence(result), lambda: _notes(result))
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    return {
         "parts": Table(frame=_parts(result), title=f"What stage {result.estimate.fullest_stage} holds at its peak"),
         "switches": Table(frame=_switch_table(result), title="Switches, each on its own"),
         "static": Table(
@@ -85,7 +89,6 @@ def view(result: Result) -> Answer:
             frame=_layer(result), title="One layer and micro batch: what this model keeps, and the guide's GPT with dropout"
         ),
     }
-    return Answer(charts, tables, _sentence(result), _notes(result))
 
 
 def _parts(result: Result) -> pd.DataFrame:

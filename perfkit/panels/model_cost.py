@@ -145,7 +145,6 @@ def compute(state: State) -> Result:
 
 def view(result: Result) -> Answer:
     """FLOPs, parameters and roofline as charts; conventions and the guides' totals as tables."""
-    state, model = result.state, result.model
     charts = {
         "flops": Figure(
             chart=flops_bars(result.passes),
@@ -170,12 +169,17 @@ def view(result: Result) -> Answer:
             table="products",
         ),
     }
-    tables = {
+    return Answer(charts, lambda: _tables(result), _sentence(result), lambda: _notes(result))
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    return {
         "conventions": Table(frame=_conventions(result), title="MFU of this speed in every convention"),
-        "guides": Table(frame=_guides(model, int(state.seq_length)), title="The guides' totals beside the exact ones"),
+        "guides": Table(
+            frame=_guides(result.model, int(result.state.seq_length)), title="The guides' totals beside the exact ones"
+        ),
         "published": Table(frame=_published(), title="Speeds and MFUs that the guides print, recomputed"),
     }
-    return Answer(charts, tables, _sentence(result), _notes(result))
 
 
 def _conventions(result: Result) -> pd.DataFrame:

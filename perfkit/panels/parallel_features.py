@@ -58,8 +58,12 @@ def view(result: Result) -> Answer:
         table="features",
         wide=True,
     )
-    table = Table(frame=_table(result.effects), title="Every feature, computed for this plan")
-    return Answer({"features": figure}, {"features": table}, _sentence(result), _notes(result))
+    return Answer(
+        {"features": figure},
+        lambda: {"features": Table(frame=_table(result.effects), title="Every feature, computed for this plan")},
+        _sentence(result),
+        lambda: _notes(result),
+    )
 
 
 def _table(effects: pd.DataFrame) -> pd.DataFrame:
@@ -101,20 +105,16 @@ def _change(value: Any, base: Any) -> str:
 
 
 def _sentence(result: Result) -> str:
-    effects = result.effects
-    base, others = effects.iloc[0], effects.iloc[1:]
-    faster = others[others["tokens_per_s_per_device"] > base["tokens_per_s_per_device"] * 1.005]
-    smaller = others.dropna(subset=["peak_memory_bytes"])
-    parts = []
-    if faster.empty:
-        parts.append("No single feature makes a device faster")
-    else:
-        best = faster.sort_values("tokens_per_s_per_device").iloc[-1]
-        gain = best["tokens_per_s_per_device"] / base["tokens_per_s_per_device"] - 1
-        parts.append(f"Fastest with {best['feature']} ({gain:+.1%} a device)")
-    if not smaller.empty:
-        least = smaller.sort_values("peak_memory_bytes").iloc[0]
-        parts.append(f"least memory with {least['feature']} ({format_bytes(int(least['peak_memory_bytes']))})")
+    names, speeds, peaks = (result.effects[name].tolist() for name in ("feature", "tokens_per_s_per_device", "peak_memory_bytes"))
+    faster = [(speed, name) for name, speed in zip(names[1:], speeds[1:], strict=True) if speed > speeds[0] * 1.005]
+    smaller = [(peak, name) for name, peak in zip(names[1:], peaks[1:], strict=True) if not pd.isna(peak)]
+    parts = ["No single feature makes a device faster"]
+    if faster:
+        speed, name = max(faster)
+        parts = [f"Fastest with {name} ({speed / speeds[0] - 1:+.1%} a device)"]
+    if smaller:
+        peak, name = min(smaller)
+        parts.append(f"least memory with {name} ({format_bytes(peak)})")
     return "; ".join(parts) + "."
 
 

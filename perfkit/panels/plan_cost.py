@@ -59,11 +59,14 @@ def view(result: Result) -> Answer:
             wide=True,
         ),
     }
-    tables = {
-        "parts": Table(frame=_parts(found), title="The predicted step by part"),
+    return Answer(charts, lambda: _tables(result), _sentence(result), lambda: _notes(result))
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    return {
+        "parts": Table(frame=_parts(result.estimate), title="The predicted step by part"),
         "tornado": Table(frame=result.sensitivity.drop(columns="source"), title="Inputs by their effect on the step"),
     }
-    return Answer(charts, tables, _sentence(result), _notes(result))
 
 
 def _parts(found: Estimate) -> pd.DataFrame:

@@ -39,14 +39,14 @@ def test_the_published_log_gives_its_published_figures():
 def test_keeping_the_compile_step_is_possible_and_warned_about():
     result = baseline.compute(replace(STATE, suggest=False, num_warmup=0))
     assert result.statistics.median_ns == 1_756_000_000
-    notes = baseline.view(result).notes
+    notes = baseline.view(result).whole().notes
     assert any("59 times the median" in note for note in notes)
     assert "Suggested warm-up: 1 steps." in notes
 
 
 def test_what_nothing_states_is_not_known_and_never_zero():
     result = baseline.compute(STATE)
-    figures = baseline.view(result).tables["figures"].frame.set_index("quantity")
+    figures = baseline.view(result).whole().tables["figures"].frame.set_index("quantity")
     assert figures.loc["devices", "value"] == "not known"
     assert "not measured" in figures.loc["throughput", "value"].tolist()
     assert result.tokens_per_s_per_device is None
@@ -57,14 +57,14 @@ def test_entered_sizes_divide_by_all_devices():
     result = baseline.compute(state)
     assert result.tokens_per_s_per_device == pytest.approx(tokens_per_s_per_device(8, 4096, 1.755, 8))
     assert result.mfu == pytest.approx(87.176e9 * result.tokens_per_s_per_device / 376e12, rel=1e-4)
-    assert f"{result.mfu * 100:.1f}" in baseline.view(result).text
+    assert f"{result.mfu * 100:.1f}" in baseline.view(result).whole().text
 
 
 def test_an_impossible_mfu_is_flagged():
     result = baseline.compute(replace(STATE, num_devices=8, global_batch_size=64, seq_length=4096, model="llama2-13b"))
     assert result.mfu is not None
     assert result.mfu > 1
-    assert any("impossible" in note for note in baseline.view(result).notes)
+    assert any("impossible" in note for note in baseline.view(result).whole().notes)
 
 
 def test_a_configuration_gives_what_the_log_leaves_out():

@@ -21,7 +21,7 @@ CASE = data_folder() / "case13b"
 
 def test_the_leaves_on_the_page_sum_to_the_peak():
     result = memory_plan.compute(State())
-    parts = memory_plan.view(result).tables["parts"].frame
+    parts = memory_plan.view(result).whole().tables["parts"].frame
     assert parts["peak_bytes"].sum() == result.estimate.peak.total
     rows = stage_rows(result.estimate.stages, 1)["stages"]
     for index, stage in enumerate(result.estimate.stages):
@@ -33,13 +33,13 @@ def test_every_round_of_the_13b_case_fits_as_it_did(round_):
     result = memory_plan.compute(replace(State(preset=str(CASE / f"round{round_}.yaml")), limit_gib=58.0))
     assert result.settings.framework == "mindspore"
     assert result.estimate.fits(result.limit_bytes)
-    assert "less than the limit of 58.0 GiB" in memory_plan.view(result).text
+    assert "less than the limit of 58.0 GiB" in memory_plan.view(result).whole().text
 
 
 def test_without_recomputation_the_first_round_would_not_have_fitted():
     state = replace(State(preset=str(CASE / "round0.yaml")), recompute="none")
     result = memory_plan.compute(state)
-    answer = memory_plan.view(result)
+    answer = memory_plan.view(result).whole()
     assert not result.estimate.fits(result.limit_bytes)
     assert "It does not fit." in answer.text
     assert answer.notes[0].startswith("One switch is enough")
@@ -47,7 +47,7 @@ def test_without_recomputation_the_first_round_would_not_have_fitted():
 
 
 def test_with_room_left_less_recomputation_comes_first():
-    answer = memory_plan.view(memory_plan.compute(State(preset=str(CASE / "round1.yaml"))))
+    answer = memory_plan.view(memory_plan.compute(State(preset=str(CASE / "round1.yaml")))).whole()
     assert "recompute fewer layers" in answer.notes[0] or "give up recomputation" in answer.notes[0]
 
 
@@ -68,7 +68,7 @@ def test_a_switch_that_cannot_be_says_why():
     impossible = [found for found in memory_plan.compute(state).switches if found.why_not]
     assert [found.name for found in impossible] == ["tensor parallel 64"]
     assert "num_attention_heads = 32 is not divisible by tensor_parallel_size = 64" in impossible[0].why_not
-    table = memory_plan.view(memory_plan.compute(state)).tables["switches"].frame
+    table = memory_plan.view(memory_plan.compute(state)).whole().tables["switches"].frame
     assert table.iloc[-1]["price"].startswith("impossible: ")
 
 
@@ -90,7 +90,7 @@ def test_a_sequence_must_divide_over_those_that_share_it():
 def test_published_models_can_be_shown(name):
     if name not in catalog.models():
         pytest.skip(f"{name} is not in the catalogue")
-    answer = memory_plan.view(memory_plan.compute(State(preset=name)))
+    answer = memory_plan.view(memory_plan.compute(State(preset=name))).whole()
     assert "devices" in answer.text
     assert all(len(table.frame) for table in answer.tables.values())
 
@@ -99,7 +99,7 @@ def test_the_figures_keep_their_structure_when_a_size_changes():
     first, second = (
         memory_plan.view(
             memory_plan.compute(State(preset="llama2-13b", filled="llama2-13b", data=8, global_batch_size=64, pipeline=p))
-        )
+        ).whole()
         for p in (2, 4)
     )
     for name in first.charts:

@@ -28,7 +28,9 @@ def test_presets_have_their_published_cost(preset, parameters, gflop):
 
 
 def test_the_guides_13b_figure_in_every_convention():
-    frame = model_cost.view(model_cost.compute(State(preset="llama2-13b"))).tables["conventions"].frame.set_index("convention")
+    frame = (
+        model_cost.view(model_cost.compute(State(preset="llama2-13b"))).whole().tables["conventions"].frame.set_index("convention")
+    )
     assert frame["MFU"].to_dict() == {
         "full attention, with head": "59.40%",
         "full attention, without head": "58.73%",
@@ -42,14 +44,14 @@ def test_the_guides_7b_figure_and_its_hfu():
     result = model_cost.compute(state)
     assert result.mfu == pytest.approx(0.5754, abs=5e-5)
     assert result.hfu == pytest.approx(0.7640, abs=5e-5)
-    assert "MFU 57.54%" in model_cost.view(result).text
-    assert "HFU 76.40%" in model_cost.view(result).text
+    assert "MFU 57.54%" in model_cost.view(result).whole().text
+    assert "HFU 76.40%" in model_cost.view(result).whole().text
 
 
 def test_the_guides_impossible_70b_speed_is_flagged():
     result = model_cost.compute(State(preset="llama2-70b", tokens_per_s_per_device=1974.0))
     assert result.mfu == pytest.approx(2.33, abs=0.01)
-    assert model_cost.view(result).notes[0].startswith("Impossible")
+    assert model_cost.view(result).whole().notes[0].startswith("Impossible")
 
 
 def test_choosing_another_preset_fills_the_sizes_and_keeps_the_rest():
@@ -61,7 +63,7 @@ def test_a_changed_size_stays_until_the_preset_changes():
     state = replace(State(preset="llama2-13b"), num_layers=20)
     result = model_cost.compute(state)
     assert result.model.num_layers == 20
-    assert ", changed" in model_cost.view(result).text
+    assert ", changed" in model_cost.view(result).whole().text
 
 
 def test_doubling_the_sequence_doubles_attention_and_nothing_else():
@@ -76,7 +78,7 @@ def test_heads_that_do_not_divide_are_refused_with_their_numbers():
 
 
 def test_every_figure_of_the_page_says_where_it_comes_from():
-    answer = model_cost.view(model_cost.compute(State()))
+    answer = model_cost.view(model_cost.compute(State())).whole()
     assert all(figure.sources for figure in answer.charts.values())
 
 

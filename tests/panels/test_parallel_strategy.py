@@ -23,7 +23,7 @@ def datasets(answer, chart):
 
 def test_the_guides_13b_is_searched_on_16_devices_first():
     result = compute(State())
-    answer = view(result)
+    answer = view(result).whole()
     assert "fit 58.0 GiB. Best on 16 devices: dp " in answer.text
     assert [item.name.split(":")[0] for item in result.compared] == ["1 plan", "2 plan", "3 rule of thumb"]
     marks = datasets(answer, "strategies")
@@ -34,14 +34,14 @@ def test_the_guides_13b_is_searched_on_16_devices_first():
 
 def test_the_bars_of_a_plan_sum_to_its_step():
     result = compute(State())
-    rows = datasets(view(result), "steps")["steps"]
+    rows = datasets(view(result).whole(), "steps")["steps"]
     for item in result.compared:
         assert sum(row["seconds"] for row in rows if row["plan"] == item.name) == pytest.approx(item.estimate.step_time_s)
 
 
 def test_the_reasons_add_up_to_all_combinations_that_lost():
     result = compute(State())
-    reasons = datasets(view(result), "rejected")["reasons"]
+    reasons = datasets(view(result).whole(), "rejected")["reasons"]
     assert sum(row["count"] for row in reasons) == result.found.searched - result.found.feasible
     assert [row["count"] for row in reasons] == sorted((row["count"] for row in reasons), reverse=True)
 
@@ -53,7 +53,7 @@ def test_a_lower_limit_leaves_fewer_plans():
 
 
 def test_every_mark_can_be_compared_and_taken_out_again():
-    answer = view(compute(State()))
+    answer = view(compute(State())).whole()
     for mark in datasets(answer, "strategies")["plans"][::40]:
         chosen = choose(State(), "strategies", mark)
         assert chosen.chosen == (mark["id"], "l0") or mark["id"] == "l0"
@@ -81,7 +81,7 @@ def test_a_plan_by_hand_stands_beside_the_others_or_says_all_that_is_wrong():
     last = compute(own).compared[-1]
     assert last.name.startswith("4 by hand: dp 4 tp 2 pp 2")
     assert last.plan.recompute.all_layers
-    wrong = view(compute(replace(own, own_tensor=16, own_pipeline=2, own_chunks=3)))
+    wrong = view(compute(replace(own, own_tensor=16, own_pipeline=2, own_chunks=3))).whole()
     assert "tp x cp x pp does not divide the devices" in wrong.notes[-1]
     assert "attention heads" in wrong.notes[-1]
 
@@ -92,12 +92,12 @@ def test_the_first_plan_is_shown_as_configuration_of_every_dialect():
         ("megatron", "--pipeline-model-parallel-size"),
         ("perfkit", "[parallel]"),
     ):
-        (code,) = view(compute(replace(State(), dialect=dialect))).code
+        (code,) = view(compute(replace(State(), dialect=dialect))).whole().code
         assert mark in code.text
 
 
 def test_where_nothing_fits_the_nearest_plan_and_its_parts_are_shown():
-    answer = view(compute(replace(State(), limit_gib=6.0, devices=8)))
+    answer = view(compute(replace(State(), limit_gib=6.0, devices=8))).whole()
     assert answer.text.startswith("No plan fits 6.00 GiB. The nearest is")
     assert any("What fills its fullest stage" in note for note in answer.notes)
     assert answer.tables["compared"].frame["fits"].iloc[0].startswith("no, ")
@@ -126,7 +126,7 @@ def test_a_stopped_search_shows_what_it_has(monkeypatch):
         check()
 
     monkeypatch.setattr(progress, "check", stop_at_the_third)
-    answer = view(compute(State(), progress))
+    answer = view(compute(State(), progress)).whole()
     assert answer.text.startswith("Stopped early: ")
     assert not _strategy_state._searched
 

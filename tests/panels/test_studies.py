@@ -18,7 +18,7 @@ PLAN = State(preset="llama2-13b", recompute="all layers")
 
 def test_the_sentence_and_the_table_are_those_of_the_prediction():
     result = plan_cost.compute(PLAN)
-    answer = plan_cost.view(result)
+    answer = plan_cost.view(result).whole()
     known = estimate(plan_of(PLAN))
     assert format_ns(known.step_time_s * NS_PER_S) in answer.text
     assert list(answer.tables["parts"].frame["part"]) == list(known.breakdown.parts)
@@ -27,13 +27,15 @@ def test_the_sentence_and_the_table_are_those_of_the_prediction():
 
 def test_the_bars_of_the_tornado_start_at_the_prediction():
     result = plan_cost.compute(PLAN)
-    rows = plan_cost.view(result).charts["tornado"].chart.to_dict()["datasets"]["sides"]
+    rows = plan_cost.view(result).whole().charts["tornado"].chart.to_dict()["datasets"]["sides"]
     assert {row["from"] for row in rows} == {result.estimate.step_time_s}
     assert len(rows) == 2 * len(result.sensitivity)
 
 
 def test_every_feature_stands_in_the_table_with_its_effect_or_reason():
-    answer = parallel_features.view(parallel_features.compute(parallel_features.State(preset="llama2-13b", recompute="all layers")))
+    answer = parallel_features.view(
+        parallel_features.compute(parallel_features.State(preset="llama2-13b", recompute="all layers"))
+    ).whole()
     frame = answer.tables["features"].frame.set_index("feature")
     assert len(frame) == len(FEATURES) + 1
     assert frame.loc["expert parallel", "change"] == "the model has no experts"
@@ -48,11 +50,11 @@ def test_added_devices_change_the_answer():
 
 
 def test_growth_is_said_in_a_sentence():
-    answer = growth.view(growth.compute(growth.State(preset="llama2-13b", recompute="all layers")))
+    answer = growth.view(growth.compute(growth.State(preset="llama2-13b", recompute="all layers"))).whole()
     assert "From 8 to 16\u2009384 devices" in answer.text
     stays = growth.view(
         growth.compute(growth.State(preset="llama2-13b", recompute="all layers", batch="stays", global_batch_size=1024))
-    )
+    ).whole()
     assert "falls below 80%" in stays.text
 
 
