@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import altair as alt
@@ -77,15 +78,19 @@ def unchecked() -> AbstractContextManager[None]:
 def columns(records: Iterable[Mapping[str, Any]]) -> Columns:
     """Rows as one list a column; a value that is no finite number becomes None, as JSON has no NaN."""
     rows = list(records)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: [plain(row.get(name)) for row in rows] for name in names}
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    return {name: _plain_column([row.get(name) for row in rows]) for name in names}
+
+
+def _plain_column(values: list[Any]) -> list[Any]:
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN or (kinds == {float} and all(map(math.isfinite, values))):  # nearly every column
+        return values
+    return [plain(value) for value in values]
 
 
 def plain(value: Any) -> Any:
     """`value` as JSON can carry it: numpy scalars as Python ones, NaN and missing values as None, times as ISO text."""
-    kind = type(value)
-    if kind in _PLAIN or (kind is float and math.isfinite(value)):  # nearly every value of a chart
-        return value
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

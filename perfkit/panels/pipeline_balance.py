@@ -6,6 +6,7 @@ cancelled; its best layout so far is then shown with its gap.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -43,7 +44,10 @@ MOVES_SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """All that the page shows; `even_ns` is the even split's makespan (None if it does not fit), `solved` the solver's answer."""
+    """All that the page shows; `even_ns` is the even split's makespan (None if it does not fit), `solved` the solver's answer.
+
+    `check` raises once nobody waits for what is still to be computed.
+    """
 
     state: State
     planner: LayerPlanner
@@ -52,6 +56,7 @@ class Result:
     peak_bytes: tuple[int, ...]
     even_ns: int | None
     solved: PlanResult | None
+    check: Callable[[], None]
 
     @property
     def problem(self) -> PipelineProblem:
@@ -61,7 +66,7 @@ class Result:
     @cached_property
     def moves(self) -> pd.DataFrame:
         """The best moves of one layer; they take longer than all the rest, and no chart needs them."""
-        return self.planner.moves(self.layout).head(MOVES_SHOWN)
+        return self.planner.moves(self.layout, most=MOVES_SHOWN, check=self.check)
 
 
 def compute(state: State, progress: Progress | None = None) -> Result:
@@ -87,6 +92,7 @@ def compute(state: State, progress: Progress | None = None) -> Result:
         peak_bytes=tuple(evaluator.peaks_bytes(layout[None])[0].tolist()),
         even_ns=None if not fits else schedule.makespan_ns if is_even else int(evaluator.makespans_ns(even[None])[0]),
         solved=solved,
+        check=progress.check if progress else lambda: None,
     )
 
 

@@ -19,15 +19,15 @@ def descend(planner: LayerPlanner, layers: Layers, go_on: Callable[[], bool]) ->
     layout = planner.layout(layers)
     best = _rank(planner, layout[None])[0]
     while go_on():
-        moved = [cells for _, _, cells in planner.single_moves(layers)]
-        if not moved:
+        _, _, moved = planner.single_moves(layers)
+        if not len(moved):
             break
-        layouts = np.stack([planner.layout(cells) for cells in moved])
+        layouts = planner.layouts(moved)
         ranks = _rank(planner, layouts)
         leader = min(range(len(ranks)), key=ranks.__getitem__)
         if ranks[leader] >= best:
             break
-        best, layers, layout = ranks[leader], moved[leader], layouts[leader]
+        best, layers, layout = ranks[leader], moved[leader].tolist(), layouts[leader]
     return layout
 
 

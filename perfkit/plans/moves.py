@@ -6,7 +6,7 @@ Given the layers of every chunk, recomputation is the fastest mix that fits into
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -21,16 +21,29 @@ Layers = Sequence[Sequence[int]]
 """Layers by chunk and stage."""
 
 MAX_MOVES = 4_000
+_BLOCK = 256
+"""Moves that are evaluated between two questions whether to go on: some 10 ms."""
+
+_KEPT = 20_000
+"""Stages that are remembered of one kind of layers."""
+
+_Stages = dict[tuple[object, ...], Ints]
 
 
 class LayerPlanner:
-    """Turns layers by chunk and stage into layouts of one problem; stages that were seen before are looked up."""
+    """Turns layers by chunk and stage into layouts of one problem; stages that were seen before are looked up.
+
+    A stage is as before in another problem too if the layers are and its memory is used alike, as when only the micro batches
+    become more.
+    """
 
     def __init__(self, problem: PipelineProblem) -> None:
         self.problem = problem
         self.evaluator = Evaluator(problem)
         self._table = OptionTable(self.evaluator)
-        self._stage = lru_cache(maxsize=None)(self._fill_stage)
+        layers = tuple((part.fwd_ns, part.param_bytes, tuple(part.kinds.items())) for part in problem.body)
+        self._known = _known_stages(problem.schedule == "zbh1", problem.memory_limit_bytes, problem.const_bytes, layers)
+        self._ends = np.stack(list(self.evaluator.fixed.values()))
 
     def even(self) -> list[list[int]]:
         """As equal as it goes, the remainder to the later chunks and stages."""
@@ -44,48 +57,57 @@ class LayerPlanner:
         problems = self._problems(layers)
         if problems:
             raise InputError("layers per stage", problems)
-        typed = self._typed(layers)
-        stages = [
-            self._stage(stage, tuple(tuple(typed[:, chunk, stage].tolist()) for chunk in range(self.problem.num_chunks)))
-            for stage in range(self.problem.num_stages)
-        ]
-        return np.stack(stages, axis=-1)
+        return np.asarray(self.layouts(np.array(layers, dtype=np.int64)[None])[0])
 
-    def moves(self, layout: Layout) -> pd.DataFrame:
-        """Every move of one layer to another chunk or stage, best first.
+    def layouts(self, layers: Ints) -> Ints:
+        """The layouts of many splits of the body, shape (splits, chunks, stages)."""
+        typed = self._typed(layers)
+        found = np.empty((len(layers), len(self.problem.varieties), *layers.shape[1:]), dtype=np.int64)
+        for stage in range(self.problem.num_stages):
+            first, which = _alike(typed[..., stage].reshape(len(layers), -1))
+            different = np.swapaxes(typed[first, :, :, stage], 1, 2).tolist()
+            found[..., stage] = np.stack([self._stage(stage, tuple(map(tuple, chunks))) for chunks in different])[which]
+        return found
+
+    def moves(self, layout: Layout, *, most: int | None = None, check: Callable[[], None] = lambda: None) -> pd.DataFrame:
+        """Every move of one layer to another chunk or stage, or the `most` best ones, best first.
 
         Columns: `from`, `to` (as "stage" or "stage.chunk"), `change_ns` of the makespan, `fits`, `layers` (text of the result).
+        `check` is called now and then; what it raises ends the work.
         """
-        layers = layers_of(layout)
-        found = list(self.single_moves(layers))
-        if not found:
-            return pd.DataFrame({"from": [], "to": [], "change_ns": [], "fits": [], "layers": []})
-        layouts = np.stack([self.layout(moved) for _, _, moved in found])
+        sources, targets, moved = self.single_moves(layers_of(layout))
         now_ns = int(self.evaluator.makespans_ns(layout[None])[0])
-        frame = pd.DataFrame(
+        makespans_ns, fits = np.zeros(len(moved), dtype=np.int64), np.zeros(len(moved), dtype=np.bool_)
+        for start in range(0, len(moved), _BLOCK):
+            check()
+            block = slice(start, start + _BLOCK)
+            layouts = self.layouts(moved[block])
+            makespans_ns[block], fits[block] = self.evaluator.makespans_ns(layouts), self.evaluator.fits(layouts)
+        order = np.lexsort((makespans_ns, ~fits))[:most]
+        return pd.DataFrame(
             {
-                "from": [self._place(source) for source, _, _ in found],
-                "to": [self._place(target) for _, target, _ in found],
-                "change_ns": self.evaluator.makespans_ns(layouts) - now_ns,
-                "fits": self.evaluator.fits(layouts),
-                "layers": [layers_text(moved) for _, _, moved in found],
+                "from": [self._place(source) for source in sources[order].tolist()],
+                "to": [self._place(target) for target in targets[order].tolist()],
+                "change_ns": makespans_ns[order] - now_ns,
+                "fits": fits[order],
+                "layers": [layers_text(layers) for layers in moved[order].tolist()],
             }
         )
-        return frame.sort_values(["fits", "change_ns"], ascending=[False, True], kind="stable", ignore_index=True)
 
-    def single_moves(self, layers: Layers) -> Iterator[tuple[tuple[int, int], tuple[int, int], list[list[int]]]]:
-        """Every (from, to, layers after it), places as (chunk, stage); at most 4 000."""
-        cells = [(chunk, stage) for chunk in range(self.problem.num_chunks) for stage in range(self.problem.num_stages)]
-        pairs = [(source, target) for source in cells for target in cells if source != target]
-        for source, target in pairs[:MAX_MOVES]:
-            if layers[source[0]][source[1]] > self.problem.min_layers_per_chunk:
-                moved = [list(row) for row in layers]
-                moved[source[0]][source[1]] -= 1
-                moved[target[0]][target[1]] += 1
-                yield source, target, moved
+    def single_moves(self, layers: Layers) -> tuple[Ints, Ints, Ints]:
+        """Where a layer can be taken from and put to (chunk x stages + stage), and all layers after it; at most 4 000 moves."""
+        cells = np.array(layers, dtype=np.int64).reshape(-1)
+        sources, targets = np.nonzero(~np.eye(len(cells), dtype=np.bool_))
+        sources, targets = sources[:MAX_MOVES], targets[:MAX_MOVES]
+        possible = cells[sources] > self.problem.min_layers_per_chunk
+        sources, targets = sources[possible], targets[possible]
+        moved = np.repeat(cells[None], len(sources), axis=0)
+        moved[np.arange(len(moved)), sources] -= 1
+        moved[np.arange(len(moved)), targets] += 1
+        return sources, targets, moved.reshape(-1, self.problem.num_chunks, self.problem.num_stages)
 
-    def _place(self, cell: tuple[int, int]) -> str:
-        chunk, stage = cell
+    def _place(self, cell: int) -> str:
+        chunk, stage = divmod(cell, self.problem.num_stages)
         return str(stage) if self.problem.num_chunks == 1 else f"{stage}.{chunk}"
 
     def _problems(self, layers: Layers) -> list[str]:
@@ -102,12 +124,23 @@ class LayerPlanner:
             problems.append(f"a chunk has {least} layers; at least {problem.min_layers_per_chunk} are needed")
         return problems
 
-    def _typed(self, layers: Layers) -> Ints:
-        """Layers by type, chunk and stage: the types follow each other through the positions."""
-        borders = np.concatenate([[0], np.cumsum(np.array(layers, dtype=np.int64).reshape(-1))])
+    def _typed(self, layers: Ints) -> Ints:
+        """Layers by split, type, chunk and stage: the types follow each other through the positions."""
+        ends = np.cumsum(layers.reshape(len(layers), -1), axis=1)
+        borders = np.concatenate([np.zeros_like(ends[:, :1]), ends], axis=1)
         types = np.repeat(np.arange(len(self.problem.body)), [part.count for part in self.problem.body])
         per_type = [np.diff(np.concatenate([[0], np.cumsum(types == index)])[borders]) for index in range(len(self.problem.body))]
-        return np.stack(per_type).reshape(-1, self.problem.num_chunks, self.problem.num_stages)
+        return np.stack(per_type, axis=1).reshape(len(layers), -1, *layers.shape[1:])
+
+    def _stage(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints:
+        """Layers by variety and chunk of a stage with these layers by chunk and type."""
+        key = (counts, self._ends[..., stage].tobytes(), self.evaluator.vectors[stage].tobytes())
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[key] = self._fill_stage(stage, counts)
+        return found
 
     def _fill_stage(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints:
         options = self._table.for_layers(stage, counts)
@@ -120,6 +153,21 @@ class LayerPlanner:
             row = rows[int(self.evaluator.act_bytes[rows].argmin())]
             leanest[row] = [chunk[index] for chunk in counts]
         return leanest
+
+
+@lru_cache(maxsize=8)
+def _known_stages(*_amounts: object) -> _Stages:
+    """What stages of layers with these amounts hold, by their layers and by what decides their memory."""
+    return {}
+
+
+def _alike(rows: Ints) -> tuple[Ints, Ints]:
+    """Of rows of small numbers, the place of one of each kind, and the kind of every row."""
+    code = rows[:, 0]
+    for column in rows.T[1:]:
+        code = np.unique(code, return_inverse=True)[1] * (int(column.max()) + 1) + column
+    _, first, which = np.unique(code, return_index=True, return_inverse=True)
+    return first, which
 
 
 def layers_text(layers: Layers) -> str:
