@@ -29,6 +29,10 @@ WARM_UP = "import perfkit.panels, polars"
 """What most pages need and no page's content decides. The columnar engine has threads, so that only the kernel itself can load it."""
 
 
+KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False"]
+"""Pages run no commands worth keeping, and many kernels at once damage the one file that IPython keeps them in."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageStart:
     """A page's request: who asks, what the kernel should know, and the ids of the kernels that were started for it."""
@@ -176,7 +180,7 @@ class PageKernels(AsyncMappingKernelManager):
             kernel_id = self.new_kernel_id()
             self._warming.add(kernel_id)
             try:
-                await super().start_kernel(kernel_id=kernel_id, kernel_name="python3")
+                await super().start_kernel(kernel_id=kernel_id, kernel_name="python3", extra_arguments=KERNEL_ARGUMENTS)
                 ready = await self._execute(kernel_id, WARM_UP)
             finally:
                 self._warming.discard(kernel_id)
@@ -202,7 +206,7 @@ class PageKernels(AsyncMappingKernelManager):
         kernel_id = self.new_kernel_id()
         self._starting.add(kernel_id)
         try:
-            return str(await super().start_kernel(**{**kwargs, "kernel_id": kernel_id}))
+            return str(await super().start_kernel(**{**kwargs, "kernel_id": kernel_id, "extra_arguments": KERNEL_ARGUMENTS}))
         finally:
             self._starting.discard(kernel_id)
 

@@ -69,7 +69,11 @@ def preload() -> None:
     panels = importlib.import_module("perfkit.panels")
     for name in panels.names():
         importlib.import_module(f"perfkit.panels.{name.replace('-', '_')}")
-    for package, constant in (("perfkit.trace.formats", "FORMAT"), ("perfkit.diagnose.rules", "RULE"), ("perfkit.dialects", "DIALECT")):
+    for package, constant in (
+        ("perfkit.trace.formats", "FORMAT"),
+        ("perfkit.diagnose.rules", "RULE"),
+        ("perfkit.dialects", "DIALECT"),
+    ):
         constants(package, constant)
     gc.collect()
     gc.freeze()

@@ -43,7 +43,7 @@ PONG_MS = 180_000
 """A browser that draws 20 pages at once answers late, and is not gone; one that is gone closes its connections."""
 
 TEMPLATES = Path(__file__).parent / "templates"
-WIDGET_EXTENSIONS = ["@voila-dashboards/widgets-manager8", "anywidget"]
+WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
 
 
 def serve(

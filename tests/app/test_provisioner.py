@@ -17,6 +17,7 @@ from perfkit.app.provisioner import ForkedProvisioner, Preloaded
 
 needs_forks = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are forked on Linux alone")
 ASKED = "(os.environ.get('PERFKIT_MADE_UP'), os.environ.get('PERFKIT_LEFT'), os.getcwd(), 'perfkit.panels' in was, 'polars' in was)"
+WIDGET_TARGETS = "sorted(get_ipython().kernel.comm_manager.targets)"
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,7 @@ def value_of(manager: KernelManager, expression: str) -> object:
 def test_a_fork_has_its_environment_its_folder_and_the_imports(preloaded, tmp_path, monkeypatch):
     manager = started(preloaded, tmp_path, PERFKIT_MADE_UP="yes")
     assert value_of(manager, ASKED) == ("yes", None, str(tmp_path), True, False)
+    assert value_of(manager, WIDGET_TARGETS) == ["jupyter.widget", "jupyter.widget.control"]
     assert manager.forked.poll() is None
     manager.forked.kill()
     assert manager.forked.wait(30) is not None

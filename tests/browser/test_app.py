@@ -24,10 +24,16 @@ def pages(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory, start_server, pages):
+def history_folder(tmp_path_factory):
+    """Where IPython would keep what was executed."""
+    return tmp_path_factory.mktemp("ipython")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, start_server, pages, history_folder):
     project = tmp_path_factory.mktemp("projects") / "frame"
     project.mkdir()
-    return start_server(project, PERFKIT_PAGES=str(pages))
+    return start_server(project, PERFKIT_PAGES=str(pages), IPYTHONDIR=str(history_folder))
 
 
 @pytest.fixture
@@ -101,6 +107,32 @@ def test_a_failing_cell_shows_a_sentence_and_no_traceback(page, server):
     wait_ready(page)
     expect(page.locator(".cell-error")).to_contain_text("could not be computed")
     assert "ZeroDivisionError" not in page.content()
+
+
+VOILA_STOPS_WAITING = """
+const later = window.setTimeout, held = [], now = Date.now.bind(Date);
+let leap = 0;
+Date.now = () => now() + leap;
+window.setTimeout = (f, ms, ...rest) => (ms === 100 && !leap ? (held.push(() => f(...rest)), -1) : later(f, ms, ...rest));
+const watch = setInterval(() => {
+  if (!globalThis.__perfkitModules?.widgets) return;
+  clearInterval(watch);
+  later(() => { leap = 5000; held.forEach((f) => f()); }, 1500);
+}, 20);
+"""
+"""Holds the timer with which Voila looks for a widget every 100 ms for two seconds until all widgets have come, and then is late."""
+
+
+def test_widgets_that_come_when_voila_stops_waiting_are_drawn_all_the_same(browser, server):
+    page, said = browser.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.add_init_script(VOILA_STOPS_WAITING)
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    assert any("widget model not found" in text for text in said)
+    expect(sentence(page)).to_have_text("8 ranks, picked none.")
+    expect(page.locator(f"{RANKS} .pk-plot .mark-rect path")).to_have_count(8)
+    page.close(run_before_unload=True)
 
 
 def test_a_slider_moved_by_keyboard_changes_sentence_figure_table_and_address(ranks):
@@ -278,6 +310,12 @@ def test_nothing_is_wider_than_the_window(make_offline, server, width):
     page.goto(f"{server.url}11_ranks")
     wait_ready(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_kernels_write_no_history_of_commands(page, server, history_folder):
+    page.goto(f"{server.url}11_ranks")
+    wait_ready(page)
+    assert not list(history_folder.rglob("history*"))
 
 
 def test_kernels_of_closed_tabs_end(browser, server):
