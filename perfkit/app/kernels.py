@@ -26,7 +26,7 @@ from perfkit import settings
 from perfkit.app.provisioner import Preloaded
 
 WARM_UP = "import perfkit.panels, polars"
-"""What most pages need and no page's content decides. The columnar engine has threads, so that only the kernel itself can load it."""
+"""What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
 
 
 KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False"]

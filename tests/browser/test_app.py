@@ -120,7 +120,7 @@ const watch = setInterval(() => {
   later(() => { leap = 5000; held.forEach((f) => f()); }, 1500);
 }, 20);
 """
-"""Holds the timer with which Voila looks for a widget every 100 ms for two seconds until all widgets have come, and then is late."""
+"""Holds the timer with which Voila looks for a widget every 100 ms until all widgets have come and its two seconds are over."""
 
 
 def test_widgets_that_come_when_voila_stops_waiting_are_drawn_all_the_same(browser, server):
