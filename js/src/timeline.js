@@ -41,7 +41,7 @@ class Timeline {
     // A page that is being left has no kernel any more that could answer.
     window.addEventListener("beforeunload", () => { this.left = true; });
     this.send = (message) => { if (!this.left) model.send(message); };
-    this.rows = new Rows(() => this.redraw(), (rank) => this.openRank(rank));
+    this.rows = new Rows(() => this.redraw(), (rank) => this.openRank(rank), (rank) => this.cancelRank(rank));
     this.details = new TimelineDetails(this);
     this.build();
   }
@@ -109,6 +109,7 @@ class Timeline {
     const listeners = [
       ["change:status", () => this.drawStatus()],
       ["change:setup", () => this.setUp()],
+      ["change:pending", () => this.rows.wait(this.model.get("pending"))],
       ["msg:custom", (message, buffers) => this.receive(message, buffers)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
@@ -121,6 +122,7 @@ class Timeline {
     });
     followPointer(this);
     this.drawStatus();
+    this.rows.wait(this.model.get("pending"));
     if (this.model.get("setup").units) this.setUp();
     return () => {
       for (const [event, listener] of listeners) this.model.off(event, listener);
@@ -163,6 +165,8 @@ class Timeline {
     this.root.classList.toggle("pk-tl-inside", Boolean(setup.link));
     this.runs.replaceChildren(...setup.options.map(([label, path]) => el("option", { value: path, selected: path === setup.path }, label)));
     if (!setup.options.some(([, path]) => path === setup.path)) this.runs.prepend(el("option", { value: setup.path, selected: true }, setup.path));
+    const arrived = setup.ranks.filter((rank) => rank.open && rank.rank in this.rows.pending);
+    if (arrived.length) this.live.textContent = t("Rank {0} is open", arrived.map((rank) => rank.rank).join(", "));
     this.rows.update(setup);
     this.details.drawMarks();
     this.goTo(setup.goto);
@@ -364,7 +368,14 @@ class Timeline {
   }
 
   openRank(rank) {
+    this.live.textContent = t("Reading rank {0}", rank);
     this.send({ type: "open", ranks: [rank] });
+    return true;
+  }
+
+  cancelRank(rank) {
+    this.live.textContent = t("Rank {0} is not waited for", rank);
+    this.send({ type: "cancel", rank });
     return true;
   }
 
@@ -448,7 +459,8 @@ class Timeline {
   /** Paints rows of a view and what lies over them; whether all of it was there at full sharpness. */
   paintLanes(painter, { view, rows, width, height, topOf, range = null }) {
     const { store, selected, setup } = this;
-    const shared = { view, store, width, height, topOf, range, end: setup.end, selected, highlight: this.highlighted() };
+    const shared = { view, store, width, height, topOf, range, end: setup.end, selected, highlight: this.highlighted(),
+      refused: (unit, tileWidth, index) => this.requests.isRefused(unit, tileWidth, index) };
     const pinned = !this.sticky ? [] : rows.filter((row) => row.pinned);
     let sharp = drawLanes(painter, { ...shared, rows: rows.filter((row) => !pinned.includes(row)) });
     if (pinned.length) {

@@ -40,13 +40,17 @@ export function inkOn(kind) {
  * Draws the lanes of `rows` ({unit, y, lanes, clock}) into `painter`; returns whether every tile was there at full sharpness.
  * `topOf(row)` is how far the row is scrolled up.
  */
-export function drawLanes(painter, { rows, view, store, width, topOf, height, end, highlight, selected }) {
+export function drawLanes(painter, { rows, view, store, width, topOf, height, end, highlight, selected, refused }) {
   const tileWidth = widthFor(view.span / width);
   const size = tileNs(tileWidth);
   let sharp = true;
   for (const row of rows) {
     const top = topOf(row);
     if (row.y + row.height < top || row.y > top + height) continue;
+    if (row.pending) {
+      drawWaiting(painter, { x: 0, y: row.y - top, width, height: row.height, text: row.pending.text || t("waits for its turn") });
+      continue;
+    }
     if (row.unit === undefined) {
       drawHead(painter, { row, top, view, width });
       continue;
@@ -62,7 +66,8 @@ export function drawLanes(painter, { rows, view, store, width, topOf, height, en
       const [from, to] = [index * size, (index + 1) * size];
       if (!found) {
         const left = Math.max(0, (from - own.start) * scale);
-        painter.rect(left, row.y - top + 1, Math.min(width, (to - own.start) * scale) - left, row.height - 2, painter.colors.raised, 0.6);
+        const text = refused(row.unit, tileWidth, index) ? t("cannot be read") : t("loading…");
+        drawWaiting(painter, { x: left, y: row.y - top + 1, width: Math.min(width, (to - own.start) * scale) - left, height: row.height - 2, text });
       } else if (row.counter) {
         drawCounter(painter, found[0], { row, top, view: own, scale, from, to, width, selected: selected?.unit === row.unit ? selected : null });
       } else {
@@ -73,6 +78,16 @@ export function drawLanes(painter, { rows, view, store, width, topOf, height, en
     if (row.cut !== null) drawLost(painter, { row, top, view, width, from: toCommon(row.clock, row.cut), to: end });
   }
   return sharp;
+}
+
+/** What is not there yet: it must not look as if nothing had happened. */
+function drawWaiting(painter, { x, y, width, height, text }) {
+  if (width <= 0) return;
+  painter.rect(x, y, width, height, painter.colors.raised, 0.6, "waiting");
+  const wide = painter.measure(text) + 8;
+  if (width < wide + 8) return;
+  painter.rect(x + 4, y + height / 2 - 7, wide, 14, painter.colors.surface);
+  painter.text(x + 8, y + height / 2, text, painter.colors.muted);
 }
 
 /** The line of a rank or a process; what was lost of a rank has no time, so it is a band over all of it. */
@@ -182,7 +197,7 @@ export class CanvasPainter {
     this.style(color, alpha);
     this.context.fillRect(x, y, width, height);
     if (hatched && width > 3) {
-      this.style(this.hatch(), alpha);
+      this.style(this.hatch(hatched === "waiting"), alpha);
       this.context.fillRect(x, y, width, height);
     }
   }
@@ -214,22 +229,25 @@ export class CanvasPainter {
     if (alpha !== this.alpha) this.context.globalAlpha = this.alpha = alpha;
   }
 
-  hatch() {
-    if (!this.pattern) {
+  /** Dark lines that rise; for what is awaited pale ones that fall. */
+  hatch(waiting) {
+    this.patterns ??= new Map();
+    if (!this.patterns.has(waiting)) {
+      const size = waiting ? 12 : 6;
       const small = document.createElement("canvas");
-      small.width = small.height = 6;
+      small.width = small.height = size;
       const context = small.getContext("2d");
-      context.strokeStyle = "#10161cb0";
-      context.lineWidth = 1.2;
+      context.strokeStyle = waiting ? this.colors.line : "#10161cb0";
+      context.lineWidth = waiting ? 2 : 1.2;
       context.beginPath();
-      for (const at of [-6, 0, 6]) {
-        context.moveTo(at, 6);
-        context.lineTo(at + 6, 0);
+      for (const at of [-size, 0, size]) {
+        context.moveTo(at, waiting ? 0 : size);
+        context.lineTo(at + size, waiting ? size : 0);
       }
       context.stroke();
-      this.pattern = this.context.createPattern(small, "repeat");
+      this.patterns.set(waiting, this.context.createPattern(small, "repeat"));
     }
-    return this.pattern;
+    return this.patterns.get(waiting);
   }
 }
 
@@ -243,7 +261,7 @@ export class SvgPainter {
   rect(x, y, width, height, color, alpha = 1, hatched = false) {
     const box = `x="${x.toFixed(2)}" y="${y.toFixed(2)}" width="${width.toFixed(2)}" height="${height.toFixed(2)}"`;
     this.parts.push(`<rect ${box} fill="${escaped(color)}"${alpha < 1 ? ` fill-opacity="${alpha}"` : ""}/>`);
-    if (hatched) this.parts.push(`<rect ${box} fill="url(#hatch)"/>`);
+    if (hatched) this.parts.push(`<rect ${box} fill="url(#${hatched === "waiting" ? "waiting" : "hatch"})"/>`);
   }
 
   text(x, y, text, color) {
@@ -266,7 +284,8 @@ export class SvgPainter {
   }
 
   finish(width, height) {
-    const hatch = '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6L6 0" stroke="#10161c" stroke-opacity=".7"/></pattern>';
+    const hatch = '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M0 6L6 0" stroke="#10161c" stroke-opacity=".7"/></pattern>'
+      + `<pattern id="waiting" width="12" height="12" patternUnits="userSpaceOnUse"><path d="M0 0L12 12" stroke="${escaped(this.colors.line)}" stroke-width="2"/></pattern>`;
     return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="sans-serif" font-size="11">`
       + `<defs>${hatch}</defs><rect width="${width}" height="${height}" fill="${escaped(this.colors.surface)}"/>${this.parts.join("")}</svg>`;
   }

@@ -24,6 +24,7 @@ export class Requests {
   clear() {
     this.waiting = { tiles: null, counters: null };
     this.refused = new Set();
+    this.unreadable = new Set();
     this.picture = null;
   }
 
@@ -62,6 +63,11 @@ export class Requests {
     return false;
   }
 
+  /** Whether the kernel said that it cannot give a tile. */
+  isRefused(unit, width, index) {
+    return this.unreadable.has(`${unit}/${width}/${index}`);
+  }
+
   /** Takes over an answer; one that is no longer waited for is left. */
   receive(message, buffers) {
     const asked = this.waiting[message.type];
@@ -73,7 +79,10 @@ export class Requests {
       return;
     }
     if (message.problem) {
-      for (const unit of asked.units) this.refused.add(`${unit}/${asked.width}/${asked.first}/${asked.last}`);
+      for (const unit of asked.units) {
+        this.refused.add(`${unit}/${asked.width}/${asked.first}/${asked.last}`);
+        for (let index = asked.first; index <= asked.last; index += 1) this.unreadable.add(`${unit}/${asked.width}/${index}`);
+      }
       this.timeline.live.textContent = message.problem;
     } else if (message.type === "counters") {
       addSamples(store, message, buffers, base);

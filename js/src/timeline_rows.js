@@ -29,10 +29,12 @@ function labelOf({ label, counter }) {
 }
 
 export class Rows {
-  /** `changed()` is called when rows come, go or grow; `open(rank)` when the units of a rank are wanted. */
-  constructor(changed, open) {
+  /** `changed()` is called when rows come, go or grow; `open(rank)` when the units of a rank are wanted, `cancel(rank)` when no more. */
+  constructor(changed, open, cancel) {
     this.changed = changed;
     this.open = open;
+    this.cancel = cancel;
+    this.pending = {};
     this.closed = new Set();
     this.seen = new Set();
     this.deep = new Set();
@@ -53,6 +55,23 @@ export class Rows {
       this.seen.add(key);
     }
     this.draw();
+  }
+
+  /** Takes over which ranks are on their way and how far each is: {rank: {text, done, total}}. */
+  wait(pending) {
+    const same = Object.keys(pending).join() === Object.keys(this.pending).join();
+    this.pending = pending;
+    if (!this.setup) return;
+    if (!same) {
+      this.draw();
+      return;
+    }
+    for (const row of this.list.filter((each) => each.pending)) {
+      row.pending = pending[row.rank];
+      const bar = this.root.querySelector(`[data-row="${row.key}"] progress`);
+      if (row.pending.total) bar.value = row.pending.done / row.pending.total;
+    }
+    this.changed();
   }
 
   /** How the clock of a rank drifts; null if it does not. */
@@ -140,7 +159,9 @@ export class Rows {
       if (this.filter && rank.open && !units.length) continue;
       const key = `r${rank.rank}`;
       const shown = rank.open && !this.closed.has(key);
-      add({ key, height: rank.clock.length > ONE_LINE ? 2 * LANE + 2 : HEAD, lost: rank.lost, label: `${t("Rank")} ${rank.rank}  ${rank.clock}`, node: this.rankNode(rank, key, shown) });
+      const pending = rank.open ? null : this.pending[rank.rank];
+      add({ key, height: rank.clock.length > ONE_LINE ? 2 * LANE + 2 : HEAD, lost: rank.lost, label: `${t("Rank")} ${rank.rank}  ${rank.clock}`, node: this.rankNode(rank, key, shown || Boolean(pending)) });
+      if (pending) add({ key: `w${rank.rank}`, rank: rank.rank, height: HEAD, pending, label: t("loading…"), node: this.pendingNode(rank.rank, pending) });
       if (!shown) continue;
       for (const process of Object.keys(this.setup.processes)) {
         const mine = units.filter((unit) => unit.process === process);
@@ -159,11 +180,18 @@ export class Rows {
     this.changed();
   }
 
-  rankNode(rank, key, shown) {
-    const node = this.headNode(`${t("Rank")} ${rank.rank}`, key, shown, "pk-tl-rank", () => !rank.open && this.open(rank.rank));
+  rankNode(rank, key, open) {
+    const node = this.headNode(`${t("Rank")} ${rank.rank}`, key, open, "pk-tl-rank", () => !rank.open && (open ? this.cancel(rank.rank) : this.open(rank.rank)));
     if (rank.clock.length > ONE_LINE) node.classList.add("pk-tl-two");
     if (rank.clock) node.append(el("span", { class: "pk-tl-clock", title: rank.clock_title }, rank.clock));
     return node;
+  }
+
+  /** The line of a rank that is on its way. */
+  pendingNode(rank, { done, total }) {
+    return el("span", { class: "pk-tl-head pk-tl-pending" },
+      el("progress", { ...(total ? { value: done / total } : {}), max: 1, "aria-label": t("Reading rank {0}", rank) }),
+      el("button", { type: "button", class: "pk-tl-fold", "data-key": `c${rank}`, "aria-label": t("Do not wait for rank {0}", rank), onclick: () => this.cancel(rank) }, t("Cancel")));
   }
 
   headNode(text, key, open, name, before = () => false) {

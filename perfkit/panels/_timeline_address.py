@@ -9,6 +9,8 @@ from perfkit.panels import _timeline_counters as counting
 from perfkit.panels._timeline_data import Timeline, safely
 from perfkit.panels._timeline_events import Slice, walked
 
+_MAX_DIGITS = 10
+
 
 def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
     """The address of a slice that the page names by unit, lane and start in ns; the empty text for none."""
@@ -19,6 +21,12 @@ def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
         return "|".join([str(found.rank), counting.COUNTER, found.series.name, "0", str(int(chosen["start"]))])
     unit = timeline.unit(chosen["unit"])
     return "|".join([str(unit.rank), unit.process, unit.thread, str(int(chosen["lane"])), str(int(chosen["start"]))])
+
+
+def rank_in(address: str) -> int | None:
+    """The rank of the slice that an address names; None if it names none."""
+    first = address.partition("|")[0]
+    return int(first) if first.isdecimal() and len(first) < _MAX_DIGITS else None
 
 
 def slice_at(timeline: Timeline, address: str) -> Slice | None:

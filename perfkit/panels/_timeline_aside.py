@@ -1,10 +1,14 @@
-"""Tiles of a large recording, made in another process, so that the kernel of the page stays small and answers meanwhile."""
+"""Tiles of a large recording, made in another process, so that the kernel of the page stays small and answers meanwhile.
+
+The tiles of a rank are made once: of the first ranks before the timeline is shown, of others when somebody opens them. Where they
+are few, or nothing is kept of the recording that another process could share, they are made here, in the thread that asks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from perfkit.panels._timeline_data import MAX_FIRST_RANKS
 from perfkit.panels._timeline_overlap import overlap_run
 from perfkit.run import LazyTables, Run
 from perfkit.trace import _workers, tiles
@@ -15,21 +19,30 @@ MIN_EVENTS = 1_000_000
 Report = Callable[..., None]
 
 
-def make_tiles(path: str, run: Run, report: Report) -> None:
-    """Make the tiles of the ranks that a timeline opens first, if they are many and not there yet."""
-    ranks = run.ranks[:MAX_FIRST_RANKS]
+def make_tiles(path: str, run: Run, ranks: Sequence[int], report: Report) -> None:
+    """Make the tiles of some ranks that are not there yet; `report(what, done, total, unit)` learns how far that is."""
+    missing = [rank for rank in ranks if rank in run.ranks and not (run.cache_key and tiles.is_kept(run, rank))]
+    if not missing:
+        return
     known = [run.tables.num_rows(table) or 0 for table in run.tables] if isinstance(run.tables, LazyTables) else []
-    many = sum(known) * len(ranks) >= MIN_EVENTS * len(run.ranks)
-    if many and run.cache_key and not all(tiles.is_kept(run, rank) for rank in ranks):
-        _workers.aside(_make_tiles, (path, ranks), report=report, name=run.name)
+    if run.cache_key and sum(known) * len(missing) >= MIN_EVENTS * len(run.ranks):
+        _workers.aside(_make_aside, (path, tuple(missing)), report=report, name=run.name)
+    else:
+        _make(run, missing, report)
 
 
-def _make_tiles(which: tuple[str, tuple[int, ...]], report: Report) -> None:
+def _make_aside(which: tuple[str, tuple[int, ...]], report: Report) -> None:
     path, ranks = which
-    run = load(path)
-    overlap = overlap_run(run)
-    for number, rank in enumerate(ranks):
-        for part, made in enumerate([run, overlap]):
-            report(f"timeline of rank {rank}", 2 * number + part, 2 * len(ranks), "parts")
-            if made is not None:
-                tiles.lanes(made, ranks=[rank])
+    _make(load(path), ranks, report)
+
+
+def _make(run: Run, ranks: Sequence[int], report: Report) -> None:
+    for rank in ranks:
+        tiles.lanes(run, ranks=[rank], report=partial(_tell, report, f"timeline of rank {rank}"))
+    if (overlap := overlap_run(run)) is not None and overlap.cache_key:
+        for rank in ranks:
+            tiles.lanes(overlap, ranks=[rank], report=partial(_tell, report, f"overlap analysis of rank {rank}"))
+
+
+def _tell(report: Report, what: str, done: int, total: int) -> None:
+    report(what, done, total, "events")

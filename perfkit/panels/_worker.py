@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from perfkit.units import format_bytes
+from perfkit.units import THIN_SPACE, format_bytes
 
 _MIN_INTERVAL_S = 0.1
 
@@ -33,7 +33,7 @@ class Progress:
         if now_s - self._last_s < _MIN_INTERVAL_S and done < total:
             return
         self._last_s = now_s
-        amount = f"{done} of {total} {unit}" if unit else f"{format_bytes(done)} of {format_bytes(total)}"
+        amount = f"{_grouped(done)} of {_grouped(total)} {unit}" if unit else f"{format_bytes(done)} of {format_bytes(total)}"
         self._show(f"{what}: {amount}", done, total)
 
     def check(self) -> None:
@@ -51,6 +51,10 @@ class Progress:
         """Ask the computation to stop at its next call."""
         self.by_visitor = by_visitor
         self._cancelled.set()
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", THIN_SPACE)
 
 
 class Background:

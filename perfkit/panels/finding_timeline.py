@@ -17,7 +17,7 @@ from perfkit.panels._finding_place import Place, place_of
 from perfkit.panels._navigation import page_link
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import NothingYet
-from perfkit.panels._timeline_data import Timeline, safely
+from perfkit.panels._timeline_data import Timeline
 from perfkit.panels._timeline_events import placed, walked
 from perfkit.panels.timeline import Message, TimelineView
 from perfkit.run import Run
@@ -92,7 +92,8 @@ class FindingTimeline(TimelineView):
         """Show another finding of the recording that is open."""
         timeline = self.timeline
         if timeline is not None:
-            self._show(timeline, safely(timeline, self._ranks(timeline.run)))
+            self._open_missing(timeline, self._ranks(timeline.run))
+            self._show(timeline)
 
 
 def _slice_at(timeline: Timeline, place: Place) -> dict[str, Any] | None:

@@ -3,7 +3,8 @@
 The page draws tiles on a canvas and asks for those that it lacks; the kernel answers in a thread of its own, so that a long search
 does not hold up a zoom. Neither side ever holds more than what is looked at. Messages of the page and the answers:
 
-    tiles, counters, open     slices and counters of some units in a range of tiles; the units of further ranks
+    tiles, counters           slices and counters of some units in a range of tiles
+    open, cancel              the units of further ranks; not to wait for a rank or a recording any more
     search, hits, next        names that match, their marks in a window, the next one
     walk, detail, flows       a slice beside another, all that is recorded of it, arrows
     select, csv               what ran in a range
@@ -13,7 +14,8 @@ does not hold up a zoom. Neither side ever holds more than what is looked at. Me
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -28,11 +30,12 @@ from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import failure, loading
-from perfkit.panels._timeline_address import address_of, slice_at
+from perfkit.panels._timeline_address import address_of, rank_in, slice_at
 from perfkit.panels._timeline_aside import make_tiles
-from perfkit.panels._timeline_data import Timeline, described, open_timeline, safely
+from perfkit.panels._timeline_data import MAX_FIRST_RANKS, Timeline, described, open_timeline, safely
 from perfkit.panels._timeline_events import walked
 from perfkit.panels._timeline_marks import keep, read_marks
+from perfkit.panels._timeline_opening import Openings, Shown
 from perfkit.panels._timeline_queue import TaskQueue
 from perfkit.panels._timeline_selection import as_csv, detailed, selected
 from perfkit.panels._view import View
@@ -51,6 +54,7 @@ class TimelineView(View):
     name = traitlets.Unicode("timeline").tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     setup = traitlets.Dict().tag(sync=True)
+    pending = traitlets.Dict().tag(sync=True)
 
     def __init__(self, run: str = "") -> None:
         self.timeline: Timeline | None = None
@@ -61,6 +65,8 @@ class TimelineView(View):
         self._opened = ""
         self._path = page_state().get("run") or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
+        self._opening, self._openings = TaskQueue("ranks"), Openings(self._show_pending)
+        self._reading: Progress | None = None
         super().__init__(kind="timeline", status=loading())
         page_state().on_change(self._on_address)
         self._begin()
@@ -71,7 +77,7 @@ class TimelineView(View):
 
     def wait(self, timeout_s: float = 60.0) -> Timeline:
         """The timeline once it is open; raises the error if there is none."""
-        if not self._asking.wait(timeout_s):
+        if not self._asking.wait(timeout_s) or not self._opening.wait(timeout_s):
             raise TimeoutError(f"the timeline still reads after {timeout_s} s")
         if self.error is not None:
             raise self.error
@@ -91,6 +97,10 @@ class TimelineView(View):
             self._asking.put(self._open)
         elif kind == "view":
             self._share(message)
+        elif kind == "open":
+            self._open_ranks([int(rank) for rank in message["ranks"]])
+        elif kind == "cancel":
+            self._cancel(message.get("rank"))
         elif kind == "search":
             self._sought = str(message["text"])  # the search before it ends early
             self._searching.put(lambda: self._answer_question(message))
@@ -103,7 +113,8 @@ class TimelineView(View):
         path = self._path
         if self.timeline is not None and self._opened == path:  # asked for twice: by the page itself and by its address
             return
-        progress = Progress(self._show_progress)
+        self._openings.cancel()
+        self._reading = progress = Progress(self._show_progress)
 
         def tell(*content: Any) -> None:
             if self._path != path:  # another one was asked for meanwhile
@@ -113,17 +124,56 @@ class TimelineView(View):
         try:
             self.timeline, self.search, self._members, self.error = None, None, None, None
             run = context.read_run(path, tell)
-            make_tiles(path, run, tell)
-            timeline = open_timeline(run, self._ranks(run))
-        except Cancelled:
+            ranks = self._ranks(run)
+            make_tiles(path, run, ranks or (*run.ranks[:MAX_FIRST_RANKS], *self._ranks_of_address()), tell)
+            timeline = open_timeline(run, ranks)
+        except Cancelled as cancelled:
+            if progress.by_visitor:
+                self._fail(cancelled)
             return
         except Exception as error:  # every end of reading is a state that the visitor sees
-            self.error = error
-            with self.lock:
-                self.status = failure(error, "Use the sample profile")
+            self._fail(error)
             return
         self.timeline, self._opened = timeline, path
         self._show(timeline)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = error
+        with self.lock:
+            self.status = failure(error, "Use the sample profile")
+
+    def _cancel(self, rank: object) -> None:
+        """The visitor does not wait any more: for a rank, or for the recording."""
+        if isinstance(rank, int):
+            self._openings.cancel(rank)
+        elif self._reading is not None:
+            self._reading.cancel(by_visitor=True)
+
+    def _open_ranks(self, ranks: Sequence[int]) -> None:
+        """Open further ranks one after another, without holding up the questions about those that are there."""
+        for rank in ranks:
+            if (progress := self._openings.add(rank)) is not None:
+                self._opening.put(partial(self._open_rank, self.timeline, rank, progress))
+
+    def _open_rank(self, timeline: Timeline | None, rank: int, progress: Progress) -> None:
+        problem = ""
+        try:
+            progress.check()
+            self._openings.begin(rank)
+            if timeline is not None and timeline is self.timeline:
+                make_tiles(self._opened, timeline.run, [rank], progress)
+                problem = safely(timeline, [rank])
+        except Cancelled:
+            timeline = None
+        except Exception as error:  # the others are there; what is wrong with this one is said beside them
+            problem = f"Rank {rank} cannot be shown: {error}"
+        if timeline is not None and timeline is self.timeline:
+            self._show(timeline, problem)
+        self._openings.done(rank)
+
+    def _ranks_of_address(self) -> tuple[int, ...]:
+        rank = rank_in(page_state().get("slice") or "")
+        return () if rank is None else (rank,)
 
     def _ranks(self, _run: Run) -> tuple[int, ...]:
         """The ranks to open first; none of them: as many as come soon."""
@@ -146,6 +196,10 @@ class TimelineView(View):
     def _show_progress(self, what: str, done: int, total: int) -> None:
         with self.lock:
             self.status = loading(what, done, total)
+
+    def _show_pending(self, ranks: Shown) -> None:
+        with self.lock:
+            self.pending = dict(ranks)
 
     def _send_tiles(self, message: dict[str, Any]) -> None:
         timeline = self.timeline
@@ -178,9 +232,6 @@ class TimelineView(View):
             reply = {"type": "found", "slice": None, "text": str(error)}
         if reply is not None:
             self._answer(reply)
-
-    def _open_ranks(self, timeline: Timeline, message: Message) -> None:
-        self._show(timeline, safely(timeline, [int(rank) for rank in message["ranks"]]))
 
     def _mark(self, timeline: Timeline, message: Message) -> None:
         note = str(message["note"]) if message["type"] == "mark" else ""
@@ -243,7 +294,20 @@ class TimelineView(View):
             self._path = values["run"]
             self._asking.put(self._open)
         elif "from" in values or "slice" in values:
-            self._asking.put(lambda: self._show(self.timeline) if self.timeline is not None else None)
+            self._asking.put(self._follow)
+
+    def _follow(self) -> None:
+        """Show the view that the address asks for now, in the recording that is open."""
+        timeline = self.timeline
+        if timeline is not None:
+            self._open_missing(timeline, self._ranks_of_address())
+            self._show(timeline)
+
+    def _open_missing(self, timeline: Timeline, ranks: Sequence[int]) -> None:
+        """Open those of some ranks that are not open yet, in this thread."""
+        for rank in set(ranks).intersection(timeline.run.ranks) - timeline.opened:
+            if (progress := self._openings.add(rank)) is not None:
+                self._open_rank(timeline, rank, progress)
 
     def _goto(self, timeline: Timeline) -> Message | None:
         """The view that the address asks for."""
@@ -262,7 +326,6 @@ def _walk(timeline: Timeline, message: Message) -> Message:
 
 Question = Callable[[TimelineView, Timeline, Message], Message | None]
 _QUESTIONS: dict[str, Question] = {
-    "open": TimelineView._open_ranks,
     "mark": TimelineView._mark,
     "unmark": TimelineView._mark,
     "search": TimelineView._search,

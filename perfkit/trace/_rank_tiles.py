@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.run import Run
+from perfkit.run import LazyTables, Run
 from perfkit.trace import _entries, _store
 from perfkit.trace._levels import Ints, Slices, joined
 from perfkit.trace._pyramid import Total, pyramid
@@ -27,6 +27,10 @@ _SOURCES = (("kernels", "device", "stream"), ("host", "host", "thread"), ("colle
 """Tables with what they are of and the column that tells threads apart; collectives only where no kernels are recorded."""
 _TIMES = ("start_ns", "duration_ns")
 Blocks = Callable[[], Iterator[Ints]]
+Report = Callable[[int, int], None]
+"""Called with the events that are done and those that there are."""
+_PASSES = 3
+"""How often the events of most threads are gone through once they were read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,10 +91,11 @@ def is_kept(run: Run, rank: int) -> bool:
     return bool(run.cache_key) and (_entries.entry(KIND, f"{run.cache_key}-{rank}") / _INDEX).is_file()
 
 
-def rank_tiles(run: Run, rank: int) -> RankTiles:
-    """The tiles of a rank: from the cache if they are there, else made, and kept if the run is."""
+def rank_tiles(run: Run, rank: int, report: Report | None = None) -> RankTiles:
+    """The tiles of a rank: from the cache if they are there, else made, and kept if the run is; `report` learns how far that is."""
+    done = _Done(report, _expected(run))
     if not run.cache_key:
-        return _in_memory(run, rank)
+        return _in_memory(run, rank, done)
     folder = _entries.entry(KIND, f"{run.cache_key}-{rank}")
     if (kept := _opened(folder)) is not None:
         return kept
@@ -105,12 +110,12 @@ def rank_tiles(run: Run, rank: int) -> RankTiles:
                 index["threads"].append({"lanes": [asdict(lane) for lane in lanes], "levels": levels, "blocks": file.blocks})
                 return Thread(lanes=lanes, levels=tuple(levels))
 
-            _, index["names"], index["kinds"] = _made(run, rank, keep)
+            _, index["names"], index["kinds"] = _made(run, rank, keep, done)
             (work / _INDEX).write_text(json.dumps(index), encoding="ascii")
         _entries.make_room()
     except OSError:
-        return _in_memory(run, rank)
-    return _opened(folder) or _in_memory(run, rank)
+        return _in_memory(run, rank, done)
+    return _opened(folder) or _in_memory(run, rank, done)
 
 
 def _opened(folder: Path) -> RankTiles | None:
@@ -136,17 +141,54 @@ def _of(threads: Sequence[Thread], names: Sequence[str], kinds: Sequence[str]) -
     return RankTiles(threads=by_name, names=tuple(names), kinds=tuple(kinds))
 
 
-def _in_memory(run: Run, rank: int) -> RankTiles:
+def _in_memory(run: Run, rank: int, done: _Done) -> RankTiles:
     def keep(process: str, thread: str, blocks: Blocks) -> Thread:
         parts: dict[int, list[Slices]] = {}
         totals, levels = pyramid(blocks, lambda level, rows: parts.setdefault(level, []).append(rows))
         slices = {level: joined(parts.pop(level)) for level in levels}
         return Thread(lanes=_lanes(rank, process, thread, totals), levels=tuple(levels), slices=slices)
 
-    return _of(*_made(run, rank, keep))
+    return _of(*_made(run, rank, keep, done))
 
 
-def _made(run: Run, rank: int, keep: Callable[[str, str, Blocks], Thread]) -> tuple[list[Thread], list[str], list[str]]:
+class _Done:
+    """How far the tiles of a rank are, in events: each is read and then gone through a few times."""
+
+    def __init__(self, report: Report | None, expected: int) -> None:
+        self._report, self._expected = report, expected
+        self._read = self._passed = 0
+
+    def read(self, num_events: int) -> None:
+        """Some events were read."""
+        self._read += num_events
+        self._tell()
+
+    def passing(self, blocks: Blocks) -> Iterator[Ints]:
+        """The blocks of a thread, counted as they are gone through."""
+        for block in blocks():
+            yield block
+            self._passed += block.shape[1]
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._report is not None:
+            total = max(self._expected, self._read)
+            self._report(min(total, (self._read + self._passed) // (1 + _PASSES)), total)
+
+
+def _expected(run: Run) -> int:
+    """The events of a rank, about; 0 where they are not counted yet."""
+    known = (
+        [run.tables.num_rows(table) or 0 for table, *_ in _SOURCES[:2] if table in run.tables]
+        if isinstance(run.tables, LazyTables)
+        else [len(run.tables[table]) for table, *_ in _SOURCES[:2] if table in run.tables]
+    )
+    return sum(known) // max(1, len(run.ranks))
+
+
+def _made(
+    run: Run, rank: int, keep: Callable[[str, str, Blocks], Thread], done: _Done
+) -> tuple[list[Thread], list[str], list[str]]:
     """The threads of a rank, one after another, with the numbered names and kinds; `keep` makes the slices of one from its events.
 
     Events wait in a temporary file if they are many.
@@ -166,7 +208,9 @@ def _made(run: Run, rank: int, keep: Callable[[str, str, Blocks], Thread]) -> tu
             times = [rows[time].to_numpy(dtype=np.int64) for time in _TIMES]
             bits = np.left_shift(1, _numbered(kind, kinds))
             events.add(_numbered(rows[column], labels), [*times, _numbered(rows["name"], names), bits])
-        threads += [keep(process, thread, partial(events.blocks, code)) for thread, code in labels.items()]
+            done.read(len(rows))
+        for thread, code in labels.items():
+            threads.append(keep(process, thread, partial(done.passing, partial(events.blocks, code))))
     return threads, list(names), list(kinds)
 
 

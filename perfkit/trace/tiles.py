@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from threading import RLock
+from threading import Lock, RLock
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ import pandas as pd
 from perfkit.errors import InputError
 from perfkit.run import Run
 from perfkit.trace._levels import MAX_LEVEL, MERGED, Ints, Slices, coarser, level_for, width_ns
-from perfkit.trace._rank_tiles import Lane, RankTiles, Thread, is_kept, rank_tiles
+from perfkit.trace._rank_tiles import Lane, RankTiles, Report, Thread, is_kept, rank_tiles
 from perfkit.units import MIB, THIN_SPACE
 
 __all__ = ["COLUMNS", "MIXED", "Coded", "Lane", "coded_window", "events", "is_kept", "lanes", "slices_text", "window"]
@@ -35,13 +35,14 @@ _KEPT_BYTES = 256 * MIB
 _KEPT_RANKS = 256
 
 
-def lanes(run: Run, *, ranks: Iterable[int] | None = None) -> list[Lane]:
+def lanes(run: Run, *, ranks: Iterable[int] | None = None, report: Report | None = None) -> list[Lane]:
     """The lanes of some ranks, or of all, in the order of rank, process (device, host), thread and depth.
 
-    Tiles that are not there yet are made: about 1 s a million events.
+    Tiles that are not there yet are made: about 1 s a million events. `report` is called with the events of a rank that are done
+    and those that there are; what it raises ends the work.
     """
     chosen = run.ranks if ranks is None else sorted(set(ranks))
-    found = [lane for rank in chosen for thread in _tiles(run, rank).threads.values() for lane in thread.lanes]
+    found = [lane for rank in chosen for thread in _tiles(run, rank, report).threads.values() for lane in thread.lanes]
     aligned = [
         replace(lane, start_ns=lane.start_ns + shift, end_ns=lane.end_ns + shift)
         for lane in found
@@ -190,23 +191,41 @@ def _kind(bits: int, kinds: Sequence[str]) -> str:
     return kinds[bits.bit_length() - 1] if bits & (bits - 1) == 0 else MIXED
 
 
-_OPENED: OrderedDict[tuple[int | str, int], tuple[Run | None, RankTiles]] = OrderedDict()
+_Key = tuple[int | str, int]
+_OPENED: OrderedDict[_Key, tuple[Run | None, RankTiles]] = OrderedDict()
+_MAKING: dict[_Key, Lock] = {}
 _LOCK = RLock()
 
 
-def _tiles(run: Run, rank: int) -> RankTiles:
+def _tiles(run: Run, rank: int, report: Report | None = None) -> RankTiles:
     """The tiles of a rank, opened or made once; those used least recently go first when they take too much memory.
 
-    A run without an entry in the cache is known by its identity, which is its own as long as it is held here.
+    A run without an entry in the cache is known by its identity, which is its own as long as it is held here. While those of one
+    rank are made, those of the others can be had.
     """
     key = (run.cache_key or id(run), rank)
     with _LOCK:
-        if key not in _OPENED:
-            _OPENED[key] = (None if run.cache_key else run, rank_tiles(run, rank))
+        if (known := _held(key)) is not None:
+            return known
+        making = _MAKING.setdefault(key, Lock())
+    with making:
+        with _LOCK:
+            if (known := _held(key)) is not None:  # somebody else made them meanwhile
+                return known
+        made = rank_tiles(run, rank, report)
+        with _LOCK:
+            _OPENED[key] = (None if run.cache_key else run, made)
             while len(_OPENED) > 1 and (len(_OPENED) > _KEPT_RANKS or _opened_bytes() > _KEPT_BYTES):
                 _OPENED.popitem(last=False)
-        _OPENED.move_to_end(key)
-        return _OPENED[key][1]
+            _MAKING.pop(key, None)
+        return made
+
+
+def _held(key: _Key) -> RankTiles | None:
+    if key not in _OPENED:
+        return None
+    _OPENED.move_to_end(key)
+    return _OPENED[key][1]
 
 
 def _opened_bytes() -> int:
