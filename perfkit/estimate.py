@@ -18,7 +18,7 @@ from perfkit.calc import step_time as step
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._labels import Labels, network_of, stack_of
 from perfkit.calc._plan_columns import Floats, PlanColumns
-from perfkit.calc._plan_rows import Row, columns_of, plan_columns
+from perfkit.calc._plan_rows import Row, columns_of, plan_row
 from perfkit.calc._plan_table import PlanTable, read_plans
 from perfkit.calc._rates import flops_per_token
 from perfkit.calc._step_columns import step_parts as parts_of
@@ -86,13 +86,30 @@ class Estimate:
 
 def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Estimate:
     """Predict one plan. Raises InputError if it names no device or the device's numbers do not suffice."""
+    return estimates([plan], calibration=calibration)[0]
+
+
+def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = None) -> list[Estimate]:
+    """Predict several plans as `estimate` does; their step times are computed at once."""
     known = _known(calibration)
-    columns = plan_columns([plan])
-    breakdown = step.breakdown(columns, efficiency_of(plan, calibration))
+    rows = [plan_row(plan) for plan in plans]
+    parts = {path: amounts.tolist() for path, amounts in step_parts(plans, rows, known).items()}
+    steps = [
+        Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
+        for index in range(len(plans))
+    ]
+    rates = {
+        name: values.tolist() for name, values in _rates(columns_of(rows), np.array([float(one.total) for one in steps])).items()
+    }
+    return [
+        _estimate(plan, known, breakdown, {name: values[index] for name, values in rates.items()})
+        for index, (plan, breakdown) in enumerate(zip(plans, steps, strict=True))
+    ]
+
+
+def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mapping[str, float]) -> Estimate:
+    peak, limit = peak_memory(plan).peak, plan.hardware.memory_bytes if plan.hardware else None
     seconds = float(breakdown.total)
-    rates = {name: float(values[0]) for name, values in _rates(columns, np.array([seconds])).items()}
-    memory = peak_memory(plan)
-    peak, limit = memory.peak, plan.hardware.memory_bytes if plan.hardware else None
     warnings = [] if limit is None or peak.total <= limit else [f"needs {peak.total / limit:.2f} times the memory of the device"]
     if judge_utilization(rates["mfu"]) != "plausible":
         warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, fields, replace
+from threading import Lock
 from typing import Any
 
 from perfkit import catalog
 from perfkit.panels import _context as context
 from perfkit.panels._plan_state import DEFAULT_PRESET, preset_plan
 from perfkit.panels._worker import Cancelled, Progress
+from perfkit.plans._search_scores import Scored
 from perfkit.plans.search import search_plans
 from perfkit.plans.search_result import SearchResult
 from perfkit.plans.strategy_space import divisors
@@ -22,6 +24,8 @@ LEVELS = (("nothing", 0), ("optimizer state", 1), ("+ gradients", 2), ("+ parame
 GUIDE_LIMIT_GIB = 58.0
 _KEPT = 8
 _searched: OrderedDict[tuple[Any, ...], SearchResult] = OrderedDict()
+_scored = Scored()
+_lock = Lock()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,6 +124,11 @@ def base_of(state: State) -> Plan:
 
 def search(state: State, progress: Progress | None) -> SearchResult:
     """The search of the state, from memory if it was done before; a stopped one is shown, but not kept."""
+    with _lock:
+        return _search(state, progress)
+
+
+def _search(state: State, progress: Progress | None) -> SearchResult:
     key = state.question()
     if key in _searched:
         return _searched[key]
@@ -135,6 +144,7 @@ def search(state: State, progress: Progress | None) -> SearchResult:
             "zero": state.levels,
             "sp": SEQUENCE[state.sequence],
         },
+        scored=_scored,
     )
     if result.complete:
         _searched[key] = result

@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfkit.calc import step_time as step
-from perfkit.calc._memory_settings import MemorySettings
 from perfkit.calc._plan_columns import Flags, Floats
-from perfkit.calibration import Calibration
-from perfkit.plans._strategy_memory import strategy_memory
-from perfkit.plans._strategy_plans import StrategyPlans
+from perfkit.plans._search_scores import Scores
 from perfkit.plans.strategy_space import Columns, Ints, Strategies
 
 Progress = Callable[[str, int, int], object]
@@ -50,40 +47,30 @@ class Evaluated:
         return {reason: count for reason, count in found.items() if count}
 
 
-def evaluate(
-    plans: StrategyPlans,
-    strategies: Strategies,
-    *,
-    known: Calibration,
-    settings: MemorySettings,
-    limit_bytes: float,
-    progress: Progress | None,
-) -> Evaluated:
-    """Memory and step time of the strategies in columns."""
-    columns = strategies.columns
-    memory = strategy_memory(plans, columns, settings)
-    under = memory.peak <= limit_bytes
+def evaluate(scores: Scores, *, limit_bytes: float, progress: Progress | None) -> Evaluated:
+    """Step time of the strategies that can fit, as far as it is not known yet."""
+    columns, plans = scores.strategies.columns, scores.plans
+    under = scores.peak <= limit_bytes
     kinds = len(plans.space.recompute)
     blocks = under.reshape(-1, kinds)
     between = blocks[:, -1] & ~blocks[:, -2] if kinds > 1 else np.zeros(len(blocks), dtype=bool)
     tight = np.flatnonzero(between) * kinds + kinds - 2
     wanted = under.copy()
     wanted[tight] = True
-    rows = np.flatnonzero(wanted)
-    seconds, done = np.full(len(under), np.nan), 0
+    rows, done = np.flatnonzero(wanted & np.isnan(scores.seconds)), 0
     while done < len(rows):
         if progress is not None and progress("strategies", done, len(rows)) is False:
             break
         part = rows[done : done + CHUNK]
         some: Columns = {name: values[part] for name, values in columns.items()}
-        seconds[part] = step.seconds(plans.columns(some), known.efficiency(plans.labels(some)))
+        scores.keep(part, step.seconds(plans.columns(some), scores.known.efficiency(plans.labels(some))))
         done += len(part)
-    timed = ~np.isnan(seconds)
+    timed = ~np.isnan(scores.seconds)
     return Evaluated(
-        strategies=strategies,
-        peak=memory.peak,
-        static=memory.static,
-        seconds=seconds,
+        strategies=scores.strategies,
+        peak=scores.peak,
+        static=scores.static,
+        seconds=scores.seconds,
         fits=under & timed,
         stopped=under & ~timed,
         tight=tight[timed[tight] & timed[tight + 1]] if len(tight) else tight,

@@ -10,26 +10,23 @@ the fewest layers of every stage that fit.
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 
-from perfkit.calc._memory_settings import MemorySettings, settings_for
-from perfkit.calc._plan_rows import plan_columns
+from perfkit.calc._memory_settings import settings_for
 from perfkit.calc.memory import peak_memory
 from perfkit.calibration import Calibration, calibration
-from perfkit.estimate import Estimate, estimate
 from perfkit.plans._search_columns import Evaluated, Progress, best_of_divisions, evaluate, ranked
 from perfkit.plans._search_guide import guide_row
-from perfkit.plans._search_refine import least_recompute
-from perfkit.plans._search_sensitivity import win_shares
+from perfkit.plans._search_scores import Scored, Scores, Variant
 from perfkit.plans._search_space import Choices, base_plan, refuse_empty, space_of
 from perfkit.plans._search_text import why
 from perfkit.plans._strategy_plans import StrategyPlans
 from perfkit.plans.pareto import pareto_front
 from perfkit.plans.search_result import FrontPoint, Nearest, RankedPlan, SearchResult
-from perfkit.plans.strategy_space import Columns, enumerate_strategies
 from perfkit.spec.hardware import HardwareSpec
 from perfkit.spec.plan import Plan
 
@@ -48,12 +45,14 @@ def search_plans(
     choices: Choices = NO_CHOICES,
     hardware: HardwareSpec | str | None = None,
     calibration: str | Calibration | None = None,
+    scored: Scored | None = None,
 ) -> SearchResult:
     """Search the strategies for the model, batch and optimizer of `plan` (or of a configuration file).
 
     `devices` and `memory_limit_bytes` are those of the plan and its device unless given. `choices` replaces what may be chosen by
     dimension: tp, cp, pp, vpp, ep, mbs (micro batch), copies, zero (0 to 3), shard (devices that share; 0: all), sp (0, 1) and
     recompute ("none", "selective", "full"). `progress(what, done, total)` may return False to stop with what was found so far.
+    `scored` keeps what was found for the next search, which is far faster if only the limit or the sizes of tp differ.
     Raises InputError with all contradictions, or with all reasons where no strategy keeps the rules. If none fits the memory,
     `plans` is empty and `nearest` says what is missing.
     """
@@ -63,13 +62,13 @@ def search_plans(
     )
     known, settings = _known(calibration), settings_for(base)
     space = space_of(base, count, choices, settings)
-    strategies = enumerate_strategies(space)
-    refuse_empty(space, strategies)
     plans = StrategyPlans(base=base, space=space)
-    found = evaluate(plans, strategies, known=known, settings=settings, limit_bytes=limit, progress=progress)
-    refined = _refined(plans, found, settings, known, top)
-    best = _best(plans, found, refined, known, top)
-    listed = _ranked(plans, strategies.columns, best, known, limit)
+    scores = (scored or Scored()).scores(plans, settings, known)
+    strategies = scores.strategies
+    refuse_empty(space, strategies)
+    found = evaluate(scores, limit_bytes=limit, progress=progress)
+    refined = _refined(scores, found, top)
+    listed = _ranked(scores, _best(scores, found, refined, top), limit)
     fits = int(found.fits.sum())
     shortest = min((item.estimate.step_time_s for item in listed), default=float("nan"))
     return SearchResult(
@@ -83,25 +82,25 @@ def search_plans(
         complete=not found.stopped.any(),
         close=int((found.seconds[found.fits] <= shortest * known.interval[1]).sum()),
         plans=listed,
-        pareto=_front(plans, found, refined),
+        pareto=_front(scores, found, refined),
         rejected=MappingProxyType(found.rejected()),
-        suggestion=_suggestion(plans, found, known, listed),
-        nearest=None if fits else _nearest(plans, found, known),
+        suggestion=_suggestion(scores, found, listed),
+        nearest=None if fits else _nearest(scores, found),
         seconds=time.perf_counter() - start,
         _found=found,
         _strategies=plans,
     )
 
 
-Refined = tuple[int, Plan, Estimate]
-"""A strategy's row, its plan with the least recomputation that fits, and the estimate of that."""
+Refined = tuple[Variant, float, int]
+"""A strategy with the least recomputation that fits, its seconds a step and its bytes at the peak."""
 
 
 def _known(chosen: str | Calibration | None) -> Calibration:
     return chosen if isinstance(chosen, Calibration) else calibration(chosen or "default")
 
 
-def _refined(plans: StrategyPlans, found: Evaluated, settings: MemorySettings, known: Calibration, top: int) -> list[Refined]:
+def _refined(scores: Scores, found: Evaluated, top: int) -> list[Refined]:
     """The second pass, for divisions that it may make faster than the best that is known of them."""
     columns, tight = found.strategies.columns, found.tight
     if not len(tight):
@@ -113,63 +112,50 @@ def _refined(plans: StrategyPlans, found: Evaluated, settings: MemorySettings, k
     rows = np.concatenate((np.flatnonzero(found.fits), tight))
     order = best_of_divisions(columns, ranked(columns, rows, expected, found.peak))
     chosen = [int(row) for row in order[: max(REFINED, 2 * top)] if not found.fits[row]][:REFINED]
-    done = []
-    for row in chosen:
-        plan = least_recompute(plans.plan(plans.row(columns, row)), found.limit_bytes, settings)
-        if plan is not None:
-            done.append((row, plan, estimate(plan, calibration=known)))
-    return done
+    fitted = [done for row in chosen if (done := scores.refined(row, found.limit_bytes)) is not None]
+    seconds = scores.step_seconds([variant for variant, _ in fitted])
+    return [(variant, step_s, peak) for (variant, peak), step_s in zip(fitted, seconds, strict=True)]
 
 
-def _best(plans: StrategyPlans, found: Evaluated, refined: list[Refined], known: Calibration, top: int) -> list[Refined]:
+def _best(scores: Scores, found: Evaluated, refined: list[Refined], top: int) -> list[Variant]:
     """The fastest plan of every division, at most `top`."""
     columns = found.strategies.columns
     fitting = best_of_divisions(columns, ranked(columns, np.flatnonzero(found.fits), found.seconds, found.peak))
     seconds = found.seconds.copy()
-    for row, _, predicted in refined:
-        seconds[row] = predicted.step_time_s
-    rows = np.concatenate((fitting, np.array([row for row, _, _ in refined], dtype=np.intp)))
+    for variant, step_s, _ in refined:
+        seconds[variant.row] = step_s
+    variants = {variant.row: variant for variant, _, _ in refined}
+    rows = np.concatenate((fitting, np.array(list(variants), dtype=np.intp)))
     rows = best_of_divisions(columns, ranked(columns, rows, seconds, found.peak))[:top]
-    known_plans = {row: (plan, predicted) for row, plan, predicted in refined}
-    best = []
-    for row in rows.tolist():
-        if row in known_plans:
-            best.append((row, *known_plans[row]))
-        else:
-            plan = plans.plan(plans.row(columns, row))
-            best.append((row, plan, estimate(plan, calibration=known)))
-    return best
+    return [variants.get(row) or scores.variant(row) for row in rows.tolist()]
 
 
-def _ranked(
-    plans: StrategyPlans, columns: Columns, best: list[Refined], known: Calibration, limit_bytes: float
-) -> tuple[RankedPlan, ...]:
+def _ranked(scores: Scores, best: list[Variant], limit_bytes: float) -> tuple[RankedPlan, ...]:
     if not best:
         return ()
-    shortest = best[0][2]
-    rows = np.array([row for row, _, _ in best])
-    labels = plans.labels({name: values[rows] for name, values in columns.items()})
-    shares = win_shares(plan_columns([plan for _, plan, _ in best]), known.efficiency(labels), known.interval)
+    estimates = scores.estimates(best)
+    shortest, shares = estimates[0], cache(lambda: scores.win_shares(best))
     return tuple(
         RankedPlan(
-            plan=plan,
+            plan=variant.plan,
             estimate=predicted,
             why=why(predicted, shortest, rank, limit_bytes),
             within_interval=predicted.step_time_s <= shortest.interval_s[1],
-            win_share=float(share),
+            _shares=shares,
+            _place=rank - 1,
         )
-        for rank, ((_, plan, predicted), share) in enumerate(zip(best, shares, strict=True), 1)
+        for rank, (variant, predicted) in enumerate(zip(best, estimates, strict=True), 1)
     )
 
 
-def _front(plans: StrategyPlans, found: Evaluated, refined: list[Refined]) -> tuple[FrontPoint, ...]:
+def _front(scores: Scores, found: Evaluated, refined: list[Refined]) -> tuple[FrontPoint, ...]:
     """The front over all strategies that fit and those of the second pass."""
-    columns, rows = found.strategies.columns, np.flatnonzero(found.fits)
-    times = np.concatenate((found.seconds[rows], [predicted.step_time_s for _, _, predicted in refined]))
-    sizes = np.concatenate((np.rint(found.peak[rows]), [predicted.peak_memory_bytes or 0 for _, _, predicted in refined]))
+    rows = np.flatnonzero(found.fits)
+    times = np.concatenate((found.seconds[rows], [step_s for _, step_s, _ in refined]))
+    sizes = np.concatenate((np.rint(found.peak[rows]), [peak for _, _, peak in refined]))
     points = []
     for index in pareto_front(times, sizes).tolist():
-        plan = plans.plan(plans.row(columns, int(rows[index]))) if index < len(rows) else refined[index - len(rows)][1]
+        plan = scores.plan(int(rows[index])) if index < len(rows) else refined[index - len(rows)][0].plan
         points.append(
             FrontPoint(
                 plan=plan,
@@ -181,30 +167,26 @@ def _front(plans: StrategyPlans, found: Evaluated, refined: list[Refined]) -> tu
     return tuple(points)
 
 
-def _suggestion(
-    plans: StrategyPlans, found: Evaluated, known: Calibration, listed: tuple[RankedPlan, ...]
-) -> tuple[str, RankedPlan] | None:
+def _suggestion(scores: Scores, found: Evaluated, listed: tuple[RankedPlan, ...]) -> tuple[str, RankedPlan] | None:
     """The guides' rule with its plan, beside the best one."""
-    rule = guide_row(plans.base.model, found.strategies, found.peak, found.limit_bytes)
+    rule = guide_row(scores.plans.base.model, found.strategies, found.peak, found.limit_bytes)
     if rule is None:
         return None
-    plan = plans.plan(plans.row(found.strategies.columns, rule[1]))
-    predicted = estimate(plan, calibration=known)
+    variant = scores.variant(rule[1])
+    (predicted,) = scores.estimates([variant])
     best = listed[0].estimate if listed else predicted
     over = (predicted.peak_memory_bytes or 0) > found.limit_bytes
     suggested = RankedPlan(
-        plan=plan,
+        plan=variant.plan,
         estimate=predicted,
         why=why(predicted, best, 2 if listed else 1, found.limit_bytes) + (" It does not fit." if over else ""),
         within_interval=predicted.step_time_s <= best.interval_s[1],
-        win_share=0.0,
     )
     return rule[0], suggested
 
 
-def _nearest(plans: StrategyPlans, found: Evaluated, known: Calibration) -> Nearest:
-    columns = found.strategies.columns
-    plan = plans.plan(plans.row(columns, int(np.argmin(found.peak))))
-    predicted = estimate(plan, calibration=known)
-    parts = (predicted.memory or peak_memory(plan).peak).collapse(2)
-    return Nearest(plan=plan, estimate=predicted, missing_bytes=round(parts.total - found.limit_bytes), parts=parts)
+def _nearest(scores: Scores, found: Evaluated) -> Nearest:
+    variant = scores.variant(int(np.argmin(found.peak)))
+    (predicted,) = scores.estimates([variant])
+    parts = (predicted.memory or peak_memory(variant.plan).peak).collapse(2)
+    return Nearest(plan=variant.plan, estimate=predicted, missing_bytes=round(parts.total - found.limit_bytes), parts=parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -26,14 +26,20 @@ class RankedPlan:
     """A plan that fits: its estimate, the sentence that says what it costs, and how sure its rank is.
 
     `within_interval`: its time lies in the interval of the best plan's. `win_share` is the share of draws of the calibration's
-    numbers in which it is the fastest of the listed plans.
+    numbers in which it is the fastest of the listed plans, drawn when it is asked for; 0 for a plan that is not listed.
     """
 
     plan: Plan
     estimate: Estimate
     why: str
     within_interval: bool
-    win_share: float
+    _shares: Callable[[], Sequence[float]] = field(default=lambda: (0.0,), repr=False, compare=False)
+    _place: int = field(default=0, repr=False)
+
+    @property
+    def win_share(self) -> float:
+        """The share of draws in which the plan is the fastest."""
+        return self._shares()[self._place]
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as JSON."""
