@@ -189,6 +189,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
             "KernelProvisionerFactory": {"default_provisioner_name": PROVISIONER},
             # Files instead of ports: other users of the machine cannot talk to the kernels.
             "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
+            "AsyncKernelManager": {"client_factory": "perfkit.app.client.PageClient"},
             "PageKernels": {
                 "cull_idle_timeout": CULL_IDLE_S,
                 "cull_interval": CULL_CHECK_S,
