@@ -34,7 +34,10 @@ PATTERNS = (
     # Passes over a tensor, small tables and results left out: read + written, chain against fused.
     Pattern("SiLU and product", re.compile("SB?M"), "SwiGLU", 2 / 5),  # 2 + 3 against 3; the other product may come between
     Pattern("root mean square norm", re.compile("C?PEA?RMC?M?"), "RmsNorm", 5 / 7),  # 2 + 1 + 2 + 2 against 2
-    Pattern("layer norm", re.compile("EUP?M?EA?[RQ][MI]?C?M?A?"), "LayerNorm", 9 / 11),  # 1 + 2 + 2 + 1 + 1 + 2 + 2 against 2
+    # 1 + 2 + 2 + 1 + 1 + 2 + 2 against 2; PyTorch's kernel of a difference is that of a sum.
+    Pattern("layer norm", re.compile("E[UA][PM]?EA?[RQ][MI]?C?M?A?"), "LayerNorm", 9 / 11),
+    Pattern("GELU by tanh", re.compile("[MP]{2,5}AMTAM"), "GELU", 8 / 9),  # 2 + 2 + 2 + 3 + 2 + 2 + 2 + 3 against 2
+    Pattern("GELU by erf", re.compile("M[MI]TAM"), "GELU", 9 / 11),  # 2 + 2 + 2 + 2 + 3 against 2
     Pattern("rotary embedding", re.compile("M[VC]*N[VC]*KC*M[VC]*A"), "RotaryPositionEmbedding", 8 / 10),  # 2 + 1 + 2 + 2 + 3 to 2
     Pattern("attention in parts", re.compile("B[MICAW]*X[CDMIAW]*B"), "FlashAttention", 1.0),  # scores never reach the memory
 )
@@ -48,6 +51,7 @@ _LETTERS = (
     ("S", r"^(?!.*(?:grad|backward)).*(?:silu|swish)"),
     ("R", r"rsqrt"),
     ("Q", r"sqrt"),
+    ("T", r"^tanh$|tanh_kernel|^erf$|erf_kernel"),
     ("P", r"\bpow|^pow|square"),
     ("E", r"reduce_?mean|MeanOps|^mean"),
     ("N", r"^neg|neg_kernel"),

@@ -27,7 +27,7 @@ LEAST_CALL = 0.1
 """Calls that last less than this share of the shortest idle time explain none of it."""
 
 COLUMNS = ("rank", "name", "kind", "start_ns", "duration_ns")
-LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "duration_ns", "call", "launch_ns", "launch_duration_ns")
+LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "duration_ns", "call", "launch_ns", "launch_duration_ns", "input_shapes")
 
 
 def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None:
@@ -70,11 +70,11 @@ def shares_in(case: Case, rank: int, gaps: pd.DataFrame, pattern: re.Pattern[str
     busy = union(starts, starts + found["duration_ns"].to_numpy(dtype=np.int64))
     begin = gaps["start_ns"].to_numpy(dtype=np.int64)
     length = gaps["duration_ns"].to_numpy(dtype=np.int64)
-    shares: np.ndarray = (_busy_until(busy, begin + length) - _busy_until(busy, begin)) / np.maximum(length, 1)
+    shares: np.ndarray = (busy_until(busy, begin + length) - busy_until(busy, begin)) / np.maximum(length, 1)
     return shares
 
 
-def _busy_until(busy: Intervals, times: np.ndarray) -> np.ndarray:
+def busy_until(busy: Intervals, times: np.ndarray) -> np.ndarray:
     """How much of `busy` lies before each time, in ns."""
     if not len(busy.starts):
         return np.zeros(len(times), dtype=np.int64)
@@ -153,3 +153,24 @@ def launches(case: Case, rank: int) -> pd.DataFrame | None:
             rows = read[read["step"].isin(case.step_numbers).to_numpy(dtype=bool)] if len(read) else None
         case.launched[rank] = rows
     return case.launched[rank]
+
+
+def with_shapes(case: Case, rows: pd.DataFrame, ranks: tuple[int, ...]) -> pd.DataFrame:
+    """Kernels of `ranks` with the input shapes of the operators that launched them, where kernels state none themselves."""
+    rows = rows[rows["rank"].isin(ranks).to_numpy(dtype=bool)]
+    if rows["input_shapes"].notna().any():
+        return rows
+    frames = []
+    for rank, mine in rows.groupby("rank"):
+        known = launches(case, int(str(rank)))
+        if known is None or known["input_shapes"].isna().all():
+            frames.append(mine)
+            continue
+        first = known.drop_duplicates(["start_ns", "name"])
+        shapes = pd.Series(
+            first["input_shapes"].astype("object").to_numpy(),
+            index=pd.MultiIndex.from_arrays([first["start_ns"].to_numpy(dtype=np.int64), first["name"].astype("object")]),
+        )
+        wanted = pd.MultiIndex.from_arrays([mine["start_ns"].to_numpy(dtype=np.int64), mine["name"].astype("object")])
+        frames.append(mine.assign(input_shapes=shapes.reindex(wanted).to_numpy()))
+    return pd.concat(frames) if frames else rows

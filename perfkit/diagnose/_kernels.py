@@ -14,10 +14,12 @@ from perfkit.diagnose._rule import Finding
 
 FORMATS = re.compile(r"transdata|formattransfer|convert_?layout|(?:nchw|nhwc)_?to_?(?:nchw|nhwc)", re.IGNORECASE)
 """Operators that only change the layout of their input."""
+_VIEWS = r"(?:_+(?:unsafe_view|view|reshape|t|transpose|permute|clone|slice|split|select|expand|unsqueeze|squeeze))*$"
 CONVERSIONS = re.compile(
-    rf"\bcast|^cast|_to_copy|direct_copy_kernel|float16_copy_kernel|tensormove|{FORMATS.pattern}", re.IGNORECASE
+    rf"\bcast|^cast|(?<!_)_to_copy|fused__to_copy{_VIEWS}|direct_copy_kernel|float16_copy_kernel|tensormove|{FORMATS.pattern}",
+    re.IGNORECASE,
 )
-"""Operators that only change the type or the layout of their input."""
+"""Operators that only change the type or the layout of their input; a kernel that a compiler fused with others does more."""
 
 
 SHORT, LONGEST = 40, 80

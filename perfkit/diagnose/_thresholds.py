@@ -60,6 +60,9 @@ SYNC_CALLS = Threshold(
     name="sync-calls", value=4.0, unit="calls a step that wait for the device, its end left out", origin="chosen"
 )
 CASTS_SHARE = Threshold(name="casts-share", value=0.01, unit="share of computing", origin="chosen: norms and losses need less")
+HOST_COPY_SHARE = Threshold(
+    name="host-copy-share", value=0.02, unit="share of the step", origin="chosen: a batch and a loss need far less"
+)
 AI_CPU_SHARE = Threshold(
     name="ai-cpu-share",
     value=0.01,

@@ -1,7 +1,8 @@
 """Counters of traces in Chrome's JSON format: every number in `args` of a `C` event is a series of its own.
 
 Profilers write the unit into the key of the value (`Read(MB/s)`, `MHz`); a key that ends in `id` tells series of one name apart.
-Kineto has no counters of memory: there an instant event `[memory]` carries the sums of its allocator at every allocation.
+Kineto has no counters of memory: there an instant event `[memory]` carries the sums of its allocator at every allocation. Those of
+devices are no counters but rows of `memory_curve`, which `held` takes out of the samples.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 
 from perfkit.trace._store import times_ns
 
 COLUMNS = ("name", "unit", "time_ns", "value")
 MEMORY = "[memory]"
+_HELD = re.compile(r"memory of (device \d+) (allocated|reserved)$")
 _TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
 _UNIT = re.compile(r"(?P<what>.*)\((?P<unit>[^()]{1,12})\)$")
 _UNITS = frozenset(
@@ -72,6 +75,30 @@ def named(rows: pd.DataFrame, processes: Mapping[str, str]) -> pd.DataFrame:
 
     names = [full(pid, name) for pid, name in zip(rows["pid"], rows["name"], strict=True)]
     return rows.assign(name=pd.Series(names, index=rows.index, dtype="object"))[list(COLUMNS)]
+
+
+def held(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """What allocators of devices held, as columns of `memory_curve` without `rank`, and the samples that are left."""
+    names = rows["name"].astype("category")
+    found = [_HELD.match(str(name)) for name in names.cat.categories]
+    codes = names.cat.codes.to_numpy()
+    device = np.array([None if match is None else match[1] for match in found] or [None], dtype=object)[codes]
+    what = np.array(["" if match is None else match[2] for match in found] or [""], dtype=object)[codes]
+    ours = what != ""
+    times = rows["time_ns"].to_numpy(dtype=np.int64)[ours]
+    values = pd.array(rows["value"].to_numpy(dtype=np.float64)[ours].round().astype(np.int64), dtype="Int64")
+    device, what = device[ours], what[ours]
+    first = what == "allocated"
+    # One event gives both sums, one after the other.
+    reserved = np.flatnonzero(~first)
+    paired = (
+        (reserved > 0) & first[reserved - 1] & (times[reserved - 1] == times[reserved]) & (device[reserved - 1] == device[reserved])
+    )
+    sums = pd.DataFrame({"component": device, "time_ns": times, "allocated_bytes": values, "reserved_bytes": values})
+    sums["allocated_bytes"] = sums["allocated_bytes"].where(first)
+    sums["reserved_bytes"] = sums["reserved_bytes"].where(~first)
+    sums.loc[reserved[paired] - 1, "reserved_bytes"] = values[reserved[paired]]
+    return sums.drop(index=reserved[paired]).reset_index(drop=True), rows[~ours]
 
 
 def _samples(event: Counter | Instant) -> Iterator[tuple[str, str, str | None, float]]:

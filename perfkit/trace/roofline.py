@@ -27,7 +27,9 @@ ELEMENT_BYTES = {
 }
 """Size of an element by the name that a profiler gives its type, in lower case."""
 BACKWARD_ATTENTION = 2.5
-_ATTENTION = re.compile(r"flash_?att|attention_?score|scaled_dot_product|fused_?attention|_efficient_attention", re.IGNORECASE)
+_ATTENTION = re.compile(
+    r"flash_?att|attention_?score|scaled_dot_product|(?:fused|cudnn)_?attention|_efficient_attention", re.IGNORECASE
+)
 _BACKWARD = re.compile(r"grad|backward|bwd", re.IGNORECASE)
 _PRODUCT = re.compile(
     r"^(?:aten::)?(?:mat_?mul\w*|batch_?mat_?mul\w*|addmm|mm|bmm|baddbmm|linear|_scaled_mm|gemm\w*)$", re.IGNORECASE

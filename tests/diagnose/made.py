@@ -218,3 +218,13 @@ def added(run: Run, **tables: list[dict[str, Any]]) -> Run:
     more = sink.tables()
     whole = {name: pd.concat([run.tables[name], more[name]]) if name in run.tables else more[name] for name in more}
     return replace(run, tables={**run.tables, **whole})
+
+
+def launched(run: Run, shapes: list[str]) -> Run:
+    """A run of one rank whose host states shapes: those of the operators that launched its computing kernels, in order."""
+    rows = run.tables["kernels"]
+    rows = rows[(rows["kind"] == "computing").to_numpy(dtype=bool)]
+    columns = {name: rows[name].to_numpy() for name in ("step", "name", "kind", "start_ns", "duration_ns")}
+    sink = Sink()
+    sink.add("launches", rank=0, **columns, launch_ns=rows["start_ns"].to_numpy() - 10, input_shapes=shapes)
+    return replace(run, tables={**run.tables, "launches": sink.tables()["launches"]})

@@ -153,7 +153,8 @@ def test_an_image_model_without_loader_workers_waits_for_data_and_with_four_it_d
     assert found["data-feed"].share_of_step == pytest.approx(0.209, abs=0.003)
     assert found["data-feed"].evidence["share_in_data_loader"] > 0.95
     assert said(found) == {"data-feed", "host-bound"}
-    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-bound"}
+    # Batches of images come from pageable memory: 3.3 of 121 ms in which nothing else runs.
+    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-bound", "host-copies"}
 
 
 def test_a_recording_without_marks_of_steps_shows_the_loader_and_the_search_for_an_algorithm():
@@ -161,7 +162,8 @@ def test_a_recording_without_marks_of_steps_shows_the_loader_and_the_search_for_
     found = verdicts("param/resnet_kineto.json.gz", MORE)
     assert found["data-feed"].share_of_step == pytest.approx(0.505, abs=0.01)
     assert "cudaFree" in found["host-pause"].title
-    assert said(found) == {"data-feed", "host-pause"}
+    assert said(found) == {"data-feed", "host-pause", "host-copies"}
+    assert found["host-copies"].evidence["pageable_share"] == 1.0
     assert found["frequent-sync"].missing == ("marks of steps, to count calls in one",)
 
 
@@ -229,3 +231,12 @@ def test_collectives_that_hardly_move_data_are_told_as_waiting():
 def test_a_healthy_training_log_gives_no_finding():
     for name in ("meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log", "llama2_13b_8card_worker_0.log"):
         assert said(verdicts(f"logs/{name}")) == set()
+
+
+def test_layers_that_run_again_cost_what_the_same_training_without_them_is_faster():
+    # Measured without a profiler: 199.2 ms a step, 168.0 ms without checkpoints. 21.7 of 80 GiB are reserved.
+    found = verdicts("kineto_h100", MORE)
+    assert found["recompute-cost"].evidence["layers_recomputed_ratio"] == 1.0
+    assert found["recompute-cost"].cost_ns == pytest.approx(199.2e6 - 168.0e6, rel=0.05)
+    assert found["recompute-with-headroom"].evidence["headroom_bytes"] == pytest.approx(58.3 * 2**30, rel=0.01)
+    assert said(found) == {"recompute-cost", "recompute-with-headroom", "excess-casts"}

@@ -77,8 +77,8 @@ def test_kineto_counts_what_it_samples_and_what_its_allocator_holds(tmp_path):
     assert list(found["power"].time_ns) == [BASE_US * 1000 + 500, BASE_US * 1000 + 3000]
     assert (found["power"].unit, list(found["power"].value)) == ("W", [300.5, 250.0])
     assert {name: list(found[name].value) for name in found if name != "power"} == {
-        "memory of device 2 allocated": [4096.0],
-        "memory of device 2 reserved": [8192.0],
+        "memory device 2 allocated": [4096.0],
+        "memory device 2 reserved": [8192.0],
     }
 
 
@@ -152,3 +152,24 @@ def test_a_kept_run_has_its_counters_in_the_cache(tmp_path, monkeypatch):
 
 def test_the_table_says_what_its_columns_are():
     assert [column.name for column in TABLES["counters"].columns] == ["rank", "name", "unit", "time_ns", "value"]
+
+
+def test_what_an_allocator_holds_is_a_curve_of_memory(tmp_path):
+    def event(at, device, **sums):
+        return {
+            "ph": "i",
+            "name": "[memory]",
+            "pid": 0,
+            "ts": BASE_US + at,
+            "args": {"Device Type": 1, "Device Id": device, **sums},
+        }
+
+    kineto(tmp_path, [
+        event(1, 0, **{"Total Allocated": 10, "Total Reserved": 20}),
+        event(1, 1, **{"Total Reserved": 40}),
+        event(2, 0, **{"Total Allocated": 12}),
+    ])  # fmt: skip
+    curve = load(tmp_path).frame("memory_curve")
+    assert curve["component"].tolist() == ["device 0", "device 1", "device 0"]
+    assert curve["allocated_bytes"].fillna(-1).tolist() == [10, -1, 12]
+    assert curve["reserved_bytes"].fillna(-1).tolist() == [20, 40, -1]

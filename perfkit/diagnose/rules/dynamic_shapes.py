@@ -1,6 +1,7 @@
 """Shapes change from step to step, so that operators are compiled and buffers laid out again and again.
 
-What is measured: kernels with an operator and input shapes that most steps of their rank do not have, as a share of computing. A
+What is measured: kernels with an operator and input shapes that most steps of their rank do not have, as a share of computing, on
+up to two ranks where only the host side states shapes. A
 training step of fixed sequence length repeats every shape in every step. What the change costs beside the kernels themselves
 (compilation, new buffers) is seen as idle time, and is not added here.
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.diagnose import _kernels
+from perfkit.diagnose import _host, _kernels
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import SHAPES_SHARE
@@ -28,7 +29,11 @@ ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Kernels whose shapes most steps do not have."""
-    rows = case.computing[["rank", "step", "op", "input_shapes", "duration_ns", "start_ns"]].dropna(subset=["input_shapes"])
+    columns = ["rank", "step", "op", "name", "input_shapes", "duration_ns", "start_ns"]
+    rows = case.computing[columns]
+    if rows["input_shapes"].isna().all():
+        rows = _host.with_shapes(case, rows, _host.busiest(case))
+    rows = rows.dropna(subset=["input_shapes"])
     rows = rows[rows["input_shapes"].astype(str).str.contains(r"\d", regex=True).to_numpy(dtype=bool)]
     steps = rows.groupby("rank")["step"].nunique()
     if rows.empty or steps.max() < MIN_STEPS:

@@ -31,7 +31,8 @@ HEAVY = re.compile(
     r"grad\b|backward|_bwd|_bw_|batch_?norm",
     re.IGNORECASE,
 )
-OPTIMIZER = re.compile(r"adam|optim|momentum|\bsgd|lamb|multi_tensor_apply", re.IGNORECASE)
+OPTIMIZER = re.compile(r"adam|optim|momentum|\bsgd|lamb(?!da)|multi_tensor_apply", re.IGNORECASE)
+"""Kernels of optimizers; most kernels of C++ have a lambda in their names, which is not LAMB."""
 BUCKETS = 8
 """A reduction in one piece could be cut into so many, of which the last one cannot hide."""
 ACTIONS = {

@@ -2,13 +2,16 @@
 
 What is measured, whichever was recorded: memory reserved over memory allocated at the peak of each rank; the peak with gaps over
 the peak of the blocks in a printed statistic, against the memory budget; and calls that take memory from the device or return it
-inside steps, which stop the device each time.
+inside steps, which stop the device each time. Where kernels are replayed from captured graphs, what is reserved says nothing: the
+memory of a graph is handed out only while it is captured.
 
 What to do: virtual memory (MS_ALLOC_CONF=enable_vmm:True; PYTORCH_CUDA_ALLOC_CONF or
 PYTORCH_NPU_ALLOC_CONF=expandable_segments:True), fewer dynamic shapes, no emptying of the cache inside the step.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pandas as pd
@@ -26,6 +29,7 @@ UNCACHED = 0.5
 """So many calls a kernel take and return the memory of every operator."""
 RETRY_NS = (200_000, 20_000_000)
 """Idle times of a device that an allocator's retry may explain."""
+GRAPHS = re.compile(r"(?:cuda|cu|hip)GraphLaunch", re.IGNORECASE)
 ACTIONS = (
     "use virtual memory: MS_ALLOC_CONF=enable_vmm:True, or expandable_segments:True for PyTorch",
     "avoid shapes that change from step to step, and do not empty the cache inside the step",
@@ -81,7 +85,15 @@ def _curve_ratios(case: Case) -> dict[int, float]:
     peaks = (
         peaks[peaks["allocated_bytes"] > 0].sort_values("reserved_bytes", ascending=False, kind="stable").drop_duplicates("rank")
     )
-    return {int(row["rank"]): float(row["reserved_bytes"] / row["allocated_bytes"]) for row in peaks.to_dict("records")}
+    ratios = {int(row["rank"]): float(row["reserved_bytes"] / row["allocated_bytes"]) for row in peaks.to_dict("records")}
+    high = [rank for rank in ratios if ratios[rank] >= case.limit(FRAGMENTED_RATIO)]
+    return {} if high and _replays_graphs(case, high[0]) else ratios
+
+
+def _replays_graphs(case: Case, rank: int) -> bool:
+    """Whether kernels of a rank come from captured graphs: their memory is reserved, and handed out to nobody while they run."""
+    calls = _host.rows(case, rank, GRAPHS)
+    return calls is not None and len(calls) > 0
 
 
 def _report_ratios(case: Case) -> dict[int, float]:

@@ -1,8 +1,10 @@
 """Forward operators run again in the backward pass, and cost what the forward of those layers costs.
 
-What is measured: attention runs once forward and once backward in each layer. More forward than backward runs are recomputation;
-the time of one layer's forward is that between two forward attentions with no backward one in between. The cost is what the step
-would win if nothing were recomputed, and says nothing about whether memory allows that.
+What is measured: attention runs once forward and once backward in each layer. More forward than backward runs are recomputation.
+Around an attention that runs again the kernels follow one another as in the forward pass; so far as they do they are computed
+again, at most what lies between two forward attentions. (Frameworks stop before the end of a layer when the backward pass needs no
+more of it, and selective recomputation runs little but the attention.) The cost is what the step would win if nothing were
+recomputed, and says nothing about whether memory allows that.
 
 What to do: with memory to spare recompute fewer layers, or only cheap operators (norms, activations), or the communication only.
 """
@@ -21,11 +23,14 @@ from perfkit.diagnose._thresholds import RECOMPUTE_SHARE
 from perfkit.errors import NotMeasuredError
 
 ATTENTION = re.compile(r"flash|fmha|attention|attn|sdpa", re.IGNORECASE)
-BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
+BACKWARD = re.compile(r"grad|bwd|backward|bprop|cutlassB_", re.IGNORECASE)
+"""Backward attention; cuDNN names it bprop, the memory-efficient one of PyTorch fmha_cutlassB (forward: fmha_cutlassF)."""
 ACTIONS = (
     "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",
     "recompute single cheap operators (norm, activation) instead of whole layers",
 )
+MAY_LACK = 3
+"""Kernels in a row of the forward pass that may not run again, such as the casts of weights that are kept."""
 PLANNED_MORE = 0.05
 """Layers computed again beyond the planned share that are no finding."""
 
@@ -78,18 +83,55 @@ def _largest_count(rows: pd.DataFrame) -> float:
 
 
 def _repeated(case: Case, forward: pd.DataFrame, backward: pd.DataFrame) -> pd.DataFrame:
-    """What runs again: before each backward attention its forward one, with all that a forward layer has around it.
+    """What runs again: before each backward attention its forward one, with all that runs around it as in the forward pass.
 
-    As (`rank`, `start_ns`, `duration_ns`, `op`) of spans: from the forward attention before a backward one, as long as a layer's
-    forward pass takes.
+    As (`rank`, `start_ns`, `duration_ns`, `op`) of spans: from the forward attention before a backward one, as long as what runs
+    again of a layer takes.
     """
-    layer_ns = _layer_ns(forward, backward)
     marks = pd.concat([forward.assign(back=False), backward.assign(back=True)]).sort_values(["rank", "start_ns"], kind="stable")
     ranks, back = marks["rank"].to_numpy(), marks["back"].to_numpy(dtype=bool)
     follows = np.concatenate([back[1:] & (ranks[1:] == ranks[:-1]), [False]])
     again = marks[~back & follows]
+    layer_ns = min(_layer_ns(forward, backward), _alike_ns(case, marks, again))
     # The first backward attention after the forward pass follows a forward one also where nothing is recomputed.
     return pd.DataFrame({"rank": again["rank"], "start_ns": again["start_ns"], "duration_ns": round(layer_ns), "op": again["op"]})
+
+
+def _alike_ns(case: Case, marks: pd.DataFrame, again: pd.DataFrame) -> float:
+    """The median time of the kernels around attentions that run `again` which follow one another as in a forward pass.
+
+    Infinite where no rank has two forward attentions with nothing backward in between to compare with.
+    """
+    lengths: list[int] = []
+    for rank, rows in case.computing.groupby("rank"):
+        mine = marks[marks["rank"] == rank]
+        back = mine["back"].to_numpy(dtype=bool)
+        first = np.flatnonzero(~back[1:] & ~back[:-1])
+        if not len(first):
+            continue
+        starts = rows["start_ns"].to_numpy(dtype=np.int64)
+        ends = starts + rows["duration_ns"].to_numpy(dtype=np.int64)
+        ops = rows["op"].astype("object").astype(str).to_numpy()
+        # The middle one: the first layers of a step may stand beside the optimizer, the last ones beside the loss.
+        at = int(first[len(first) // 2])
+        begin, end = np.searchsorted(starts, mine["start_ns"].to_numpy(dtype=np.int64)[at : at + 2])
+        layer = ops[begin + 1 : end]
+        for place in np.searchsorted(starts, again.loc[again["rank"] == rank, "start_ns"].to_numpy(dtype=np.int64)):
+            after = _alike(layer, ops[place + 1 : place + 1 + len(layer)])
+            before = _alike(layer[::-1], ops[max(0, place - len(layer)) : place][::-1])
+            lengths.append(int(ends[place + after] - starts[place - before]))
+    return float(np.median(lengths)) if lengths else np.inf
+
+
+def _alike(wanted: np.ndarray, found: np.ndarray) -> int:
+    """How many of the first of `found` are those of `wanted` in this order, of which a few may be left out."""
+    at = 0
+    for count, op in enumerate(found):
+        skipped = np.flatnonzero(wanted[at : at + MAY_LACK + 1] == op)
+        if not len(skipped):
+            return count
+        at += int(skipped[0]) + 1
+    return len(found)
 
 
 def _communication(case: Case, repeated: pd.DataFrame) -> dict[int, float]:

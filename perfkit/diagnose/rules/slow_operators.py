@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.diagnose import _kernels
+from perfkit.diagnose import _host, _kernels
 from perfkit.diagnose._case import KERNELS_BY, Case
 from perfkit.diagnose._rule import Finding, Rule, Verdict
 from perfkit.diagnose._thresholds import OUTLIER_RATIO, OUTLIER_SHARE, SLOWER_RATIO
 
 KEY = ["op", "shapes"]
+MOST_RANKS = 4
+"""Ranks whose host side is read for the shapes of kernels."""
 ACTIONS = (
     "compare versions of driver, framework and operator library with the earlier run",
     "look at shapes, types and formats of the named operators, and at their hardware counters",
@@ -46,7 +48,7 @@ def _against(case: Case, before: Case) -> Verdict:
     names = tuple(str(name) for name in lost.index[lost >= 0.05 * lost.sum()])
     finding = Finding(
         rule=RULE.name,
-        title=f"{', '.join(names[:3])} up to {100 * (slower.max() - 1):.0f} % slower than in the baseline, on all ranks",
+        title=f"{_kernels.told(names)} up to {100 * (slower.max() - 1):.0f} % slower than in the baseline, on all ranks",
         subject={"operators": names},
         evidence={**evidence, "num_slower": float(len(slower))},
         actions=ACTIONS,
@@ -71,7 +73,17 @@ def _with_shapes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _outliers(case: Case) -> Verdict:
-    rows = _with_shapes(case.computing)
+    verdict = _among_equals(case, case.computing)
+    if not verdict.findings or case.computing["input_shapes"].notna().any():
+        return verdict
+    # Executions under one name may have differed in shapes, which only the host side tells; it is read when it matters.
+    ranks = verdict.findings[0].subject["ranks"][:MOST_RANKS]
+    shaped = _host.with_shapes(case, case.computing, ranks)
+    return verdict if shaped["input_shapes"].isna().all() else _among_equals(case, shaped)
+
+
+def _among_equals(case: Case, rows: pd.DataFrame) -> Verdict:
+    rows = _with_shapes(rows)
     # Where shapes were not recorded, what has one name is of one kind: MindSpore's names say which layer it is.
     named = rows["name"].astype("object").astype(str).str.replace(r"#\d+$", "", regex=True)
     rows = rows.assign(shapes=rows["shapes"].where(rows["shapes"] != "", named))
@@ -89,7 +101,7 @@ def _outliers(case: Case) -> Verdict:
     names = _kernels.largest(out)
     finding = Finding(
         rule=RULE.name,
-        title=f"{len(out)} executions of {', '.join(names[:3])} take over {case.limit(OUTLIER_RATIO):g} times what equal ones take",
+        title=f"{len(out)} executions of {_kernels.told(names)} take over {case.limit(OUTLIER_RATIO):g} times what equal ones take",
         subject={"operators": names, "ranks": tuple(sorted(int(rank) for rank in out["rank"].unique()))},
         evidence={**evidence, "num_outliers": float(len(out))},
         actions=ACTIONS,

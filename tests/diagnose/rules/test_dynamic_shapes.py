@@ -5,7 +5,8 @@ import pytest
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.dynamic_shapes import RULE
 from perfkit.trace._format import Sink
-from tests.diagnose.made import Training, run_of
+from tests.diagnose import made
+from tests.diagnose.made import Training, launched, run_of, stays_healthy
 
 
 def judged(shapes_of_step, steps=5):
@@ -35,3 +36,10 @@ def test_a_sequence_of_another_length_in_every_step_is_named():
 def test_two_steps_tell_nothing_and_neither_do_kernels_without_shapes():
     assert judged(lambda step: [f"{step},1"], steps=2).not_measured
     assert diagnose(Training().run(), only=[RULE]).not_measured
+
+
+def test_shapes_that_only_the_host_states_count_too():
+    run = Training(ranks=1).run()
+    steps = run.frame("kernels").query("kind == 'computing'")["step"]
+    assert stays_healthy(RULE, launched(run, ["4,4096"] * len(steps)))["changing_shapes_share_of_computing"] == 0
+    assert made.judged(RULE, launched(run, [f"4,{4096 + step}" for step in steps])).findings

@@ -39,3 +39,20 @@ def test_kernels_of_c_plus_plus_are_read_by_the_functor_in_their_name():
     names = ("(anonymous namespace)::silu_kernel(at::TensorIteratorBase&)", "BinaryFunctor<float, float, float, MulFunctor<float>>")
     assert "".join(_chains.letter_of(template.format(name)) for name in names) == "SM"
     assert _chains.letter_of("void flash_fwd_kernel<128, 128, softmax>") == "."
+
+
+def test_chains_of_pytorch_are_found_by_the_kernels_that_it_launches():
+    # PyTorch launches the same kernel for a difference and a sum; recorded under autocast on an H100.
+    add, mul = "at::native::CUDAFunctor_add<float>", "BinaryFunctor<float, float, float, binary_internal::MulFunctor<float> >"
+    mean, root = (
+        "ReduceOp<float, at::native::MeanOps<float, float, float, float> >",
+        "at::native::sqrt_kernel_cuda(at::TensorIteratorBase&)",
+    )
+    div, tanh = (
+        "BinaryFunctor<float, float, float, binary_internal::DivFunctor<float> >",
+        "at::native::tanh_kernel_cuda(at::TensorIteratorBase&)",
+    )
+    shift = "at::native::CUDAFunctorOnSelf_add<float>"
+    norm, gelu = (mean, add, mul, mean, shift, root, div, mul, add), (mul, mul, mul, mul, add, mul, tanh, shift, mul)
+    found = judged(RULE, layers(*(f"void elementwise_kernel<{name}>" for name in (*norm, "nvjet_sm90_tst", *gelu)))).findings[0]
+    assert found.evidence["LayerNorm_chains_a_rank_and_step"] == found.evidence["GELU_chains_a_rank_and_step"] == 4

@@ -4,7 +4,7 @@ import pytest
 
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules import exposed_communication
-from perfkit.diagnose.rules.gradient_allreduce_tail import RULE
+from perfkit.diagnose.rules.gradient_allreduce_tail import OPTIMIZER, RULE
 from perfkit.trace._format import Sink
 from tests.diagnose.made import MS, Training, healthy, judged, run_of, stays_healthy
 
@@ -52,3 +52,9 @@ def test_an_inference_has_no_tail():
     steps = run.tables["steps"].assign(computing_ns=None)
     cut = type(run)(name="x", kind="measured", format="made", tables={**run.tables, "kernels": forward, "steps": steps})
     assert stays_healthy(RULE, cut)["optimizer_ns"] == 0
+
+
+def test_a_lambda_of_c_plus_plus_is_no_lamb_optimizer():
+    lambdas = "void elementwise_kernel_with_index<int, at::native::arange_cuda_out(Scalar const&)::{lambda()#1}>"
+    assert OPTIMIZER.search(lambdas) is None
+    assert all(OPTIMIZER.search(name) for name in ("LambApplyOptimizerAssign", "fused_lamb_cuda", "FusedAdamMathFunctor"))

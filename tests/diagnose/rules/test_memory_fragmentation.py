@@ -3,7 +3,7 @@
 from perfkit.diagnose import diagnose
 from perfkit.diagnose.rules.memory_fragmentation import RULE
 from perfkit.trace._format import Sink
-from tests.diagnose.made import Training, run_of
+from tests.diagnose.made import GIB, Training, added, run_of
 
 HEALTHY = Training().run()
 
@@ -43,3 +43,14 @@ def test_the_fragmented_rank_is_named():
 
 def test_a_little_reserve_is_healthy():
     assert judged(remembering(1.1)).findings == ()
+
+
+def test_memory_of_captured_graphs_is_reserved_and_not_fragmented():
+    run = added(
+        Training(ranks=1).run(),
+        memory_curve=[{"rank": 0, "component": "device 0", "time_ns": 5, "allocated_bytes": 8 * GIB, "reserved_bytes": 25 * GIB}],
+    )
+    (found,) = judged(run).findings
+    assert found.evidence["largest_reserved_over_allocated"] == 25 / 8
+    call = {"rank": 0, "name": "cudaGraphLaunch", "kind": "call", "thread": "1", "start_ns": 3, "duration_ns": 2}
+    assert judged(added(run, host=[call])).findings == ()
