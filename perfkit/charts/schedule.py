@@ -32,6 +32,8 @@ _OF_OP = {
 _HEIGHTS = {4: 136, 8: 272, 42: 420}
 """Height of the picture up to a number of stages; few heights, as another one is another chart to draw from nothing."""
 _MOST_HEIGHT = 640
+MOST_BARS = 2_000
+"""Bars that are drawn one by one: with more they are too narrow to be told apart, and take longer to draw than a slider may."""
 _SEAM = "rgba(0, 0, 0, 0.45)"
 """Between bars of one colour that follow each other without a break."""
 _LABEL_SHARE = 0.02
@@ -91,7 +93,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
     """The data sets of `schedule_picture` from `ScheduleResult.columns()`, or from its frame.
 
     `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. More than
-    5 000 bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does most.
+    `MOST_BARS` bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does most.
     """
     bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
     bars["op"] = np.array(list(operations["op"]), dtype=object)
@@ -100,7 +102,7 @@ def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence
         bars = _with_recompute(bars, recompute_ns)
     end_ns = int(bars["end_ns"].max())
     lanes = [{"stage": stage, "start_ms": 0.0, "end_ms": end_ns / NS_PER_MS} for stage in np.unique(bars["stage"]).tolist()]
-    if len(bars["stage"]) > theme.MAX_MARKS:
+    if len(bars["stage"]) > MOST_BARS:
         return {"lanes": lanes, "operations": _slices(bars, end_ns), "labels": []}
     drawn = _drawn(_only(bars, bars["end_ns"] > bars["start_ns"]))
     labels = [
@@ -180,7 +182,7 @@ def _with_recompute(bars: _Bars, recompute_ns: Sequence[Sequence[int]]) -> _Bars
 def _slices(bars: _Bars, end_ns: int) -> list[dict[str, Any]]:
     """Equal slices of every lane, as long as they are busy, with the activity that takes most of each."""
     stages = np.unique(bars["stage"]).tolist()
-    borders = np.linspace(0, end_ns, theme.MAX_MARKS // len(stages) + 1)
+    borders = np.linspace(0, end_ns, MOST_BARS // len(stages) + 1)
     drawn: list[dict[str, Any]] = []
     for stage in stages:
         own = _only(bars, bars["stage"] == stage)

@@ -45,6 +45,14 @@ class View(anywidget.AnyWidget):
         else:
             self.on_message(message)
 
+    def send_state(self, key: Any = None) -> None:
+        """Send traits as they are: plain data. ipywidgets would look for bytes in every single value of a chart."""
+        state: dict[str, Any] = self.get_state(key)
+        for name in self._property_lock.keys() & state.keys():
+            self._property_lock[name] = state[name]
+        if state:
+            self._send({"method": "update", "state": state, "buffer_paths": []})
+
     def on_message(self, message: dict[str, Any]) -> None:
         """What the visitor did; views that accept something override it."""
 

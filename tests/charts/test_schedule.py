@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from perfkit.charts import _spec, schedule
-from perfkit.charts import _theme as theme
 from perfkit.plans.schedule import ScheduleCase, simulate_schedule
 
 
@@ -53,7 +52,7 @@ def test_blocking_transfers_are_drawn_on_both_stages():
 def test_many_operations_are_reduced_and_keep_their_shares():
     result = simulated(microbatches=2_000)
     rows = schedule.schedule_rows(result.frame())
-    assert len(rows["operations"]) <= theme.MAX_MARKS
+    assert len(rows["operations"]) <= schedule.MOST_BARS
     total = drawn_ms(rows, 3, "forward", "backward")
     assert total == pytest.approx(result.stage_busy_ns[3] / 1e6, rel=1e-6)
 
