@@ -15,8 +15,8 @@ _REPLY_S, _HEARD_S = 1.0, 0.2
 class PageClient(AsyncKernelClient):
     """Ready once the kernel answers and what it tells everybody is heard.
 
-    Jupyter's client then listens until there is silence for 0.2 s, which would be a tenth of the time in which a page opens; whoever
-    executes a cell skips what belongs to other requests anyway.
+    Jupyter's client then listens until there is silence for 0.2 s, a tenth of the time in which a page opens; whoever executes a
+    cell skips what belongs to other requests anyway.
     """
 
     async def wait_for_ready(self, timeout: float | None = None) -> None:

@@ -60,5 +60,5 @@ def test_a_kernel_that_has_ended_is_not_waited_for():
 
 
 def test_a_silent_kernel_is_given_up():
-    with pytest.raises(RuntimeError, match="did not answer within 0.05 s"):
+    with pytest.raises(RuntimeError, match=r"did not answer within 0\.05 s"):
         asyncio.run(Kernel([], []).wait_for_ready(timeout=0.05))
