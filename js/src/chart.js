@@ -1,5 +1,5 @@
 // A chart: the specification becomes a live view once, later only its named data sets and parameters are replaced.
-import { csv, download, el, freshId, popover } from "./dom.js";
+import { afterFrame, csv, download, el, freshId, popover } from "./dom.js";
 import { loadModule } from "./load_module.js";
 import { Table } from "./table.js";
 import { onThemeChange, themed, vegaConfig } from "./theme.js";
@@ -14,6 +14,7 @@ export class Chart {
     this.send = send;
     this.datasets = {};
     this.params = {};
+    this.pending = { rows: {}, values: {} }; // of `datasets` and `params`, what the view does not have yet
     this.rows = {}; // what the view holds, by data set: changed in place where only numbers change
     this.visible = true; // as far as known
     this.queue = Promise.resolve();
@@ -58,7 +59,8 @@ export class Chart {
     if (this.plot.getAttribute("aria-label") !== label) this.plot.setAttribute("aria-label", label);
   }
 
-  /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn. */
+  /** Replaces the rows of some data sets and the values of some parameters of the live view; resolves when redrawn.
+      A chart that is scrolled out of sight is redrawn after the next frame, so that those in sight are there sooner. */
   update(datasets = {}, params = {}) {
     const changed = (old, fresh) =>
       Object.fromEntries(Object.entries(fresh).filter(([name, value]) => JSON.stringify(old[name]) !== JSON.stringify(value)));
@@ -66,7 +68,11 @@ export class Chart {
     this.datasets = { ...this.datasets, ...rows };
     this.params = { ...this.params, ...values };
     if (Object.keys(rows).length + Object.keys(values).length === 0) return this.queue;
-    return this.enqueue(() => this.patch(rows, values));
+    this.pending = { rows: { ...this.pending.rows, ...rows }, values: { ...this.pending.values, ...values } };
+    return this.enqueue(async () => {
+      if (!this.visible) await new Promise(afterFrame);
+      await this.patch();
+    });
   }
 
   destroy() {
@@ -100,6 +106,7 @@ export class Chart {
     view.tooltip(new vega.TooltipHandler({ theme: "custom" }).call);
     for (const [name, value] of Object.entries(this.params)) setSignal(view, name, value);
     this.rows = {};
+    this.pending = { rows: {}, values: {} };
     for (const [name, columns] of Object.entries(this.datasets)) this.setData(view, name, columns);
     view.addEventListener("click", (event, item) => this.onClick(item));
     this.view?.finalize();
@@ -111,11 +118,13 @@ export class Chart {
     this.drawTable();
   }
 
-  async patch(datasets, params) {
+  async patch() {
     if (!this.view) return;
     const vega = await loadModule(this.model, "vega");
-    for (const [name, value] of Object.entries(params)) setSignal(this.view, name, value);
-    for (const [name, columns] of Object.entries(datasets)) {
+    const { rows, values } = this.pending;
+    this.pending = { rows: {}, values: {} };
+    for (const [name, value] of Object.entries(values)) setSignal(this.view, name, value);
+    for (const [name, columns] of Object.entries(rows)) {
       if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
     }
     await this.view.runAsync();

@@ -56,7 +56,10 @@ class Panel {
       ["change:outcome", () => this.drawOutcome()],
       ["change:status", () => this.drawStatus()],
       ["change:frame", () => this.drawFrame()],
-      ["change:data", () => this.drawData()],
+      ["change:data", () => {
+        this.arrivedAt = performance.now();
+        this.drawData();
+      }],
       ["msg:custom", (message) => message.type === "upload" && this.controls.get(message.name)?.receive?.(message)],
     ];
     for (const [event, listener] of listeners) this.model.on(event, listener);
@@ -135,7 +138,7 @@ class Panel {
     this.outstanding = null;
     clearTimeout(this.staleTimer);
     this.setStale(false);
-    performance.measure("perfkit-answer", { start: at, end: performance.now() });
+    performance.measure("perfkit-answer", { start: at, end: this.arrivedAt });
     this.shown.then(() => performance.measure("perfkit-redraw", { start: at, end: performance.now() }));
     this.flush();
   }
@@ -155,6 +158,8 @@ class Panel {
 
   drawStatus() {
     const status = this.model.get("status");
+    if (status === this.statusDrawn) return this.settle();
+    this.statusDrawn = status;
     const draw = states[status.state];
     this.root.dataset.state = status.state;
     this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
@@ -165,6 +170,7 @@ class Panel {
     if (status.state === "loading") begin(this.key);
     else this.settle();
     if (status.state === "result" || status.state === "loading") return;
+    this.arrivedAt = performance.now();
     this.answered(status.seq);
     this.drawSoon();
   }
@@ -172,6 +178,7 @@ class Panel {
   // First half of an answer --------------------------------------------------
 
   drawFrame() {
+    this.arrivedAt = performance.now();
     const charts = this.model.get("frame").charts ?? [];
     for (const [name, chart] of this.charts) {
       if (charts.some((description) => description.name === name)) continue;

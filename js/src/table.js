@@ -13,10 +13,24 @@ export class Table {
 
   /** `content`: {title, label, columns: [{label, unit, text, raw, numeric}], total, selectable, name}. */
   update(content) {
+    const before = this.content;
     this.content = content;
+    if (before && !this.sort && shape(before) === shape(content)) {
+      this.patch(before);
+      return;
+    }
     if (this.sort && !content.columns[this.sort.column]) this.sort = null;
     if (this.chosen !== null && this.chosen >= this.length()) this.chosen = null;
     this.draw();
+  }
+
+  // A table in which only the words of some cells differ keeps its rows, their focus and its place on the page.
+  patch(before) {
+    this.content.columns.forEach(({ text }, column) => {
+      text.forEach((cell, row) => {
+        if (cell !== before.columns[column].text[row]) this.body.rows[row].cells[column].textContent = cell;
+      });
+    });
   }
 
   length() {
@@ -102,6 +116,12 @@ export class Table {
     const values = this.content.columns[column].raw ?? this.content.columns[column].text;
     return rows.sort((a, b) => direction * compare(values[a], values[b]));
   }
+}
+
+// All of a table but the words in its cells.
+function shape({ columns, ...rest }) {
+  const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, isShort(column), column.numeric || longestWord(column.text)]);
+  return JSON.stringify([rest, heads]);
 }
 
 // Names of operators have no spaces: words up to MAX_WORD stay whole, longer ones may break.

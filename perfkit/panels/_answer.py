@@ -39,9 +39,10 @@ class Answer(NamedTuple):
     notes: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
     code: tuple[Code, ...] | Callable[[], tuple[Code, ...]] = ()
 
-    def whole(self) -> Whole:
-        """The answer with all that was left to functions."""
-        return Whole(self.charts, _made(self.tables), self.text, _made(self.notes), _made(self.code))
+    def whole(self, check: Callable[[], None] = lambda: None) -> Whole:
+        """The answer with all that was left to functions; `check` is called before each and may raise to end it."""
+        made = (self.charts, _made(self.tables, check), self.text, _made(self.notes, check), _made(self.code, check))
+        return Whole(*made)
 
 
 class Whole(NamedTuple):
@@ -54,5 +55,8 @@ class Whole(NamedTuple):
     code: tuple[Code, ...]
 
 
-def _made(part: _Part | Callable[[], _Part]) -> _Part:
-    return part() if callable(part) else part
+def _made(part: _Part | Callable[[], _Part], check: Callable[[], None]) -> _Part:
+    if not callable(part):
+        return part
+    check()
+    return part()

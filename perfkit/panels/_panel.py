@@ -249,8 +249,7 @@ class PanelView(View):
                 progress.check()
                 self._show(answer)
             time.sleep(_SEND_S)
-            progress.check()
-            whole = answer.whole()
+            whole = answer.whole(progress.check)
             progress.check()
             self._show_details(whole)
         except Cancelled as cancelled:

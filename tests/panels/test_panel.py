@@ -12,7 +12,7 @@ import pytest
 from perfkit import panels
 from perfkit.charts import _theme as theme
 from perfkit.errors import InputError, NotMeasuredError
-from perfkit.panels import Choice, Empty, Figure, NothingYet, Number, Panel, Slider, Table, open_panel
+from perfkit.panels import Answer, Choice, Empty, Figure, NothingYet, Number, Panel, Slider, Table, open_panel
 from perfkit.panels._page_state import PageState, page_state
 from perfkit.panels._state import read, write
 
@@ -196,6 +196,54 @@ def test_only_the_newest_question_is_answered():
     go.set()
     assert view.wait().text == "4"
     assert computed == [4]
+
+
+def test_charts_and_sentence_are_sent_before_tables_are_made():
+    seen = []
+
+    def tables(frame):
+        seen.append((view.data["sentence"], view.status["state"], len(view.details.get("tables", ()))))
+        return {"ranks": Table(frame)}
+
+    panel = Panel(
+        compute=ranks, view=lambda frame: Answer({"bars": chart_of(frame)}, lambda: tables(frame), f"{len(frame)}"), start={"n": 4}
+    )
+    view = open_panel(panel)
+    assert list(view.wait().tables["ranks"].frame["rank"]) == [0, 1, 2, 3]
+    assert seen == [("4", "result", 0)]
+    assert view.details["version"] == view.data["version"]
+    assert view.details["tables"][0]["columns"][0]["raw"] == [0, 1, 2, 3]
+
+
+def test_tables_of_an_outdated_answer_are_neither_made_nor_sent():
+    asked, go, made, sent = threading.Event(), threading.Event(), [], []
+
+    def notes(number):
+        asked.set()
+        go.wait(10)
+        return (str(number),)
+
+    def code(number):
+        made.append(number)
+        return ()
+
+    def answer(number):
+        return Answer({}, {}, str(number), lambda: notes(number), lambda: code(number))
+
+    view = open_panel(Panel(compute=lambda state: state["n"], view=answer, start={"n": 1}))
+    view.observe(lambda change: sent.append(change["new"]["notes"]), "details")
+    assert asked.wait(10)
+    view.set({"n": 2})
+    go.set()
+    assert view.wait().notes == ("2",)
+    assert (made, sent) == ([2], [["2"]])
+    assert view.details["version"] == view.data["version"] == 2
+
+
+def test_a_failure_after_the_charts_were_sent_is_an_error_too():
+    view = open_panel(Panel(compute=ranks, view=lambda frame: Answer({}, lambda: 1 / 0, f"{len(frame)}"), start={"n": 4}))
+    assert isinstance(failed(view), ZeroDivisionError)
+    assert (view.data["sentence"], view.status["state"]) == ("4", "error")
 
 
 def test_progress_is_shown_and_cancel_stops_it():
