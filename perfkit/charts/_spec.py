@@ -75,8 +75,10 @@ def unchecked() -> AbstractContextManager[None]:
     return debug_mode(False)
 
 
-def columns(records: Iterable[Mapping[str, Any]]) -> Columns:
+def columns(records: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any]]) -> Columns:
     """Rows as one list a column; a value that is no finite number becomes None, as JSON has no NaN."""
+    if isinstance(records, Mapping):
+        return {name: _plain_column(list(values)) for name, values in records.items()}
     rows = list(records)
     names = list(dict.fromkeys(chain.from_iterable(rows)))
     return {name: _plain_column([row.get(name) for row in rows]) for name in names}

@@ -67,7 +67,7 @@ MAX_STRUCTURES = 16
 
 _Chart = TypeVar("_Chart", bound=alt.TopLevelMixin)
 _Options = ParamSpec("_Options")
-_Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+_Rows = Mapping[str, Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]]]
 
 
 def path_scale(paths: Sequence[str]) -> alt.Scale:
@@ -97,10 +97,13 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:
-    """`chart` with its named data sets; `chart.properties(datasets=...)` checks every cell against a schema, 60 us a cell."""
+    """`chart` with its named data sets; `chart.properties(datasets=...)` checks every cell against a schema, 60 us a cell.
+
+    Rows by column instead of one by one are for large data sets of pages: `split` takes them, altair's own output does not.
+    """
     parts: dict[str, Any] = vars(chart)  # altair's own copy of a layered chart copies every layer in depth, twice
     copy: _Chart = object.__new__(type(chart))
-    datasets = {name: list(records) for name, records in rows.items()}
+    datasets = {name: records if isinstance(records, Mapping) else list(records) for name, records in rows.items()}
     vars(copy).update({**parts, "_kwds": {**parts["_kwds"], "datasets": datasets}})
     return copy
 

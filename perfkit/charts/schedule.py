@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfkit.charts import _theme as theme
+from perfkit.charts._spec import Columns
 from perfkit.units import GIB, NS_PER_MS
 
 ACTIVITIES = {
@@ -43,18 +44,18 @@ Rows = dict[str, list[dict[str, Any]]]
 _Bars = dict[str, NDArray[Any]]
 
 
-def schedule_picture(rows: Rows, *, num_stages: int) -> alt.LayerChart:
+def schedule_picture(rows: dict[str, Columns], *, num_stages: int) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
     `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations" and "labels".
     """
-    seen = {row["activity"] for row in rows["operations"]}
+    seen = set(rows["operations"]["activity"])
     height = next((height for most, height in _HEIGHTS.items() if num_stages <= most), _MOST_HEIGHT)
     return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen), height=height)
 
 
 @theme.drawn_once
-def _picture(rows: Rows, *, activities: tuple[str, ...], height: int) -> alt.LayerChart:
+def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], height: int) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
@@ -89,27 +90,33 @@ def _picture(rows: Rows, *, activities: tuple[str, ...], height: int) -> alt.Lay
     return theme.with_rows(chart, rows)
 
 
-def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> Rows:
-    """The data sets of `schedule_picture` from `ScheduleResult.columns()`, or from its frame.
+def schedule_rows(operations: Mapping[str, Any], recompute_ns: Sequence[Sequence[int]] | None = None) -> dict[str, Columns]:
+    """The data sets of `schedule_picture`, by column, from `ScheduleResult.columns()` or from its frame.
 
     `recompute_ns` by chunk and stage is the part of every backward that repeats the forward; it is drawn before the rest. More than
-    `MOST_BARS` bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does most.
+    `MOST_BARS` bars are reduced: each stage is cut into equal slices, filled as far as it is busy with the colour of what it does
+    most.
     """
     bars = {name: np.asarray(operations[name]) for name in ("stage", "microbatch", "chunk", "start_ns", "end_ns", "critical")}
     bars["op"] = np.array(list(operations["op"]), dtype=object)
     bars["activity"] = np.array([_OF_OP[op] for op in bars["op"]], dtype=object)
     if recompute_ns is not None:
         bars = _with_recompute(bars, recompute_ns)
-    end_ns = int(bars["end_ns"].max())
-    lanes = [{"stage": stage, "start_ms": 0.0, "end_ms": end_ns / NS_PER_MS} for stage in np.unique(bars["stage"]).tolist()]
+    end_ns, stages = int(bars["end_ns"].max()), np.unique(bars["stage"]).tolist()
+    lanes = {"stage": stages, "start_ms": [0.0] * len(stages), "end_ms": [end_ns / NS_PER_MS] * len(stages)}
     if len(bars["stage"]) > MOST_BARS:
-        return {"lanes": lanes, "operations": _slices(bars, end_ns), "labels": []}
-    drawn = _drawn(_only(bars, bars["end_ns"] > bars["start_ns"]))
-    labels = [
-        {"stage": bar["stage"], "middle_ms": (bar["start_ms"] + bar["end_ms"]) / 2, "label": bar["what"]}
-        for bar in drawn
-        if bar["end_ms"] - bar["start_ms"] > _LABEL_SHARE * end_ns / NS_PER_MS and bar["activity"] in ("forward", "backward")
-    ]
+        bars = _slices(bars, end_ns)
+        drawn = _columns(bars, ["several"] * len(bars["stage"]))
+        return {"lanes": lanes, "operations": drawn, "labels": {"stage": [], "middle_ms": [], "label": []}}
+    bars = _only(bars, bars["end_ns"] > bars["start_ns"])
+    drawn = _columns(bars, _numbers(bars))
+    wide = bars["end_ns"] - bars["start_ns"] > _LABEL_SHARE * end_ns
+    labelled = np.flatnonzero(wide & ((bars["activity"] == "forward") | (bars["activity"] == "backward"))).tolist()
+    labels = {
+        "stage": [drawn["stage"][bar] for bar in labelled],
+        "middle_ms": [(drawn["start_ms"][bar] + drawn["end_ms"][bar]) / 2 for bar in labelled],
+        "label": [drawn["what"][bar] for bar in labelled],
+    }
     return {"lanes": lanes, "operations": drawn, "labels": labels}
 
 
@@ -150,15 +157,22 @@ def memory_rows(parts_bytes: dict[str, Sequence[int]], limit_bytes: int | None) 
     return {"memory": rows, "limit": [] if limit_bytes is None else [{"gib": limit_bytes / GIB}]}
 
 
-def _drawn(bars: _Bars) -> list[dict[str, Any]]:
-    """A row a bar, in milliseconds; the micro batch with its chunk where there are several."""
+def _columns(bars: _Bars, whats: list[str]) -> Columns:
+    return {
+        "stage": bars["stage"].tolist(),
+        "activity": bars["activity"].tolist(),
+        "what": whats,
+        "start_ms": (bars["start_ns"] / NS_PER_MS).tolist(),
+        "end_ms": (bars["end_ns"] / NS_PER_MS).tolist(),
+        "critical": bars["critical"].tolist(),
+    }
+
+
+def _numbers(bars: _Bars) -> list[str]:
+    """The micro batch of every bar, with its chunk where there are several."""
     several = bool((bars["chunk"] > 0).any())
     numbers = zip(bars["microbatch"].tolist(), bars["chunk"].tolist(), strict=True)
-    whats = ["" if number < 0 else f"{number}.{chunk}" if several else str(number) for number, chunk in numbers]
-    starts, ends = ((bars[name] / NS_PER_MS).tolist() for name in ("start_ns", "end_ns"))
-    columns = (bars["stage"].tolist(), bars["activity"].tolist(), whats, starts, ends, bars["critical"].tolist())
-    names = ("stage", "activity", "what", "start_ms", "end_ms", "critical")
-    return [dict(zip(names, bar, strict=True)) for bar in zip(*columns, strict=True)]
+    return ["" if number < 0 else f"{number}.{chunk}" if several else str(number) for number, chunk in numbers]
 
 
 def _only(bars: _Bars, chosen: NDArray[Any]) -> _Bars:
@@ -179,29 +193,20 @@ def _with_recompute(bars: _Bars, recompute_ns: Sequence[Sequence[int]]) -> _Bars
     return _only(both, np.lexsort((both["start_ns"], both["stage"])))
 
 
-def _slices(bars: _Bars, end_ns: int) -> list[dict[str, Any]]:
+def _slices(bars: _Bars, end_ns: int) -> _Bars:
     """Equal slices of every lane, as long as they are busy, with the activity that takes most of each."""
     stages = np.unique(bars["stage"]).tolist()
     borders = np.linspace(0, end_ns, MOST_BARS // len(stages) + 1)
-    drawn: list[dict[str, Any]] = []
+    lanes = []
     for stage in stages:
         own = _only(bars, bars["stage"] == stage)
         names = list(dict.fromkeys(own["activity"].tolist()))
         filled = np.stack([_filled(_only(own, own["activity"] == name), borders) for name in names])
-        busy_ns, most = filled.sum(axis=0), filled.argmax(axis=0).tolist()
-        starts_ms, ends_ms = (borders[:-1] / NS_PER_MS).tolist(), ((borders[:-1] + busy_ns) / NS_PER_MS).tolist()
-        drawn += [
-            {
-                "stage": stage,
-                "activity": names[most[index]],
-                "what": "several",
-                "start_ms": starts_ms[index],
-                "end_ms": ends_ms[index],
-                "critical": False,
-            }
-            for index in np.flatnonzero(busy_ns).tolist()
-        ]
-    return drawn
+        busy_ns, most = filled.sum(axis=0), np.array(names, dtype=object)[filled.argmax(axis=0)]
+        lane = {"start_ns": borders[:-1], "end_ns": borders[:-1] + busy_ns, "activity": most}
+        lane |= {"stage": np.full(len(most), stage), "critical": np.zeros(len(most), dtype=np.bool_)}
+        lanes.append(_only(lane, busy_ns > 0))
+    return {name: np.concatenate([lane[name] for lane in lanes]) for name in lanes[0]}
 
 
 def _filled(bars: _Bars, borders: NDArray[np.float64]) -> NDArray[np.float64]:
