@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -18,32 +19,39 @@ from perfkit.units import NS_PER_S, format_bytes, format_ns, format_ratio, signi
 MARKS = 1_500
 LEAST_SHARE = 0.3
 """Of the best throughput; slower strategies would only flatten the picture."""
-SIZES = ["tp", "pp", "cp", "ep", "vpp", "mbs"]
+SIZES = ("tp", "pp", "cp", "ep", "vpp", "mbs")
 
 
 def marks_of(found: SearchResult, compared: Sequence[Compared]) -> Rows:
     """The fastest strategy of every division, chunks and micro batch, and the refined plans, against the front."""
-    frame = found.candidates.drop_duplicates(SIZES).head(MARKS)
-    marks = [
-        {
-            "id": f"r{row['row']}",
-            "plan": _row_text(row),
-            "tp": row["tp"],
-            "pp": row["pp"],
-            "micro": row["mbs"],
-            "tokens": row["tokens_per_s_per_device"],
-            "step_s": row["step_time_s"],
-            "peak_bytes": row["peak_memory_bytes"],
-        }
-        for row in _records(frame)
-    ]
+    marks, front = _marks(found)
+    chosen = [{**_mark(item.key, item.plan, item.estimate), "label": str(index)} for index, item in enumerate(compared, 1)]
+    return scatter_rows(marks, front, chosen, found.memory_limit_bytes)
+
+
+@lru_cache(maxsize=8)
+def _marks(found: SearchResult) -> tuple[list[dict[str, Any]], list[tuple[float, float]]]:
+    """The marks of a search, and its front as (bytes, tokens/s/device)."""
+    columns = {name: values.tolist() for name, values in found.best_of(SIZES, MARKS).items()}
+    marks = [_candidate_mark(dict(zip(columns, values, strict=True))) for values in zip(*columns.values(), strict=True)]
     marks += [_mark(f"l{index}", plan.plan, plan.estimate) for index, plan in enumerate(found.plans)]
     marks += [_point_mark(f"f{index}", point) for index, point in enumerate(found.pareto)]
     best = max((mark["tokens"] for mark in marks), default=0.0)
     marks = [mark for mark in marks if mark["tokens"] >= LEAST_SHARE * best]
-    front = [(mark["peak_bytes"], mark["tokens"]) for mark in marks if mark["id"].startswith("f")]
-    chosen = [{**_mark(item.key, item.plan, item.estimate), "label": str(index)} for index, item in enumerate(compared, 1)]
-    return scatter_rows(marks, front, chosen, found.memory_limit_bytes)
+    return marks, [(mark["peak_bytes"], mark["tokens"]) for mark in marks if mark["id"].startswith("f")]
+
+
+def _candidate_mark(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": f"r{row['row']}",
+        "plan": _row_text(row),
+        "tp": row["tp"],
+        "pp": row["pp"],
+        "micro": row["mbs"],
+        "tokens": row["tokens_per_s_per_device"],
+        "step_s": row["step_time_s"],
+        "peak_bytes": row["peak_memory_bytes"],
+    }
 
 
 def _mark(key: str, plan: Plan, predicted: Estimate) -> dict[str, Any]:
@@ -130,7 +138,3 @@ def compared_table(found: SearchResult, compared: Sequence[Compared]) -> pd.Data
 def time_text(seconds: float) -> str:
     """A time of an estimate in words."""
     return format_ns(seconds * NS_PER_S)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]

@@ -12,7 +12,7 @@ from typing import Any
 from perfkit import catalog
 from perfkit.charts.plans import plan_scatter, rejected_bars, rejected_rows, step_bars, step_rows
 from perfkit.errors import InputError
-from perfkit.estimate import estimate
+from perfkit.estimate import Estimate, estimate
 from perfkit.panels import _context as context
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, Slider, Toggle
@@ -30,6 +30,7 @@ from perfkit.spec.plan import Plan
 from perfkit.units import GIB, format_bytes, format_ratio
 
 GUIDE, OWN = "guide", "own"
+Predicted = tuple[Plan, Estimate]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,38 +50,43 @@ def compute(state: State, progress: Progress | None = None) -> Result:
     problems: tuple[str, ...] = ()
     if state.compare_own:
         try:
-            plans[OWN] = _own_plan(state, found)
+            own = _own_plan(state, found)
+            plans[OWN] = own, estimate(own)
         except InputError as error:
             problems = error.problems
     names = {GUIDE: "rule of thumb", OWN: "by hand"}
     compared = [
-        Compared(key=key, name=f"{index} {names.get(key, 'plan')}: {short(plan)}", plan=plan, estimate=estimate(plan))
-        for index, (key, plan) in enumerate(plans.items(), 1)
+        Compared(key=key, name=f"{index} {names.get(key, 'plan')}: {short(plan)}", plan=plan, estimate=predicted)
+        for index, (key, (plan, predicted)) in enumerate(plans.items(), 1)
     ]
     return Result(state=state, found=found, compared=tuple(compared), own_problems=problems)
 
 
-def _chosen(state: State, found: SearchResult) -> list[tuple[str, Plan]]:
+def _chosen(state: State, found: SearchResult) -> list[tuple[str, Predicted]]:
     """The chosen plans, else the two best and the rule of thumb."""
     if state.chosen:
         shown = state.chosen[: MOST_CHOSEN - state.compare_own]
         return [(key, plan) for key in shown if (plan := _plan(key, found)) is not None]
     if found.nearest is not None:
-        return [("nearest", found.nearest.plan)]
+        return [("nearest", (found.nearest.plan, found.nearest.estimate))]
     keys = [f"l{index}" for index in range(min(2, len(found.plans)))]
     return [(key, plan) for key in [*keys, GUIDE] if (plan := _plan(key, found)) is not None]
 
 
-def _plan(key: str, found: SearchResult) -> Plan | None:
+def _plan(key: str, found: SearchResult) -> Predicted | None:
     """The plan of a mark or row."""
     if key == GUIDE:
-        return None if found.suggestion is None else found.suggestion[1].plan
+        return None if found.suggestion is None else (found.suggestion[1].plan, found.suggestion[1].estimate)
     kind, number = key[:1], int(key[1:] or -1) if key[1:].isdigit() else -1
     if kind == "l" and 0 <= number < len(found.plans):
-        return found.plans[number].plan
+        return found.plans[number].plan, found.plans[number].estimate
     if kind == "f" and 0 <= number < len(found.pareto):
-        return found.pareto[number].plan
-    return found.plan_of(number) if kind == "r" and 0 <= number < found.evaluated else None
+        plan = found.pareto[number].plan
+    elif kind == "r" and 0 <= number < found.evaluated:
+        plan = found.plan_of(number)
+    else:
+        return None
+    return plan, estimate(plan)
 
 
 def _own_plan(state: State, found: SearchResult) -> Plan:
@@ -117,7 +123,14 @@ def view(result: Result) -> Answer:
             wide=True,
         ),
     }
-    tables = {
+    return Answer(
+        charts, lambda: _tables(result), _sentence(result), lambda: _notes(result), lambda: exported(result.compared, state.dialect)
+    )
+
+
+def _tables(result: Result) -> dict[str, Table]:
+    found = result.found
+    return {
         "compared": Table(frame=compared_table(found, result.compared), title="The compared plans"),
         "plans": Table(
             frame=plans_table(found),
@@ -125,7 +138,6 @@ def view(result: Result) -> Answer:
             selectable=True,
         ),
     }
-    return Answer(charts, tables, _sentence(result), _notes(result), exported(result.compared, state.dialect))
 
 
 def _sentence(result: Result) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
@@ -16,7 +17,7 @@ from perfkit.estimate import Estimate
 from perfkit.plans._search_columns import Evaluated, ranked
 from perfkit.plans._search_text import plan_dict, plan_text
 from perfkit.plans._strategy_plans import StrategyPlans
-from perfkit.plans.strategy_space import OPTIONAL, ORDER, StrategySpace, broken_rules, strategy_row
+from perfkit.plans.strategy_space import OPTIONAL, ORDER, Ints, StrategySpace, broken_rules, strategy_row
 from perfkit.spec.plan import Plan
 from perfkit.units import format_bytes
 
@@ -90,7 +91,7 @@ class FrontPoint:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class SearchResult:
     """What a search found. `searched` combinations = `feasible` + the sum of `rejected`.
 
@@ -119,17 +120,32 @@ class SearchResult:
     @cached_property
     def candidates(self) -> pd.DataFrame:
         """All strategies that fit, fastest first: the sizes, `step_time_s`, `tokens_per_s_per_device`, `peak_memory_bytes`."""
+        return pd.DataFrame(self._of_rows(self._fastest))
+
+    def best_of(self, names: Sequence[str], most: int) -> Mapping[str, npt.NDArray[Any]]:
+        """Of `candidates` the fastest of every combination of the named sizes, at most `most`, by column."""
+        columns, rows = self._found.strategies.columns, self._fastest
+        if not len(rows):
+            return self._of_rows(rows)
+        _, first = np.unique(np.stack([columns[name][rows] for name in names]), axis=1, return_index=True)
+        return self._of_rows(rows[np.sort(first)[:most]])
+
+    @cached_property
+    def _fastest(self) -> Ints:
         found = self._found
-        columns = found.strategies.columns
-        rows = ranked(columns, np.flatnonzero(found.fits), found.seconds, found.peak)
+        return ranked(found.strategies.columns, np.flatnonzero(found.fits), found.seconds, found.peak)
+
+    def _of_rows(self, rows: Ints) -> dict[str, npt.NDArray[Any]]:
+        found, columns = self._found, self._found.strategies.columns
         names = ("dp", "tp", "pp", "vpp", "cp", "ep", "mbs", "m", "copies", "zero", "sp")
-        frame = pd.DataFrame({name: columns[name][rows] for name in names})
-        frame["recompute"] = np.array(self.space.recompute, dtype=object)[columns["recompute"][rows]]
-        frame["step_time_s"] = found.seconds[rows]
-        frame["tokens_per_s_per_device"] = self.space.global_batch * self.space.seq_len / self.devices / found.seconds[rows]
-        frame["peak_memory_bytes"] = np.rint(found.peak[rows]).astype(np.int64)
-        frame["row"] = rows
-        return frame
+        return {
+            **{name: columns[name][rows] for name in names},
+            "recompute": np.array(self.space.recompute, dtype=object)[columns["recompute"][rows]],
+            "step_time_s": found.seconds[rows],
+            "tokens_per_s_per_device": self.space.global_batch * self.space.seq_len / self.devices / found.seconds[rows],
+            "peak_memory_bytes": np.rint(found.peak[rows]).astype(np.int64),
+            "row": rows,
+        }
 
     def plan_of(self, row: int) -> Plan:
         """The plan of the candidate whose column `row` has this value."""
