@@ -108,6 +108,10 @@ class LazyTables(Mapping[str, pd.DataFrame]):
     def __len__(self) -> int:
         return len(self._sources)
 
+    def source(self, table: str) -> LazyTable:
+        """How a table is read."""
+        return self._sources[table]
+
     def rows(self, table: str, ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
         """Rows and columns of a table, read alone unless the whole table is there already."""
         if table in self._whole or (ranks is None and columns is None):

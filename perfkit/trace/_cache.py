@@ -2,7 +2,8 @@
 
 The key of a run is a hash over the place, names, sizes, times and first and last MiB of its files and over the code that reads
 them, so that neither changed files nor a newer perfkit ever meet old tables. The format that read files in this state is remembered
-too, so that a run opens without asking, or even importing, the others. Tables are read when they are asked for, and only the
+too, so that a run opens without asking, or even importing, the others. Tables that a format reads only when they are asked for are
+kept from then on (`_kept_later`). Tables are read when they are asked for, and only the
 columns and ranks that are wanted. An entry that disappears while a run is open is replaced by reading the files again.
 """
 
@@ -10,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from perfkit.errors import InputError
 from perfkit.run import Dropped, Fact, LazyTable, LazyTables, Position, Run
 from perfkit.schema import TABLES
 from perfkit.source import Source
-from perfkit.trace import _entries, _store
+from perfkit.trace import _entries, _kept_later, _store
 from perfkit.trace._format import Format, stacked
 from perfkit.trace._listing import File, printable
 from perfkit.units import MIB
@@ -77,7 +78,15 @@ def _key_of(words: Iterable[str], files: Iterable[File]) -> str:
     return digest.hexdigest()
 
 
-def keep(key: str, run: Run, files: Iterable[File]) -> bool:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Again:
+    """How what is not kept of a run is read: all of it, or the tables that are read later, from the recipe kept for them."""
+
+    read: Callable[[], Run]
+    offer: Callable[[Any], Mapping[str, LazyTable] | None]
+
+
+def keep(key: str, run: Run, files: Iterable[File], recipe: Any = None) -> bool:
     """Write a run to the cache; False if the disk or the texts of the run do not allow it."""
     try:
         with _entries.new_entry(_entries.entry(_KIND, key)) as folder:
@@ -87,7 +96,7 @@ def keep(key: str, run: Run, files: Iterable[File]) -> bool:
                     continue
                 for number, part in enumerate(_parts(run, name)):
                     _store.write_table(part, folder / _part_name(name, number))
-            (folder / _MANIFEST).write_text(json.dumps(_described(run, files)), encoding="utf-8")
+            (folder / _MANIFEST).write_text(json.dumps(_described(run, files, recipe)), encoding="utf-8")
         _entries.make_room()
     except (OSError, ValueError):
         return False
@@ -99,13 +108,22 @@ def is_kept(key: str) -> bool:
     return (_entries.entry(_KIND, key) / _MANIFEST).is_file()
 
 
-def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
-    """The kept run, or None if there is none that can be read. `reread` is called if its tables disappear later."""
+def open_kept(key: str, root: Path, again: Again) -> Run | None:
+    """The kept run, or None if there is none that can be read. `again` is for tables that disappear, or are read later."""
     folder = _entries.entry(_KIND, key)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-        again = cache(reread)
-        tables = {name: _lazy(folder, name, known, again) for name, known in manifest["tables"].items()}
+        reread = cache(again.read)
+        counted = {name: known for name, known in manifest["tables"].items() if known["rows"] is not None}
+        tables = {name: _lazy(folder, name, known, reread) for name, known in counted.items()}
+        tables |= _kept_later.keeping(
+            _later_again(
+                {name: frozenset(known["ranks"]) for name, known in manifest["tables"].items() if name not in counted},
+                cache(lambda: again.offer(manifest.get("recipe"))),
+                reread,
+            ),
+            key,
+        )
         run = Run(
             name=printable(root.resolve().name),
             kind="measured",
@@ -124,9 +142,42 @@ def open_kept(key: str, root: Path, reread: Callable[[], Run]) -> Run | None:
     return run
 
 
+def keeping_later(run: Run) -> Run:
+    """A run that was kept, whose tables that are read later will be kept too."""
+    if not isinstance(run.tables, LazyTables):
+        return run
+    sources = {name: run.tables.source(name) for name in run.tables}
+    later = {name: sources[name] for name in _later(run)}
+    return replace(run, tables=LazyTables({**sources, **_kept_later.keeping(later, run.cache_key)}))
+
+
+def _later_again(
+    ranks: Mapping[str, frozenset[int]], offer: Callable[[], Mapping[str, LazyTable] | None], reread: Callable[[], Run]
+) -> dict[str, LazyTable]:
+    """The tables of a kept run that are read later: as its format offers them again, else from all of it."""
+
+    def read(name: str, ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        offered = offer()
+        return reread().frame(name, ranks=ranks, columns=columns) if offered is None else offered[name].read(ranks, columns)
+
+    def pieces(name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        offered = offer()
+        given = None if offered is None else offered[name].pieces
+        return reread().pieces(name, rank=rank, columns=columns) if given is None else given(rank, columns)
+
+    return {
+        name: LazyTable(ranks=of, num_rows=None, read=partial(read, name), pieces=partial(pieces, name))
+        for name, of in ranks.items()
+    }
+
+
 def _later(run: Run) -> list[str]:
-    """Tables that a format reads only when they are asked for: not kept, but read from the files again."""
+    """Tables that a format reads only when they are asked for: not kept with the others."""
     return [name for name in run.tables if run.tables.num_rows(name) is None] if isinstance(run.tables, LazyTables) else []
+
+
+def _ranks_of(run: Run, name: str) -> frozenset[int]:
+    return run.tables.ranks(name) if isinstance(run.tables, LazyTables) else frozenset(run.ranks)
 
 
 def _kept(run: Run) -> list[str]:
@@ -150,7 +201,7 @@ def _part_name(name: str, number: int) -> str:
 def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
     def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
         try:
-            if known["rows"] is not None and known["rows"] <= _store.FEW_ROWS:
+            if known["rows"] <= _store.FEW_ROWS:
                 return _store.read_rows(folder / f"{name}.json", TABLES[name], columns=columns, ranks=ranks)
             parts = [
                 _store.read_table(folder / _part_name(name, number), TABLES[name], columns=columns, ranks=ranks)
@@ -177,13 +228,14 @@ def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], R
     )
 
 
-def _described(run: Run, files: Iterable[File]) -> dict[str, Any]:
+def _described(run: Run, files: Iterable[File], recipe: Any) -> dict[str, Any]:
     return {
         "readers": _readers(),
         "format": run.format,
         "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
         "tables": {name: _counted(_parts(run, name)) for name in _kept(run)}
-        | {name: {"rows": None, "ranks": list(run.ranks)} for name in _later(run)},
+        | {name: {"rows": None, "ranks": sorted(_ranks_of(run, name))} for name in _later(run)},
+        "recipe": recipe,
         "placement": {rank: asdict(position) for rank, position in run.placement.items()},
         "facts": {name: asdict(fact) for name, fact in run.facts.items()},
         "dropped": [asdict(lost) for lost in run.dropped],

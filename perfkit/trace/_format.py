@@ -42,7 +42,7 @@ class Format:
     """A trace format. `detail` orders formats found side by side: 3 events, 2 summaries of ranks, 1 a log, 0 figures in a log.
 
     `provides` names the tables that it can fill; `looks_for` says in words what it recognises, for the message to a user whose
-    folder holds none.
+    folder holds none. `offer_again` offers the tables that are read later from the recipe that `read` left, without reading more.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Format:
     provides: frozenset[str]
     detect: Callable[[Listing], Match | None]
     read: Callable[[Match, Sink], None]
+    offer_again: Callable[[Match, Sink, Any], None] | None = None
 
 
 _MANY_ROWS = 10_000
@@ -62,7 +63,8 @@ _PART_ROWS = 131_072
 class Sink:
     """Collects the columns that a format reads; everything refused is counted, nothing is lost in silence.
 
-    `later` has tables that the format reads only when they are asked for; what is lost then still goes to `dropped`.
+    `later` has tables that the format reads only when they are asked for; what is lost then still goes to `dropped`. `recipe` is
+    all that the format must know to offer them again, as JSON; None if it has to read everything anew for that.
     `kind` and `clock` are of a run that perfkit wrote itself; a clock that is None is estimated.
     """
 
@@ -72,6 +74,7 @@ class Sink:
     placement: dict[int, Position] = field(default_factory=dict)
     facts: dict[str, Fact] = field(default_factory=dict)
     later: dict[str, LazyTable] = field(default_factory=dict)
+    recipe: Any = None
     kind: Kind = "measured"
     clock: dict[int, int] | None = None
     _pieces: dict[str, Spool] = field(default_factory=dict)

@@ -6,8 +6,10 @@ are named in the run's notes, so that nothing is mixed in silence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from perfkit import _discover
 from perfkit.errors import InputError
@@ -40,19 +42,22 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
     origin = Path(path).expanduser()
     place = _place(origin, format, cache=cache)
     if not place.key:
-        return _read(place.root, place.matches, progress)
+        return _read(place.root, place.matches, progress)[0]
     chosen, match = place.matches[0]
-    kept = _cache.open_kept(place.key, place.root, lambda: _read_again(origin, format, place.key))
+    again = _cache.Again(
+        read=lambda: _read_again(origin, format, place.key), offer=lambda recipe: _offer_again(origin, format, place.key, recipe)
+    )
+    kept = _cache.open_kept(place.key, place.root, again)
     if kept is not None:
         total_bytes = sum(file.size_bytes for file in match.files)
         if progress is not None:
             progress(kept.name, total_bytes, total_bytes)
         return kept
-    run = _read(place.root, find(place.listing, format), progress)
-    if not _cache.keep(place.key, run, match.files):
+    run, recipe = _read(place.root, find(place.listing, format), progress)
+    if not _cache.keep(place.key, run, match.files, recipe):
         return run
     _cache.remember(place.files, format, chosen)
-    return replace(run, cache_key=place.key)
+    return _cache.keeping_later(replace(run, cache_key=place.key))
 
 
 def bytes_to_convert(path: str | Path) -> int:
@@ -99,8 +104,8 @@ def _remembered(name: str | None, listing: Listing) -> tuple[Format, Match] | No
     return None if match is None else (chosen, match)
 
 
-def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> Run:
-    """Read the first of the matches; the others become notes."""
+def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> tuple[Run, Any]:
+    """Read the first of the matches; the others become notes. With what it takes to offer again the tables that are read later."""
     chosen, match = matches[0]
     sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
     if (limit_bytes := memory_limit_bytes()) < LEAST_MEMORY_BYTES:
@@ -135,8 +140,8 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
         clock=sink.clock or {},
     )
     if match.lazy or sink.clock is not None:
-        return run
-    return replace(run, placement=placement.positions(run), clock=clock.offsets(clock.estimate(run)))
+        return run, sink.recipe
+    return replace(run, placement=placement.positions(run), clock=clock.offsets(clock.estimate(run))), sink.recipe
 
 
 def _opened(origin: Path) -> Path:
@@ -145,13 +150,29 @@ def _opened(origin: Path) -> Path:
 
 def _read_again(origin: Path, format: str | None, key: str) -> Run:
     """Read a run whose kept tables were deleted while it was open."""
+    root, matches = _same(origin, format, key)
+    return _read(root, matches, None)[0]
+
+
+def _offer_again(origin: Path, format: str | None, key: str, recipe: Any) -> Mapping[str, LazyTable] | None:
+    """The tables of a kept run that are read later, without reading the others; None if its format cannot do that."""
+    chosen, match = _same(origin, format, key)[1][0]
+    if recipe is None or chosen.offer_again is None:
+        return None
+    sink = Sink()
+    chosen.offer_again(match, sink, recipe)
+    return sink.later
+
+
+def _same(origin: Path, format: str | None, key: str) -> tuple[Path, list[tuple[Format, Match]]]:
+    """The place of a kept run and what is there, if that is what was kept."""
     root = _opened(origin)
     listing = list_files(root)
     matches = find(listing, format)
     chosen, match = matches[0]
     if _cache.key_of(_cache.files_key(root, listing.files), chosen, match.beside) != key:
         raise InputError(printable(str(root)), ["the files have changed since the run was opened; open it again"])
-    return _read(root, matches, None)
+    return root, matches
 
 
 def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Match]]:

@@ -20,7 +20,6 @@ import numpy as np
 import pandas as pd
 
 from perfkit.trace import _host_tables, _workers, kinds
-from perfkit.trace._chrome_counters import held
 from perfkit.trace._format import Format, Match, Sink, stacked
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
@@ -79,6 +78,20 @@ def read(match: Match, sink: Sink) -> None:
         add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
     marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
+    sink.recipe = [
+        [rank, str(file.relative), [[step.step, step.start_ns, step.end_ns] for step in steps]]
+        for rank, (file, steps) in marks.items()
+    ]
+    _offer(sink, marks)
+
+
+def offer_again(match: Match, sink: Sink, recipe: list[Any]) -> None:
+    """Offer the host side of the ranks that `read` chose, with the steps that it found."""
+    files = {str(file.relative): file for file in match.files}
+    _offer(sink, {rank: (files[name], [Window(*step) for step in steps]) for rank, name, steps in recipe})
+
+
+def _offer(sink: Sink, marks: Mapping[int, tuple[File, Sequence[Window]]]) -> None:
     _host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
 
 
@@ -120,11 +133,8 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     file = recording.file
     state = "partial" if recording.damage else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
-    for sampled in recording.samples():
-        curve, samples = held(sampled)
-        for table, rows in (("memory_curve", curve), ("counters", samples)):
-            if len(rows):
-                sink.add(table, source=file, rank=rank, **{str(name): rows[name] for name in rows.columns})
+    for samples in recording.samples():
+        sink.add("counters", source=file, rank=rank, **{str(name): samples[name] for name in samples.columns})
     if not len(recording.device):
         _add_host_only(sink, rank, recording)
         return
@@ -311,9 +321,8 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset(
-        {"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "memory_curve", "coverage"}
-    ),
+    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
+    offer_again=offer_again,
 )
