@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.trace import _host_tables, _workers, kinds
+from perfkit.trace._chrome_counters import held
 from perfkit.trace._format import Format, Match, Sink, stacked
 from perfkit.trace._kineto_events import NO_CORRELATION, Recording, read_recording, text
 from perfkit.trace._kineto_files import find_traces, rank_in_name
@@ -133,8 +134,11 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     file = recording.file
     state = "partial" if recording.damage else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
-    for samples in recording.samples():
-        sink.add("counters", source=file, rank=rank, **{str(name): samples[name] for name in samples.columns})
+    for sampled in recording.samples():
+        curve, samples = held(sampled)
+        for table, rows in (("memory_curve", curve), ("counters", samples)):
+            if len(rows):
+                sink.add(table, source=file, rank=rank, **{str(name): rows[name] for name in rows.columns})
     if not len(recording.device):
         _add_host_only(sink, rank, recording)
         return
@@ -321,7 +325,9 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "coverage"}),
+    provides=frozenset(
+        {"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "memory_curve", "coverage"}
+    ),
     detect=detect,
     read=read,
     offer_again=offer_again,
