@@ -30,9 +30,8 @@ _OF_OP = {
     "FBW": "forward + backward",
     "transfer": "transfer",
 }
-_HEIGHTS = {4: 136, 8: 272, 42: 420}
-"""Height of the picture up to a number of stages; few heights, as another one is another chart to draw from nothing."""
-_MOST_HEIGHT = 640
+_HEIGHT = 420
+ROW_HEIGHT = 34
 MOST_BARS = 2_000
 """Bars that are drawn one by one: with more they are too narrow to be told apart, and take longer to draw than a slider may."""
 _SEAM = "rgba(0, 0, 0, 0.45)"
@@ -44,18 +43,23 @@ Rows = dict[str, list[dict[str, Any]]]
 _Bars = dict[str, NDArray[Any]]
 
 
-def schedule_picture(rows: dict[str, Columns], *, num_stages: int) -> alt.LayerChart:
+def schedule_picture(rows: dict[str, Columns]) -> alt.LayerChart:
     """Draw one lane a stage with the operations of every micro batch, outlined where they decide the makespan.
 
-    `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations" and "labels".
+    `rows` comes from `schedule_rows`: data sets "lanes" (the idle background), "operations" and "labels". Its height is a parameter
+    of the live view, see `picture_height`.
     """
     seen = set(rows["operations"]["activity"])
-    height = next((height for most, height in _HEIGHTS.items() if num_stages <= most), _MOST_HEIGHT)
-    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen), height=height)
+    return _picture(rows, activities=tuple(name for name in ACTIVITIES if name in seen))
+
+
+def picture_height(num_stages: int) -> int:
+    """Height of the picture for so many stages: not part of its structure, so that another number of stages draws nothing anew."""
+    return num_stages * max(10, min(ROW_HEIGHT, _HEIGHT // num_stages))
 
 
 @theme.drawn_once
-def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], height: int) -> alt.LayerChart:
+def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.LayerChart:
     y = alt.Y("stage:O", title="stage", scale=alt.Scale(paddingInner=0.12))
     x = alt.X("start_ms:Q", title="time (ms)", scale=alt.Scale(nice=False, zero=True))
     lanes = alt.Chart(alt.NamedData("lanes")).mark_bar(color=theme.BUBBLE, opacity=0.25).encode(x=x, x2=alt.X2("end_ms:Q"), y=y)
@@ -86,7 +90,7 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...], height: i
         .mark_text(fontSize=10, color="white", fontWeight="bold")
         .encode(x=alt.X("middle_ms:Q"), y=y, text=alt.Text("label:N"))
     )
-    chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height=height)
+    chart = alt.LayerChart(layer=[lanes, operations, labels], width="container", height=_HEIGHT)
     return theme.with_rows(chart, rows)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.charts.schedule import memory_bars, memory_rows, schedule_picture, schedule_rows
+from perfkit.charts.schedule import memory_bars, memory_rows, picture_height, schedule_picture, schedule_rows
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, PathPicker, Slider, Text
 from perfkit.panels._panel import Answer, Code, Panel
@@ -101,11 +101,12 @@ def view(result: Result) -> Answer:
     problem = result.problem
     charts = {
         "schedule": Figure(
-            chart=schedule_picture(schedule_rows(result.schedule.columns(), _recompute_ns(result)), num_stages=problem.num_stages),
+            chart=schedule_picture(schedule_rows(result.schedule.columns(), _recompute_ns(result))),
             title=f"What every stage runs ({SCHEDULE_NAMES[problem.schedule]}); outlined: the critical path",
             sources=["computed: exact simulation in whole nanoseconds, docs/plans.md"],
             table="operations",
             wide=True,
+            params={"height": picture_height(problem.num_stages)},
         ),
         "memory": Figure(
             chart=memory_bars(memory_rows(_memory_parts(result), problem.memory_limit_bytes)),

@@ -39,7 +39,14 @@ def _maximal(live: Ints) -> Vectors:
     if live.shape[1] == 1:
         return ((int(live.max()),),)
     vectors = np.unique(live, axis=0)
-    size = max(1, _BLOCK // vectors.size)
-    blocks = [vectors[start : start + size] for start in range(0, len(vectors), size)]
-    above = np.concatenate([(vectors[None] >= block[:, None]).all(axis=2).sum(axis=1) for block in blocks])
+    size = max(1, _BLOCK // len(vectors))
+    above = np.concatenate([_above(vectors[start : start + size], vectors) for start in range(0, len(vectors), size)])
     return tuple(map(tuple, vectors[above == 1].tolist()))  # each is at least itself
+
+
+def _above(block: Ints, vectors: Ints) -> Ints:
+    """How many of the vectors are at least each one of the block in every chunk."""
+    above = np.ones((len(block), len(vectors)), dtype=np.bool_)
+    for own, others in zip(block.T, vectors.T, strict=True):
+        above &= others >= own[:, None]
+    return np.asarray(above.sum(axis=1))

@@ -206,7 +206,9 @@ def _combine(a: Front, b: Front) -> Front:
 def _undominated(values: Ints) -> NDArray[np.int64]:
     """Indices of rows that no other row is at most in every column; of equal rows the first in lexicographic order stays."""
     order = np.lexsort(values.T[::-1])
-    rows = values[order]
+    rows = values[order][:, (values != values[:1]).any(axis=0)]  # columns of one value decide nothing
+    if rows.shape[1] < 2:
+        return order[:1]
     if rows.shape[1] == 2:
         lowest = np.minimum.accumulate(rows[:, 1])
         return np.asarray(order[np.concatenate([[True], rows[1:, 1] < lowest[:-1]])])

@@ -163,6 +163,8 @@ def _known_stages(*_amounts: object) -> _Stages:
 
 def _alike(rows: Ints) -> tuple[Ints, Ints]:
     """Of rows of small numbers, the place of one of each kind, and the kind of every row."""
+    if len(rows) == 1:
+        return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     code = rows[:, 0]
     for column in rows.T[1:]:
         code = np.unique(code, return_inverse=True)[1] * (int(column.max()) + 1) + column

@@ -59,8 +59,7 @@ def test_many_operations_are_reduced_and_keep_their_shares():
 
 def test_a_longer_backward_changes_rows_and_no_structure():
     first, second = (
-        _spec.split(schedule.schedule_picture(schedule.schedule_rows(simulated(backward=time).frame()), num_stages=4))
-        for time in (20, 40)
+        _spec.split(schedule.schedule_picture(schedule.schedule_rows(simulated(backward=time).frame()))) for time in (20, 40)
     )
     assert first.digest == second.digest
     assert first.datasets != second.datasets
@@ -73,3 +72,7 @@ def test_memory_is_stacked_in_gib_beside_its_limit():
     assert schedule.memory_rows({"constant": [0]}, None)["limit"] == []
     chart = _spec.split(schedule.memory_bars(rows))
     assert set(chart.datasets) == {"memory", "limit"}
+
+
+def test_lanes_are_of_one_height_until_there_are_many():
+    assert [schedule.picture_height(stages) for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]
