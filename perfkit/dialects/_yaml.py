@@ -6,7 +6,9 @@ Tags of Python objects are refused before anything is built; duplicate keys are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -46,6 +48,13 @@ class YamlText:
 
 def parse(text: str, name: str) -> YamlText:
     """Values and lines of a YAML mapping. Raises InputError for anything else, with the line of every problem found."""
+    found = _parsed(text, name)
+    return replace(found, values=deepcopy(found.values))
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, name: str) -> YamlText:
+    # Writing a plan reads the same text up to five times, 25 ms each.
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:

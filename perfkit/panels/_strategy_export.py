@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfkit.dialects import write_config
+from perfkit.dialects import Written, write_config
 from perfkit.errors import InputError
 from perfkit.estimate import Estimate
 from perfkit.experiments import ExperimentLog
@@ -23,6 +24,9 @@ DIALECTS = (
     ("perfkit", "perfkit"),
 )
 LANGUAGES = {"mindformers": "yaml", "mindspeed-core": "yaml", "megatron": "sh", "perfkit": "toml"}
+
+
+_kept: deque[tuple[tuple[Plan, str], Written]] = deque(maxlen=8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,7 +50,7 @@ def exported(compared: Sequence[Compared], dialect: str) -> tuple[Code, ...]:
         return ()
     item, name = compared[0], next(name for name, value in DIALECTS if value == dialect)
     try:
-        written = write_config(item.plan, dialect=dialect)
+        written = _written(item.plan, dialect)
     except InputError as error:
         return (Code("\n".join(error.problems), "", f"{item.name} cannot be written for {name}"),)
     # The page has a device that most dialects have no place for.
@@ -55,6 +59,15 @@ def exported(compared: Sequence[Compared], dialect: str) -> tuple[Code, ...]:
     if written.before:
         return (Code(written.diff() or "nothing changes", "diff", f"{item.name}, changes for {name}{lost}"),)
     return (Code(written.text, LANGUAGES[dialect], f"{item.name} for {name}{lost}"),)
+
+
+def _written(plan: Plan, dialect: str) -> Written:
+    """The plan in a dialect; the last ones are kept, as most sliders leave the first plan as it is and writing takes 0.1 s."""
+    known = next((kept for of, kept in list(_kept) if of[1] == dialect and of[0] == plan), None)
+    if known is None:
+        known = write_config(plan, dialect=dialect)
+        _kept.append(((plan, dialect), known))
+    return known
 
 
 def save(compared: Sequence[Compared], dialect: str) -> str:
