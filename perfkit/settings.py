@@ -142,6 +142,11 @@ def max_kernels_per_visitor(*, shared: bool) -> int:
     return _positive_int("PERFKIT_MAX_KERNELS_PER_VISITOR") or (6 if shared else 0)
 
 
+def warm_kernels() -> int:
+    """How many kernels wait for the next pages (`PERFKIT_WARM_KERNELS`), by default 2; 0: every page starts its own."""
+    return 0 if os.environ.get("PERFKIT_WARM_KERNELS") == "0" else _positive_int("PERFKIT_WARM_KERNELS") or 2
+
+
 def _positive_int(variable: str) -> int | None:
     text = os.environ.get(variable)
     if not text:

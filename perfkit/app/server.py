@@ -191,6 +191,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
             "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
             "AsyncKernelManager": {"client_factory": "perfkit.app.client.PageClient"},
             "PageKernels": {
+                "num_warm": settings.warm_kernels(),
                 "cull_idle_timeout": CULL_IDLE_S,
                 "cull_interval": CULL_CHECK_S,
                 "cull_connected": False,

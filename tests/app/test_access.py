@@ -13,7 +13,7 @@ from perfkit.app.access import access_to, own_path
 from perfkit.app.handlers import without_token
 from perfkit.app.kernels import PageKernels, PageStart, page_start
 from perfkit.errors import InputError
-from perfkit.settings import max_kernels_per_visitor
+from perfkit.settings import max_kernels_per_visitor, warm_kernels
 from tests.browser.app_server import start, stop
 
 
@@ -66,6 +66,17 @@ def test_visitors_are_capped_where_others_share(monkeypatch):
     assert (max_kernels_per_visitor(shared=True), max_kernels_per_visitor(shared=False)) == (6, 0)
     monkeypatch.setenv("PERFKIT_MAX_KERNELS_PER_VISITOR", "3")
     assert max_kernels_per_visitor(shared=False) == 3
+
+
+def test_kernels_wait_for_the_next_pages_unless_told_otherwise(monkeypatch):
+    monkeypatch.delenv("PERFKIT_WARM_KERNELS", raising=False)
+    assert warm_kernels() == 2
+    for told in (0, 5):
+        monkeypatch.setenv("PERFKIT_WARM_KERNELS", str(told))
+        assert warm_kernels() == told
+    monkeypatch.setenv("PERFKIT_WARM_KERNELS", "few")
+    with pytest.raises(InputError, match="'few' must be a positive whole number"):
+        warm_kernels()
 
 
 @pytest.fixture(scope="module")
