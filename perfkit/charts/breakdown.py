@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
-import pandas as pd
 
 from perfkit.breakdown import Breakdown, one_unit
 from perfkit.charts import _theme as theme
+
+Rows = dict[str, list[dict[str, Any]]]
 
 
 def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
@@ -18,15 +20,19 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
     replace them without building the chart again. Unmeasured paths are not drawn as zero; `unmeasured_text` names them.
     """
     rows = bar_rows(breakdowns, depth=depth)
-    unit = one_unit(breakdowns.values())
-    paths = list(dict.fromkeys(rows["path"]))
+    paths = tuple(dict.fromkeys(row["path"] for row in rows))
+    return _bars({"parts": rows}, unit=one_unit(breakdowns.values()), names=tuple(breakdowns), paths=paths)
+
+
+@theme.drawn_once
+def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...]) -> alt.Chart:
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container")
         .mark_bar(cornerRadius=1)
         .encode(
             x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
-            y=alt.Y("name:N", title=None, sort=list(breakdowns)),
-            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=paths, legend=alt.Legend(columns=3)),
+            y=alt.Y("name:N", title=None, sort=list(names)),
+            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=list(paths), legend=alt.Legend(columns=3)),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("name:N"),
@@ -36,15 +42,26 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
             ],
         )
     )
-    return theme.with_rows(chart, {"parts": theme.records(rows)})
+    return theme.with_rows(chart, rows)
 
 
-def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> pd.DataFrame:
-    """The rows that `bars` draws: one a breakdown and path, in the order of the paths."""
-    frames = [breakdown.collapse(depth).to_frame().assign(name=name) for name, breakdown in breakdowns.items()]
-    rows = pd.concat(frames, ignore_index=True)
-    order = {path: index for index, path in enumerate(dict.fromkeys(rows["path"]))}
-    return rows.assign(order=rows["path"].map(order))
+def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dict[str, Any]]:
+    """The rows that `bars` draws: one a breakdown and path, numbered in the order of the paths."""
+    order: dict[str, int] = {}
+    rows = []
+    for name, breakdown in breakdowns.items():
+        found, total = breakdown.collapse(depth), breakdown.total
+        rows += [
+            {
+                "path": path,
+                "amount": amount,
+                "share": amount / total if total else 0.0,
+                "name": name,
+                "order": order.setdefault(path, len(order)),
+            }
+            for path, amount in found.parts.items()
+        ]
+    return rows
 
 
 def unmeasured_text(breakdown: Breakdown) -> str:
