@@ -9,14 +9,16 @@ from perfkit.plans.balance import BalanceProgress, PlanResult, balance
 from perfkit.plans.problem import PipelineProblem
 from perfkit.units import format_ns, format_ratio
 
+_ENDS = ("optimal", "infeasible")
+"""Answers that more time would not change."""
 _KEPT = 16
 _solved: OrderedDict[str, PlanResult] = OrderedDict()
 
 
 def solve(problem: PipelineProblem, time_limit_s: int, progress: Progress | None) -> PlanResult:
-    """The best layout, from memory if this problem was solved before; a cancelled solve is not kept."""
-    key = f"{problem} {time_limit_s}"
-    if key in _solved:
+    """The best layout, from memory if this problem was solved before, for as long or to the end; a cancelled solve is not kept."""
+    key = str(problem)
+    if key in _solved and (_solved[key].status in _ENDS or _solved[key].seconds >= time_limit_s):
         return _solved[key]
     superseded = False
 
@@ -34,7 +36,7 @@ def solve(problem: PipelineProblem, time_limit_s: int, progress: Progress | None
     result = balance(problem, time_limit_s=time_limit_s, progress=tick)
     if superseded:
         raise Cancelled
-    if result.status in ("optimal", "infeasible") or result.seconds >= time_limit_s:
+    if result.status in _ENDS or result.seconds >= time_limit_s:
         _solved[key] = result
         while len(_solved) > _KEPT:
             _solved.popitem(last=False)

@@ -14,7 +14,7 @@ from perfkit import catalog
 from perfkit.charts.recompute import curve_chart, curve_rows, settings_chart
 from perfkit.dialects import write_config
 from perfkit.errors import InputError
-from perfkit.estimate import efficiency_of, estimate
+from perfkit.estimate import Estimate, efficiency_of, estimate, estimates
 from perfkit.panels._chart import Figure
 from perfkit.panels._control import Choice, Number, Slider, Text, Toggle
 from perfkit.panels._panel import Answer, Code, Panel
@@ -105,7 +105,7 @@ def compute(state: State) -> Result:
     ground = _ground(state.preset, state.device, preset_key(state.preset))
     chosen = _patterns(state, ground)
     plan = replace(ground.plan, recompute=_chosen(state, ground.plan, chosen))
-    return Result(state=state, plan=plan, ground=ground, chosen=_setting(plan), checks=tuple(check_patterns(chosen)))
+    return Result(state=state, plan=plan, ground=ground, chosen=_setting(estimate(plan)), checks=tuple(check_patterns(chosen)))
 
 
 @lru_cache(maxsize=8)
@@ -124,9 +124,10 @@ def _ground(preset: str, device: str, _key: tuple[int, ...]) -> Ground:
     }
     if plan.parallel.sequence_parallel:
         usual["gather again"] = RecomputePlan(communication=plan.stage_layers)
+    found = estimates([replace(plan, recompute=one) for one in usual.values()])
     return Ground(
         plan=plan,
-        settings={name: _setting(replace(plan, recompute=one)) for name, one in usual.items()},
+        settings={name: _setting(one) for name, one in zip(usual, found, strict=True)},
         options=tuple(options),
         greedy=tuple(greedy_curve(alone)),
         exact=tuple(exact_front(alone)),
@@ -134,8 +135,7 @@ def _ground(preset: str, device: str, _key: tuple[int, ...]) -> Ground:
     )
 
 
-def _setting(plan: Plan) -> Setting:
-    found = estimate(plan)
+def _setting(found: Estimate) -> Setting:
     return Setting(step_time_s=found.step_time_s, peak_bytes=float(found.memory.total) if found.memory else 0.0)
 
 

@@ -97,9 +97,10 @@ def graph_of(nodes: Sequence[Node]) -> Graph:
 
 def sort_graph(graph: Graph) -> Graph:
     """The graph by levels, each node after its predecessors; raises ScheduleError with what waits if there is a cycle."""
-    order, levels = _by_level(graph)
-    if len(order) < len(graph):
-        raise _deadlock(graph, order)
+    found, levels = _by_level(graph)
+    if len(found) < len(graph):
+        raise _deadlock(graph, found)
+    order = np.array(found)
     new = np.full(len(graph) + 1, -1)
     new[order] = np.arange(len(graph))
     ops = LaneTable(*(column[order] for column in graph.ops))
