@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from perfkit._resources import data_folder
+from perfkit.diagnose import all_rules, diagnose
 from perfkit.panels import open_panel
 from perfkit.panels.one_round import PANEL
-from perfkit.texts import catalogue, english_lines, for_browser, markdown, t
-from tests.texts_used import used
+from perfkit.texts import catalogue, english_lines, for_browser, markdown, t, told
+from perfkit.texts._sentences import Sentences
+from perfkit.trace.load import load
+from tests.texts_used import texts_of, used
 
 SECTIONS = catalogue("zh")
 KNOWN = {english: text for section in SECTIONS.values() for english, text in section.items()}
@@ -69,3 +75,28 @@ def test_no_text_of_a_script_is_built_at_run_time():
     for path in (Path(__file__).resolve().parents[1] / "js" / "src").glob("*.js"):
         if path.name != "texts.js":
             assert not re.findall(r"(?<![\w.])t\((?!\")", path.read_text()), path.name
+
+
+def test_a_sentence_keeps_its_figures_and_the_names_that_somebody_chose():
+    clause, sentence = "The device of rank {0} {1}", "{0} {1} ms a step {2}"
+    told_of = Sentences({"waits": "等待", clause: "rank {0} 的设备{1}", sentence: "{0} {1} ms，{2}"}, [sentence], [clause])
+    assert told_of.told("The device of rank 3 waits 1.5 ms a step <img src=x>") == "rank 3 的设备等待 1.5 ms，<img src=x>"
+    assert told_of.told("The device of rank 3") == "The device of rank 3"
+    assert told_of.told("{0} {1}") == "{0} {1}"
+    assert told_of.told("x " * 20_000 + " ms a step") == "x " * 20_000 + " ms a step"
+
+
+def test_every_finding_of_a_rule_is_told_in_chinese_and_a_rule_without_a_title_is_missed(wanted, monkeypatch):
+    title, *_ = texts_of(ast.parse('f\'{x:.0f} launches{" too" if y else ""} of {z}\'', mode="eval").body, ast.parse(""))
+    assert title == "{0} launches too of {1}"
+    new = replace(all_rules()[0], name="new-rule", title="A title that nobody translated")
+    rules = (*all_rules(), new)
+    monkeypatch.setattr("perfkit._discover.constants", lambda *_: rules)
+    assert {text for section in used().values() for text in section if text not in KNOWN} >= {new.title}
+    monkeypatch.undo()
+    findings = diagnose(load(data_folder() / "traces" / "torch_npu_2rank")).findings
+    assert findings
+    for finding in findings:
+        for text in (finding.title, *finding.actions):
+            assert re.search(r"[\u4e00-\u9fff]", told(text, "zh")), text
+            assert told(text, "en") == text

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from perfkit import panels
+from perfkit import _discover, panels
 from perfkit.classroom import _mark, exercises
 from perfkit.panels import _header, class_exercise
-from perfkit.texts import english_lines
+from perfkit.panels._style import column_label
+from perfkit.texts import catalogue, english_lines
 from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +29,9 @@ def used() -> dict[str, dict[str, str]]:
         *_panels(),
         *_titles(),
         *_rules(),
+        *_sentences(),
+        *_words(),
+        *_columns(),
         *_header_texts(),
         *_scripts(),
         *_templates(),
@@ -99,10 +104,121 @@ def _titles() -> Iterator[tuple[str, str, str]]:
 
 
 def _rules() -> Iterator[tuple[str, str, str]]:
-    from perfkit import _discover
-
     for rule in _discover.constants("perfkit.diagnose.rules", "RULE"):
         yield "rules", rule.title, rule.name
+
+
+def _sentences() -> Iterator[tuple[str, str, str]]:
+    """What rules and the page of their findings say with figures in it, with places for these."""
+    folder = ROOT / "perfkit" / "diagnose"
+    for path in sorted([*folder.rglob("*.py"), *(ROOT / "perfkit" / "panels" / name for name in SENTENCES)]):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                said = [word.value for word in node.keywords if (name, word.arg) in SAID]
+                said += node.args[:1] if name in ("NotMeasuredError", "told") else []
+                said += [each for word in node.keywords if (name, word.arg) in ADVISED for each in _elements(word.value)]
+                for text in (text for value in said for text in texts_of(value, tree)):
+                    yield "sentences", text, path.name
+    for rule in _discover.constants("perfkit.diagnose.rules", "RULE"):
+        yield "sentences", rule.how_to_collect, rule.name
+        for name, value in vars(importlib.import_module(rule.check.__module__)).items():
+            if name.isupper():
+                for text in _strings(value):
+                    yield "sentences", re.sub(r"\{[^}]*\}", "{0}", text), f"{rule.name} {name}"
+
+
+SENTENCES = ("findings.py", "_finding_text.py", "_diagnosis.py")
+ADVISED = (("Finding", "actions"), ("finding", "actions"))
+SAID = (("NotMeasuredError", "how_to_collect"), ("Finding", "title"), ("finding", "title"), ("Table", "title"), ("Figure", "title"))
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    """The single sentences of a tuple, or of the two that a condition chooses from."""
+    if isinstance(node, ast.IfExp):
+        return [*_elements(node.body), *_elements(node.orelse)]
+    return [each for part in node.elts for each in _elements(part)] if isinstance(node, ast.Tuple) else [node]
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The sentences in a constant of a rule, its actions for example."""
+    if isinstance(value, str) and " " in value:
+        yield value
+    elif isinstance(value, tuple | list):
+        for entry in value:
+            yield from _strings(entry)
+    elif isinstance(value, dict):
+        yield from _strings(list(value.values()))
+
+
+def texts_of(node: ast.expr, tree: ast.AST, depth: int = 0) -> list[str]:
+    """Every text that an expression may be, with places for what is computed; none that is nothing but a place."""
+    found = [""]
+    for part in _parts(node, tree, depth):
+        found = [text + more for text in found for more in part]
+    numbered = [_numbered(text) for text in found]
+    return [text for text in numbered if re.search(r"[A-Za-z]{2}", re.sub(r"\{\d\}", "", text))]
+
+
+def _parts(node: ast.expr, tree: ast.AST, depth: int) -> list[list[str]]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [[node.value]]
+    if isinstance(node, ast.JoinedStr):
+        return [part for value in node.values for part in _parts(value, tree, depth)]
+    if isinstance(node, ast.IfExp):
+        return [
+            [
+                text
+                for branch in (node.body, node.orelse)
+                for text in ["".join(p) for p in itertools.product(*_parts(branch, tree, depth))]
+            ]
+        ]
+    if isinstance(node, ast.FormattedValue) and (isinstance(node.value, ast.IfExp) or _is_plural(node.value)):
+        return _parts(node.value, tree, depth)
+    if _is_plural(node):
+        return [["", node.left.value]]  # type: ignore[attr-defined]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_parts(node.left, tree, depth), *_parts(node.right, tree, depth)]
+    if isinstance(node, ast.Name) and node.id == "title" and not depth:
+        assigned = [
+            each.value for each in ast.walk(tree) if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "title"
+        ]
+        return [["".join(p) for value in assigned for p in itertools.product(*_parts(value, tree, depth + 1))] or [PLACE]]
+    return [[PLACE]]
+
+
+def _is_plural(node: ast.expr) -> bool:
+    """An ending that stands for many only: 's' * (number > 1)."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(getattr(node.left, "value", None), str)
+
+
+PLACE = "{}"
+
+
+def _numbered(text: str) -> str:
+    numbers = itertools.count()
+    return re.sub(r"\{\}", lambda _: f"{{{next(numbers)}}}", text)
+
+
+def _words() -> Iterator[tuple[str, str, str]]:
+    """Clauses that stand in the places of sentences: those of the catalogue that the code still has."""
+    paths = [*(ROOT / "perfkit" / "diagnose").rglob("*.py"), *(ROOT / "perfkit" / "panels" / name for name in SENTENCES)]
+    code = "\n".join(path.read_text() for path in [*paths, ROOT / "perfkit" / "trace" / "data_feed.py"])
+    for section in ("costs", "words"):
+        for text in catalogue("zh").get(section, {}):
+            if all(piece in code for piece in re.split(r"\{\d\}", text)):
+                yield section, text, "perfkit/diagnose"
+
+
+def _columns() -> Iterator[tuple[str, str, str]]:
+    """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
+    code = "\n".join(path.read_text() for path in (ROOT / "perfkit" / "panels").glob("*.py"))
+    keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
+    labels = {column_label(key) for pair in keys for key in pair if key}
+    for text in catalogue("zh").get("columns", {}):
+        if text in labels:
+            yield "columns", text, "perfkit/panels"
 
 
 def _class() -> Iterator[tuple[str, str, str]]:

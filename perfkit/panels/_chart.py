@@ -12,7 +12,7 @@ import traitlets
 from perfkit.charts._spec import AnyChart, ChartSpec, Columns, columns, split
 from perfkit.panels._view import View
 from perfkit.source import Source
-from perfkit.texts import t
+from perfkit.texts import told
 
 OnSelect = Callable[[str, dict[str, Any]], None]
 Rows = pd.DataFrame | Sequence[Mapping[str, Any]] | Columns
@@ -91,7 +91,7 @@ def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
     """What the page needs to embed the chart, without its rows."""
     return {
         "name": name,
-        "title": t(figure.title),
+        "title": told(figure.title),
         "alt": figure.alt,
         "sources": [str(source) for source in figure.sources],
         "table": figure.table,

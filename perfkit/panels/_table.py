@@ -11,7 +11,7 @@ import pandas as pd
 from perfkit.charts._spec import plain
 from perfkit.panels._style import NOT_MEASURED, column_format, column_label
 from perfkit.panels._view import Content
-from perfkit.texts import t
+from perfkit.texts import told
 
 MAX_ROWS = 500
 """Rows sent to the page; how many more there are is said below the table."""
@@ -78,8 +78,8 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
     shown = table.frame.head(table.max_rows)
     return {
         "name": name,
-        "title": t(table.title),
-        "label": t(table.title) or name,
+        "title": told(table.title),
+        "label": told(table.title) or name,
         "columns": [_column(str(column), shown[column], table) for column in shown.columns],
         "total": len(table.frame),
         "selectable": table.selectable,
@@ -91,7 +91,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     unit, write = ("", column_format("", raw)[1]) if name in table.units else column_format(name, raw)
     numbers = [value for value in raw if value is not None]
     return {
-        "label": table.labels.get(name, column_label(name)),
+        "label": told(table.labels.get(name, column_label(name))),
         "unit": table.units.get(name, unit),
         "text": [NOT_MEASURED if value is None else write(value) if not isinstance(value, str) else value for value in raw],
         "raw": raw,

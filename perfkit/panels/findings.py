@@ -23,6 +23,7 @@ from perfkit.panels._finding_text import bug_report, cost_text, evidence_rows, e
 from perfkit.panels._panel import Action, Answer, Code, Empty, Panel
 from perfkit.panels._table import Table
 from perfkit.run import Run
+from perfkit.texts import t, told
 from perfkit.units import NS_PER_MS, format_ns, format_ratio
 
 SHOWN = (OPEN, "planned", "done", "dismissed", "all")
@@ -85,7 +86,7 @@ def view(result: Result) -> Answer:
     if result.listed:
         charts["findings"] = Figure(
             chart=cost_bars({"findings": _bars(result)}),
-            title=context.marked(result.state.run, "What each finding costs a step"),
+            title=context.marked(result.state.run, told("What each finding costs a step")),
             alt=_sentence(result),
             sources=[f"diagnosed: {result.run.name}, {len(all_rules())} rules"],
             table="findings",
@@ -114,7 +115,7 @@ def _bars(result: Result) -> list[dict[str, Any]]:
             "severity": finding.severity or "low",
             "cost_ms": None if finding.cost_ns is None else finding.cost_ns / NS_PER_MS,
             "label": "" if finding.cost_ns is None else f"{format_ns(finding.cost_ns)}, {format_ratio(finding.share_of_step)}",
-            "title": finding.title,
+            "title": told(finding.title),
             "order": order,
             "room": 1.25 * longest,
         }
@@ -139,11 +140,11 @@ def _ranks_figure(result: Result, finding: Finding) -> Figure | None:
     rows = part_rows(parts[parts["rank"].isin(shown) & (parts["step"] == step)])
     order = {str(rank): place for place, rank in enumerate(shown)}
     rows = rows.sort_values(["rank", "order"], key=lambda column: column.map(order) if column.name == "rank" else column)
-    who = f"; the finding is about rank{'s' * (len(mine) > 1)} {', '.join(map(str, mine))}" if mine else ""
+    who = told(f"; the finding is about rank{'s' * (len(mine) > 1)} {', '.join(map(str, mine))}") if mine else ""
     return Figure(
         chart=rank_bars(rows, unit="ms"),
         title=f"Step {step} by rank{who}",
-        alt=f"Where step {step} went on {len(shown)} ranks{who}.",
+        alt=told(f"Where step {step} went on {len(shown)} ranks{who}."),
         sources=[f"{result.run.kind}: {result.run.name}, table step_parts"],
         wide=True,
     )
@@ -154,12 +155,12 @@ def _finding_table(result: Result) -> pd.DataFrame:
     rows = [
         {
             "finding": name,
-            "severity": finding.severity,
-            "title": finding.title,
+            "severity": told(finding.severity or ""),
+            "title": told(finding.title),
             "cost_ns": finding.cost_ns,
             "share_of_step": finding.share_of_step,
-            "subject": subject_text(finding.subject, most=4),
-            "status": status,
+            "subject": "; ".join(map(told, subject_text(finding.subject, most=4).split("; "))),
+            "status": t(status),
         }
         for name, finding, status in result.listed
     ]
@@ -167,11 +168,11 @@ def _finding_table(result: Result) -> pd.DataFrame:
 
 
 def _action_table(finding: Finding) -> pd.DataFrame:
-    rows = [{"step": number, "what": action} for number, action in enumerate(finding.actions, start=1)]
-    pages = ", ".join(f"{page.number} ({page.title})" for page in pages_of(finding))
+    rows = [{"step": number, "what": told(action)} for number, action in enumerate(finding.actions, start=1)]
+    pages = ", ".join(f"{page.number} ({t(page.title)})" for page in pages_of(finding))
     rules = ", ".join(name for name in finding.next if not name[:2].isdigit())
-    rows += [{"step": len(rows) + 1, "what": f"look at page {pages}"}] if pages else []
-    rows += [{"step": len(rows) + 1, "what": f"it also explains or goes with: {rules}"}] if rules else []
+    rows += [{"step": len(rows) + 1, "what": told(f"look at page {pages}")}] if pages else []
+    rows += [{"step": len(rows) + 1, "what": told(f"it also explains or goes with: {rules}")}] if rules else []
     return pd.DataFrame(rows, columns=["step", "what"])
 
 
@@ -180,13 +181,17 @@ def _other_tables(diagnosis: Diagnosis) -> dict[str, Table]:
     tables = {}
     if diagnosis.healthy:
         rows = [
-            {"rule": entry.rule, "about": titles.get(entry.rule, ""), "evidence": evidence_text(entry.evidence)}
+            {"rule": entry.rule, "about": t(titles.get(entry.rule, "")), "evidence": evidence_text(entry.evidence)}
             for entry in diagnosis.healthy
         ]
         tables["healthy"] = Table(frame=pd.DataFrame(rows), title="Healthy, with the numbers that say so")
     if diagnosis.not_measured:
         missing = [
-            {"rule": entry.rule, "missing": "; ".join(entry.missing), "how to collect it": entry.how_to_collect}
+            {
+                "rule": entry.rule,
+                "missing": "; ".join(map(told, entry.missing)),
+                "how to collect it": told(entry.how_to_collect),
+            }
             for entry in diagnosis.not_measured
         ]
         tables["not_measured"] = Table(frame=pd.DataFrame(missing), title="Not measured, and how to collect it")
@@ -199,30 +204,30 @@ def _other_tables(diagnosis: Diagnosis) -> dict[str, Table]:
 def _sentence(result: Result) -> str:
     diagnosis = result.diagnosis
     healthy, missing = len(diagnosis.healthy), len(diagnosis.not_measured)
-    rest = f" {healthy} rules found nothing wrong; {missing} could not judge what was not recorded."
+    rest = " " + told(f"{healthy} rules found nothing wrong; {missing} could not judge what was not recorded.")
     if not diagnosis.findings:
-        return f"Nothing was found in {result.run.name}.{rest}"
+        return told(f"Nothing was found in {result.run.name}.") + rest
     known = [finding.cost_ns for finding in diagnosis.findings if finding.cost_ns is not None]
     share = sum(known) / diagnosis.step_ns if known and diagnosis.step_ns else None
-    count = f"{len(diagnosis.findings)} finding{'s' * (len(diagnosis.findings) > 1)}"
-    total = "" if share is None else f", together at most {format_ns(sum(known))} of a step ({format_ratio(share)})"
+    count = told(f"{len(diagnosis.findings)} finding{'s' * (len(diagnosis.findings) > 1)}")
+    total = "" if share is None else told(f", together at most {format_ns(sum(known))} of a step ({format_ratio(share)})")
     if result.chosen is None:
-        return f"{count}{total}; none of them is {result.state.show}.{rest}"
+        return count + total + told(f"; none of them is {result.state.show}.") + rest
     _, finding = result.chosen
-    action = f" Do: {finding.actions[0]}." if finding.actions else ""
-    return f"{count}{total}. {finding.title}: {cost_text(finding)}.{action}{rest}"
+    action = "" if not finding.actions else " " + told(f"Do: {finding.actions[0]}.")
+    return f"{count}{total}. {told(finding.title)}: {told(cost_text(finding))}.{action}{rest}"
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    notes = list(result.diagnosis.notes)
+    notes = [told(note) for note in result.diagnosis.notes]
     if len(result.diagnosis.findings) > 1:
         notes.append(
-            "Causes overlap. Each cost is cut to what the costlier ones leave, so that they never sum to more than the step."
+            told("Causes overlap. Each cost is cut to what the costlier ones leave, so that they never sum to more than the step.")
         )
     status = {name: entry for name, entry in result.answers.items() if entry[0] == "dismissed"}
-    notes += [f"Dismissed: {name.split(' ')[0]}, because {reason}" for name, (_, reason) in status.items()]
+    notes += [told(f"Dismissed: {name.split(' ')[0]}, because {reason}") for name, (_, reason) in status.items()]
     if result.run.kind == "simulated":
-        notes.append("This run is simulated; its findings are about the plan and the faults that were put in.")
+        notes.append(told("This run is simulated; its findings are about the plan and the faults that were put in."))
     return tuple(notes)
 
 

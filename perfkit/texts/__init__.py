@@ -1,7 +1,8 @@
 """Texts: what pages say, in the language of the visitor. English stands in the code; `zh.toml` has the Chinese by it.
 
-`t("Start the round")` gives the text in the language of this process (`PERFKIT_LANGUAGE`), English where there is no other. Names
-and sentences with figures in them are not translated: they are data, or made of it.
+`t("Start the round")` gives the text in the language of this process (`PERFKIT_LANGUAGE`), English where there is no other.
+`told(sentence)` does it for a sentence with figures and names in it, which the sections SENTENCES know with places for these. Names
+are not translated: they are data.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from functools import cache
 from pathlib import Path
 
 from perfkit import settings
+from perfkit.texts._sentences import Sentences
 
 LANGUAGES = {"en": "English", "zh": "中文"}
+SENTENCES = ("costs", "sentences", "words")
+"""What a sentence is looked up in, one after the other: clauses that stand in sentences come last."""
 BROWSER = "browser"
 """The section of texts that the page's scripts need."""
 
@@ -40,6 +44,17 @@ def translator(language: str | None = None) -> Callable[[str], str]:
     """`t` for many texts: the language is looked up once."""
     known = _flat(language or settings.language())
     return lambda text: known.get(text, text)
+
+
+@cache
+def _sentences(language: str) -> Sentences:
+    sections = catalogue(language)
+    return Sentences(_flat(language), *(sections.get(name, {}) for name in SENTENCES))
+
+
+def told(sentence: str, language: str | None = None) -> str:
+    """A sentence with figures or names in it in a language, by default that of this process; itself where there is none."""
+    return _sentences(language or settings.language()).told(sentence)
 
 
 def for_browser(language: str) -> Mapping[str, str]:

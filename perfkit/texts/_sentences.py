@@ -1,0 +1,57 @@
+"""Sentences that are made of data: the catalogue knows them with places ({0}, {1}, ...) where the data stand.
+
+A sentence is recognised by its fixed words, and what stands in a place is looked up in turn, so that a clause in a sentence is
+translated too. What no entry fits stays as it is: names, figures, and the words of somebody else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+PLACE = re.compile(r"\{(\d)\}")
+
+
+class Sentences:
+    """The texts of one language by their English: whole ones, and those with places; `groups` has the latter, sentences first."""
+
+    def __init__(self, known: Mapping[str, str], *groups: Iterable[str]) -> None:
+        self._known = known
+        self._places: list[tuple[list[str], str]] = []
+        for group in groups:
+            entries = [(PLACE.split(english)[::2], known[english]) for english in group if PLACE.search(english)]
+            # Of several that fit, the one with most words of its own says most exactly what is meant.
+            self._places += sorted(entries, key=lambda entry: -sum(map(len, entry[0])))
+
+    def told(self, text: str) -> str:
+        """A sentence in this language; itself where there is none."""
+        if text in self._known:
+            return self._known[text]
+        for words, translated in self._places:
+            values = _values(words, text)
+            if values is not None:
+                return PLACE.sub(lambda place, values=values: self.told(values[int(place[1])]), translated)  # type: ignore[misc]
+        return text
+
+
+def _values(words: list[str], text: str) -> list[str] | None:
+    """What stands between fixed words in a text, each word at its first place, a mere space at its last; None if they do not fit.
+
+    Linear in the text, which may hold a name of any length that somebody chose.
+    """
+    first, *between, last = words
+    at, end = len(first), len(text) - len(last)
+    if end < at or not (text.startswith(first) and text.endswith(last)):
+        return None
+    values = []
+    for number, word in enumerate(between):
+        if word == " ":  # what stands before a figure has spaces itself, the figure has none
+            limit = text.find(between[number + 1], at, end) if number + 1 < len(between) else end
+            found = text.rfind(word, at, max(limit, at))
+        else:
+            found = text.find(word, at, end)
+        if found < 0:
+            return None
+        values.append(text[at:found])
+        at = found + len(word)
+    return [*values, text[at:end]]
