@@ -56,8 +56,11 @@ def columns_of(rows: Sequence[Row]) -> PlanColumns:
     )
 
 
-def plan_row(plan: Plan) -> Row:
-    """The values of one plan by column; raises InputError as `plan_columns`."""
+def plan_row(plan: Plan, repeated: Row | None = None) -> Row:
+    """The values of one plan by column; raises InputError as `plan_columns`.
+
+    `repeated` is `repeated_row` of a plan with the same layers, split and micro batch, where that is known.
+    """
     model, parallel, work = plan.model, plan.parallel, plan.workload
     weights = attention_weights(model)
     latent = bool(model.kv_lora_rank)
@@ -65,7 +68,7 @@ def plan_row(plan: Plan) -> Row:
     return {
         **_hardware(plan),
         **_stages(plan),
-        **_repeated(plan),
+        **(repeated_row(plan) if repeated is None else repeated),
         "layers": model.num_layers,
         "hidden": model.hidden_size,
         "heads": model.num_attention_heads,
@@ -166,7 +169,7 @@ def _stages(plan: Plan) -> dict[str, float]:
     return {"layers_first": sums[0], "layers_middle": max(sums[1:-1], default=sums[-1]), "layers_last": sums[-1]}
 
 
-def _repeated(plan: Plan) -> dict[str, float]:
+def repeated_row(plan: Plan) -> Row:
     """What the stage that repeats most repeats of its layers, and what all stages do over that."""
     layers, recompute = plan.stage_layers, plan.recompute
     found = dict.fromkeys(REPEATED, 0.0) | {"recompute_mean": 1.0}

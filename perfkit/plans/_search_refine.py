@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from perfkit.calc.memory import peak_memory
 from perfkit.spec.plan import Plan
 from perfkit.spec.recompute import Counts
 
+GUESSES = 3
+"""Guesses by how bytes fall with the layers, before what is left is halved."""
 StageTotals = dict[tuple[int, int], int]
 """Bytes of a stage at its peak with some layers recomputed, as far as they were asked for: by (stage, layers)."""
 
@@ -25,7 +28,7 @@ def least_full(plan: Plan, limit_bytes: float, settings: MemorySettings, known: 
     """The fewest layers of every stage to recompute in full; for Megatron of every chunk of all stages, the same number.
 
     Layers are taken from the first chunk on, whose activations wait longest. Stages do not depend on one another, so that one
-    bisection serves all of them. Megatron has one number for the chunks of all stages: the least that fits. `known` is filled.
+    search serves all of them. Megatron has one number for the chunks of all stages: the least that fits. `known` is filled.
     """
     layers, alike = stage_layers(plan), settings.framework == "megatron"
     stages = plan.parallel.pipeline_parallel_size
@@ -42,12 +45,25 @@ def least_full(plan: Plan, limit_bytes: float, settings: MemorySettings, known: 
     high = [total if first else 0 for first, total in zip(low, most, strict=True)]
     if not all(fits(high)):
         return None
+    tries = 0
     while any(least < most for least, most in zip(low, high, strict=True)):
         middle = [(least + most) // 2 for least, most in zip(low, high, strict=True)]
+        if (tries := tries + 1) <= GUESSES:
+            guesses = [_guess(known, *place, limit_bytes) for place in zip(range(stages), low, high, strict=True)]
+            middle = [max(guesses)] * stages if alike else guesses
         for stage, fit in enumerate(fits(middle)):
             if low[stage] < high[stage]:
                 low[stage], high[stage] = (low[stage], middle[stage]) if fit else (middle[stage] + 1, high[stage])
     return tuple(high)
+
+
+def _guess(known: StageTotals, stage: int, low: int, high: int, limit_bytes: float) -> int:
+    """Where the line through the bytes at both ends meets the limit: the fewest layers that fit, as bytes fall nearly evenly."""
+    if low >= high:
+        return high
+    over, under = known[stage, low - 1], known[stage, high]
+    share = (over - limit_bytes) / (over - under) if over > under else 0.5
+    return min(max(low - 1 + math.ceil(share * (high - low + 1)), low), high - 1)
 
 
 def with_full(plan: Plan, full: Sequence[int], settings: MemorySettings) -> Plan:

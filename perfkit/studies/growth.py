@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.calc._plan_columns import Floats
-from perfkit.calc._plan_rows import Row, plan_row
+from perfkit.calc._plan_rows import Row, plan_row, repeated_row
 from perfkit.calc.memory import peak_memory
 from perfkit.calc.scaling import GOOD_LINEARITY, linearity
 from perfkit.calibration import Calibration
@@ -58,10 +58,11 @@ def growth(
     """
     rows: dict[int, dict[str, Any]] = {}
     grown: dict[int, tuple[Plan, Row]] = {}
+    repeated = repeated_row(plan)  # replicas and batch change nothing of what a layer repeats
     for count in sorted(set(devices)):
         try:
             one = _grown(plan, count, batch)
-            grown[count] = one, plan_row(one)
+            grown[count] = one, plan_row(one, repeated)
             rows[count] = _sizes(one, peak_memory(one).peak.total if memory else None)
         except InputError as error:
             grown.pop(count, None)
