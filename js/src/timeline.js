@@ -70,6 +70,7 @@ class Timeline {
       event.stopPropagation();
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const inField = event.target.matches("input, select, textarea");
+      if (event.key === "Escape" && this.rows.root.contains(event.target)) this.canvas.focus(); // past all its buttons
       if (!inField && actOn(this, event)) event.preventDefault();
     });
   }
@@ -190,11 +191,19 @@ class Timeline {
   }
 
   /** Zooms by `factor`; the moment at `x` stays where it is. */
-  zoom(factor, x = this.pointer?.x ?? this.width() / 2) {
+  zoom(factor, x = this.pointer?.x ?? this.anchor()) {
     const { start, span } = this.view;
     const at = start + (span * x) / this.width();
     const wanted = Math.max(span * factor, MIN_SPAN);
     this.setView(at - (wanted * x) / this.width(), wanted);
+  }
+
+  /** Where keys zoom to without a pointer: the selected slice if it is in sight, else the middle. */
+  anchor() {
+    const { start, span } = this.view;
+    const [from, to] = this.selected ? this.commonSpan(this.selected) : [1, 0];
+    const [first, last] = [Math.max(from, start), Math.min(to, start + span)];
+    return this.width() * (first <= last ? ((first + last) / 2 - start) / span : 0.5);
   }
 
   pan(share) {
@@ -358,6 +367,7 @@ class Timeline {
     this.allArrows = !this.allArrows;
     this.flowButton.setAttribute("aria-pressed", String(this.allArrows));
     this.arrows = [];
+    this.sayArrows = this.allArrows; // once: later views are told by what is selected in them
     if (this.allArrows) this.askArrows();
     this.redraw();
   }
@@ -395,7 +405,8 @@ class Timeline {
       else this.live.textContent = message.text;
     } else if (message.type === "flows") {
       this.arrows = message.arrows;
-      if (message.text) this.live.textContent = message.text;
+      if (this.sayArrows) this.live.textContent = message.text;
+      this.sayArrows = false;
       this.redraw();
     } else {
       this.details.receive(message);

@@ -104,6 +104,7 @@ function drawHead(painter, { row, top, view, width }) {
 
 /** How many events were lost, where somebody counted them. */
 export function lostText(count) {
+  if (count === 1) return t("1 event lost");
   return count ? t("{0} events lost", grouped(count)) : t("Events lost");
 }
 
@@ -115,8 +116,8 @@ function drawLost(painter, { row, top, view, width, from, to }) {
 }
 
 function drawTile(painter, tile, { row, top, view, scale, store, highlight, from, to, width, labels }) {
-  const left = Math.max(0, (from - view.start) * scale);
-  const right = Math.min(width, (to - view.start) * scale);
+  const left = Math.max(0, onPixel((from - view.start) * scale)); // so that no seam shows where one tile ends and the next begins
+  const right = Math.min(width, onPixel((to - view.start) * scale));
   const { start, end, lane, kind, count, name, n } = tile;
   for (let at = 0; at < n; at += 1) {
     if (lane[at] >= row.lanes) continue;
@@ -133,15 +134,21 @@ function drawTile(painter, tile, { row, top, view, scale, store, highlight, from
     painter.rect(x, merged ? y + 3 : y, wide, merged ? LANE - 9 : LANE - 3, color, lit ? (merged ? 0.6 : 1) : 0.22, HATCHED.has(what));
     const room = Math.min(finish, width) - x;
     if (room >= MIN_TEXT && (begin >= left || left === 0)) {
-      labels.push({ x, y, wide: room, text: merged ? slicesText(count[at]) : store.names[name[at]], ink: merged ? null : inkOn(what) });
+      labels.push({ x, y, wide: room, text: merged ? slicesText(count[at]) : store.names[name[at]], ink: merged || !lit ? null : inkOn(what) });
     }
   }
 }
 
+function onPixel(x) {
+  const ratio = globalThis.devicePixelRatio || 1;
+  return Math.round(x * ratio) / ratio;
+}
+
 function label(painter, { x, y, wide, text, ink }) {
-  const room = Math.floor((wide - 6) / CHAR);
-  if (room < 3) return;
-  painter.text(x + 3, y + LANE / 2 - 1, text.length > room ? `${text.slice(0, room - 1)}…` : text, ink);
+  let room = Math.min(text.length, Math.floor((wide - 6) / CHAR));
+  const cut = () => (text.length > room ? `${text.slice(0, room - 1)}…` : text);
+  while (room >= 3 && painter.measure(cut()) > wide - 5) room -= 1;
+  if (room >= Math.min(3, text.length)) painter.text(x + 3, y + LANE / 2 - 1, cut(), ink);
 }
 
 /** The ruler: ticks, the steps of the run as bands, and the flags of marks. */

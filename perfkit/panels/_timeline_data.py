@@ -238,8 +238,9 @@ def _notes(timeline: Timeline) -> tuple[str, ...]:
             "The clocks of the ranks could not be aligned: no collectives that they ran together were recorded with times."
         )
     if run.dropped:
-        lost = f"{num_lost} items" if (num_lost := told.num_events(_lost(run))) else "Parts"
-        notes.append(f"{lost} of this recording could not be read; page 10 lists them. Gaps below may be theirs.")
+        num_lost = told.num_events(_lost(run))
+        lost = {0: "Parts", 1: "1 item"}.get(num_lost, f"{num_lost:,} items".replace(",", THIN_SPACE))
+        notes.append(f"{lost} of this recording could not be read; page 10 says what. Gaps below may come from that.")
     return (*notes, *timeline.problems)
 
 
