@@ -2,7 +2,7 @@
 
 Several ranks share one folder; the number in a file name is the rank (the device id in old versions). The file
 `ascend_cluster_analyse_<kind>_<stages>_<ranks>_<rank>.csv` also says how many pipeline stages and ranks the job has: ranks are
-split evenly over stages in order.
+split evenly over stages in order. So do `profiler_info_<rank>.json` and `parallel_strategy_<rank>.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from perfkit.run import Position
 from perfkit.trace._ascend_json import read_json
 from perfkit.trace._format import Sink
 from perfkit.trace._listing import File, Listing, printable
+from perfkit.trace._mindinsight_strategy import read_strategy
 
 PATTERNS = {
     "step trace": re.compile(r"^step_trace_raw_(\d{1,9})_detail_time\.csv$"),
@@ -36,6 +37,7 @@ PATTERNS = {
     "dataset iterator": re.compile(r"^dataset_iterator_profiling_(\d{1,9})\.txt$"),
     "data queue": re.compile(r"^minddata_aicpu_(\d{1,9})\.txt$"),
     "flops": re.compile(r"^flops_summary_(\d{1,9})\.json$"),
+    "strategy": re.compile(r"^parallel_strategy_(\d{1,9})\.json$"),
     "info": re.compile(r"^profiler_info_(\d{1,9})\.json$"),
 }
 TELLING = frozenset(PATTERNS) - {
@@ -129,8 +131,11 @@ def one_folder_a_rank(groups: Iterable[RankFiles], sink: Sink) -> list[RankFiles
 def read_layouts(groups: Iterable[RankFiles], sink: Sink) -> dict[int, Layout]:
     """The layout of the job by rank where the files say it; also added to the facts and the placement of `sink`."""
     layouts: dict[int, Layout] = {}
+    # Every rank has its graph with the strategies, which can be large; the first one that can be read speaks for the job.
+    strategy: list[tuple[Layout, str]] = []
     for group in groups:
-        for layout, where in _statements(group, sink):
+        strategy = strategy or _strategy(group, sink)
+        for layout, where in [*_statements(group, sink), *(strategy if group.get("strategy") else ())]:
             if group.rank in layouts or not layout.possible or group.rank >= layout.num_ranks:
                 continue
             layouts[group.rank] = layout
@@ -153,3 +158,17 @@ def _statements(group: RankFiles, sink: Sink) -> list[tuple[Layout, str]]:
         except (KeyError, TypeError, ValueError):
             sink.note(f"{info.label} does not state stage_num and rank_size")
     return statements
+
+
+def _strategy(group: RankFiles, sink: Sink) -> list[tuple[Layout, str]]:
+    """The layout that the strategies of a rank state, as in `_statements`; none where it has no such file. Adds facts too."""
+    if (file := group.get("strategy")) is None:
+        return []
+    try:
+        strategy = read_strategy(file)
+    except InputError as error:
+        sink.drop(error.problems[0], 1, file)
+        return []
+    sink.fact("parallel_mode", strategy.mode, f"{file.label}, parallelType")
+    sink.fact("operator_strategies", strategy.text, f"{file.label}, gen_strategy of its operators")
+    return [(Layout(len(strategy.stages), sum(map(len, strategy.stages))), f"{file.label}, stageDevices")]

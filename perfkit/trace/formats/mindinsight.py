@@ -26,6 +26,7 @@ _OTHER_PARTS = {
     "dataset pipeline": ("dataset pipeline", "pipeline profile"),
     "data queues": ("device queue", "dataset iterator", "data queue"),
     "FLOPs": ("flops",),
+    "parallel strategy": ("strategy",),
 }
 
 
@@ -102,7 +103,8 @@ def _cover(group: RankFiles, sink: Sink, rows: Mapping[str, int]) -> None:
 FORMAT = Format(
     name="mindinsight",
     title="MindSpore Insight profiler folder",
-    looks_for="files such as step_trace_raw_0_detail_time.csv, hccl_raw_0.csv, ascend_cluster_analyse_*, timeline_display_0.json",
+    looks_for="files such as step_trace_raw_0_detail_time.csv, hccl_raw_0.csv, ascend_cluster_analyse_*, timeline_display_0.json, "
+    "parallel_strategy_0.json",
     detail=2,
     provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "queues", "coverage"}),
     detect=detect,

@@ -361,3 +361,22 @@ def test_start_times_beyond_float_precision_stay_exact(tmp_path):
     run = load(write_steps(tmp_path, step_row(1, start, 1, 2, 3)))
     assert run.steps()["start_ns"].tolist() == [start * 10]
     assert run.frame("steps")["start_ns"].dtype == pd.Int64Dtype()
+
+
+def test_strategies_alone_state_ranks_stages_and_how_operators_are_cut(tmp_path):
+    run = load(DATA / "parallel_strategy")
+    assert run.format == "mindinsight"
+    assert run.ranks == (0, 1)
+    assert {name: run.facts[name].value for name in ("num_devices", "pipeline_parallel_size", "parallel_mode")} == {
+        "num_devices": 2,
+        "pipeline_parallel_size": 1,
+        "parallel_mode": "auto_parallel",
+    }
+    assert {rank: place.pipeline for rank, place in run.placement.items()} == {0: 0, 1: 0}
+    assert run.facts["operator_strategies"].value == "Conv2D (2,1,1,1) (1,1,1,1) x 1"
+    assert run.steps().empty
+    (tmp_path / "parallel_strategy_0.json").write_text('{"config": {"rankId": 0}, "graph": []}')
+    shutil.copy(DATA / "parallel_strategy" / "parallel_strategy_1.json", tmp_path)
+    broken = load(tmp_path)
+    assert "stageDevices" in broken.dropped[0].what
+    assert broken.placement[1].pipeline == 0
