@@ -167,7 +167,7 @@ def _moves_table(result: Result) -> pd.DataFrame:
 
 def _stage_table(result: Result) -> pd.DataFrame:
     problem, schedule, limit = result.problem, result.schedule, result.problem.memory_limit_bytes
-    layers = layers_of(result.layout)
+    layers, idle_ns, in_flight = layers_of(result.layout), schedule.stage_idle_ns, schedule.peak_inflight_chunks
     rows = []
     for stage in range(problem.num_stages):
         row: dict[str, Any] = {"stage": stage, "layers": " + ".join(str(chunk[stage]) for chunk in layers)}
@@ -177,8 +177,8 @@ def _stage_table(result: Result) -> pd.DataFrame:
                 row[kind] = int(result.layout[own][:, :, stage].sum())
         row |= {
             "busy": format_ns(schedule.stage_busy_ns[stage]),
-            "idle": format_ns(schedule.stage_idle_ns[stage]),
-            "in flight": schedule.peak_inflight_chunks[stage],
+            "idle": format_ns(idle_ns[stage]),
+            "in flight": in_flight[stage],
             "memory": format_bytes(result.peak_bytes[stage]),
             "free memory": "no limit" if limit is None else _signed_bytes(limit - result.peak_bytes[stage]),
         }
