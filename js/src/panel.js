@@ -250,6 +250,7 @@ class Panel {
   // Tables of an older state than the charts are greyed if it takes longer than a moment.
   watchDetails() {
     const late = this.isLate();
+    this.tableBox.setAttribute("aria-busy", String(late));
     if (!late) {
       clearTimeout(this.lateTimer);
       this.lateTimer = 0;

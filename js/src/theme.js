@@ -12,6 +12,9 @@ export function vegaConfig(node, own = {}) {
     {
       background: "transparent",
       font,
+      // A chart is one picture with a sentence and a table beside it; words for each mark would be heard by nobody, and cost time.
+      aria: false,
+      mark: { aria: false },
       axis: {
         labelColor: muted, titleColor: muted, titleFontWeight: 500, gridColor: grid, domainColor: grid, tickColor: grid,
         labelFontSize: 12, titleFontSize: 12, labelLimit: 260, titlePadding: 10,

@@ -16,7 +16,6 @@ how `compute` ends:
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +41,8 @@ __all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView"]
 
 _SEND_S = 0.001
 """Python lets a thread compute for 5 ms before another one may run; a pause lets the kernel's own send the charts at once."""
+_NEXT_MOVE_S = 0.05
+"""A slider that is dragged moves again sooner than this, and then nothing of the answer before is in the way of the next."""
 
 State = Any
 Change = Callable[[State], State]
@@ -121,7 +122,6 @@ class PanelView(View):
         self._uploads: dict[str, Upload] = {}
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
         self._apply_shared(page_state().values)
-        self._draw_controls()
         self._background = Background(self._work, self._show_progress)
         page_state().on_change(self._on_address)
         page_state().on_saved(self._on_saved)
@@ -243,12 +243,15 @@ class PanelView(View):
                 self._seq = max(self._seq, seq)
                 self.state = change(self.state)
             self._settle_choices()
+            if not self.controls:
+                with self.lock:
+                    self._draw_controls()
             result = _call(self.panel.compute, self.state, progress)
             with unchecked():  # half of a slider's time
                 answer = Answer(*self.panel.view(result))
                 progress.check()
                 self._show(answer)
-            time.sleep(_SEND_S)
+            progress.pause(_NEXT_MOVE_S if changes else _SEND_S)
             whole = answer.whole(progress.check)
             progress.check()
             self._show_details(whole)
@@ -311,19 +314,21 @@ class PanelView(View):
             self.status = loading(what, done, total, again=bool(self.data))
 
     def _draw_controls(self) -> None:
+        before = {drawn["name"]: drawn for drawn in self.controls}
+        drawn = (self._described(control) or before.get(control.path) for control in self.panel.controls)
+        self.controls = [control for control in drawn if control]
+        self.actions = [
+            {"name": action.name, "label": t(action.label), "help": t(action.help)}
+            for action in self.panel.actions
+            if action.visible is None or action.visible(self.state)
+        ]
+
+    def _described(self, control: Control) -> dict[str, Any] | None:
+        """What the page needs to draw a control; None where its options cannot be known because their run cannot be read."""
         try:
-            self.controls = [
-                describe_control(control, self.state, read(self.state, control.path), self._notes.get(control.path, ""))
-                for control in self.panel.controls
-            ]
-            self.actions = [
-                {"name": action.name, "label": t(action.label), "help": t(action.help)}
-                for action in self.panel.actions
-                if action.visible is None or action.visible(self.state)
-            ]
-        except PerfkitError as error:
-            # Options that cannot be known (their run cannot be read) leave the controls as they were.
-            self.error = error
+            return describe_control(control, self.state, read(self.state, control.path), self._notes.get(control.path, ""))
+        except PerfkitError:
+            return None
 
     def _browse(self, name: str, folder: str) -> None:
         for control in self.panel.controls:

@@ -41,6 +41,11 @@ class Progress:
         if self._cancelled.is_set():
             raise Cancelled
 
+    def pause(self, seconds: float) -> None:
+        """Do nothing for so long; raises Cancelled as soon as the answer is not wanted any more."""
+        self._cancelled.wait(seconds)
+        self.check()
+
     def heed(self) -> bool:
         """Whether the visitor cancelled a computation that can end early: what it returns is then shown, not the cancellation."""
         if self.by_visitor:
@@ -51,6 +56,14 @@ class Progress:
         """Ask the computation to stop at its next call."""
         self.by_visitor = by_visitor
         self._cancelled.set()
+
+
+_of_thread = threading.local()
+
+
+def running() -> Progress | None:
+    """The progress of what this thread computes, for files that are read on the way; None in the kernel's main thread."""
+    return getattr(_of_thread, "progress", None)
 
 
 def _grouped(number: int) -> str:
@@ -96,5 +109,5 @@ class Background:
                     self._idle.set()
                     return
                 self._again = False
-                self._progress = progress = Progress(self._show)
+                self._progress = _of_thread.progress = progress = Progress(self._show)
             self._work(progress)

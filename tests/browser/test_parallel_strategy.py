@@ -18,6 +18,7 @@ def test_limits_rows_and_a_plan_by_hand_by_keyboard(open_page: OpenPage):
     limit.fill("40")
     limit.press("Enter")
     expect(sentence).to_contain_text("fit 40.0")
+    expect(panel.locator(".pk-tables")).to_have_attribute("aria-busy", "false")
     compared = panel.locator("tbody").filter(has_text="1 plan")
     row = panel.locator("tr[tabindex]").nth(2)
     chosen = row.locator("td").nth(1).inner_text().split(",")[0]
