@@ -16,7 +16,7 @@ from perfkit.calc._memory_settings import settings_for
 from perfkit.calc.memory import peak_memory
 from perfkit.errors import InputError
 from perfkit.plans._search_refine import least_recompute
-from perfkit.plans.search import search_plans
+from perfkit.plans.search import Scored, search_plans
 from perfkit.spec import ModelSpec, Plan, RecomputePlan, Workload
 from perfkit.units import GIB
 
@@ -297,3 +297,12 @@ def measured_plan(row):
     )
     device = replace(catalog.hardware_named(row["accelerator"]), memory_bytes=1024 * GIB)
     return Plan(model=model, workload=workload, hardware=device)
+
+
+def test_what_an_earlier_search_kept_changes_no_result():
+    scored = Scored()
+    for gib, sizes in ((40, (1, 2)), (20, (1, 2, 4)), (24, (1, 4))):
+        asked = {"devices": 8, "memory_limit_bytes": gib * GIB, "choices": {"tp": sizes}}
+        kept, anew = search_plans(plan_for(), scored=scored, **asked), search_plans(plan_for(), **asked)
+        assert {**kept.to_dict(), "seconds": 0} == {**anew.to_dict(), "seconds": 0}
+        assert kept.candidates.equals(anew.candidates)
