@@ -18,6 +18,7 @@ from perfkit._resources import data_folder
 from perfkit.errors import PerfkitError
 from perfkit.panels import _aside
 from perfkit.panels._status import NothingYet
+from perfkit.panels._worker import running
 from perfkit.project import Project, find_project, open_project, sample_paths, save
 from perfkit.run import Run
 from perfkit.settings import PROJECT_FILE
@@ -100,6 +101,7 @@ def read_run(path: str, progress: Progress | None = None) -> Run:
     key = (str(place), place.stat().st_mtime_ns if place.exists() else 0)
     with _lock:
         if key not in _open_run:
+            progress = progress or running()
             _aside.convert(place, progress or (lambda *_: None))
             run = load(place, progress=progress)
             _open_run.clear()

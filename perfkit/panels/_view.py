@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,12 +62,11 @@ class View(anywidget.AnyWidget):
 
 
 def _widgets() -> dict[str, str]:
-    return {
-        name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in (("source", "_widgets.js"), ("style", "_widgets.css"))
-    }
+    files = {"source": "_widgets.js", "style": "_widgets.css"}
+    return {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
 
 
-_MODULES = {"widgets": _widgets, "vega": lambda: {"source": module_source()}}
+_MODULES: dict[str, Callable[[], dict[str, str]]] = {"widgets": _widgets, "vega": lambda: {"source": module_source()}}
 """What a page can ask for, by the names of js/src/load_module.js."""
 
 

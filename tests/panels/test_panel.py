@@ -15,6 +15,7 @@ from perfkit.errors import InputError, NotMeasuredError
 from perfkit.panels import Answer, Choice, Empty, Figure, NothingYet, Number, Panel, Slider, Table, open_panel
 from perfkit.panels._page_state import PageState, page_state
 from perfkit.panels._state import read, write
+from perfkit.panels._worker import running
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,41 @@ def test_an_option_that_is_gone_gives_way_to_the_first_and_is_named():
     view.wait()
     assert view.state["rank"] == 0
     assert view.controls[1]["note"] == "3 is not available here; 0 is shown"
+
+
+def of_unreadable(state):
+    raise InputError(state["run"], ["is no recording"])
+
+
+def test_controls_that_do_not_need_the_unreadable_run_are_there_to_choose_another():
+    controls = (Choice(path="run", options=["a", "b"]), Choice(path="rank", options=of_unreadable))
+    view = open_panel(Panel(start={"run": "a", "rank": 0}, controls=controls, compute=of_unreadable, view=shown))
+    with pytest.raises(InputError, match="is no recording"):
+        view.wait()
+    assert [control["name"] for control in view.controls] == ["run"]
+
+
+def test_what_options_read_is_read_beside_the_page_with_progress():
+    threads, told = [], []
+
+    def read_slowly(_state):
+        threads.append(threading.current_thread())
+        running()("reading", 1, 1)
+        told.append(view.status["progress"]["text"])
+        return [0]
+
+    opened = threading.Event()
+    panel = Panel(
+        start={"n": 0},
+        controls=(Choice(path="n", options=read_slowly),),
+        compute=lambda _: opened.wait(10),
+        view=lambda _: ({}, {}, ""),
+    )
+    view = open_panel(panel)
+    opened.set()
+    view.wait()
+    assert threading.main_thread() not in threads
+    assert "reading: 1.00 B of 1.00 B" in told
 
 
 def test_a_number_beyond_its_limits_is_clamped_and_said():

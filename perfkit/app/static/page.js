@@ -2,9 +2,10 @@
 (() => {
   const root = document.documentElement;
   const WIDGET_VIEW = "application/vnd.jupyter.widget-view+json";
-  const places = new Map(); // the element that a widget is put into, to the id of its model
+  const LOOK_AGAIN_MS = 2500; // longer than Voila waits, so that it never looks twice at once
   let kernelId = null;
-  let manager = null;
+  let views = 0;
+  let lookAgain = 0;
   let leaving = false;
 
   // Voila's script calls these; the page shows itself as it arrives, so there is nothing to do.
@@ -20,27 +21,26 @@
     /** All cells have arrived; Voila's script follows. */
     complete() {
       for (const script of document.querySelectorAll('script[type="application/vnd.voila.cell-output+json"]')) {
-        const view = JSON.parse(script.textContent).data[WIDGET_VIEW];
-        if (view) places.set(script.parentElement, view.model_id);
+        if (script.textContent.includes(WIDGET_VIEW)) views += 1;
       }
-      if (places.size) return;
+      if (views > 0) return;
       root.setAttribute("data-perfkit-ready", "0");
       hideStarting();
     },
 
     /**
-     * Voila waits two seconds for a widget's model. If that time ends in the moment in which the models arrive, it says "model not
-     * found" and leaves it at that. They are all there by then, and are drawn after all.
+     * Voila waits two seconds for a widget's model. If that time ends in the moment in which the models arrive, it gives the widget
+     * up, because all have come. Told that they have not, it looks again when it hears so, which is until all are drawn.
      */
-    managedBy(own) {
-      if (manager || !own) return;
-      manager = own;
-      new MutationObserver(drawGivenUp).observe(document.getElementById("content"), { subtree: true, attributeFilter: ["class"] });
-      drawGivenUp();
+    managedBy(manager) {
+      if (lookAgain || !manager) return;
+      Object.defineProperty(manager, "restoredStatus", { get: () => false });
+      lookAgain = setInterval(() => manager.restored.emit(), LOOK_AGAIN_MS);
+      document.addEventListener("perfkit:ready", () => clearInterval(lookAgain), { once: true });
     },
 
     /** How many widgets this page has, for js/src/ready.js. */
-    expectedViews: () => places.size,
+    expectedViews: () => views,
 
     /** On the page of a full house: try again when there is room. */
     waitForRoom() {
@@ -112,19 +112,6 @@
     document.getElementById("starting")?.remove();
   }
   document.addEventListener("perfkit:begun", hideStarting, { once: true });
-
-  function drawGivenUp() {
-    for (const [place, id] of places) {
-      const output = place.querySelector(":scope > .jp-OutputArea-output.jupyter-widgets");
-      if (output) drawAfterAll(output, id);
-    }
-  }
-
-  async function drawAfterAll(output, id) {
-    output.classList.remove("jupyter-widgets");
-    const view = await manager.create_view(await manager.get_model(id));
-    output.replaceChildren(view.el);
-  }
 
   /** For the server, a year long, on this app only. */
   function remember(name, value) {
