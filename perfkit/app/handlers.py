@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from asyncio import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +14,7 @@ from urllib.parse import unquote
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
+from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
@@ -33,10 +36,13 @@ ASSETS = {
     "vega.js": PACKAGE / "charts" / "_vega.js",
 }
 """The only files that the app serves of its own."""
+SEEN_S = 2.0
 
 
 class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
     """A page, at /NN_topic. A full house answers 503 with a page that tries again; a visitor who left gives the kernel back."""
+
+    _left = False
 
     async def get(self, path: str | None = None) -> None:
         """Render the notebook NN_topic.ipynb."""
@@ -57,13 +63,35 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         start = PageStart(visitor=visitor, environment=wishes_of(self))
         self._started = start.kernel_ids
         page_start.set(start)
-        await super().get(f"{name}.ipynb")
-        for kernel_id in self._started:
-            kernels.expect_connection(kernel_id)
+        try:
+            await super().get(f"{name}.ipynb")
+            await self._until_seen(kernels)
+        except Exception:
+            if not self._left:  # else its kernel has been ended in the middle of it
+                raise
+        finally:
+            for kernel_id in self._started:
+                if self._left:  # while the kernel was being started
+                    await kernels.end(kernel_id)
+                else:
+                    kernels.expect_connection(kernel_id)
+
+    async def _until_seen(self, kernels: PageKernels) -> None:
+        """Keep the connection until the page's script has run: a browser that leaves before closes it, which is noticed."""
+        end = time.monotonic() + SEEN_S
+        while not (self._left or all(map(kernels.is_open, self._started)) or time.monotonic() > end):
+            await asyncio.sleep(0.02)
+
+    def flush(self, include_footers: bool = False) -> Future[None]:
+        """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
+        if self._left:
+            raise StreamClosedError
+        return super().flush(include_footers)  # type: ignore[no-any-return]
 
     def on_connection_close(self) -> None:
         """Nobody reads the page any more, and its script, which would end the kernel, has not run."""
         super().on_connection_close()
+        self._left = True
         for kernel_id in getattr(self, "_started", ()):
             asyncio.ensure_future(self.kernel_manager.end(kernel_id))  # noqa: RUF006  nothing to wait for
 

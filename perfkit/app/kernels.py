@@ -144,6 +144,10 @@ class PageKernels(AsyncMappingKernelManager):
             self._open_pages.setdefault(kernel_id, set()).add(on_end)
         return kernel_id in self
 
+    def is_open(self, kernel_id: str) -> bool:
+        """Whether a page has said that it shows what this kernel computes, or the kernel is gone."""
+        return kernel_id in self._open_pages or kernel_id not in self
+
     def leave(self, kernel_id: str, on_end: Callable[[], None]) -> None:
         """A page is gone. If it does not come back soon, its kernel ends."""
         self._open_pages.get(kernel_id, set()).discard(on_end)
