@@ -2,10 +2,9 @@
 (() => {
   const root = document.documentElement;
   const WIDGET_VIEW = "application/vnd.jupyter.widget-view+json";
-  const LOOK_AGAIN_MS = 2500; // longer than Voila waits, so that it never looks twice at once
+  const places = new Map(); // the element that a widget is put into, to the id of its model
   let kernelId = null;
-  let views = 0;
-  let lookAgain = 0;
+  let manager = null;
   let leaving = false;
 
   // Voila's script calls these; the page shows itself as it arrives, so there is nothing to do.
@@ -21,26 +20,27 @@
     /** All cells have arrived; Voila's script follows. */
     complete() {
       for (const script of document.querySelectorAll('script[type="application/vnd.voila.cell-output+json"]')) {
-        if (script.textContent.includes(WIDGET_VIEW)) views += 1;
+        const view = JSON.parse(script.textContent).data[WIDGET_VIEW];
+        if (view) places.set(script.parentElement, view.model_id);
       }
-      if (views > 0) return;
+      if (places.size) return;
       root.setAttribute("data-perfkit-ready", "0");
       hideStarting();
     },
 
     /**
-     * Voila waits two seconds for a widget's model. If that time ends in the moment in which the models arrive, it gives the widget
-     * up, because all have come. Told that they have not, it looks again when it hears so, which is until all are drawn.
+     * Voila waits two seconds for a widget's model. If that time ends in the moment in which the models arrive, it says "model not
+     * found" and leaves it at that. They are all there by then, and are drawn after all.
      */
-    managedBy(manager) {
-      if (lookAgain || !manager) return;
-      Object.defineProperty(manager, "restoredStatus", { get: () => false });
-      lookAgain = setInterval(() => manager.restored.emit(), LOOK_AGAIN_MS);
-      document.addEventListener("perfkit:ready", () => clearInterval(lookAgain), { once: true });
+    managedBy(own) {
+      if (manager || !own) return;
+      manager = own;
+      new MutationObserver(drawGivenUp).observe(document.getElementById("content"), { subtree: true, attributeFilter: ["class"] });
+      drawGivenUp();
     },
 
     /** How many widgets this page has, for js/src/ready.js. */
-    expectedViews: () => views,
+    expectedViews: () => places.size,
 
     /** On the page of a full house: try again when there is room. */
     waitForRoom() {
@@ -112,6 +112,19 @@
     document.getElementById("starting")?.remove();
   }
   document.addEventListener("perfkit:begun", hideStarting, { once: true });
+
+  function drawGivenUp() {
+    for (const [place, id] of places) {
+      const output = place.querySelector(":scope > .jp-OutputArea-output.jupyter-widgets");
+      if (output) drawAfterAll(output, id);
+    }
+  }
+
+  async function drawAfterAll(output, id) {
+    output.classList.remove("jupyter-widgets");
+    const view = await manager.create_view(await manager.get_model(id));
+    output.replaceChildren(view.el);
+  }
 
   /** For the server, a year long, on this app only. */
   function remember(name, value) {
