@@ -18,6 +18,7 @@ from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
 
 from perfkit import __version__, settings
 from perfkit.app.kernels import PageKernels, PageStart, page_start
@@ -154,6 +155,15 @@ class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def _tell(self) -> None:
         if self.ws_connection is not None:
             self.write_message({"ended": True})
+
+
+class ChannelsHandler(VoilaKernelWebsocketHandler):  # type: ignore[misc]
+    """/api/kernels/ID/channels: the socket between a page and its kernel."""
+
+    async def open(self, kernel_id: str) -> None:
+        """Send every message at once: else an answer waits until the browser has confirmed the small one before it, for 40 ms."""
+        self.set_nodelay(True)
+        await super().open(kernel_id)
 
 
 class AssetHandler(tornado.web.StaticFileHandler):

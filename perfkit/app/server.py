@@ -20,6 +20,7 @@ from tornado.ioloop import IOLoop
 from traitlets.config import Config
 from voila.app import Voila, VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
 from voila.tornado.treehandler import TornadoVoilaTreeHandler
 
 from perfkit import settings
@@ -113,6 +114,8 @@ class App(Voila):  # type: ignore[misc]
         for route, handler, *arguments in super().init_handlers():
             if handler is VoilaShutdownKernelHandler:
                 kept.append((route, handlers.ShutdownHandler, *arguments))
+            elif handler is VoilaKernelWebsocketHandler:
+                kept.append((route, handlers.ChannelsHandler, *arguments))
             elif handler is TornadoVoilaHandler:
                 kept.append((self._at(r"(\d\d_[a-z0-9_]+)"), handlers.PageHandler, *arguments))
             elif not issubclass(handler, TornadoVoilaTreeHandler) and "contents" not in route:
