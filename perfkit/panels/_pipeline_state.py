@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from perfkit._resources import data_folder
+from perfkit.errors import InputError
 from perfkit.plans.case_file import read_problem
-from perfkit.plans.moves import LayerPlanner, layers_text
+from perfkit.plans.moves import LayerPlanner, layers_text, parse_layers
 from perfkit.plans.problem import LayerType, PipelineProblem
 from perfkit.units import GIB, NS_PER_US
 
@@ -53,7 +54,18 @@ class State:
             self._fill(read_problem(self.case))
         elif self.layers != self.taken:
             object.__setattr__(self, "layout", "edited")
+        elif self.layout == "even":
+            self._follow_sizes()
         object.__setattr__(self, "taken", self.layers)
+
+    def _follow_sizes(self) -> None:
+        """Show the even split of the stages and chunks on the page; sizes that do not fit together yet leave the last one."""
+        try:
+            chunks = parse_layers(self.layers)
+            if (len(chunks), len(chunks[0])) != (int(self.num_chunks), int(self.num_stages)):
+                object.__setattr__(self, "layers", layers_text(LayerPlanner(problem_of(self)).even()))
+        except InputError:
+            return
 
     def _fill(self, problem: PipelineProblem) -> None:
         values: dict[str, Any] = {

@@ -40,6 +40,14 @@ def test_editing_layers_makes_the_layout_edited():
     assert replace(edited, layout="even").layout == "even"
 
 
+def test_the_layers_shown_follow_the_number_of_stages_until_they_are_edited():
+    fewer = replace(state(), num_stages=2)
+    assert (fewer.layout, fewer.layers) == ("even", "14 14")
+    assert replace(fewer, num_stages=4).layers == "7 7 7 7"
+    edited = replace(state(layers="6 7 8 7"), num_stages=2)
+    assert (edited.layout, edited.layers) == ("edited", "6 7 8 7")
+
+
 def test_choosing_a_move_makes_it_and_the_step_changes_as_promised():
     before = compute(state(layers="6 7 8 7"))
     row = view(before).whole().tables["moves"].row(0)
