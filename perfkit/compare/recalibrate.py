@@ -15,8 +15,8 @@ from perfkit.calc._plan_rows import plan_columns
 from perfkit.calibration import Calibration, Measured
 from perfkit.calibration._file import GROUPS
 from perfkit.calibration._fit import fit
-from perfkit.compare._parts import parts
-from perfkit.compare._planned import beside
+from perfkit.compare._parts import Part, parts
+from perfkit.compare._planned import WORTH_SAYING, beside
 from perfkit.compare._settings import comparable
 from perfkit.errors import InputError
 from perfkit.estimate import Estimate, _known, _labels, estimate
@@ -98,6 +98,11 @@ def _in_effect(known: Calibration, label: tuple[str, str, str], name: str) -> st
 
 
 def _by_residual(measured: Breakdown, planned: Breakdown) -> list[str]:
-    """Parameters of the parts, the one with the largest residual first."""
-    rows = sorted(parts(measured, planned), key=lambda part: -abs(part.delta))
+    """Parameters of the parts, the one with the largest residual first; where there is none to speak of, the largest part first."""
+    worth = WORTH_SAYING * planned.total
+
+    def order(part: Part) -> tuple[float, float]:
+        return -max(abs(part.delta) - worth, 0.0), -abs(part.b)
+
+    rows = sorted(parts(measured, planned), key=order)
     return list(dict.fromkeys(PARAMETERS.get(part.path.split("/")[0], "compute") for part in rows))

@@ -7,6 +7,7 @@ the browser. Panels that share values follow every change.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -22,6 +23,7 @@ class PageState:
         self.values: dict[str, str] = dict(values or {})
         self._listeners: list[OnChange] = []
         self._savers: list[Callable[[object], None]] = []
+        self._lock = threading.Lock()
 
     def get(self, name: str, default: str = "") -> str:
         """The value of `name`."""
@@ -29,11 +31,12 @@ class PageState:
 
     def set(self, values: Mapping[str, Any], origin: object = None) -> None:
         """Change some values, None removes one; everybody but `origin` is told if anything is new."""
-        merged = {**self.values, **{name: address_text(value) for name, value in values.items()}}
-        merged = {name: value for name, value in merged.items() if value}
-        if merged == self.values:
-            return
-        self.values = merged
+        with self._lock:
+            merged = {**self.values, **{name: address_text(value) for name, value in values.items()}}
+            merged = {name: value for name, value in merged.items() if value}
+            if merged == self.values:
+                return
+            self.values = merged
         for listener in list(self._listeners):
             listener(dict(merged), origin)
 

@@ -120,11 +120,16 @@ class PanelView(View):
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
         self._uploads: dict[str, Upload] = {}
+        self._page = page_state()
+        self._agreed: dict[str, str] = {}
+        self._shared: dict[str, str] = {}
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
-        self._apply_shared(page_state().values)
+        self._follow_address()
+        own = {path: address_text(read(self.state, path)) for path in panel.shared}
+        self._agreed, self._shared = own | self._agreed, own | self._agreed
         self._background = Background(self._work, self._show_progress)
-        page_state().on_change(self._on_address)
-        page_state().on_saved(self._on_saved)
+        self._page.on_change(self._on_address)
+        self._page.on_saved(self._on_saved)
         self._background.ask()
 
     def set(self, values: Mapping[str, Any]) -> None:
@@ -205,7 +210,7 @@ class PanelView(View):
             self._num_acts += 1
             self.outcome = {**outcome, "count": self._num_acts}
         self._ask(lambda state: state)
-        page_state().saved(origin=self)
+        self._page.saved(origin=self)
 
     def _on_saved(self, origin: object) -> None:
         if self.panel.follows_log and origin is not self:
@@ -239,6 +244,7 @@ class PanelView(View):
             if changes:
                 self._notes = {}
         try:
+            self._follow_address()
             for seq, change in changes:
                 self._seq = max(self._seq, seq)
                 self.state = change(self.state)
@@ -340,28 +346,54 @@ class PanelView(View):
     # The address ------------------------------------------------------------
 
     def _share(self) -> None:
-        if self.panel.shared:
-            page_state().set({path.rsplit(".", 1)[-1]: read(self.state, path) for path in self.panel.shared}, origin=self)
+        """Tell the page what has become another value here; what is only taken from the page, or not accepted, is no news."""
+        fresh = {}
+        for path in self.panel.shared:
+            name, text = _name(path), address_text(read(self.state, path))
+            in_address = self._page.get(name)
+            if text != in_address and (not in_address or text not in (self._agreed[path], self._shared[path])):
+                fresh[name] = text
+            if text == in_address or name in fresh:
+                self._agreed[path] = text
+            self._shared[path] = text
+        if fresh:
+            self._page.set(fresh, origin=self)
 
-    def _on_address(self, values: Mapping[str, str], origin: object) -> None:
-        if origin is not self and self._differing(values):
-            self._ask(lambda state: self._accept(state, self._differing(values)))
+    def _on_address(self, _values: Mapping[str, str], origin: object) -> None:
+        if origin is not self and self._of_address():
+            self._background.ask()
 
-    def _apply_shared(self, values: Mapping[str, str]) -> None:
-        try:
-            self.state = self._accept(self.state, self._differing(values))
-        except InputError as error:
-            # A bad address must not keep the page from opening: the first state is shown, with the reason beside the control.
-            self._notes.update(dict.fromkeys(self._differing(values), error.problems[0]))
+    def _follow_address(self) -> None:
+        """Take over what others have changed. A value that is not accepted changes nothing; the reason stands by the control."""
+        values = self._of_address()
+        if values:
+            self._notes = {}
+        for path, value in values.items():
+            text, before = self._page.get(_name(path)), address_text(read(self.state, path))
+            try:
+                self.state = self._accept(self.state, {path: value})
+            except InputError as error:
+                self._notes[path] = error.problems[0]
+            own = address_text(read(self.state, path))
+            self._agreed[path] = text
+            # A value that is brought within limits is told once; panels with different limits would go on telling each other.
+            self._shared[path] = before if before != own != text else own
 
-    def _differing(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """Shared paths whose value in the address is another than in the state, typed as the state has them."""
-        named = {path: values[name] for path in self.panel.shared if (name := path.rsplit(".", 1)[-1]) in values}
-        return {
-            path: _typed(value, read(self.state, path))
-            for path, value in named.items()
-            if value != address_text(read(self.state, path))
-        }
+    def _of_address(self) -> dict[str, Any]:
+        """What others have changed: shared paths whose value in the address is neither the state's nor the one last agreed on.
+
+        Values are typed as in the state. Where the address has what was agreed on, it is the visitor who changes the state here.
+        """
+        found = {}
+        for path in self.panel.shared:
+            text, own = self._page.get(_name(path)), read(self.state, path)
+            if text and text not in (address_text(own), self._agreed.get(path)):
+                found[path] = _typed(text, own)
+        return found
+
+
+def _name(path: str) -> str:
+    return path.rsplit(".", 1)[-1]
 
 
 def _call(compute: Callable[..., Any], state: State, progress: Progress) -> Any:

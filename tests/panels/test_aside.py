@@ -9,7 +9,6 @@ import pytest
 from perfkit._resources import data_folder
 from perfkit.panels import _aside, _timeline_aside, _timeline_data, timeline
 from perfkit.panels import _context as context
-from perfkit.panels._page_state import page_state
 from perfkit.panels._timeline_aside import make_tiles
 from perfkit.panels._worker import Cancelled
 from perfkit.panels.timeline import TimelineView
@@ -38,7 +37,6 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (timeline, _timeline_data):
         monkeypatch.setattr(module, "MAX_FIRST_RANKS", 1)
     monkeypatch.chdir(tmp_path)
-    page_state.cache_clear()
     return folder
 
 
@@ -79,7 +77,6 @@ def _open_another_rank(view: TimelineView) -> None:
 def test_who_does_not_wait_for_a_rank_or_a_recording_is_not_made_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    page_state.cache_clear()
     monkeypatch.setattr(_timeline_data, "MAX_FIRST_RANKS", 1)
     view = TimelineView()
     opened = view.wait().opened
@@ -106,13 +103,11 @@ def test_who_does_not_wait_for_a_rank_or_a_recording_is_not_made_to(tmp_path: Pa
     with pytest.raises(Cancelled):
         view.wait()
     assert (view.status["state"], view.status["retry"]) == ("empty", True)
-    page_state.cache_clear()
 
 
 def test_a_recording_is_given_up_when_another_one_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    page_state.cache_clear()
     other = data_folder() / "traces" / "kineto_resnet"
     asked = threading.Event()
     read_run, opened = context.read_run, []
@@ -131,4 +126,3 @@ def test_a_recording_is_given_up_when_another_one_is_asked_for(tmp_path: Path, m
     assert view.wait().run.name == "kineto_resnet"
     assert opened[1:] == [str(other)]
     assert view.status == {"state": "result"}
-    page_state.cache_clear()

@@ -9,17 +9,9 @@ import pytest
 from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import dryrun, open_panel
-from perfkit.panels._page_state import page_state
 from perfkit.panels.dryrun import NO_PLAN, PANEL, State
 from perfkit.project import open_project, save
 from perfkit.sample import demo
-
-
-@pytest.fixture(autouse=True)
-def _own_address():
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
 
 
 def answer(name: str, **changes: object):

@@ -22,10 +22,7 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
-    page_state.cache_clear()
     page_state().set({"run": str(PATH)})
-    yield
-    page_state.cache_clear()
 
 
 @pytest.fixture(scope="module")

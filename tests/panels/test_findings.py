@@ -14,7 +14,6 @@ from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog
 from perfkit.panels import _finding_links, findings
 from perfkit.panels._finding_place import place_of
-from perfkit.panels._page_state import page_state
 from perfkit.panels._status import NothingYet
 from perfkit.panels.findings import State
 from perfkit.project import create_project
@@ -120,7 +119,6 @@ def test_the_bug_report_stands_alone():
 
 
 def test_links_lead_to_pages_that_exist_with_recording_and_rank():
-    page_state().values = {}
     links = _finding_links.finding_links()
     links.follow({"run": TWO_RANKS.run, "finding": "host-bound"})
     hrefs = [link["href"] for link in links.content["links"]]

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
-import pytest
-
 from perfkit import panels
 from perfkit.experiments import ExperimentLog
-from perfkit.panels._page_state import page_state
 from perfkit.project import create_project
 from perfkit.sample import demo
-
-
-@pytest.fixture(autouse=True)
-def fresh_address():
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
 
 
 def chips(page: str = "40_none") -> dict[str, dict[str, str]]:

@@ -10,19 +10,11 @@ import pytest
 from perfkit._resources import data_folder
 from perfkit.errors import NotMeasuredError
 from perfkit.panels import memory_profile, open_panel
-from perfkit.panels._page_state import page_state
 from perfkit.panels.memory_profile import PANEL, State
 
 PROFILE = str(data_folder() / "traces" / "torch_npu_2rank")
 TRACKER = str(data_folder() / "traces" / "memory_tracker")
 TIMELINE = str(Path(__file__).parents[1] / "data" / "traces" / "torch_memory_timeline")
-
-
-@pytest.fixture(autouse=True)
-def _own_address():
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
 
 
 def answer(**changes: object):

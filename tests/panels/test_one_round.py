@@ -8,7 +8,6 @@ from perfkit.errors import InputError
 from perfkit.experiments import ExperimentLog, Measurement
 from perfkit.panels import header, one_round, open_panel, predict, project_settings
 from perfkit.panels._log import changed_since, seen
-from perfkit.panels._page_state import page_state
 from perfkit.panels._status import NothingYet
 from perfkit.project import create_project, open_project
 from perfkit.sample import demo
@@ -18,11 +17,9 @@ HYPOTHESIS = "two stages amortise the update over more micro batches"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    page_state.cache_clear()
     made = create_project(tmp_path / "p", "by hand", goal_value=2200.0)
     monkeypatch.setenv("PERFKIT_PROJECT", str(made.folder))
-    yield made.folder
-    page_state.cache_clear()
+    return made.folder
 
 
 def test_a_whole_round_by_hand(folder):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import altair as alt
 import pandas as pd
@@ -28,13 +28,6 @@ class Outer:
     name: str = "x"
     inner: Inner = field(default_factory=Inner)
     layers: tuple[int, ...] = (3, 4)
-
-
-@pytest.fixture(autouse=True)
-def fresh_address():
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
 
 
 def chart_of(frame: pd.DataFrame) -> alt.Chart:
@@ -315,6 +308,46 @@ def test_shared_values_follow_the_address_and_write_it():
     view.set({"n": 6})
     view.wait()
     assert page_state().values == {"n": "6"}
+
+
+def test_an_old_answer_of_one_panel_does_not_take_back_a_change_in_another():
+    computing, let = threading.Event(), threading.Event()
+
+    def slow(state):
+        if state["n"] == 4:
+            computing.set()
+            assert let.wait(10)
+        return ranks(state)
+
+    other = open_panel(replace(PANEL, compute=slow))
+    assert computing.wait(10)
+    view = open_panel(PANEL)
+    view.set({"n": 6})
+    assert view.wait().text == "6 ranks"
+    let.set()
+    assert other.wait().text == "6 ranks"
+    assert view.wait().text == "6 ranks"
+    assert page_state().values == {"n": "6"}
+
+
+def test_panels_that_share_a_value_agree_whatever_is_changed_at_once():
+    views = [open_panel(PANEL) for _ in range(6)]
+    for n in range(1, 12):
+        for view in views:
+            view.set({"n": 5 + (n + views.index(view)) % 7})
+    for _ in views:  # one that is done may still be told of a change in another
+        shown = [view.wait(20).text for view in views]
+    assert set(shown) == {f"{page_state().get('n')} ranks"}
+
+
+def test_panels_that_do_not_accept_each_others_values_come_to_rest():
+    low = open_panel(replace(PANEL, controls=(Slider("n", low=4, high=6),)), state={"n": 4, "rank": None})
+    high = open_panel(replace(PANEL, controls=(Slider("n", low=8, high=12),)), state={"n": 9, "rank": None})
+    low.set({"n": 5})
+    for _ in range(3):
+        low.wait(20)
+        high.wait(20)
+    assert (low.state["n"] <= 6, high.state["n"] >= 8) == (True, True)
 
 
 def test_a_bad_address_does_not_keep_the_page_from_opening():

@@ -43,9 +43,6 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
 
 
 @pytest.fixture(scope="module")

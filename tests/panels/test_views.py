@@ -24,13 +24,6 @@ REPORT = ROOT / "perfkit" / "report" / "_report.js"
 USED_BY_REPORT = ("chart", "dom", "load_module", "table", "texts", "theme")
 
 
-@pytest.fixture(autouse=True)
-def fresh_address():
-    page_state.cache_clear()
-    yield
-    page_state.cache_clear()
-
-
 @pytest.fixture
 def chart() -> alt.Chart:
     bars = alt.Chart(alt.NamedData("rows")).mark_bar().encode(x="a:Q")
