@@ -41,7 +41,7 @@ class Timeline {
     // A page that is being left has no kernel any more that could answer.
     window.addEventListener("beforeunload", () => { this.left = true; });
     this.send = (message) => { if (!this.left) model.send(message); };
-    this.rows = new Rows(() => this.redraw(), (rank) => this.openRank(rank), (rank) => this.cancelRank(rank));
+    this.rows = new Rows(() => this.redraw(), () => this.rest(), (rank) => this.openRank(rank), (rank) => this.cancelRank(rank));
     this.details = new TimelineDetails(this);
     this.build();
   }
@@ -90,6 +90,7 @@ class Timeline {
       oninput: () => {
         this.rows.filter = this.filter.value;
         this.rows.draw();
+        this.rest();
       } });
     this.flowButton = button(t("Arrows"), t("Show the links in the window: launch to kernel, the members of a collective, sends"), () => this.toggleArrows(), { "aria-pressed": "false" });
     this.runs = el("select", { "aria-label": t("Recording"), onchange: () => this.send({ type: "run", path: this.runs.value }) });
@@ -186,8 +187,7 @@ class Timeline {
     this.view.start = Math.min(Math.max(start, low), this.setup.end - this.view.span * 0.5);
     this.changedAt ??= performance.now();
     this.redraw();
-    clearTimeout(this.settled);
-    this.settled = setTimeout(() => this.settle(), 250);
+    this.rest();
   }
 
   /** Zooms by `factor`; the moment at `x` stays where it is. */
@@ -226,9 +226,16 @@ class Timeline {
     this.setView(start - length * 0.1, length * 1.2);
   }
 
+  /** Tells what is shown once nothing has changed for a moment. */
+  rest() {
+    clearTimeout(this.settled);
+    this.settled = setTimeout(() => this.settle(), 250);
+  }
+
   settle() {
     const { start, span } = this.view;
-    this.send({ type: "view", path: this.setup.path, start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey() });
+    const { pinned, filter } = this.rows;
+    this.send({ type: "view", path: this.setup.path, start: absolute(this.base, start), end: absolute(this.base, start + span), slice: this.sliceKey(), pins: pinned, filter });
     const margin = marginOf(this, this.view);
     if (this.search.total) this.send({ type: "hits", start: start - margin, end: start + span + margin, pixels: Math.round(this.width()) });
     if (this.allArrows) this.askArrows();
@@ -252,6 +259,11 @@ class Timeline {
   goTo(goto) {
     if (!goto || goto.id === this.wentTo) return;
     this.wentTo = goto.id;
+    if (goto.pins) {
+      this.rows.pinned = goto.pins;
+      this.rows.filter = this.filter.value = goto.filter;
+      this.rows.draw();
+    }
     const [start, end] = [relative(this.base, goto.start), relative(this.base, goto.end)];
     if (start !== null && end !== null && end > start) this.setView(start, end - start);
     if (goto.slice || this.setup.link) this.select(goto.slice, { center: goto.slice !== null && start === null });
@@ -270,6 +282,7 @@ class Timeline {
     this.arrows = this.allArrows ? this.arrows : [];
     if (slice) {
       this.rows.reveal(slice.unit, slice.lane);
+      this.filter.value = this.rows.filter;
       if (center) this.bring(slice, zoom);
       this.send({ type: "detail", unit: slice.unit, lane: slice.lane, start: slice.start, end: slice.end, count: slice.count, busy: slice.busy });
     } else {
@@ -277,8 +290,7 @@ class Timeline {
     }
     this.say();
     this.redraw();
-    clearTimeout(this.settled);
-    this.settled = setTimeout(() => this.settle(), 250);
+    this.rest();
   }
 
   bring(slice, zoom) {

@@ -29,9 +29,11 @@ function labelOf({ label, counter }) {
 }
 
 export class Rows {
-  /** `changed()` is called when rows come, go or grow; `open(rank)` when the units of a rank are wanted, `cancel(rank)` when no more. */
-  constructor(changed, open, cancel) {
+  /** `changed()` is called when rows come, go or grow, `chosen()` when lanes are pinned or not any more, `open(rank)` when the units of a
+      rank are wanted, `cancel(rank)` when no more. */
+  constructor(changed, chosen, open, cancel) {
     this.changed = changed;
+    this.chosen = chosen;
     this.open = open;
     this.cancel = cancel;
     this.pending = {};
@@ -126,6 +128,7 @@ export class Rows {
   pin(unit) {
     this.pinned = this.pinned.includes(unit) ? this.pinned.filter((other) => other !== unit) : [...this.pinned, unit];
     this.draw();
+    this.chosen();
   }
 
   matches(unit) {

@@ -1,8 +1,11 @@
-"""Address of a timeline: a slice as "rank|process|thread|lane|start", which a link carries to another browser."""
+"""Address of a timeline, which a link carries to another browser.
+
+A unit is "rank|process|thread", pinned ones a line each, and a slice "rank|process|thread|lane|start".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfkit.panels import _timeline_counters as counting
@@ -16,15 +19,39 @@ def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
     """The address of a slice that the page names by unit, lane and start in ns; the empty text for none."""
     if not chosen:
         return ""
-    if counting.is_counter(chosen["unit"]):
-        found = counting.counter(timeline.counters, chosen["unit"])
-        return "|".join([str(found.rank), counting.COUNTER, found.series.name, "0", str(int(chosen["start"]))])
-    unit = timeline.unit(chosen["unit"])
-    return "|".join([str(unit.rank), unit.process, unit.thread, str(int(chosen["lane"])), str(int(chosen["start"]))])
+    lane = 0 if counting.is_counter(chosen["unit"]) else int(chosen["lane"])
+    return f"{_lane_of(timeline, chosen['unit'])}|{lane}|{int(chosen['start'])}"
+
+
+def address_of_lanes(timeline: Timeline, units: Sequence[Any]) -> str:
+    """The address of several lanes, a line each."""
+    return "\n".join(_lane_of(timeline, unit) for unit in units)
+
+
+def lanes_at(timeline: Timeline, address: str) -> list[int | str]:
+    """The units that an address of lanes names, in its order; those that are not there are left out."""
+    lanes = dict.fromkeys(address.split("\n"))
+    safely(timeline, [rank for rank in map(rank_in, lanes) if rank in timeline.run.ranks])
+    known: dict[str, int | str] = {_named(unit.rank, unit.process, unit.thread): unit.id for unit in timeline.units}
+    for unit in timeline.counters:
+        known[_named(unit.rank, counting.COUNTER, unit.series.name)] = unit.id
+    return [known[lane] for lane in lanes if lane in known]
+
+
+def _lane_of(timeline: Timeline, unit: Any) -> str:
+    if counting.is_counter(unit):
+        found = counting.counter(timeline.counters, unit)
+        return _named(found.rank, counting.COUNTER, found.series.name)
+    lane = timeline.unit(unit)
+    return _named(lane.rank, lane.process, lane.thread)
+
+
+def _named(rank: int, process: str, thread: str) -> str:
+    return f"{rank}|{process}|{thread}"
 
 
 def rank_in(address: str) -> int | None:
-    """The rank of the slice that an address names; None if it names none."""
+    """The rank of the slice or lane that an address names; None if it names none."""
     first = address.partition("|")[0]
     return int(first) if first.isdecimal() and len(first) < _MAX_DIGITS else None
 

@@ -30,7 +30,7 @@ from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
 from perfkit.panels._page_state import page_state
 from perfkit.panels._status import failure, loading
-from perfkit.panels._timeline_address import address_of, rank_in, slice_at
+from perfkit.panels._timeline_address import address_of, address_of_lanes, lanes_at, rank_in, slice_at
 from perfkit.panels._timeline_aside import make_tiles
 from perfkit.panels._timeline_data import MAX_FIRST_RANKS, Timeline, described, open_timeline, safely
 from perfkit.panels._timeline_events import walked
@@ -43,6 +43,8 @@ from perfkit.panels._worker import Cancelled, Progress
 from perfkit.run import Run
 
 Message = dict[str, Any]
+_PLACE = ("from", "to", "slice", "pins", "filter")
+"""What the address says of a view: the window in ns, the chosen slice, the lanes that are pinned, the units that are shown."""
 _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
 
 
@@ -93,7 +95,7 @@ class TimelineView(View):
             self._path = (
                 str(data_folder() / next(iter(context.SAMPLES.values()))) if kind == "action" else message.get("path", self._path)
             )
-            page_state().set({"run": self._path, "from": None, "to": None, "slice": None}, origin=self)
+            page_state().set({"run": self._path, **dict.fromkeys(_PLACE)}, origin=self)
             self._asking.put(self._open)
         elif kind == "view":
             self._share(message)
@@ -168,25 +170,27 @@ class TimelineView(View):
         except Exception as error:  # the others are there; what is wrong with this one is said beside them
             problem = f"Rank {rank} cannot be shown: {error}"
         if timeline is not None and timeline is self.timeline:
-            self._show(timeline, problem)
+            self._show(timeline, problem, go=False)
         self._openings.done(rank)
 
     def _ranks_of_address(self) -> tuple[int, ...]:
-        rank = rank_in(page_state().get("slice") or "")
-        return () if rank is None else (rank,)
+        state = page_state()
+        ranks = (rank_in(lane) for lane in (state.get("slice"), *state.get("pins").split("\n")))
+        return tuple(dict.fromkeys(rank for rank in ranks if rank is not None))
 
     def _ranks(self, _run: Run) -> tuple[int, ...]:
         """The ranks to open first; none of them: as many as come soon."""
         return ()
 
-    def _show(self, timeline: Timeline, problem: str = "") -> None:
+    def _show(self, timeline: Timeline, problem: str = "", *, go: bool = True) -> None:
+        """Describe the recording to the page, which goes to the place that the address asks for unless it stays where it is."""
         setup = {
             **described(timeline),
             "path": self._opened,
             "options": [list(option) for option in context.run_options()],
             "marks": [{**mark, "start": timeline.offset(int(mark["at"]))} for mark in read_marks(timeline.run.name)],
             "problem": problem,
-            "goto": self._goto(timeline),
+            "goto": self._goto(timeline) if go else self.setup.get("goto"),
             "link": self.link,
         }
         with self.lock, self.hold_sync():
@@ -235,7 +239,7 @@ class TimelineView(View):
 
     def _mark(self, timeline: Timeline, message: Message) -> None:
         note = str(message["note"]) if message["type"] == "mark" else ""
-        self._show(timeline, keep(timeline.run.name, message["at"], note))
+        self._show(timeline, keep(timeline.run.name, message["at"], note), go=False)
 
     def _search(self, timeline: Timeline, message: Message) -> None:
         text = str(message["text"])
@@ -280,12 +284,15 @@ class TimelineView(View):
     # The address ------------------------------------------------------------
 
     def _share(self, message: Message) -> None:
-        """Keep the view in the address: the window in ns and the chosen slice as "rank|process|thread|lane|start"."""
+        """Keep the view in the address."""
         timeline = self.timeline
         if timeline is None or message.get("path", self._opened) != self._path:  # the view of a recording that is left
             return
+        window = int(message["start"]), int(message["end"])
         at = address_of(timeline, message.get("slice"))
-        page_state().set({"run": self._path, "from": int(message["start"]), "to": int(message["end"]), "slice": at}, origin=self)
+        pins = address_of_lanes(timeline, message.get("pins", ()))
+        place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
+        page_state().set({"run": self._path, **place}, origin=self)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
@@ -293,7 +300,7 @@ class TimelineView(View):
         if values.get("run", self._path) != self._path:
             self._path = values["run"]
             self._asking.put(self._open)
-        elif "from" in values or "slice" in values:
+        elif any(name in values for name in _PLACE):
             self._asking.put(self._follow)
 
     def _follow(self) -> None:
@@ -311,11 +318,11 @@ class TimelineView(View):
 
     def _goto(self, timeline: Timeline) -> Message | None:
         """The view that the address asks for."""
-        state = page_state()
-        if not state.get("from") and not state.get("slice"):
+        start, end, at, pins, text = place = [page_state().get(name) for name in _PLACE]
+        if not any(place):
             return None
-        start, end, at = state.get("from"), state.get("to"), state.get("slice")
-        return {"id": f"{start}-{end}-{at}", "start": start, "end": end, "slice": slice_at(timeline, at)}
+        found = {"id": "-".join(place), "start": start, "end": end, "filter": text}
+        return {**found, "slice": slice_at(timeline, at), "pins": lanes_at(timeline, pins)}
 
 
 def _walk(timeline: Timeline, message: Message) -> Message:

@@ -49,8 +49,12 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     page.keyboard.press("Enter")
     expect(page.locator('[data-part="marks"]')).to_contain_text("why so late?")
     assert "why so late?" in str(open_project(demo_server.project).pages["timeline_marks"])
-    page.wait_for_function("location.hash.includes('from=') && location.hash.includes('slice=')")
+    canvas.focus()
+    page.keyboard.press("p")
+    expect(page.locator(".pk-tl-pinned")).to_have_count(2)  # the heading and the lane
+    page.wait_for_function("['from=', 'slice=', 'pins='].every((name) => location.hash.includes(name))")
     page.reload()
+    expect(page.locator(".pk-tl-pinned")).to_have_count(2)
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
     expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0_1")
 

@@ -14,10 +14,12 @@ from perfkit import panels
 from perfkit._resources import data_folder
 from perfkit.errors import NotMeasuredError
 from perfkit.panels import _timeline_counters as counting
+from perfkit.panels import _timeline_data
 from perfkit.panels import _timeline_flows as flows
 from perfkit.panels import _timeline_grid as grid
 from perfkit.panels import _timeline_search as searching
 from perfkit.panels import _timeline_tiles as wire
+from perfkit.panels import timeline as timeline_page
 from perfkit.panels._page_state import page_state
 from perfkit.panels._timeline_address import address_of, slice_at
 from perfkit.panels._timeline_data import OVERLAP, Timeline, described, open_timeline
@@ -345,12 +347,26 @@ def test_the_address_opens_the_same_view_again(profile):
     unit = next(unit for unit in timeline.units if unit.rank == 1 and unit.thread == "2")
     start_ns = unit.lanes[0].start_ns
     chosen = {"unit": unit.id, "lane": 0, "start": str(start_ns)}
-    view.on_message({"type": "view", "start": str(start_ns - 50), "end": str(start_ns + 50), "slice": chosen})
+    pins = [unit.id for unit in timeline.units if unit.process == "device"][::-1]
+    shown = {"slice": chosen, "pins": pins, "filter": "rank 1 stream"}
+    view.on_message({"type": "view", "start": str(start_ns - 50), "end": str(start_ns + 50), **shown})
     again = panels.show("timeline")
     again.wait()
     goto = again.setup["goto"]
     assert (goto["start"], goto["end"]) == (str(start_ns - 50), str(start_ns + 50))
     assert goto["slice"]["start"] == timeline.offset(start_ns)
+    assert len(pins) > 1
+    assert (goto["pins"], goto["filter"]) == (pins, "rank 1 stream")
+
+
+def test_an_address_of_pins_opens_their_ranks_and_leaves_out_lanes_that_are_not_there(profile, monkeypatch):
+    for module in (timeline_page, _timeline_data):
+        monkeypatch.setattr(module, "MAX_FIRST_RANKS", 1)
+    page_state().set({"pins": "1|device|2\n9|device|2\nx\n1|device|2"})
+    view = panels.show("timeline")
+    timeline = view.wait()
+    (pinned,) = view.setup["goto"]["pins"]
+    assert (timeline.unit(pinned).rank, timeline.unit(pinned).thread) == (1, "2")
 
 
 def test_an_address_of_something_else_shows_everything(profile):
