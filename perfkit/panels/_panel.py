@@ -28,7 +28,8 @@ from perfkit.panels._answer import Answer, Code, Whole
 from perfkit.panels._chart import as_figure, describe
 from perfkit.panels._control import Choice, Control, Slider
 from perfkit.panels._control import describe as describe_control
-from perfkit.panels._page_state import address_text, page_state
+from perfkit.panels._page_state import page_state
+from perfkit.panels._shared_values import SharedValues
 from perfkit.panels._state import read, write
 from perfkit.panels._status import failure, loading
 from perfkit.panels._table import Table, table_content
@@ -121,12 +122,9 @@ class PanelView(View):
         self._tables: dict[str, Table] = {}
         self._uploads: dict[str, Upload] = {}
         self._page = page_state()
-        self._agreed: dict[str, str] = {}
-        self._shared: dict[str, str] = {}
+        self._shared = SharedValues(self._page, panel.shared, self.state)
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
         self._follow_address()
-        own = {path: address_text(read(self.state, path)) for path in panel.shared}
-        self._agreed, self._shared = own | self._agreed, own | self._agreed
         self._background = Background(self._work, self._show_progress)
         self._page.on_change(self._on_address)
         self._page.on_saved(self._on_saved)
@@ -266,7 +264,7 @@ class PanelView(View):
                 self._fail(cancelled)
         except Exception as error:  # every end of `compute` is a state that the visitor sees
             self._fail(error)
-        self._share()
+        self._shared.tell(self.state, origin=self)
 
     def _settle_choices(self) -> None:
         """Options follow the state: a value that is none of them any more gives way to one that is."""
@@ -345,68 +343,25 @@ class PanelView(View):
 
     # The address ------------------------------------------------------------
 
-    def _share(self) -> None:
-        """Tell the page what has become another value here; what is only taken from the page, or not accepted, is no news."""
-        fresh = {}
-        for path in self.panel.shared:
-            name, text = _name(path), address_text(read(self.state, path))
-            in_address = self._page.get(name)
-            if text != in_address and (not in_address or text not in (self._agreed[path], self._shared[path])):
-                fresh[name] = text
-            if text == in_address or name in fresh:
-                self._agreed[path] = text
-            self._shared[path] = text
-        if fresh:
-            self._page.set(fresh, origin=self)
-
     def _on_address(self, _values: Mapping[str, str], origin: object) -> None:
-        if origin is not self and self._of_address():
+        if origin is not self and self._shared.news(self.state):
             self._background.ask()
 
     def _follow_address(self) -> None:
         """Take over what others have changed. A value that is not accepted changes nothing; the reason stands by the control."""
-        values = self._of_address()
+        values = self._shared.news(self.state)
         if values:
             self._notes = {}
         for path, value in values.items():
-            text, before = self._page.get(_name(path)), address_text(read(self.state, path))
+            before = self.state
             try:
-                self.state = self._accept(self.state, {path: value})
+                self.state = self._accept(before, {path: value})
             except InputError as error:
                 self._notes[path] = error.problems[0]
-            own = address_text(read(self.state, path))
-            self._agreed[path] = text
-            # A value that is brought within limits is told once; panels with different limits would go on telling each other.
-            self._shared[path] = before if before != own != text else own
-
-    def _of_address(self) -> dict[str, Any]:
-        """What others have changed: shared paths whose value in the address is neither the state's nor the one last agreed on.
-
-        Values are typed as in the state. Where the address has what was agreed on, it is the visitor who changes the state here.
-        """
-        found = {}
-        for path in self.panel.shared:
-            text, own = self._page.get(_name(path)), read(self.state, path)
-            if text and text not in (address_text(own), self._agreed.get(path)):
-                found[path] = _typed(text, own)
-        return found
-
-
-def _name(path: str) -> str:
-    return path.rsplit(".", 1)[-1]
+            self._shared.took(path, before, self.state)
 
 
 def _call(compute: Callable[..., Any], state: State, progress: Progress) -> Any:
     if "progress" in inspect.signature(compute).parameters:
         return compute(state, progress=progress)
     return compute(state)
-
-
-def _typed(text: str, like: Any) -> Any:
-    for kind in (int, float):
-        if isinstance(like, kind) and not isinstance(like, bool):
-            try:
-                return kind(text)
-            except ValueError:
-                return text
-    return text
