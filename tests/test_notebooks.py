@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
+from traitlets.config import LoggingConfigurable
 
+from perfkit.app import provisioner
 from perfkit.sample import demo
 from tests import notebook_format
 
 PAGES = notebook_format.pages()
+
+
+class Kernels(LoggingConfigurable):
+    """What the server is to the kernels of its pages: here too they are forks of one process with all imports."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preloaded = provisioner.Preloaded()
+        provisioner.register()
+
+    def manager(self) -> KernelManager:
+        manager = KernelManager(parent=self)
+        manager.kernel_spec.metadata["kernel_provisioner"] = {"provisioner_name": provisioner.NAME}
+        return manager
+
+
+@pytest.fixture(scope="module")
+def kernels() -> Iterator[Kernels]:
+    found = Kernels()
+    yield found
+    found.preloaded.end()
 
 
 def test_there_are_pages():
@@ -36,15 +61,21 @@ def test_page_asks_one_question_in_its_title(path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("project", ["sample", "empty"])
-def test_page_runs_from_top_to_bottom(path: Path, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_page_runs_from_top_to_bottom(path: Path, project: str, kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "project"
     if project == "sample":
         demo(folder)
     else:
         folder.mkdir()
     monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    monkeypatch.setenv("PERFKIT_WAIT_FOR_PANELS", "1")
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    place = {"metadata": {"path": str(tmp_path)}}
+    manager = kernels.manager()
+    try:
+        NotebookClient(notebook, km=manager, timeout=120, resources=place).execute()
+    finally:
+        manager.shutdown_kernel(now=True)
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
     assert outputs
     assert not [output for output in outputs if output.output_type == "error"]

@@ -34,6 +34,14 @@ const makers = {
   path: makePath,
 };
 
+/** Whether somebody is typing in a field: an answer that comes meanwhile must not take the text back. */
+function typingIn(input) {
+  let typing = false;
+  input.addEventListener("input", () => (typing = true));
+  for (const end of ["change", "blur"]) input.addEventListener(end, () => (typing = false));
+  return () => typing;
+}
+
 // A slider has positions; `values` names them when they are few or not evenly spaced (powers of two, a log scale).
 function makeSlider(spec, id, onValue) {
   let current = spec;
@@ -49,6 +57,7 @@ function makeSlider(spec, id, onValue) {
     onValue(value);
   });
   exact.addEventListener("change", () => Number.isFinite(exact.valueAsNumber) && onValue(exact.valueAsNumber));
+  const typing = typingIn(exact);
   const unit = el("span", { class: "pk-unit" }, spec.unit);
   return {
     aside: el("span", { class: "pk-aside" }, exact, unit),
@@ -59,7 +68,7 @@ function makeSlider(spec, id, onValue) {
       Object.assign(range, positions);
       Object.assign(exact, { min: fresh.low, max: fresh.high, step: fresh.step ?? "any" });
       if (document.activeElement !== range || Number(range.value) !== positionOf(value)) range.value = positionOf(value);
-      exact.value = value;
+      if (!typing()) exact.value = value;
       describe(value);
     },
   };
@@ -68,10 +77,11 @@ function makeSlider(spec, id, onValue) {
 function makeNumber(spec, id, onValue) {
   const input = el("input", { type: "number", id, min: spec.low, max: spec.high, step: spec.step ?? "any" });
   input.addEventListener("change", () => Number.isFinite(input.valueAsNumber) && onValue(input.valueAsNumber));
+  const typing = typingIn(input);
   return {
     body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
     update(value) {
-      if (Number(input.value) !== value || input.value === "") input.value = value ?? "";
+      if (!typing() && (Number(input.value) !== value || input.value === "")) input.value = value ?? "";
     },
   };
 }
@@ -79,10 +89,11 @@ function makeNumber(spec, id, onValue) {
 function makeText(spec, id, onValue) {
   const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
   input.addEventListener("change", () => onValue(input.value));
+  const typing = typingIn(input);
   return {
     body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
     update(value) {
-      if (document.activeElement !== input) input.value = value ?? "";
+      if (!typing()) input.value = value ?? "";
     },
   };
 }

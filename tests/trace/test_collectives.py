@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.run import Run
@@ -81,6 +81,7 @@ def test_a_skewed_clock_changes_neither_waits_nor_the_latest_rank():
     assert collectives(skewed)["latest_rank"].tolist() == [2, 1, 2, 2]
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.integers(0, 10**6), min_size=3, max_size=3), min_size=3, max_size=8),
     st.integers(0, 10**5),
