@@ -4,8 +4,7 @@ example: python -m benchmarks.ui.bench_pages --rounds 5
 
 The budgets are 4 s for a cold page and 2.5 s for one with a kernel that waits for it (request to last widget drawn, every page in
 a browser context of its own, so that nothing is in the browser's cache), and 50 ms for a slider (key press to redrawn chart, server
-and client, 95th percentile), for every slider of the calculators, moved from value to value. Run alone: other work on the machine is
-measured too.
+and client, 95th percentile), for every slider of the calculators, moved from value to value. Run alone: other work is measured too.
 """
 
 from __future__ import annotations
@@ -27,9 +26,11 @@ from tests.notebook_format import pages
 
 COLD_S, WARM_S = 4.0, 2.5
 SETTLED_S = 1.0
+NUM_WARM = 2
 SLIDER_MS = 50.0
 KEY_PRESSES = 40
 CALCULATORS = ("01_baseline", "02_model_cost", "03_parallel_strategy", "04_memory", "05_recompute", "06_pipeline_balance")
+SLIDERS = "section[data-panel] [data-control] input[type=range]:visible"
 REDRAWS = "performance.getEntriesByName('perfkit-redraw').map((entry) => entry.duration)"
 ANSWERS = REDRAWS.replace("redraw", "answer")
 
@@ -42,37 +43,30 @@ def opening_s(page: Page, server: Server, name: str) -> float:
     return time.perf_counter() - begin
 
 
-def sliders_ms(page: Page, answers: dict[str, float]) -> dict[str, list[float]]:
-    """By slider of the page: milliseconds from each key press to the redrawn charts. Sliders that no key moves are left out.
+def num_sliders(page: Page) -> int:
+    """How many sliders the page shows."""
+    return page.locator(SLIDERS).count()
 
-    `answers` gets the median until the kernel's answer is in the browser; the rest is drawing.
+
+def swept_ms(page: Page, index: int) -> tuple[str, list[float], float]:
+    """A slider's name, milliseconds from each key press to the redrawn charts, and the median until the answer is in the browser.
+
+    It goes on to new values and turns where there is nothing more, or where a plan is impossible, which is not counted.
     """
-    found = {}
-    sliders = page.locator("section[data-panel] [data-control] input[type=range]:visible")
-    for index in range(sliders.count()):
-        slider = sliders.nth(index)
-        name = "/".join(
-            slider.evaluate("node => [node.closest('[data-panel]').dataset.panel, node.closest('[data-control]').dataset.control]")
-        )
-        slider.focus()
-        before = len(page.evaluate(ANSWERS))
-        moved = swept_ms(page)
-        if len(moved) > 1:
-            found[name] = moved
-            answers[name] = statistics.median(page.evaluate(ANSWERS)[before:])
-    return found
-
-
-def swept_ms(page: Page) -> list[float]:
-    """Milliseconds of each key press on the focused slider, which goes on to new values and turns where there is nothing more."""
+    slider = page.locator(SLIDERS).nth(index)
+    name = "/".join(
+        slider.evaluate("node => [node.closest('[data-panel]').dataset.panel, node.closest('[data-control]').dataset.control]")
+    )
+    slider.focus()
+    before = len(page.evaluate(ANSWERS))
     found, (key, other) = [], ("ArrowRight", "ArrowLeft")
     for _ in range(KEY_PRESSES):
         duration = redraw_ms(page, key)
-        if duration is None:
+        if duration is None or slider.evaluate("node => node.closest('[data-panel]').dataset.state") != "result":
             key, other = other, key
         else:
             found.append(duration)
-    return found
+    return name, found, statistics.median(page.evaluate(ANSWERS)[before:] or [0.0])
 
 
 def redraw_ms(page: Page, key: str) -> float | None:
@@ -111,17 +105,34 @@ def measure_openings(browser: Browser, server: Server, rounds: int, *, num_warm:
     report(f"{kind} pages", statistics.median(medians), budget, "s", f"slowest page {max(medians):.2f} s")
 
 
+def settled_page(browser: Browser, server: Server, name: str) -> Page:
+    """A page with all its widgets, once the server has the next kernels ready."""
+    page = browser.new_page()
+    opening_s(page, server, name)
+    server.wait_until(lambda health: health["warm"] == NUM_WARM and health["pages"] == 1)
+    time.sleep(SETTLED_S)
+    return page
+
+
 def measure_sliders(browser: Browser, server: Server) -> None:
-    """Print one line a slider of the calculators: 95th percentile, and median."""
+    """Print one line a slider of the calculators, each on a page as it opens: 95th percentile, and median."""
     for name in CALCULATORS:
-        page = browser.new_page()
-        opening_s(page, server, name)
-        answers: dict[str, float] = {}
-        for slider, times in sliders_ms(page, answers).items():
+        page = settled_page(browser, server, name)
+        for index in range(num_sliders(page)):
+            if index:
+                page.close(run_before_unload=True)
+                page = settled_page(browser, server, name)
+            slider, times, answer_ms = swept_ms(page, index)
+            if len(times) < 2:
+                print(f"{name} {slider}: no other value is possible", flush=True)
+                continue
             p95, median = statistics.quantiles(times, n=20)[-1], statistics.median(times)
-            part = f"of them {answers[slider]:.0f} until the answer is in the browser"
+            part = f"of them {answer_ms:.0f} until the answer is in the browser"
             share = p95 / SLIDER_MS
-            print(f"{name} {slider}: 95 % {p95:.0f} ms, {share:.2f} of the budget; median {median:.0f} ms, {part}", flush=True)
+            print(
+                f"{name} {slider}: 95 % of {len(times)} in {p95:.0f} ms, {share:.2f} of the budget; median {median:.0f} ms, {part}",
+                flush=True,
+            )
         page.close(run_before_unload=True)
 
 
@@ -135,7 +146,7 @@ def main() -> None:
         project = Path(temporary) / "demo"
         subprocess.run([sys.executable, "-m", "perfkit", "demo", str(project)], check=True, capture_output=True)
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-        for num_warm in (2,) if arguments.sliders else (0, 2):
+        for num_warm in (NUM_WARM,) if arguments.sliders else (0, NUM_WARM):
             server = start(project, Path(temporary) / "server.log", PERFKIT_WARM_KERNELS=str(num_warm))
             try:
                 if not arguments.sliders:

@@ -42,7 +42,7 @@ __all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView"]
 
 _SEND_S = 0.001
 """Python lets a thread compute for 5 ms before another one may run; a pause lets the kernel's own send the charts at once."""
-_NEXT_MOVE_S = 0.05
+_NEXT_MOVE_S = 0.1
 """A slider that is dragged moves again sooner than this, and then nothing of the answer before is in the way of the next."""
 
 State = Any
