@@ -122,6 +122,7 @@
 
   async function drawAfterAll(output, id) {
     output.classList.remove("jupyter-widgets");
+    while (!manager.has_model(id)) await new Promise((resolve) => setTimeout(resolve, 100)); // on a busy machine it is still on its way
     const view = await manager.create_view(await manager.get_model(id));
     output.replaceChildren(view.el);
   }
