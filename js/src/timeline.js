@@ -259,14 +259,14 @@ class Timeline {
   goTo(goto) {
     if (!goto || goto.id === this.wentTo) return;
     this.wentTo = goto.id;
-    if (goto.pins) {
+    const [start, end] = [relative(this.base, goto.start), relative(this.base, goto.end)];
+    if (start !== null && end !== null && end > start) this.setView(start, end - start);
+    if (goto.slice || this.setup.link) this.select(goto.slice, { center: goto.slice !== null && start === null });
+    if (goto.pins) { // after the slice, which empties a filter that it is outside of
       this.rows.pinned = goto.pins;
       this.rows.filter = this.filter.value = goto.filter;
       this.rows.draw();
     }
-    const [start, end] = [relative(this.base, goto.start), relative(this.base, goto.end)];
-    if (start !== null && end !== null && end > start) this.setView(start, end - start);
-    if (goto.slice || this.setup.link) this.select(goto.slice, { center: goto.slice !== null && start === null });
   }
 
   sliceKey() {

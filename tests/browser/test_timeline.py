@@ -52,9 +52,11 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     canvas.focus()
     page.keyboard.press("p")
     expect(page.locator(".pk-tl-pinned")).to_have_count(2)  # the heading and the lane
-    page.wait_for_function("['from=', 'slice=', 'pins='].every((name) => location.hash.includes(name))")
+    page.get_by_label("Filter the units by rank, process or name").fill("rank 1")  # the chosen slice is on rank 0
+    page.wait_for_function("['from=', 'slice=', 'pins=', 'filter='].every((name) => location.hash.includes(name))")
     page.reload()
     expect(page.locator(".pk-tl-pinned")).to_have_count(2)
+    expect(page.get_by_label("Filter the units by rank, process or name")).to_have_value("rank 1")
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
     expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0_1")
 
