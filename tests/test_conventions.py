@@ -17,7 +17,7 @@ from perfkit.cli import commands
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "perfkit"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
-PLUG_INS = [("perfkit.trace.formats", "FORMAT"), ("perfkit.calc", "CALCULATOR"), ("perfkit.diagnose.rules", "RULE")]
+PLUG_INS = [("perfkit.trace.formats", "FORMAT"), ("perfkit.diagnose.rules", "RULE")]
 
 
 def _plug_in_modules(package: str) -> list[str]:

@@ -10,7 +10,6 @@ Figures are those of a device of a pipeline stage that is neither first nor last
 from __future__ import annotations
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.calc.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.errors import InputError
 from perfkit.source import Source
@@ -79,12 +78,3 @@ def _gradient_bytes(model: ModelSpec, parallel: ParallelPlan, size: int, layers:
     if parallel.optimizer_shard_level >= 3 and parallel.optimizer_shard_size > 1:
         return 3 * micro_batches * once
     return 2 * once
-
-
-CALCULATOR = Calculator(
-    name="communication",
-    question="How much does a device send in a step, and to whom?",
-    unit="bytes",
-    inputs=("model", "workload", "parallel", "recompute"),
-    run=bytes_sent,
-)

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Literal
 
 from perfkit.breakdown import Breakdown, join
-from perfkit.calc._calculator import Calculator
 from perfkit.calc._recomputed import recomputed_parts
 from perfkit.calc.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.errors import InputError
@@ -112,12 +111,3 @@ def _head_sizes(model: ModelSpec) -> tuple[int, int]:
     if model.kv_lora_rank:
         return model.nope_head_size + model.rope_head_size, model.value_head_size
     return model.head_size, model.head_size
-
-
-CALCULATOR = Calculator(
-    name="flops",
-    question="How much matrix work is one token?",
-    unit=UNIT,
-    inputs=("model", "workload", "recompute"),
-    run=step_flops,
-)

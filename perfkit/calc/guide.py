@@ -13,7 +13,6 @@ from typing import Literal
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.calc.flops import UNIT, forward_flops, training_flops
 from perfkit.errors import InputError
 from perfkit.source import Source
@@ -132,12 +131,3 @@ def _why_closed_form(model: ModelSpec) -> str:
         f"c = (60 + 12/q)/72 = {correction(q):.4f} takes a feed-forward of two matrices of width 4h; "
         f"with this one the factor is {exact:.4f}"
     )
-
-
-CALCULATOR = Calculator(
-    name="guide",
-    question="How much matrix work do the guides count for one token?",
-    unit=UNIT,
-    inputs=("model", "workload"),
-    run=guide_forward,
-)

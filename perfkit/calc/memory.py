@@ -13,18 +13,12 @@ from dataclasses import dataclass
 
 from perfkit.breakdown import Breakdown
 from perfkit.calc import _memory_activations as activations
-from perfkit.calc._calculator import Calculator
 from perfkit.calc._memory_layout import Vector, in_flight
 from perfkit.calc._memory_settings import MemorySettings, settings_for
 from perfkit.calc._memory_shared import Shared
 from perfkit.calc._memory_static import StaticBytes, padded_vocab
 from perfkit.source import Source
-from perfkit.spec.model import ModelSpec
-from perfkit.spec.optimizer import OptimizerSpec
-from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
-from perfkit.spec.recompute import RecomputePlan
-from perfkit.spec.workload import Workload
 
 SOURCE = Source("computed", "perfkit.calc.memory.peak_memory", "tensors of the largest moment of a step, by stage")
 
@@ -78,14 +72,6 @@ def peak_memory(plan: Plan, *, schedule: str = "1f1b", settings: MemorySettings 
     shared = Shared(plan, settings)
     found = [_stage(shared, schedule, stage, vectors[stage]) for stage in range(parallel.pipeline_parallel_size)]
     return MemoryEstimate(tuple(parts for parts, _ in found), tuple(moment for _, moment in found), settings)
-
-
-def peak_breakdown(
-    model: ModelSpec, workload: Workload, parallel: ParallelPlan, recompute: RecomputePlan, optimizer: OptimizerSpec
-) -> Breakdown:
-    """The peak of the fullest stage for parts of a plan, in bytes."""
-    plan = Plan(model=model, workload=workload, parallel=parallel, recompute=recompute, optimizer=optimizer)
-    return peak_memory(plan).peak
 
 
 def chunk_activations(plan: Plan, settings: MemorySettings, chunk: int, stage: int) -> dict[str, float]:
@@ -182,12 +168,3 @@ def _in_backward(shared: Shared, stage: int, held: Parts) -> dict[str, dict[str,
 
 def _dynamic(held: Parts) -> dict[str, float]:
     return {f"dynamic/activations/{part}": amount for part, amount in held.items()}
-
-
-CALCULATOR = Calculator(
-    name="memory",
-    question="How much memory does a device need, and for what?",
-    unit="bytes",
-    inputs=("model", "workload", "parallel", "recompute", "optimizer"),
-    run=peak_breakdown,
-)

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.calc._memory_rows import MemoryRow, read_row
 from perfkit.calc._table_names import with_usual_names
 from perfkit.calc.memory import MemoryEstimate, peak_memory
@@ -64,12 +63,3 @@ def _seen(stage: Breakdown, row: MemoryRow) -> Breakdown:
     }[row.counter]
     parts = {path: amount for path, amount in stage.parts.items() if any(f"{path}/".startswith(f"{root}/") for root in roots)}
     return Breakdown(stage.unit, parts, stage.source)
-
-
-CALCULATOR = Calculator(
-    name="memory-table",
-    question="What does the memory counter of a measured run show?",
-    unit="bytes",
-    inputs=("row",),
-    run=predict_row,
-)

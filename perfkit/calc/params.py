@@ -8,7 +8,6 @@ they belong to, norms apart. Tables that are padded (vocabulary) are counted as 
 from __future__ import annotations
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.source import Source
 from perfkit.spec.model import ModelSpec
 
@@ -106,12 +105,3 @@ def _ffn(model: ModelSpec, width: int) -> int:
 def _router(model: ModelSpec) -> int:
     bias = model.num_experts if model.router_bias else 0
     return model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0)) + bias
-
-
-CALCULATOR = Calculator(
-    name="params",
-    question="How many parameters does the model have?",
-    unit="parameters",
-    inputs=("model",),
-    run=count_params,
-)

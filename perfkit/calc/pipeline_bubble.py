@@ -8,7 +8,6 @@ communication are assumed; `perfkit.simulate_schedule` does without that.
 from __future__ import annotations
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.errors import InputError
 from perfkit.source import Source
 from perfkit.spec.parallel import ParallelPlan
@@ -50,12 +49,3 @@ def _check(stages: int, micro_batches: int, chunks: int) -> None:
     problems = [f"{name} = {size} must be positive" for name, size in sizes.items() if size < 1]
     if problems:
         raise InputError("pipeline bubble", problems)
-
-
-CALCULATOR = Calculator(
-    name="pipeline-bubble",
-    question="How much of a step do pipeline stages wait for each other?",
-    unit="share of the step",
-    inputs=("workload", "parallel"),
-    run=pipeline_bubble,
-)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.source import Source
 from perfkit.spec.hardware import HardwareSpec
 from perfkit.spec.model import ModelSpec
@@ -72,12 +71,3 @@ def layer_floor(model: ModelSpec, workload: Workload, parallel: ParallelPlan, ha
 
 def _product(m: float, n: float, k: float, count: int = 1) -> tuple[float, float]:
     return count * (2 * m * n * k), count * (m * k + k * n + m * n)
-
-
-CALCULATOR = Calculator(
-    name="roofline",
-    question="How fast could the matrix products of one layer at best run?",
-    unit="s",
-    inputs=("model", "workload", "parallel", "hardware"),
-    run=layer_floor,
-)

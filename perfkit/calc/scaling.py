@@ -13,7 +13,6 @@ from collections.abc import Iterable
 import pandas as pd
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.errors import InputError
 from perfkit.source import Source
 
@@ -71,12 +70,3 @@ def _ideal_tokens_per_s(tokens_per_s: float, num_devices: int, base_tokens_per_s
     if problems:
         raise InputError("linearity", problems)
     return base_tokens_per_s * num_devices / base_devices
-
-
-CALCULATOR = Calculator(
-    name="scaling",
-    question="How much throughput is lost by growing?",
-    unit="tokens/s",
-    inputs=("tokens_per_s", "num_devices", "base_tokens_per_s", "base_devices"),
-    run=throughput_split,
-)

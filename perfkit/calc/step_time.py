@@ -10,19 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit.breakdown import Breakdown
-from perfkit.calc._calculator import Calculator
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._plan_columns import Floats, PlanColumns
 from perfkit.calc._plan_rows import plan_columns
 from perfkit.calc._step_columns import step_parts
-from perfkit.errors import InputError
 from perfkit.source import Source
-from perfkit.spec.hardware import HardwareSpec
-from perfkit.spec.model import ModelSpec
-from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.plan import Plan
-from perfkit.spec.recompute import RecomputePlan
-from perfkit.spec.workload import Workload
 
 SOURCE = Source("computed", "perfkit.calc.step_time.step_time", "roofline operators, alpha-beta collectives, pipeline formula")
 
@@ -46,20 +39,3 @@ def breakdown(plans: PlanColumns, efficiency: Efficiency) -> Breakdown:
 def seconds(plans: PlanColumns, efficiency: Efficiency) -> Floats:
     """Seconds of one step of every plan."""
     return sum(step_parts(plans, efficiency).values(), start=np.zeros(len(plans)))
-
-
-def _run(
-    model: ModelSpec, workload: Workload, parallel: ParallelPlan, recompute: RecomputePlan, hardware: HardwareSpec | None
-) -> Breakdown:
-    if hardware is None:
-        raise InputError("step_time", ["hardware is not named; a prediction needs the device"])
-    return step_time(Plan(model=model, workload=workload, parallel=parallel, recompute=recompute, hardware=hardware))
-
-
-CALCULATOR = Calculator(
-    name="step-time",
-    question="How long does a step take, and what is it made of?",
-    unit="s",
-    inputs=("model", "workload", "parallel", "recompute", "hardware"),
-    run=_run,
-)

@@ -15,7 +15,6 @@ import pandas as pd
 
 from perfkit import catalog
 from perfkit.breakdown import Breakdown, join
-from perfkit.calc._calculator import Calculator
 from perfkit.calc.flops import Attention, pass_flops, training_flops
 from perfkit.errors import InputError
 from perfkit.source import Source
@@ -243,12 +242,3 @@ def _positive(name: str, value: float) -> float:
     if not (math.isfinite(value) and value > 0):
         raise InputError("utilization", [f"{name} = {value} must be positive"])
     return value
-
-
-CALCULATOR = Calculator(
-    name="utilization",
-    question="What does one device's peak go to?",
-    unit="FLOP/s",
-    inputs=("model", "workload", "recompute", "hardware", "tokens_per_s_per_device"),
-    run=peak_split,
-)

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from perfkit import catalog
 from perfkit.calc.flops import (
-    CALCULATOR,
     forward_flops,
     matmul_flops,
     pass_flops,
     recompute_flops,
+    step_flops,
     training_flops,
 )
 from perfkit.calc.params import active_params
@@ -194,8 +194,7 @@ def test_passes_and_parts_sum_to_the_whole(*, layers, heads, ffn, seq_length, ga
     assert passes["forward"].total == 2 * weights + core
 
 
-def test_the_calculator_gives_three_passes():
+def test_a_step_has_three_passes():
     work = Workload(seq_length=4096, micro_batch_size=1, global_batch_size=8)
-    split = CALCULATOR.run(LLAMA2_7B, work, RecomputePlan(all_layers=True))
+    split = step_flops(LLAMA2_7B, work, RecomputePlan(all_layers=True))
     assert split.collapse(1).parts.keys() == {"forward", "backward", "recompute"}
-    assert split.unit == CALCULATOR.unit

@@ -23,7 +23,7 @@ from perfkit.calc._memory_guide import (
 from perfkit.calc._memory_layout import in_flight, stage_layers
 from perfkit.calc._memory_settings import PRESETS, SOURCES, MemorySettings, preset, settings_for
 from perfkit.calc._memory_static import stage_parameters, static_bytes
-from perfkit.calc.memory import CALCULATOR, chunk_activations, peak_memory
+from perfkit.calc.memory import chunk_activations, peak_memory
 from perfkit.calc.params import count_params
 from perfkit.errors import InputError
 from perfkit.spec import ModelSpec, OptimizerSpec, ParallelPlan, Plan, RecomputePlan, Workload
@@ -424,10 +424,3 @@ def test_more_of_anything_never_needs_less(sizes, chunks, groups, framework, dty
     assert peak_memory(replace(plan, recompute=RecomputePlan(all_layers=True)), settings=settings).peak.total <= peak * 1.05
     for parts in peak_memory(plan, settings=settings).stages:
         assert all(isinstance(amount, int) and amount > 0 for amount in parts.parts.values())
-
-
-def test_the_calculator_answers_for_parts_of_a_plan():
-    plan = plan_of(LLAMA_7B)
-    parts = CALCULATOR.run(plan.model, plan.workload, plan.parallel, plan.recompute, plan.optimizer)
-    assert parts == peak_memory(plan).peak
-    assert parts.unit == CALCULATOR.unit

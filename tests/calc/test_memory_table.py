@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from perfkit._resources import data_folder
-from perfkit.calc.memory_table import CALCULATOR, predict_memory, predict_row
+from perfkit.calc.memory_table import predict_memory, predict_row
 from perfkit.errors import InputError
 
 ROWS = pd.read_csv(data_folder() / "reference" / "memory.csv")
@@ -69,6 +69,6 @@ def test_bad_rows_are_named_with_all_their_problems():
 def test_the_counter_decides_what_is_counted():
     row = SCORED.set_index("row_id").loc["megatron-tests-m0006"].to_dict()
     kinds = ("static allocated", "max allocated", "device-used")
-    totals = [CALCULATOR.run({**row, "memory_kind": kind}).total for kind in kinds]
+    totals = [predict_row({**row, "memory_kind": kind}).total for kind in kinds]
     assert totals == sorted(totals)
     assert len(set(totals)) == 3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit.calc.pipeline_bubble import CALCULATOR, bubble_over_ideal, bubble_share
+from perfkit.calc.pipeline_bubble import bubble_over_ideal, bubble_share, pipeline_bubble
 from perfkit.errors import InputError
 from perfkit.spec.parallel import ParallelPlan
 from perfkit.spec.workload import Workload
@@ -27,9 +27,9 @@ def test_share_and_ratio_describe_one_bubble(stages, micro_batches, chunks):
     assert bubble_share(stages, micro_batches, chunks) == pytest.approx(ratio / (1 + ratio))
 
 
-def test_calculator_splits_the_whole_step():
+def test_bubble_and_work_split_the_whole_step():
     work = Workload(seq_length=4096, micro_batch_size=2, global_batch_size=256)
-    split = CALCULATOR.run(work, ParallelPlan(data_parallel_size=4, pipeline_parallel_size=4, virtual_pipeline_parallel_size=4))
+    split = pipeline_bubble(work, ParallelPlan(data_parallel_size=4, pipeline_parallel_size=4, virtual_pipeline_parallel_size=4))
     assert split.total == pytest.approx(1.0)
     assert split.parts["bubble"] == pytest.approx(3 / (4 * 32 + 3))
 
@@ -46,4 +46,4 @@ def test_impossible_sizes_are_all_named():
 
 def test_a_batch_that_leaves_a_rest_is_refused():
     with pytest.raises(InputError, match="not divisible"):
-        CALCULATOR.run(Workload(seq_length=8, micro_batch_size=3, global_batch_size=8), ParallelPlan())
+        pipeline_bubble(Workload(seq_length=8, micro_batch_size=3, global_batch_size=8), ParallelPlan())

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfkit.calc.roofline import CALCULATOR, layer_floor, layer_matmuls
+from perfkit.calc.roofline import layer_floor, layer_matmuls
 from perfkit.errors import InputError
 from perfkit.spec import HardwareSpec, ModelSpec, ParallelPlan, Workload
 
@@ -48,7 +48,6 @@ def test_time_times_rate_gives_back_the_work():
     products = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
     floor = layer_floor(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
     assert floor.total == pytest.approx(products["flops"].sum() / 376e12)
-    assert CALCULATOR.run(LLAMA2_7B, WORK, ParallelPlan(), DEVICE) == floor
 
 
 def test_a_mixture_layer_counts_the_active_experts_only():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perfkit.calc.scaling import CALCULATOR, guide_linearity, linearity, linearity_table
+from perfkit.calc.scaling import guide_linearity, linearity, linearity_table, throughput_split
 from perfkit.errors import InputError
 
 
@@ -35,7 +35,7 @@ def test_no_runs_are_no_linearity():
 
 @given(st.floats(1, 1e9), st.integers(1, 100_000), st.floats(1, 1e6), st.integers(1, 64))
 def test_kept_and_lost_sum_to_the_ideal_or_to_a_run_that_beats_it(speed, devices, base, base_devices):
-    split = CALCULATOR.run(speed, devices, base, base_devices)
+    split = throughput_split(speed, devices, base, base_devices)
     ideal = base * devices / base_devices
     assert split.total == pytest.approx(max(ideal, speed))
     assert split.parts["kept"] == speed

@@ -12,7 +12,7 @@ from perfkit.breakdown import Breakdown
 from perfkit.calc._collectives import Network, all_reduce_s, gather_s
 from perfkit.calc._efficiency import Efficiency
 from perfkit.calc._operators import Device, product_s
-from perfkit.calc.step_time import CALCULATOR, step_time
+from perfkit.calc.step_time import step_time
 from perfkit.errors import InputError
 from perfkit.spec.optimizer import OptimizerSpec
 from perfkit.spec.parallel import ParallelPlan
@@ -103,7 +103,6 @@ def test_the_leaves_sum_to_the_step_with_the_first_levels_of_a_measured_one():
     split = step_time(PLAN)
     assert isinstance(split, Breakdown)
     assert set(split.collapse(1).parts) == {"computing", "communication", "bubble", "free"}
-    assert CALCULATOR.run(PLAN.model, PLAN.workload, PLAN.parallel, PLAN.recompute, A100).total == pytest.approx(split.total)
 
 
 def test_equal_stages_wait_for_p_minus_one_micro_batches():

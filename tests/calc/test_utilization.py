@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from perfkit import catalog
 from perfkit.calc.flops import recompute_flops, training_flops
 from perfkit.calc.utilization import (
-    CALCULATOR,
     evaluate_cases,
     explain_logged,
     guide_selective_hfu,
@@ -20,6 +19,7 @@ from perfkit.calc.utilization import (
     judge_utilization,
     logged_divisor,
     mfu,
+    peak_split,
     published_cases,
     samples_per_s,
     samples_per_s_per_device,
@@ -178,7 +178,7 @@ def test_every_published_row_names_its_source():
 @given(speed=st.floats(0.1, 6000), layers=st.integers(0, 32))
 def test_the_parts_of_the_peak_sum_to_the_peak(speed, layers):
     plan = RecomputePlan(full_layers=((layers,),))
-    split = CALCULATOR.run(M7, WORK, plan, catalog.hardware_named("Ascend 376"), speed)
+    split = peak_split(M7, WORK, plan, catalog.hardware_named("Ascend 376"), speed)
     assert split.total == pytest.approx(PEAK, rel=1e-12)
     work, again = training_flops(M7, 4096), recompute_flops(M7, 4096, plan)
     assert split.amount("useful") / PEAK == pytest.approx(mfu(work, speed, PEAK))
@@ -187,7 +187,7 @@ def test_the_parts_of_the_peak_sum_to_the_peak(speed, layers):
 
 def test_a_speed_beyond_the_peak_is_refused_with_its_share():
     with pytest.raises(InputError, match="needs 233% of the peak"):
-        CALCULATOR.run(M70, WORK, RecomputePlan(), catalog.hardware_named("Ascend 376"), 1974)
+        peak_split(M70, WORK, RecomputePlan(), catalog.hardware_named("Ascend 376"), 1974)
 
 
 @pytest.mark.parametrize("time_s", [0, -1, math.nan, math.inf])
