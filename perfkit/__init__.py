@@ -17,48 +17,53 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit.compare import compare as compare
-    from perfkit.diagnose import diagnose as diagnose
-    from perfkit.dialects import read_config as read_config
-    from perfkit.dialects import write_config as write_config
-    from perfkit.estimate import estimate as estimate
-    from perfkit.estimate import estimate_table as estimate_table
-    from perfkit.experiments import ExperimentLog as ExperimentLog
-    from perfkit.graph import read_graph as read_graph
-    from perfkit.lint import lint as lint
-    from perfkit.plans.balance import balance as balance
-    from perfkit.plans.schedule import simulate_schedule as simulate_schedule
-    from perfkit.plans.search import search_plans as search_plans
-    from perfkit.report import report as report
-    from perfkit.sample import demo as demo
-    from perfkit.simulate.run import simulate as simulate
-    from perfkit.trace.load import load as load
-    from perfkit.what_if import what_if as what_if
+    from perfkit.config.dialects import read_config as read_config
+    from perfkit.config.dialects import write_config as write_config
+    from perfkit.config.lint import lint as lint
+    from perfkit.explain.compare import compare as compare
+    from perfkit.explain.diagnose import diagnose as diagnose
+    from perfkit.explain.graph import read_graph as read_graph
+    from perfkit.explain.what_if import what_if as what_if
+    from perfkit.face.report import report as report
+    from perfkit.predict.estimate import estimate as estimate
+    from perfkit.predict.estimate import estimate_table as estimate_table
+    from perfkit.predict.plans.balance.balance import balance as balance
+    from perfkit.predict.plans.schedule.schedule import simulate_schedule as simulate_schedule
+    from perfkit.predict.plans.search.search import search_plans as search_plans
+    from perfkit.predict.simulate.run import simulate as simulate
+    from perfkit.project.experiments import ExperimentLog as ExperimentLog
+    from perfkit.project.sample import demo as demo
+    from perfkit.record.load import load as load
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
-    "compare": "perfkit.compare",
-    "ExperimentLog": "perfkit.experiments",
-    "demo": "perfkit.sample",
-    "diagnose": "perfkit.diagnose",
-    "estimate": "perfkit.estimate",
-    "estimate_table": "perfkit.estimate",
-    "read_config": "perfkit.dialects",
-    "write_config": "perfkit.dialects",
-    "read_graph": "perfkit.graph",
-    "lint": "perfkit.lint",
-    "load": "perfkit.trace.load",
-    "balance": "perfkit.plans.balance",
-    "report": "perfkit.report",
-    "search_plans": "perfkit.plans.search",
-    "simulate": "perfkit.simulate.run",
-    "simulate_schedule": "perfkit.plans.schedule",
-    "what_if": "perfkit.what_if",
+    "compare": "perfkit.explain.compare",
+    "ExperimentLog": "perfkit.project.experiments",
+    "demo": "perfkit.project.sample",
+    "diagnose": "perfkit.explain.diagnose",
+    "estimate": "perfkit.predict.estimate",
+    "estimate_table": "perfkit.predict.estimate",
+    "read_config": "perfkit.config.dialects",
+    "write_config": "perfkit.config.dialects",
+    "read_graph": "perfkit.explain.graph",
+    "lint": "perfkit.config.lint",
+    "load": "perfkit.record.load",
+    "balance": "perfkit.predict.plans.balance.balance",
+    "report": "perfkit.face.report",
+    "search_plans": "perfkit.predict.plans.search.search",
+    "simulate": "perfkit.predict.simulate.run",
+    "simulate_schedule": "perfkit.predict.plans.schedule.schedule",
+    "what_if": "perfkit.explain.what_if",
 }
+
+_MODULES = {"classroom": "perfkit.teach", "panels": "perfkit.face.panels"}
+"""Modules that are public under a name of their own."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _PUBLIC:
         raise AttributeError(f"module 'perfkit' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

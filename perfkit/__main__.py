@@ -2,6 +2,6 @@
 
 import sys
 
-from perfkit.cli import main
+from perfkit.face.cli import main
 
 sys.exit(main())

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import perfkit
-from perfkit import cli
-from perfkit._resources import data_folder
-from perfkit.errors import InputError
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.face import cli
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 KINETO = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
-import pkgutil
 import re
 import subprocess
 import sys
@@ -12,37 +10,65 @@ from pathlib import Path
 
 import pytest
 
-from perfkit.cli import commands
+from perfkit.core import discover
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "perfkit"
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
-PLUG_INS = [("perfkit.trace.formats", "FORMAT"), ("perfkit.diagnose.rules", "RULE")]
-
-
-def _plug_in_modules(package: str) -> list[str]:
-    parent = importlib.import_module(package)
-    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.name.startswith("_"))
+PLUG_INS = [
+    ("perfkit.record.formats", "FORMAT"),
+    ("perfkit.explain.diagnose.rules", "RULE"),
+    ("perfkit.config.lint.checks", "CHECK"),
+    ("perfkit.config.dialects", "DIALECT"),
+    ("perfkit.face.cli", "COMMAND"),
+]
+TESTED_ALONE = [("perfkit.record.formats", "FORMAT"), ("perfkit.explain.diagnose.rules", "RULE")]
 
 
 @pytest.mark.parametrize(("package", "constant"), PLUG_INS)
 def test_every_plug_in_has_its_one_constant_named_like_its_module(package: str, constant: str):
-    modules = _plug_in_modules(package)
-    assert modules
-    for name in modules:
-        plug_in = getattr(importlib.import_module(f"{package}.{name}"), constant)
-        assert plug_in.name == name.replace("_", "-")
+    found = discover.modules(package, constant)
+    assert found
+    for name, plug_in in zip(found, discover.constants(package, constant), strict=True):
+        assert plug_in.name.replace("-", "_") == name.rstrip("_").removesuffix("_toml")
 
 
-def test_every_command_is_named_like_its_module():
-    assert [known.name for known in commands()] == [name.rstrip("_") for name in _plug_in_modules("perfkit.cli")]
+@pytest.mark.parametrize(("package", "constant"), TESTED_ALONE)
+def test_every_plug_in_has_a_test_file(package: str, constant: str):
+    folder = ROOT / "tests" / Path(*package.split(".")[1:])
+    assert [name for name in discover.modules(package, constant) if not (folder / f"test_{name}.py").exists()] == []
+
+
+def _imported(path: Path) -> set[str]:
+    """Every dotted name that a module imports: `from a import b` counts as a and as a.b."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 @pytest.mark.parametrize(("package", "constant"), PLUG_INS)
-def test_every_plug_in_has_a_test_file(package: str, constant: str):
-    folder = ROOT / "tests" / Path(*package.split(".")[1:])
-    missing = [name for name in _plug_in_modules(package) if not (folder / f"test_{name}.py").exists()]
-    assert missing == []
+def test_no_plug_in_imports_another_one(package: str, constant: str):
+    modules = set(discover.modules(package, constant).values())
+    for module in modules:
+        path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+        assert not (_imported(path) & modules) - {module}, path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_has_an_underscore_is_used_by_its_own_folder_alone(path: Path):
+    own = path.relative_to(ROOT).parent.parts
+    for name in _imported(path):
+        parts = tuple(name.split("."))
+        if parts[0] != "perfkit":
+            continue
+        for place, part in enumerate(parts):
+            owner = ROOT.joinpath(*parts[:place])
+            if part.startswith("_") and ((owner / part).is_dir() or (owner / f"{part}.py").exists()):
+                assert (*own[:place], *own[place : place + 1]) in (parts[:place], parts[: place + 1]), name
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

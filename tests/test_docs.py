@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit.cli import commands
-from perfkit.trace.load import formats
+from perfkit.face.cli import commands
+from perfkit.record.load import formats
 from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[1]

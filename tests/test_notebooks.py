@@ -11,8 +11,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from traitlets.config import LoggingConfigurable
 
-from perfkit.app import provisioner
-from perfkit.sample import demo
+from perfkit.face.app import provisioner
+from perfkit.project.sample import demo
 from tests import notebook_format
 
 PAGES = notebook_format.pages()

@@ -24,8 +24,8 @@ from benchmarks.diagnosis._cases import Case, cases, drawn
 from benchmarks.diagnosis._generated import generator, records_in, until_stopped, written
 from benchmarks.diagnosis._peers import classic_computing
 from benchmarks.diagnosis._scores import print_classic, print_scores, record_of, scores_of
-from perfkit.diagnose import diagnose, to_dict
-from perfkit.trace.load import load
+from perfkit.explain.diagnose import diagnose, to_dict
+from perfkit.record.load import load
 
 
 def main() -> None:

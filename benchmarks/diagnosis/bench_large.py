@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.diagnosis._generated import generator
-from perfkit.diagnose._case import Case
-from perfkit.trace.load import load
-from perfkit.units import KIB, format_bytes
+from perfkit.core.units import KIB, format_bytes
+from perfkit.explain.diagnose.case import Case
+from perfkit.record.load import load
 
 SLOW_RANK, FACTOR = 0.505, 1.2
 """Where the slow rank is among all, and how much longer it computes."""

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.diagnosis._scores import print_scores, record_of, scores_of
-from perfkit import catalog
-from perfkit.diagnose import diagnose, to_dict
-from perfkit.simulate import simulate, truth
-from perfkit.simulate.run import prepare
-from perfkit.spec.parallel import ParallelPlan
-from perfkit.spec.plan import Plan
-from perfkit.spec.workload import Workload
+from perfkit.core import catalog
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import Workload
+from perfkit.explain.diagnose import diagnose, to_dict
+from perfkit.predict.simulate import simulate, truth
+from perfkit.predict.simulate.run import prepare
 
 LAYOUTS = ((8, 1, 1, 1), (4, 2, 1, 1), (2, 2, 4, 1), (4, 2, 2, 4))
 FAULTS = (

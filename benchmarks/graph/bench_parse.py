@@ -41,7 +41,7 @@ def write_large(path: Path, num_bytes: int) -> None:
 
 def measure(path: Path) -> None:
     """Read `path` and print what it took, as JSON."""
-    from perfkit.graph import read_graph  # noqa: PLC0415  (imports are not measured)
+    from perfkit.explain.graph import read_graph  # noqa: PLC0415  (imports are not measured)
 
     before_s, before_cpu_s = time.perf_counter(), time.process_time()
     (analysis,) = read_graph(path).files.values()

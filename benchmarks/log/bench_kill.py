@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfkit.experiments import ExperimentLog
+from perfkit.project.experiments import ExperimentLog
 
 FIRST_ROUNDS_S = 2.5
 """Writers are killed within this multiple of the time that the first round took."""

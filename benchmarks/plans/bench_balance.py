@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from benchmarks.paired import compare
-from perfkit._resources import data_folder
-from perfkit.plans.balance import balance
-from perfkit.plans.case_file import read_problem
-from perfkit.plans.moves import LayerPlanner
+from perfkit.core.resources import data_folder
+from perfkit.predict.plans.balance.balance import balance
+from perfkit.predict.plans.balance.case_file import read_problem
+from perfkit.predict.plans.balance.moves import LayerPlanner
 
 CASES = ("dense_moe_4_stages", "gpt_175b_16_stages", "llama_96_layers_16_stages")
 REPEATS = 5

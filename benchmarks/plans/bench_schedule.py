@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.paired import compare
-from perfkit._resources import data_folder
-from perfkit.plans._evaluator import Evaluator
-from perfkit.plans._longest import makespans, node_ends
-from perfkit.plans.case_file import read_problem
-from perfkit.plans.moves import LayerPlanner
+from perfkit.core.resources import data_folder
+from perfkit.predict.plans.balance._evaluator import Evaluator
+from perfkit.predict.plans.balance.case_file import read_problem
+from perfkit.predict.plans.balance.moves import LayerPlanner
+from perfkit.predict.plans.schedule.longest import makespans, node_ends
 
 BATCH, ONE_BY_ONE = 2048, 16
 

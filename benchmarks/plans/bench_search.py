@@ -15,21 +15,21 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from perfkit import catalog
-from perfkit._resources import data_folder
-from perfkit.calc._memory_settings import settings_for
-from perfkit.calc._plan_table import read_plans
-from perfkit.calibration import calibration
-from perfkit.plans._search_columns import evaluate
-from perfkit.plans._search_space import space_of
-from perfkit.plans._strategy_plans import StrategyPlans
-from perfkit.plans.search import search_plans
-from perfkit.plans.strategy_space import enumerate_strategies
-from perfkit.spec.model import ModelSpec
-from perfkit.spec.optimizer import OptimizerSpec
-from perfkit.spec.plan import Plan
-from perfkit.spec.workload import Workload
-from perfkit.units import GIB
+from perfkit.core import catalog
+from perfkit.core.resources import data_folder
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import Workload
+from perfkit.core.units import GIB
+from perfkit.predict.calibration import calibration
+from perfkit.predict.cost.plan_table import read_plans
+from perfkit.predict.memory.settings import settings_for
+from perfkit.predict.plans.search._search_columns import evaluate
+from perfkit.predict.plans.search._search_space import space_of
+from perfkit.predict.plans.search._strategy_plans import StrategyPlans
+from perfkit.predict.plans.search.search import search_plans
+from perfkit.predict.plans.search.strategy_space import enumerate_strategies
 
 MANY = {
     "cp": (1, 2, 4, 8),

@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit._resources import data_folder
-from perfkit.calc._memory_columns import peak_columns
-from perfkit.calc._memory_guide import guide_activations, guide_static
-from perfkit.calc._memory_rows import MemoryRow, read_row
-from perfkit.calc._memory_settings import preset
-from perfkit.calc._plan_rows import plan_columns
-from perfkit.calc.memory import peak_memory
-from perfkit.calc.memory_table import predict_memory
-from perfkit.calc.params import count_params
-from perfkit.catalog import hardware_named
+from perfkit.core.catalog import hardware_named
+from perfkit.core.params import count_params
+from perfkit.core.resources import data_folder
+from perfkit.predict.cost.plan_rows import plan_columns
+from perfkit.predict.memory._columns import peak_columns
+from perfkit.predict.memory._rows import MemoryRow, read_row
+from perfkit.predict.memory.guide import guide_activations, guide_static
+from perfkit.predict.memory.memory import peak_memory
+from perfkit.predict.memory.memory_table import predict_memory
+from perfkit.predict.memory.settings import preset
 
 Formula = Callable[[MemoryRow], float]
 

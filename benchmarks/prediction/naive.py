@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit.calc._plan_columns import Floats, PlanColumns
-from perfkit.calc._rates import mfu_flops_per_token
-from perfkit.calibration import Measured
+from perfkit.predict.calibration import Measured
+from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+from perfkit.predict.cost.rates import mfu_flops_per_token
 
 TYPICAL_MFU = 0.40
 FEATURES = ("layers", "hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length", "recompute_full")

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from perfkit.errors import InputError
-from perfkit.simulate.run import prepare
-from perfkit.spec.plan import Plan
-from tests.simulate.plans import plan_of
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+from perfkit.predict.simulate.run import prepare
+from tests.predict.simulate.plans import plan_of
 
 MAX_RANKS = 16
 KERNELS = ("MatMulV2", "MatMulV3", "FlashAttentionScore", "FlashAttentionScoreGrad", "RmsNorm", "SwiGlu", "Add")

@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.simulate.bench_simulate import Case
-from perfkit.run import Run
-from perfkit.simulate import simulate, write
+from perfkit.core.run import Run
+from perfkit.face.export.write import write
+from perfkit.predict.simulate import simulate
 
 CASE = Case("llama2-7b", 16, {"dp": 2, "tp": 2, "pp": 2}, faults=["slow_rank:5:1.3"])
 HTA = """

@@ -12,12 +12,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from perfkit import catalog
-from perfkit.estimate import estimate
-from perfkit.simulate import simulate
-from perfkit.spec.parallel import ParallelPlan
-from perfkit.spec.plan import Plan
-from perfkit.spec.workload import Workload
+from perfkit.core import catalog
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import Workload
+from perfkit.predict.estimate import estimate
+from perfkit.predict.simulate import simulate
 
 NAMES = {
     "dp": "data_parallel_size",

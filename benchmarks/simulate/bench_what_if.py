@@ -17,10 +17,10 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.simulate._what_if_cases import Case, cases
-from perfkit.errors import InputError
-from perfkit.simulate import simulate
-from perfkit.simulate.run import prepare
-from perfkit.what_if import what_if
+from perfkit.core.errors import InputError
+from perfkit.explain.what_if import what_if
+from perfkit.predict.simulate import simulate
+from perfkit.predict.simulate.run import prepare
 
 LIMIT = 0.03
 SEED = 20_260_101

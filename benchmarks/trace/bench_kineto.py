@@ -6,8 +6,8 @@ import gzip
 import json
 
 from benchmarks.paired import compare
-from perfkit._resources import data_folder
-from perfkit.trace.load import load
+from perfkit.core.resources import data_folder
+from perfkit.record.load import load
 
 SAMPLE = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))
 

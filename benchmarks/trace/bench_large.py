@@ -15,8 +15,8 @@ import tempfile
 from decimal import Decimal
 from pathlib import Path
 
-from perfkit._resources import data_folder
-from perfkit.units import MIB, format_bytes
+from perfkit.core.resources import data_folder
+from perfkit.core.units import MIB, format_bytes
 
 SAMPLES = data_folder() / "traces"
 SHIFT_US = 100_000_000
@@ -64,7 +64,7 @@ def measure(name: str, code: str) -> None:
 
 INTERVALS = """
 import numpy as np, time
-from perfkit.trace.overlap import overlap_ns, union
+from perfkit.record.overlap import overlap_ns, union
 random = np.random.default_rng(0)
 starts = random.integers(0, 10**12, (2, 10**6))
 ends = starts + random.integers(0, 10**6, (2, 10**6))
@@ -79,7 +79,7 @@ if __name__ == "__main__":
         os.environ["PERFKIT_CACHE"] = str(work / "cache")
         repeat_kineto(work / "rank0.json", 112 * MIB)
         repeat_kernels(work / "ranks", 129 * 10**6)
-        measure("imports", "import pandas, polars, msgspec, perfkit.trace.load")
+        measure("imports", "import pandas, polars, msgspec, perfkit.record.load")
         kineto = f"import perfkit; perfkit.load({str(work / 'rank0.json')!r}, cache={{}}).steps()"
         measure("Kineto, 112 MiB: load and steps", kineto.format(False))
         measure("the same, and keep it", kineto.format(True))

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.trace.bench_large import SAMPLES, repeat_kernels, repeat_kineto
-from perfkit.units import MIB
+from perfkit.core.units import MIB
 
 PEERS = {
     "HTA": ("HolisticTraceAnalysis", "pandas<3"),  # 0.5.0 ends with a TypeError under pandas 3

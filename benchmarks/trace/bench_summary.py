@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from benchmarks.paired import compare, python
-from perfkit._resources import data_folder
+from perfkit.core.resources import data_folder
 
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
 
 if __name__ == "__main__":
-    summary = f"from perfkit.cli import main; main(['summary', {str(SAMPLE)!r}, '--json'])"
+    summary = f"from perfkit.face.cli import main; main(['summary', {str(SAMPLE)!r}, '--json'])"
     print(compare("perfkit summary, two ranks", python(summary), python("import pandas")))
     print(compare("import perfkit", python("import perfkit"), python("import pandas")))

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from perfkit.run import LazyTable, LazyTables, Run
-from perfkit.trace import tiles
-from perfkit.units import MIB, format_bytes
+from perfkit.core.run import LazyTable, LazyTables, Run
+from perfkit.core.units import MIB, format_bytes
+from perfkit.record import tiles
 
 EVENTS_PER_STREAM = 1_000_000
 STREAMS = 4
@@ -29,7 +29,7 @@ import random, resource, statistics, sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from benchmarks.trace.bench_tiles import run_of
-from perfkit.trace import tiles
+from perfkit.record import tiles
 def cpu_s():
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime

@@ -15,7 +15,7 @@ from statistics import median, quantiles
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from perfkit.sample import demo
+from perfkit.project.sample import demo
 from tests.browser import app_server
 
 CHROMIUM = "/usr/bin/chromium"

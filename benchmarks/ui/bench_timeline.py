@@ -21,11 +21,11 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.ui.bench_visitors import KERNEL_ID, kernels_of
-from perfkit.panels import _timeline_tiles as wire
-from perfkit.panels._timeline_data import Timeline, open_timeline
-from perfkit.panels._timeline_grid import MAX_TILES, MAX_WIDTH, width_ns
+from perfkit.face.panels import _timeline_tiles as wire
+from perfkit.face.panels._timeline_data import Timeline, open_timeline
+from perfkit.face.panels._timeline_grid import MAX_TILES, MAX_WIDTH, width_ns
 from perfkit.project import create_project
-from perfkit.trace.load import load
+from perfkit.record.load import load
 from tests.browser import app_server
 from tests.browser.conftest import ARGUMENTS, find_chromium
 

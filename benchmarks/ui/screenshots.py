@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from perfkit._resources import data_folder
+from perfkit.core.resources import data_folder
 from tests.browser.app_server import start, stop, wait_ready
 from tests.browser.conftest import ARGUMENTS, find_chromium
 from tests.notebook_format import pages

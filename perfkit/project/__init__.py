@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 import tomli_w
 
-from perfkit import settings
-from perfkit.errors import InputError
+from perfkit.core import settings
+from perfkit.core.errors import InputError
+from perfkit.core.settings import PROJECT_FILE
+from perfkit.core.settings import find_project as find_project
 from perfkit.project._document import KEYS, Document, changed, is_scalar, is_text, lookup, merge, problems_of, unknown_keys
 from perfkit.project._lock import locked
-from perfkit.settings import PROJECT_FILE
-from perfkit.settings import find_project as find_project
 
 FOLDERS = ("rounds", "uploads", "reports")
 

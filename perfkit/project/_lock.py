@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from perfkit.errors import InputError
+from perfkit.core.errors import InputError
 
 STALE_S = 30.0
 WAIT_S = 5.0

@@ -11,8 +11,8 @@ RANKS = f"""
 import altair as alt
 import pandas as pd
 from perfkit import panels
-from perfkit.charts import _theme as theme
-from perfkit.panels import *
+from perfkit.face.charts import _theme as theme
+from perfkit.face.panels import *
 
 def compute(state):
     ranks = range(state["n"])
@@ -50,8 +50,8 @@ open_panel(PANEL, name="ranks")
 STATES = """
 import threading
 import time
-from perfkit.errors import InputError, NotMeasuredError
-from perfkit.panels import *
+from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.face.panels import *
 
 GO = threading.Event()
 def compute(state, progress):

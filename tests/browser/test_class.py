@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from perfkit.classroom import question
 from perfkit.project import create_project
+from perfkit.teach import question
 from tests.browser.app_server import stop, wait_ready
 
 TOKEN = "sesame"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from perfkit.panels import cluster
+from perfkit.face.panels import cluster
 
 OpenPage = Callable[..., Page]
 

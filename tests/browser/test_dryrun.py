@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from perfkit._resources import data_folder
+from perfkit.core.resources import data_folder
 
 OpenPage = Callable[..., Page]
 

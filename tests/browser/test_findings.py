@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from perfkit.diagnose import diagnose
-from perfkit.experiments import ExperimentLog
-from perfkit.panels._finding_log import ANSWER
-from perfkit.trace.load import load
+from perfkit.explain.diagnose import diagnose
+from perfkit.face.panels._finding_log import ANSWER
+from perfkit.project.experiments import ExperimentLog
+from perfkit.record.load import load
 from tests.browser.conftest import Server
 
 OpenPage = Callable[..., Page]

@@ -13,14 +13,14 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import perfkit
-from perfkit._resources import data_folder
-from perfkit.calc.flops import training_flops
-from perfkit.calc.params import count_params
-from perfkit.catalog import model
-from perfkit.experiments import ExperimentLog
+from perfkit.core.catalog import model
+from perfkit.core.params import count_params
+from perfkit.core.resources import data_folder
+from perfkit.core.texts import t
+from perfkit.core.units import THIN_SPACE
+from perfkit.predict.cost.flops import training_flops
 from perfkit.project import open_project
-from perfkit.texts import t
-from perfkit.units import THIN_SPACE
+from perfkit.project.experiments import ExperimentLog
 from tests.browser.conftest import Server, wait_ready
 from tests.notebook_format import pages
 

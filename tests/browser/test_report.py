@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from perfkit.experiments import ExperimentLog
-from perfkit.report import report
-from perfkit.sample import demo
+from perfkit.face.report import report
+from perfkit.project.experiments import ExperimentLog
+from perfkit.project.sample import demo
 from tests.browser.app_server import wait_ready
 
 DATA = Path(__file__).resolve().parents[2] / "data"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from perfkit._resources import data_folder
+from perfkit.core.resources import data_folder
 from tests.browser.conftest import Server
 
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"

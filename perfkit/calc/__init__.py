@@ -1,1 +1,0 @@
-"""Calculators: from a plan to a breakdown, as pure functions."""

@@ -1,0 +1,95 @@
+"""What a configuration dialect is, the document that a reader hands on, and the text that a writer gives."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+
+MARK = "\ufeff"
+
+Changes = Mapping[tuple[str, ...], Any]
+"""New values by key path; options without sections have paths of one key."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """A configuration file as it was found: its name, its text, the parsed values, and what is worth telling the user.
+
+    `unknown` lists keys that no reader uses, `defaulted` the spec fields that the file leaves out with the value taken. `marked`
+    says that the file starts with a byte order mark, which `text` leaves out.
+    """
+
+    name: str
+    text: str
+    dialect: str = ""
+    values: Any = None
+    unknown: tuple[str, ...] = ()
+    defaulted: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+    marked: bool = False
+    write: Callable[..., Written] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """A configuration as a writer gives it; nothing is on disk yet.
+
+    `before` is the text that was changed, empty for a new file. `lost` names every field of the plan that the text cannot express
+    or that reads back differently, with both values; `notes` is what else the user should know.
+    """
+
+    dialect: str
+    name: str
+    text: str
+    before: str = ""
+    lost: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    marked: bool = False
+    source: Path | None = None
+
+    def diff(self) -> str:
+        """The changed lines as a unified diff; empty if nothing changes."""
+        before, after = (text.replace("\r\n", "\n").splitlines() for text in (self.before, self.text))
+        lines = difflib.unified_diff(before, after, fromfile=self.name if self.before else "nothing", tofile=self.name, lineterm="")
+        return "".join(f"{line}\n" for line in lines)
+
+    def to_bytes(self) -> bytes:
+        """The file's content; unchanged text gives the bytes that were read."""
+        return ((MARK if self.marked else "") + self.text).encode("utf-8", "surrogatepass")
+
+    def save(self, target: str | Path) -> Path:
+        """Write the file. Raises InputError if `target` is the file that was read: an input is never changed."""
+        file = Path(target)
+        if self.source is not None and file.exists() and self.source.exists() and file.samefile(self.source):
+            raise InputError(str(target), ["this is the file that was read, which is never changed; give another name"])
+        try:
+            file.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise InputError(str(target), [f"the file cannot be written: {error.strerror}"]) from error
+        return file
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """A configuration dialect.
+
+    `detect` looks at the text, `read` gives a plan whose `document` is the annotated document. `settings` gives what a plan says by
+    key path, `edit` changes such values in the text of a document, `new` makes a text of settings.
+    """
+
+    name: str
+    title: str
+    looks_for: str
+    detect: Callable[[Document], bool]
+    read: Callable[[Document], Plan]
+    settings: Callable[[Plan], dict[tuple[str, ...], Any]]
+    edit: Callable[[Document, Changes], tuple[str, tuple[str, ...]]]
+    new: Callable[[Changes], str]
+    suffix: str

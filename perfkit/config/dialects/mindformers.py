@@ -1,0 +1,278 @@
+"""MindFormers YAML: keys, batch arithmetic and recompute lists as that program reads them.
+
+Devices are data x model x pipeline x context parallel. The global batch depends on the parallel mode and on the pipeline
+(`mindformers/trainer/base_trainer.py`): with stages micro_batch_num counts and gradient accumulation does not, without it is the
+other way round; in data-parallel mode all devices are replicas. Sections that MindFormers checks itself refuse unknown keys here
+too; elsewhere they are kept and listed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.config.dialects import yaml
+from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
+from perfkit.config.dialects._mindformers_model import read_model
+from perfkit.config.dialects._mindformers_settings import settings
+from perfkit.config.dialects._mindformers_write import edit, new
+from perfkit.config.dialects._section import Reading, Section
+from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.config.dialects.mindformers_keys import STRICT, known_keys, strict_keys
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import Counts
+from perfkit.core.spec.workload import Workload
+from perfkit.core.units import parse_bytes
+
+TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
+OTHER_FAMILY = re.compile(
+    r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
+    r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size)",
+    re.MULTILINE | re.DOTALL,
+)
+MODES = {0: "data_parallel", 1: "semi_auto_parallel", 2: "auto_parallel", 3: "hybrid_parallel"}
+HYBRID = ("hybird_cp", "hybrid_cp")
+CONTEXT_ALGORITHMS = {"ulysses_cp": "ulysses"} | dict.fromkeys(HYBRID, "hybrid")
+PLANNED_MODES = ("semi_auto_parallel", "auto_parallel")
+SPLITS = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
+DTYPES = ("float16", "bfloat16", "float32")
+
+
+def detect(document: Document) -> bool:
+    """Whether the text has a top-level section of MindFormers, and none of the family that shares some of their names."""
+    return TOP_LEVEL.search(document.text) is not None and OTHER_FAMILY.search(document.text) is None
+
+
+def read(document: Document) -> Plan:
+    """The plan of a MindFormers YAML. Raises InputError with every problem, each with line, key and value."""
+    parsed = yaml.parse(document.text, document.name)
+    reading = Reading(document, lines=parsed.lines, notes=list(parsed.duplicates))
+    top = Section(reading, "", parsed.values)
+    for name in STRICT:
+        top.section(name).only(strict_keys(name))
+    config = top.section("model").section("model_config")
+    model = read_model(config, top.section("moe_config"), _names(top, config))
+    before = len(reading.problems)
+    sizes: dict[str, Any] = _sizes(top)
+    layers = _layers(top, config, model, sizes) if len(reading.problems) == before else ()
+    sequence_parallel = _sequence_parallel(top, sizes["context_parallel_size"])
+    workload = _workload(top, config, sizes)
+    recompute = recompute_plan(top.section("recompute_config"), layers) if layers else None
+    optimizer = _optimizer(top, config)
+    _remarks(top, config)
+    reading.stop_if_problems()
+    even = len({count for row in layers for count in row}) == 1
+    return reading.plan(
+        model=model,
+        workload=workload,
+        parallel=reading.build(
+            lambda: ParallelPlan(
+                **sizes,
+                **_context(top),
+                **_sharing(top),
+                sequence_parallel=sequence_parallel,
+                layers_per_stage=None if even else layers,
+            )
+        ),
+        recompute=recompute,
+        optimizer=optimizer,
+        document=reading.annotated("mindformers", parsed.values, _unknown(top, config)),
+    )
+
+
+def _sizes(top: Section) -> dict[str, int]:
+    """The parallel sizes as keyword arguments of ParallelPlan."""
+    config, parallel = top.section("parallel_config"), top.section("parallel")
+    sizes = {
+        "data_parallel_size": config.positive_int("data_parallel", default=1),
+        "tensor_parallel_size": config.positive_int("model_parallel", default=1),
+        "pipeline_parallel_size": config.positive_int("pipeline_stage", default=1),
+        "virtual_pipeline_parallel_size": _chunks(top),
+        "context_parallel_size": config.positive_int("context_parallel", default=1),
+        "expert_parallel_size": config.positive_int("expert_parallel", default=1),
+        "micro_batch_interleave_size": top.positive_int("micro_batch_interleave_num", default=1),
+    }
+    mode = _mode(parallel)
+    if not top.flag("use_parallel", default=False):
+        top.reading.note("use_parallel is False: one device, the sizes in parallel_config have no effect")
+        sizes = dict.fromkeys(sizes, 1)
+    elif mode not in PLANNED_MODES:
+        devices = math.prod(sizes[name] for name in SPLITS)
+        top.reading.note(f"parallel_mode {mode}: all {devices} devices of parallel_config are taken as replicas")
+        sizes = dict.fromkeys(sizes, 1) | {"data_parallel_size": devices}
+    return sizes | {
+        "optimizer_shard_size": _optimizer_shard(parallel, sizes["data_parallel_size"]),
+        "expert_tensor_parallel_size": _expert_split(sizes),
+    }
+
+
+def _context(top: Section) -> dict[str, Any]:
+    """How the sequence is split: ring attention, Ulysses, or the latter in groups (hybird_cp is how MindFormers spells it)."""
+    config = top.section("parallel_config")
+    word = config.word("context_parallel_algo", default="colossalai_cp")
+    found: dict[str, Any] = {"context_parallel_algorithm": CONTEXT_ALGORITHMS.get(word, "ring")}
+    if word in HYBRID:
+        found["ulysses_size"] = config.positive_int("ulysses_degree_in_cp", default=1)
+    if top.section("parallel").section("pipeline_config").word("pipeline_scheduler", default="1f1b") == "seqpipe":
+        found["sequence_chunks"] = config.positive_int("seq_split_num", default=1)
+    return found
+
+
+def _sharing(top: Section) -> dict[str, Any]:
+    """What the optimizer's group shares; MindSpore's level1 shares weights and states, level2 gradients too."""
+    word = top.section("parallel").section("parallel_optimizer_config").word("optimizer_level", default="level1")
+    return {"optimizer_shard_level": {"level2": 2, "level3": 3}.get(word, 1)}
+
+
+def _expert_split(sizes: Mapping[str, int]) -> int:
+    """How far a single expert is split: experts take the replicas first, then the devices of the tensor group."""
+    replicas = sizes["data_parallel_size"] * sizes["context_parallel_size"]
+    devices = replicas * sizes["tensor_parallel_size"]
+    borrowed = replicas % sizes["expert_parallel_size"] and devices % sizes["expert_parallel_size"] == 0
+    return devices // sizes["expert_parallel_size"] if borrowed else 0
+
+
+def _sequence_parallel(top: Section, context_parallel_size: int) -> bool:
+    asked = top.section("parallel_config").flag("use_seq_parallel", default=False)
+    if asked and context_parallel_size > 1:
+        top.reading.note("use_seq_parallel has no effect with context_parallel")
+    return asked and context_parallel_size == 1
+
+
+def _workload(top: Section, config: Section, sizes: Mapping[str, int]) -> Workload | None:
+    runner, dataset = top.section("runner_config"), top.section("train_dataset")
+    batch = runner.positive_int("batch_size", default=0) or dataset.positive_int("batch_size", default=1)
+    steps = runner.positive_int("gradient_accumulation_steps", default=1)
+    micro_batches = top.section("parallel_config").positive_int("micro_batch_num", default=1)
+    staged = sizes["pipeline_parallel_size"] != 1
+    if staged and steps > 1:
+        top.reading.note(f"gradient_accumulation_steps = {steps} has no effect with pipeline stages")
+    if not staged and micro_batches > 1:
+        top.reading.note(f"micro_batch_num = {micro_batches} has no effect without pipeline stages")
+    if not top.section("parallel").flag("full_batch", default=True):
+        top.reading.note("full_batch is False: MindFormers before 1.7 multiplies the batch by all devices instead of data_parallel")
+    data = dataset.section("data_loader").section("config")
+    seq_length = config.positive_int("seq_length", default=0) or data.positive_int("seq_length", default=0)
+    if not seq_length:
+        config.missing("seq_length", "a whole number of tokens")
+        return None
+    replicas = sizes["data_parallel_size"] * sizes["micro_batch_interleave_size"]
+    return top.reading.build(
+        lambda: Workload(
+            seq_length=seq_length,
+            micro_batch_size=batch,
+            global_batch_size=batch * replicas * (micro_batches if staged else steps),
+            dtype=config.word("compute_dtype", default="bfloat16", allowed=DTYPES),
+            attention_kernel="flash" if config.flag("use_flash_attention", default=False) else "unfused",
+        )
+    )
+
+
+def _layers(top: Section, config: Section, model: ModelSpec | None, sizes: Mapping[str, int]) -> Counts:
+    """Layers of every chunk and stage; empty if the model could not be read."""
+    stages, chunks = sizes["pipeline_parallel_size"], sizes["virtual_pipeline_parallel_size"]
+    extra = config.integer("mtp_depth", "mtp_num_layers", "num_nextn_predict_layers", default=0)
+    if model is None:
+        return ()
+    if stages * chunks > model.num_layers + extra:
+        config.reading.problem(
+            "parallel_config.pipeline_stage", f"{stages} stages x {chunks} chunks for {model.num_layers} layers leave some empty"
+        )
+        return ()
+    layers = layers_per_stage(config, model.num_layers + extra, stages, chunks)
+    if not extra:
+        return layers
+    top.reading.note(f"layers that predict further tokens ({extra}, on the last stage) are left out")
+    return (*layers[:-1], (*layers[-1][:-1], max(0, layers[-1][-1] - extra)))
+
+
+def _chunks(top: Section) -> int:
+    interleaved = top.section("parallel").section("pipeline_config").flag("pipeline_interleave", default=False)
+    chunks = top.section("model").section("model_config").positive_int("pp_interleave_num", default=1)
+    if chunks > 1 and not interleaved:
+        top.reading.note(f"pp_interleave_num = {chunks} has no effect while parallel.pipeline_config.pipeline_interleave is off")
+    return chunks if interleaved else 1
+
+
+def _optimizer_shard(parallel: Section, data_parallel_size: int) -> int:
+    """Devices that share one optimizer state: the replicas, or the weight shard size if it divides them."""
+    settings = parallel.section("parallel_optimizer_config")
+    size = settings.integer("optimizer_weight_shard_size", default=-1, low=-1)
+    if not parallel.flag("enable_parallel_optimizer", default=False):
+        return 1
+    if size < 1:
+        return data_parallel_size
+    if data_parallel_size % size:
+        parallel.reading.note(f"optimizer_weight_shard_size = {size} does not divide data_parallel {data_parallel_size}: ignored")
+        return data_parallel_size
+    return size
+
+
+def _optimizer(top: Section, config: Section) -> OptimizerSpec | None:
+    stored = config.word("param_init_type", "params_dtype", default="float16", allowed=DTYPES)
+    return top.reading.build(
+        lambda: OptimizerSpec(
+            name=top.section("optimizer").word("type", default="AdamW"),
+            master_weights=stored == "float32",
+            gradient_dtype=stored,
+        )
+    )
+
+
+def _remarks(top: Section, config: Section) -> None:
+    """Notes on settings that change what the figures mean."""
+    reading = top.reading
+    memory = top.section("context").word("max_device_memory", default="")
+    if memory:
+        try:
+            reading.note(f"memory limit of a device: {memory} ({parse_bytes(memory)} bytes)")
+        except ValueError as error:
+            reading.problem("context.max_device_memory", str(error))
+    if config.raw("pet_config"):
+        reading.note("pet_config: only some parameters are trained; all counts are of the whole model")
+    if top.section("swap_config").flag("swap", default=False):
+        reading.note("swap_config is on: recompute lists then hold layer indices, which are read as counts here")
+    if top.word("run_mode", default="train").startswith("predict"):
+        reading.note("run_mode is predict: this is no training configuration, its parallel sizes are for inference")
+
+
+def _names(top: Section, config: Section) -> list[str]:
+    names = [
+        top.section("trainer").word("model_name", default=""),
+        config.word("checkpoint_name_or_path", default=""),
+        top.word("pretrained_model_dir", default="").rstrip("/").rpartition("/")[2],
+    ]
+    return [name for name in names if name]
+
+
+def _mode(parallel: Section) -> str:
+    value = parallel.raw("parallel_mode")
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value not in MODES:
+            parallel.reading.problem(parallel.path("parallel_mode"), f"{value} must be one of 0, 1, 2, 3")
+        return MODES.get(value, "semi_auto_parallel")
+    return parallel.word("parallel_mode", default="semi_auto_parallel", allowed=(*MODES.values(), "stand_alone"))
+
+
+def _unknown(top: Section, config: Section) -> list[str]:
+    """Keys of the open sections that neither perfkit nor MindFormers is known to read."""
+    sections = {"": top, "parallel": top.section("parallel"), "model.model_config": config}
+    return [key for name, section in sections.items() for key in section.unused() if key.rpartition(".")[2] not in known_keys(name)]
+
+
+DIALECT = Dialect(
+    name="mindformers",
+    title="MindFormers YAML",
+    looks_for="top-level sections such as model, parallel_config, runner_config",
+    detect=detect,
+    read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".yaml",
+)

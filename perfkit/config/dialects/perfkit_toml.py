@@ -1,0 +1,183 @@
+"""perfkit's own TOML: one table for each part of a plan, keys named like the fields of the specs.
+
+`[model]` and `[hardware]` may hold only `name`, which takes the catalogue's entry. Unknown tables and keys are errors. Sizes in
+bytes may be written as text ("64GiB").
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, TypeVar, get_type_hints
+
+from perfkit.config.dialects._section import Reading, Section, shown
+from perfkit.config.dialects._toml_write import PARTS, edit, new, settings
+from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.source import Source
+from perfkit.core.spec.hardware import HardwareSpec, Link
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.workload import Workload
+from perfkit.core.units import parse_bytes
+
+T = TypeVar("T")
+TABLE, KEY = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), re.compile(r"\s*([\w.\"-]+)\s*=")
+HEADER = re.compile(r"^\s*\[(model|workload|parallel)\]", re.MULTILINE)
+
+
+def detect(document: Document) -> bool:
+    """Whether the text has a table of a plan."""
+    return HEADER.search(document.text) is not None
+
+
+def read(document: Document) -> Plan:
+    """The plan of a perfkit TOML. Raises InputError with every problem, each with line, key and value."""
+    try:
+        values = tomllib.loads(document.text)
+    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+        raise InputError(document.name, [f"not TOML: {error}"]) from error
+    reading = Reading(document, lines=_lines(document.text))
+    top = Section(reading, "", values)
+    top.only(PARTS)
+    for name in ("model", "workload"):
+        if name not in values:
+            top.missing(name, f"a table [{name}]")
+    parts: dict[str, Any] = {
+        "model": _named(top.section("model"), ModelSpec, catalog.model) if "model" in values else None,
+        "workload": _spec(top.section("workload"), Workload) if "workload" in values else None,
+        "parallel": _spec(top.section("parallel"), ParallelPlan),
+        "recompute": _spec(top.section("recompute"), RecomputePlan),
+        "optimizer": _spec(top.section("optimizer"), OptimizerSpec),
+        "hardware": _named(top.section("hardware"), HardwareSpec, catalog.hardware_named) if "hardware" in values else None,
+    }
+    reading.stop_if_problems()
+    return reading.plan(**parts, document=reading.annotated("perfkit", values, ()))
+
+
+def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | None:
+    """The catalogue's entry if the table has only a name, else the spec of its keys."""
+    name = section.raw("name")
+    if set(section.values) != {"name"}:
+        return _spec(section, kind)
+    if not isinstance(name, str):
+        section.reading.problem(section.path("name"), f"{shown(name)} must be a name of the catalogue")
+        return None
+    try:
+        return lookup(name)
+    except InputError as error:
+        for problem in error.problems:
+            section.reading.problem(section.path("name"), problem)
+        return None
+
+
+def _spec(section: Section, kind: type[T]) -> T | None:
+    """A spec of the keys of a table; None after a problem."""
+    before = len(section.reading.problems)
+    known = {field.name: field for field in fields(kind) if field.name != "sources"}  # type: ignore[arg-type]
+    section.only(known)
+    for name, field in known.items():
+        if field.default is MISSING and field.default_factory is MISSING and name not in section.values:
+            section.missing(name, "a value")
+    hints = get_type_hints(kind)
+    values = {name: _value(section, name, hints[name]) for name in section.values if name in known}
+    if kind is HardwareSpec:
+        values["sources"] = {name: Source("specified", f"{section.reading.document.name}, [hardware] {name}") for name in values}
+    return section.reading.build(lambda: kind(**values)) if len(section.reading.problems) == before else None
+
+
+def _value(section: Section, name: str, hint: Any) -> Any:
+    """The value of a key in the type of its field; a problem is noted where it does not fit."""
+    value = section.values[name]
+    if name.endswith("memory_bytes") and isinstance(value, str):
+        try:
+            return parse_bytes(value)
+        except ValueError as error:
+            section.reading.problem(section.path(name), str(error))
+            return 0
+    if hint is int:
+        return section.integer(name, default=0) if not name.endswith("_bytes") else _whole(section, name)
+    if hint is bool:
+        return section.flag(name, default=False)
+    if hint is float:
+        return section.number(name, default=1.0)
+    if hint is str or (getattr(hint, "__args__", None) and all(isinstance(word, str) for word in hint.__args__)):
+        return section.word(name, default="")
+    return _compound(section, name, value)
+
+
+def _whole(section: Section, name: str) -> int:
+    value = section.values[name]
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        section.reading.problem(section.path(name), f"{shown(value)} must be a whole number of bytes")
+        return 0
+    return value
+
+
+def _compound(section: Section, name: str, value: Any) -> Any:
+    if name == "links":
+        return _links(section.section(name))
+    if name == "peak_flops_per_s":
+        table = section.section(name)
+        return {str(dtype): table.number(str(dtype), default=1.0) for dtype in table.values}
+    if name == "operators":
+        table = section.section(name)
+        return {str(pattern): _counts(table, str(pattern), counts) for pattern, counts in table.values.items()}
+    return _counts(section, name, value)
+
+
+def _links(section: Section) -> dict[str, Link]:
+    links = {}
+    for key in section.values:
+        link = section.section(str(key))
+        link.only(("bytes_per_s", "topology"))
+        if not link.has("bytes_per_s"):
+            link.missing("bytes_per_s", "a rate")
+        links[str(key)] = Link(
+            name=str(key), bytes_per_s=link.number("bytes_per_s", default=1.0), topology=link.word("topology", default="")
+        )
+    return links
+
+
+def _counts(section: Section, name: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    """Rows of whole numbers, one a virtual chunk."""
+    rows: list[Any] = value if isinstance(value, list) else [None]
+    if not all(isinstance(row, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in row) for row in rows):
+        section.reading.problem(
+            section.path(name), f"{shown(value)} must be a list of rows of whole numbers, one row a virtual chunk"
+        )
+        return ()
+    return tuple(tuple(row) for row in rows)
+
+
+def _lines(text: str) -> Mapping[str, int]:
+    """The line of every dotted key, as far as one key stands on one line."""
+    lines: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := TABLE.match(line):
+            table = found[1].replace('"', "")
+            lines.setdefault(table, number)
+        elif found := KEY.match(line):
+            name = found[1].replace('"', "")
+            lines.setdefault(f"{table}.{name}" if table else name, number)
+    return lines
+
+
+DIALECT = Dialect(
+    name="perfkit",
+    title="perfkit TOML",
+    looks_for="tables such as [model], [workload], [parallel]",
+    detect=detect,
+    read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".toml",
+)

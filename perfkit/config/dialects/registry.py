@@ -1,0 +1,33 @@
+"""All dialects there are, and reading a document in the one that its content is in."""
+
+from __future__ import annotations
+
+from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.core.discover import constants
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+
+
+def dialects() -> tuple[Dialect, ...]:
+    """All dialects, by module name."""
+    return constants("perfkit.config.dialects", "DIALECT")
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of a name as in `perfkit convert --to`; InputError lists the names."""
+    found = {dialect.name: dialect for dialect in dialects()}
+    if name not in found:
+        raise InputError("dialect", [f"no dialect is called {name!r}; there are {', '.join(found)}"])
+    return found[name]
+
+
+def read_document(document: Document) -> Plan:
+    """The plan of a document whose dialect is recognised by content."""
+    found = [dialect for dialect in dialects() if dialect.detect(document)]
+    if not found:
+        wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
+        raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
+    if len(found) > 1:
+        titles = " and as ".join(dialect.title for dialect in found)
+        raise InputError(document.name, [f"the content reads as {titles}; keep one configuration a file"])
+    return found[0].read(document)

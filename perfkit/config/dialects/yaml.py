@@ -1,0 +1,136 @@
+"""YAML with the rules of the loader that MindFormers uses (YAML 1.1, safe), and the line of every key.
+
+Tags of Python objects are refused before anything is built; duplicate keys are reported, and the last one wins, as in the loader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from perfkit.core.errors import InputError
+
+SAFE_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in (
+        "null",
+        "bool",
+        "int",
+        "float",
+        "str",
+        "seq",
+        "map",
+        "timestamp",
+        "binary",
+        "set",
+        "omap",
+        "pairs",
+        "merge",
+        "value",
+    )
+)
+MAX_NODES = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class YamlText:
+    """The values of a YAML text, the line of every dotted key, and its duplicate keys as sentences."""
+
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
+    duplicates: tuple[str, ...]
+
+
+def parse(text: str, name: str) -> YamlText:
+    """Values and lines of a YAML mapping. Raises InputError for anything else, with the line of every problem found."""
+    found = _parsed(text, name)
+    return replace(found, values=deepcopy(found.values))
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str, name: str) -> YamlText:
+    # Writing a plan reads the same text up to five times, 25 ms each.
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(name, [f"line {line}: the character {text[error.position]!r} is not allowed in YAML"]) from error
+    try:
+        node = loader.get_single_node()
+        if not isinstance(node, yaml.MappingNode):
+            raise InputError(name, ["the YAML holds no keys at its top level"])
+        walk = _Walk({}, [], [], set())
+        walk.visit(node, "")
+        if walk.problems:
+            raise InputError(name, walk.problems)
+        values = loader.construct_document(node)
+    except yaml.YAMLError as error:
+        raise InputError(name, _syntax_problems(error, text)) from error
+    except RecursionError as error:
+        raise InputError(name, ["sections or lists are nested too deeply to be a configuration"]) from error
+    except (ValueError, OverflowError, TypeError) as error:
+        raise InputError(name, [f"a value cannot be read: {error}"]) from error
+    finally:
+        loader.dispose()
+    return YamlText(values, walk.lines, tuple(walk.duplicates))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One pass over the nodes; a node that several aliases name is visited once."""
+
+    lines: dict[str, int]
+    duplicates: list[str]
+    problems: list[str]
+    seen: set[int]
+
+    def visit(self, node: yaml.Node, path: str) -> None:
+        if id(node) in self.seen:
+            return
+        self.seen.add(id(node))
+        if len(self.seen) > MAX_NODES:
+            raise InputError("YAML", [f"more than {MAX_NODES} values; a configuration has a few hundred"])
+        if node.tag not in SAFE_TAGS:
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            self.problems.append(f"line {_line(node)}, {path or 'top level'}: tag {tag!r} is refused; it is never executed")
+        if isinstance(node, yaml.MappingNode):
+            self._visit_mapping(node, path)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self.visit(item, f"{path}[{index}]")
+
+    def _visit_mapping(self, node: yaml.MappingNode, path: str) -> None:
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            word = str(key.value) if isinstance(key, yaml.ScalarNode) else "?"
+            name = f"{path}.{word}" if path else word
+            if name in first and word != "<<":
+                self.duplicates.append(
+                    f"line {_line(key)}, {name}: stands twice (first on line {first[name]}); the last one counts"
+                )
+            first[name] = self.lines[name] = _line(key)
+            self.visit(key, name)
+            self.visit(value, name)
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _syntax_problems(error: yaml.YAMLError, text: str) -> list[str]:
+    tabs = [number for number, line in enumerate(text.splitlines(), 1) if "\t" in line[: len(line) - len(line.lstrip())]]
+    problems = [f"line {number}: indented with a tab; YAML allows spaces only" for number in tabs]
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark is None:
+        return problems or [f"not YAML: {error}"]
+    if mark.line + 1 not in tabs:
+        lines = text.splitlines()
+        found = lines[mark.line].strip() if mark.line < len(lines) else "the end of the file"
+        reason = getattr(error, "problem", None) or "not YAML"
+        problems.append(f"line {mark.line + 1}, column {mark.column + 1}: {reason}; found {found[:60]!r}")
+    return problems

@@ -1,0 +1,220 @@
+"""The engine: files in, the checks of their kinds run on each, silenced findings counted, everything else reported.
+
+Nothing that is read is executed or imported. A file that cannot be parsed is a problem with its line; the others are still checked.
+A check that raises is a defect of perfkit: it is named, and the other checks still run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport, Problem
+from perfkit.config.lint.subjects import Code, Config, Subject, Text, code_of, config_of, dialect_of, environment_of
+from perfkit.core.discover import constants
+from perfkit.core.errors import InputError
+
+LARGEST_BYTES = 20_000_000
+CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
+ENVIRONMENTS = (".sh", ".env", ".bash", ".txt")
+CODE = (".py", ".ipynb")
+LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
+SILENCED = re.compile(r"#\s*perfkit:\s*ignore\[([\w\s,-]+)\]")
+
+UNREADABLE = "unreadable-config"
+SYNTAX = "syntax-error"
+
+Progress = Callable[[str, int, int], None]
+
+
+def all_checks() -> tuple[Check, ...]:
+    """All checks, by name."""
+    return tuple(constants("perfkit.config.lint.checks", "CHECK"))
+
+
+def lint(*paths: str | Path, progress: Progress | None = None) -> LintReport:
+    """Check files and folders: configurations, launch scripts and environments, Python files and notebooks, logs.
+
+    A folder is searched for all of these; a file in it that is none of them is left alone. Raises InputError that lists every path
+    that does not exist.
+    """
+    missing = [f"{path}: does not exist" for path in paths if not Path(path).exists()]
+    if missing or not paths:
+        raise InputError("lint", missing or ["no file or folder is given"])
+    files = [file for path in paths for file in _files(Path(path))]
+    run = _Run(all_checks())
+    for number, (file, is_named) in enumerate(files):
+        if progress is not None:
+            progress(str(file), number, len(files))
+        run.file(file, is_named=is_named)
+    return run.report()
+
+
+def lint_text(name: str, text: str, kinds: Sequence[Kind] | None = None) -> LintReport:
+    """As `lint`, for a text that is already in memory; its name says what it is, `kinds` may say it instead."""
+    run = _Run(all_checks())
+    run.text(name, text, is_named=True, kinds=kinds)
+    return run.report()
+
+
+def _files(path: Path) -> Iterator[tuple[Path, bool]]:
+    """Files with whether the user named them, in a fixed order; hidden and installed ones are not searched."""
+    if path.is_file():
+        yield path, True
+        return
+    for found in sorted(path.iterdir()):
+        if found.name.startswith(".") or found.name in LEFT_OUT or found.is_symlink():
+            continue
+        if found.is_dir():
+            yield from _files(found)
+        elif found.suffix.lower() in (*CONFIGS, *ENVIRONMENTS, *CODE, ".log"):
+            yield found, False
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was found so far."""
+
+    known: tuple[Check, ...]
+    problems: list[Problem] = field(default_factory=list)
+    checked: Counter[str] = field(default_factory=Counter)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[tuple[str, str, str]] = field(default_factory=list)
+    num_silenced: int = 0
+
+    def report(self) -> LintReport:
+        """Everything, by file and line, errors first on a line."""
+        order = sorted(
+            self.problems,
+            key=lambda found: (found.file, found.cell or 0, found.line or 0, SEVERITIES.index(found.severity), found.rule),
+        )
+        return LintReport(
+            problems=tuple(order),
+            checked=dict(self.checked),
+            skipped=tuple(self.skipped),
+            num_silenced=self.num_silenced,
+            failed=tuple(self.failed),
+        )
+
+    def file(self, path: Path, *, is_named: bool) -> None:
+        """Check one file; one that cannot be read is skipped with the reason."""
+        try:
+            if path.stat().st_size > LARGEST_BYTES:
+                self.skipped.append((str(path), f"has more than {LARGEST_BYTES // 1_000_000} MB"))
+                return
+            raw = path.read_bytes()
+        except OSError as error:
+            self.skipped.append((str(path), f"cannot be read: {error.strerror}"))
+            return
+        if b"\0" in raw:
+            self.skipped.append((str(path), "is binary"))
+            return
+        self.text(str(path), raw.decode("utf-8-sig", errors="replace"), is_named=is_named)
+
+    def text(self, file: str, text: str, *, is_named: bool, kinds: Sequence[Kind] | None = None) -> None:
+        """Check one text as everything that its name and content make it."""
+        before = sum(self.checked.values())
+        suffix = Path(file).suffix.lower()
+
+        def wants(kind: Kind, by_name: bool) -> bool:
+            return by_name if kinds is None else kind in kinds
+
+        if wants("code", suffix in CODE):
+            self._code(file, text)
+        dialect = dialect_of(file, text) if wants("config", suffix in CONFIGS) else ""
+        if dialect:
+            self._config(file, text, dialect)
+        if wants("environment", suffix in ENVIRONMENTS):
+            environment = environment_of(file, text)
+            if environment.variables:
+                self._run("environment", file, environment)
+        if wants("log", suffix == ".log" or (suffix == ".txt" and not dialect)):
+            self._run("log", file, Text(file=file, text=text))
+        if is_named and sum(self.checked.values()) == before:
+            self.skipped.append((file, "is no configuration, environment, Python file, notebook or log that perfkit knows"))
+
+    def _code(self, file: str, text: str) -> None:
+        try:
+            self._run("code", file, code_of(file, text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            line = getattr(error, "lineno", None)
+            message = getattr(error, "msg", None) or str(error) or type(error).__name__
+            self._problem(
+                SYNTAX, file, f"cannot be parsed: {message}", line, "repair the line; the rest of the file was not checked"
+            )
+        except InputError as error:
+            self._problem(SYNTAX, file, "; ".join(error.problems), None, "save the notebook again")
+
+    def _config(self, file: str, text: str, dialect: str) -> None:
+        before = len(self.problems)
+        if dialect != "megatron":
+            self._run("config-text", file, Text(file=file, text=text))
+        try:
+            subject = config_of(file, text, dialect)
+        except InputError as error:
+            if len(self.problems) == before:
+                for problem in error.problems:
+                    self._problem(UNREADABLE, file, problem, _line_in(problem), "repair the line")
+            self.checked["config"] += 1
+            return
+        self._run("config", file, subject)
+
+    def _problem(self, rule: str, file: str, message: str, line: int | None, fix: str) -> None:
+        self.problems.append(Problem(rule=rule, severity="error", file=file, line=line, key="", message=message, fix=fix))
+        if rule == SYNTAX:
+            self.checked["code"] += 1
+
+    def _run(self, kind: Kind, file: str, subject: Subject) -> None:
+        if kind != "config-text":
+            self.checked[kind] += 1
+        silenced = _silenced(subject.text)
+        for check in self.known:
+            if check.kind != kind:
+                continue
+            try:
+                found = list(check.check(subject))
+            except Exception as error:
+                self.failed.append((check.name, file, f"{type(error).__name__}: {error}"))
+                continue
+            self._add(check, file, subject, found, silenced)
+
+    def _add(self, check: Check, file: str, subject: Subject, found: Iterable[Found], silenced: Mapping[int, set[str]]) -> None:
+        for item in found:
+            line = item.line
+            if line is None and item.key and isinstance(subject, Config):
+                line = subject.line_of(item.key)
+            if line is not None and check.name in silenced.get(line, ()):
+                self.num_silenced += 1
+                continue
+            cell, line = subject.places.get(line or 0, (None, line)) if isinstance(subject, Code) else (None, line)
+            self.problems.append(
+                Problem(
+                    rule=check.name,
+                    severity=item.severity or check.severity,
+                    file=file,
+                    line=line,
+                    key=item.key,
+                    message=item.message,
+                    fix=item.fix or check.fix,
+                    cell=cell,
+                )
+            )
+
+
+def _silenced(text: str) -> dict[int, set[str]]:
+    """Names of checks that a comment on a line silences."""
+    if "perfkit:" not in text:
+        return {}
+    return {
+        number: {name.strip() for name in found[1].split(",")}
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := SILENCED.search(line))
+    }
+
+
+def _line_in(problem: str) -> int | None:
+    found = re.match(r"line (\d+)", problem)
+    return int(found[1]) if found else None

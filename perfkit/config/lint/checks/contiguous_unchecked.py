@@ -1,0 +1,43 @@
+"""A copy to contiguous memory that may not be needed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.code import called_name, hot_nodes
+from perfkit.config.lint.subjects import Code
+
+
+def _check(code: Code) -> Iterator[Found]:
+    for node in hot_nodes(code):
+        if isinstance(node, ast.Call) and called_name(node) == "contiguous" and not _asked(code, node):
+            yield Found(message=f"{ast.unparse(node)[:80]} may copy", line=node.lineno)
+
+
+def _asked(code: Code, node: ast.AST) -> bool:
+    tests = [around.test for around in code.around(node) if isinstance(around, (ast.If, ast.IfExp))]
+    return any(isinstance(part, ast.Attribute) and part.attr == "is_contiguous" for test in tests for part in ast.walk(test))
+
+
+CHECK = Check(
+    name="contiguous-unchecked",
+    title="A call of contiguous() without a question",
+    kind="code",
+    severity="information",
+    check=_check,
+    why="On a tensor that is contiguous already some versions copy it.",
+    fix="drop it, or ask is_contiguous() first",
+    bad="""class Net(nn.Cell):
+    def construct(self, x):
+        return self.dense(x.contiguous())
+""",
+    good="""class Net(nn.Cell):
+    def construct(self, x):
+        if not x.is_contiguous():
+            x = x.contiguous()
+        return self.dense(x)
+""",
+    example="net.py",
+)

@@ -1,0 +1,34 @@
+"""Blocking launches in a run that is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.subjects import Environment
+
+SWITCHES = ("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "TASK_QUEUE_ENABLE")
+
+
+def _check(environment: Environment) -> Iterator[Found]:
+    for name in SWITCHES:
+        found = environment.last(name)
+        wanted = "0" if name == "TASK_QUEUE_ENABLE" else "1"
+        if found is not None and found.value == wanted:
+            yield Found(message=f"{name}={found.value}: launches are not queued", key=name, line=found.line)
+
+
+CHECK = Check(
+    name="launch-blocking-on",
+    title="Every launch waits for the device",
+    kind="environment",
+    severity="warning",
+    check=_check,
+    why="The host cannot run ahead of the device.",
+    fix="unset it, except to find a failing operator",
+    bad="""export ASCEND_LAUNCH_BLOCKING=1
+""",
+    good="""export ASCEND_LAUNCH_BLOCKING=0
+""",
+    example="env.sh",
+)

@@ -1,0 +1,42 @@
+"""Fewer micro batches than pipeline stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.facts import facts_of
+from perfkit.config.lint.subjects import Config
+
+
+def _check(config: Config) -> Iterator[Found]:
+    facts = facts_of(config)
+    if facts is None or config.dialect == "megatron" or facts.pipeline < 2 or facts.micro_batches >= facts.pipeline:
+        return
+    share = (facts.pipeline - 1) / (facts.micro_batches + facts.pipeline - 1)
+    yield Found(
+        message=f"{facts.micro_batches} micro batches for {facts.pipeline} stages: the pipeline is never full, bubble {share:.0%}",
+        key=facts.key("micro_batches"),
+    )
+
+
+CHECK = Check(
+    name="micro-less-than-stages",
+    title="The pipeline is never full",
+    kind="config",
+    severity="error",
+    check=_check,
+    why="Stages wait for one another most of the step.",
+    fix="use at least as many micro batches as stages, better four times as many",
+    bad="""use_parallel: True
+parallel_config:
+  pipeline_stage: 8
+  micro_batch_num: 4
+""",
+    good="""use_parallel: True
+parallel_config:
+  pipeline_stage: 8
+  micro_batch_num: 64
+""",
+    example="pretrain.yaml",
+)

@@ -1,0 +1,41 @@
+"""A profile that records the steps that compile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.facts import is_on
+from perfkit.config.lint.subjects import Config
+
+
+def _check(config: Config) -> Iterator[Found]:
+    start = config.get("profile_start_step", 1)
+    if is_on(config, "profile") and isinstance(start, int) and start <= 3:
+        yield Found(message=f"the profile starts at step {start}; the first steps compile", key="profile_start_step")
+
+
+CHECK = Check(
+    name="profile-start-compile",
+    title="The profile starts while the graph is compiled",
+    kind="config",
+    severity="warning",
+    check=_check,
+    why="The first steps compile and warm up; what they show is not how the job runs.",
+    fix="start after step 3",
+    bad="""run_mode: train
+runner_config:
+  epochs: 1
+profile: True
+profile_start_step: 1
+profile_stop_step: 3
+""",
+    good="""run_mode: train
+runner_config:
+  epochs: 1
+profile: True
+profile_start_step: 5
+profile_stop_step: 7
+""",
+    example="pretrain.yaml",
+)

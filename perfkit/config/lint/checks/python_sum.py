@@ -1,0 +1,44 @@
+"""Python's sum over tensors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.code import dotted, hot_nodes
+from perfkit.config.lint.subjects import Code
+
+NAMES = ("loss", "grad", "norm", "tensor", "output", "logit")
+
+
+def _check(code: Code) -> Iterator[Found]:
+    for node in hot_nodes(code):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sum" and node.args:
+            names = {part.lower() for found in ast.walk(node.args[0]) for part in dotted(found).split(".")}
+            if any(
+                name.startswith(known) or name.endswith((f"_{known}", f"{known}s", f"{known}es"))
+                for name in names
+                for known in NAMES
+            ):
+                yield Found(message=f"{ast.unparse(node)[:80]} launches an operator for every element", line=node.lineno)
+
+
+CHECK = Check(
+    name="python-sum",
+    title="Python's sum() adds tensors one by one",
+    kind="code",
+    severity="warning",
+    check=_check,
+    why="Each addition is an operator of its own, launched by the host.",
+    fix="stack the tensors and sum once on the device",
+    bad="""for batch in dataset:
+    losses = train_step(batch)
+    total = sum(losses)
+""",
+    good="""for batch in dataset:
+    losses = train_step(batch)
+    total = mint.sum(mint.stack(losses))
+""",
+    example="train.py",
+)

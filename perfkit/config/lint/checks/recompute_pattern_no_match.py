@@ -1,0 +1,61 @@
+"""A recompute pattern that matches no operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found, Severity
+from perfkit.config.lint.recompute import has_known_names, patterns_of
+from perfkit.config.lint.subjects import Config
+from perfkit.core.patterns import check_patterns
+
+
+def _check(config: Config) -> Iterator[Found]:
+    if not has_known_names(config):
+        return
+    found = list(patterns_of(config))
+    for (key, _), checked in zip(found, check_patterns([pattern for _, pattern in found]), strict=True):
+        if not checked.matched:
+            hint = f"; did you mean {checked.repaired}?" if checked.repaired else ""
+            severity: Severity = "error" if checked.candidates else "warning"
+            yield Found(message=f"{checked.pattern} matches no operator of a layer{hint}", key=key, severity=severity)
+
+
+CHECK = Check(
+    name="recompute-pattern-no-match",
+    title="A recompute pattern matches nothing",
+    kind="config",
+    severity="error",
+    check=_check,
+    why="The pattern is skipped in silence: nothing is recomputed, and memory does not fall.",
+    fix="write the name as the model has it; a dot between names is \\. ",
+    bad=r"""use_parallel: True
+parallel_config:
+  data_parallel: 8
+model:
+  model_config:
+    type: LlamaConfig
+    num_layers: 32
+    hidden_size: 4096
+    num_heads: 32
+    vocab_size: 32000
+    seq_length: 4096
+recompute_config:
+  select_recompute: ['feed_forward\.W3\.reshape']
+""",
+    good=r"""use_parallel: True
+parallel_config:
+  data_parallel: 8
+model:
+  model_config:
+    type: LlamaConfig
+    num_layers: 32
+    hidden_size: 4096
+    num_heads: 32
+    vocab_size: 32000
+    seq_length: 4096
+recompute_config:
+  select_recompute: ['feed_forward\.w3\.reshape']
+""",
+    example="pretrain.yaml",
+)

@@ -1,0 +1,49 @@
+"""Work on a batch between iterator and network."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.code import called_name, step_loops
+from perfkit.config.lint.subjects import Code
+
+WORK = ("transform", "preprocess", "augment", "tokenize", "collate", "pad", "decode", "normalize", "resize", "prepare", "process")
+
+
+def _check(code: Code) -> Iterator[Found]:
+    for loop in step_loops(code):
+        if not isinstance(loop, ast.For):
+            continue
+        batch = {found.id for found in ast.walk(loop.target) if isinstance(found, ast.Name)}
+        for statement in loop.body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Call) and _prepares(node, batch):
+                    yield Found(message=f"{ast.unparse(node)[:80]} runs between two steps", line=node.lineno)
+
+
+def _prepares(node: ast.Call, batch: set[str]) -> bool:
+    name = called_name(node).lower()
+    used = {found.id for item in node.args for found in ast.walk(item) if isinstance(found, ast.Name)}
+    return name.split("_")[0] in WORK and bool(used & batch)
+
+
+CHECK = Check(
+    name="work-between-batches",
+    title="Batches are prepared between two steps",
+    kind="code",
+    severity="warning",
+    check=_check,
+    why="It runs on the main thread while the device waits.",
+    fix="move it into the dataset (map), where workers do it ahead of time",
+    bad="""for item in dataset.create_dict_iterator():
+    item = transform_data(item)
+    loss = net(item)
+""",
+    good="""dataset = dataset.map(transform_data)
+for item in dataset.create_dict_iterator():
+    loss = net(item)
+""",
+    example="train.py",
+)

@@ -1,0 +1,223 @@
+"""Subjects: what checks look at. A file becomes one or two of them by name and content; nothing in it is executed or imported."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from perfkit.config.dialects.args import parse as parse_arguments
+from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.dialects.read import read_text
+from perfkit.config.dialects.registry import dialects
+from perfkit.config.dialects.yaml import parse as parse_yaml
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+
+EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
+
+
+@dataclass(kw_only=True)
+class Config:
+    """A configuration: nested values (Megatron arguments: options by name with `_`), lines by dotted key, and its plan.
+
+    `plan` is None where the file does not make one; `plan_problems` says why. `dialect` is that of `perfkit.config.dialects`.
+    """
+
+    file: str
+    text: str
+    dialect: str
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
+    duplicates: Sequence[str] = ()
+    plan: Plan | None = None
+    plan_problems: Sequence[str] = ()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value at a dotted key; `default` where there is none."""
+        found: Any = self.values
+        for name in key.split("."):
+            if not isinstance(found, Mapping) or name not in found:
+                return default
+            found = found[name]
+        return found
+
+    def line_of(self, key: str) -> int | None:
+        """The line of a dotted key, or of the nearest key above it."""
+        while key and key not in self.lines:
+            key = key.rpartition(".")[0]
+        return self.lines.get(key)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variable:
+    """One assignment of an environment variable."""
+
+    name: str
+    value: str
+    line: int
+
+
+@dataclass(kw_only=True)
+class Environment:
+    """Environment variables in the order in which a launch script or a file of `NAME=value` lines sets them."""
+
+    file: str
+    text: str
+    variables: Sequence[Variable]
+
+    def last(self, name: str) -> Variable | None:
+        """The assignment that counts."""
+        return next((variable for variable in reversed(self.variables) if variable.name == name), None)
+
+
+@dataclass(kw_only=True)
+class Code:
+    """A Python file, or the code cells of a notebook as one; `places` maps a line to cell and line in a notebook."""
+
+    file: str
+    text: str
+    tree: ast.Module
+    places: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, name: str, find: Callable[[], Any]) -> Any:
+        """What `find` gives, computed for the first check that asks and kept for the others."""
+        if name not in self._known:
+            self._known[name] = find()
+        return self._known[name]
+
+    @cached_property
+    def _by_type(self) -> dict[type, list[ast.AST]]:
+        found: dict[type, list[ast.AST]] = {}
+        for node in ast.walk(self.tree):
+            found.setdefault(type(node), []).append(node)
+        return found
+
+    def nodes(self, *kinds: type) -> Iterator[Any]:
+        """All nodes of these types in the file; one walk serves all checks."""
+        for kind in kinds:
+            yield from self._by_type.get(kind, ())
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node around every node."""
+        return {child: node for nodes in self._by_type.values() for node in nodes for child in ast.iter_child_nodes(node)}
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, innermost first."""
+        while (found := self.parents.get(node)) is not None:
+            yield found
+            node = found
+
+
+@dataclass(kw_only=True)
+class Text:
+    """A configuration as plain text, which may not parse, or a log."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines without their ends."""
+        return self.text.splitlines()
+
+
+Subject = Config | Environment | Code | Text
+
+
+def dialect_of(file: str, text: str) -> str:
+    """The name of the dialect that the content is in, or "" for a file that is no configuration."""
+    document = Document(name=file, text=text)
+    return next((dialect.name for dialect in dialects() if dialect.detect(document)), "")
+
+
+def config_of(file: str, text: str, dialect: str) -> Config:
+    """A configuration of the given dialect. Raises InputError with the lines of what cannot be parsed at all."""
+    values, lines, duplicates = _values(file, text, dialect)
+    plan: Plan | None = None
+    problems: Sequence[str] = ()
+    try:
+        plan = read_text(text, file)
+    except InputError as error:
+        problems = error.problems
+    return Config(
+        file=file,
+        text=text,
+        dialect=dialect,
+        values=values,
+        lines=lines,
+        duplicates=duplicates,
+        plan=plan,
+        plan_problems=problems,
+    )
+
+
+def _values(file: str, text: str, dialect: str) -> tuple[Mapping[str, Any], Mapping[str, int], Sequence[str]]:
+    if dialect == "megatron":
+        arguments = parse_arguments(text, file, FLAGS, LISTS)
+        return arguments.values, arguments.lines, arguments.repeated
+    if dialect == "perfkit":
+        try:
+            return tomllib.loads(text), {}, ()
+        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
+            raise InputError(file, [f"not TOML: {error}"]) from error
+    found = parse_yaml(text, file)
+    return found.values, found.lines, found.duplicates
+
+
+def environment_of(file: str, text: str) -> Environment:
+    """The assignments of a script or a file of `NAME=value` lines, also several on one line before a command."""
+    variables = []
+    for number, line in enumerate(text.splitlines(), 1):
+        for name, value in _assignments(line):
+            variables.append(Variable(name=name, value=value, line=number))
+    return Environment(file=file, text=text, variables=variables)
+
+
+def _assignments(line: str) -> Iterator[tuple[str, str]]:
+    if "=" not in line or line.lstrip().startswith("#"):
+        return
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError:
+        words = line.split()
+    for word in words:
+        if word in ("export", "set", "env"):
+            continue
+        if (found := EXPORT.match(word)) is None:
+            return
+        yield found[1], found[2].rstrip(";")
+
+
+def code_of(file: str, text: str) -> Code:
+    """The syntax tree of a Python file or a notebook. Raises SyntaxError with the line."""
+    if not file.lower().endswith(".ipynb"):
+        return Code(file=file, text=text, tree=ast.parse(text, filename=file))
+    lines: list[str] = []
+    places: dict[int, tuple[int, int]] = {}
+    for number, cell in enumerate(_cells(file, text), 1):
+        for inner, line in enumerate(cell, 1):
+            lines.append("pass" if line.lstrip().startswith(("%", "!", "?")) and not line[:1].isspace() else line)
+            places[len(lines)] = (number, inner)
+    joined = "\n".join(lines)
+    return Code(file=file, text=joined, tree=ast.parse(joined, filename=file), places=places)
+
+
+def _cells(file: str, text: str) -> Iterator[list[str]]:
+    try:
+        cells = json.loads(text)["cells"]
+        for cell in cells:
+            if cell["cell_type"] == "code":
+                source = cell["source"]
+                yield (source if isinstance(source, str) else "".join(source)).splitlines()
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(file, [f"is no notebook: {error}"]) from error

@@ -1,0 +1,107 @@
+"""Parameters: how many trainable numbers a model has, and in which part.
+
+Letters: h hidden, f ffn hidden, v vocabulary, L layers, a heads, k key-value heads, d head size, g matrices of a feed-forward
+(3 gated, 2 otherwise), E experts, q and r the low ranks of multi-head latent attention. Biases are counted with the matrix that
+they belong to, norms apart. Tables that are padded (vocabulary) are counted as the model states them.
+"""
+
+from __future__ import annotations
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.source import Source
+from perfkit.core.spec.model import ModelSpec
+
+SOURCE = Source("computed", "perfkit.core.params.count_params", "sum of all weight shapes of a pre-norm decoder")
+ACTIVE_SOURCE = Source("computed", "perfkit.core.params.active_params", "weights that one token uses; inactive experts left out")
+
+
+def count_params(model: ModelSpec) -> Breakdown:
+    """Count the parameters of the whole model, before any split over devices.
+
+    Returns a breakdown in "parameters" with the leaves `embedding/tokens`, `embedding/positions`, `embedding/norm`,
+    `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `head/norm` and
+    `head/projection`; a leaf that the model does not have is left out (a tied head has no projection of its own).
+    """
+    return _count(model, model.num_experts, SOURCE)
+
+
+def active_params(model: ModelSpec) -> Breakdown:
+    """Count the parameters that one token uses: of the routed experts only the chosen ones. Same leaves as `count_params`."""
+    return _count(model, model.num_experts_per_token, ACTIVE_SOURCE)
+
+
+def expert_layers(model: ModelSpec) -> int:
+    """How many of the layers have experts."""
+    return model.num_layers - model.num_dense_layers if model.num_experts else 0
+
+
+def shared_width(model: ModelSpec) -> int:
+    """Ffn hidden size of all shared experts of a layer together."""
+    return model.num_shared_experts * (model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size)
+
+
+def attention_weights(model: ModelSpec) -> dict[str, int]:
+    """Elements of the matrices of one attention, without biases: `qkv` (all that makes queries, keys, values) and `output`.
+
+    Latent attention (arXiv 2405.04434, section 2.1): hq + qa(n + r') + h(r + r') + ra(n + w) and awh, with n, r', w the
+    no-position, rotary and value head sizes; without compressed queries the first two terms are ha(n + r').
+    """
+    h, a, k, d = model.hidden_size, model.num_attention_heads, model.num_key_value_heads, model.head_size
+    if not model.kv_lora_rank:
+        return {"qkv": h * d * (a + 2 * k), "output": a * d * h}
+    q, r = model.query_lora_rank, model.kv_lora_rank
+    key = model.nope_head_size + model.rope_head_size
+    query = h * q + q * a * key if q else h * a * key
+    keys_and_values = h * (r + model.rope_head_size) + r * a * (model.nope_head_size + model.value_head_size)
+    return {"qkv": query + keys_and_values, "output": a * model.value_head_size * h}
+
+
+def ffn_weights(model: ModelSpec, width: int) -> int:
+    """Elements of the matrices of one feed-forward block of `width`, without biases."""
+    return (3 if model.gated_ffn else 2) * model.hidden_size * width
+
+
+def _count(model: ModelSpec, num_routed: int, source: Source) -> Breakdown:
+    h, v, L = model.hidden_size, model.vocab_size, model.num_layers
+    mixed = expert_layers(model)
+    parts = {
+        "embedding/tokens": v * h,
+        "embedding/positions": model.max_position_embeddings * h,
+        "embedding/norm": _norm(model) if model.embedding_norm else 0,
+        "layers/attention": L * (sum(attention_weights(model).values()) + _attention_biases(model)),
+        "layers/ffn": (L - mixed) * _ffn(model, model.ffn_hidden_size),
+        "layers/experts": mixed * num_routed * _ffn(model, model.expert_ffn_hidden_size),
+        "layers/shared_experts": mixed * _ffn(model, shared_width(model)) if shared_width(model) else 0,
+        "layers/router": mixed * _router(model),
+        "layers/norm": L * (2 * _norm(model) + _inner_norms(model)),
+        "head/norm": _norm(model),
+        "head/projection": 0 if model.tied_embeddings else h * v,
+    }
+    return Breakdown("parameters", {path: amount for path, amount in parts.items() if amount}, source)
+
+
+def _norm(model: ModelSpec) -> int:
+    return model.hidden_size * (2 if model.norm == "layernorm" else 1)
+
+
+def _inner_norms(model: ModelSpec) -> int:
+    """Norms inside attention: of queries and keys by head, and of the compressed queries and keys of latent attention."""
+    by_head = 2 * model.head_size if model.query_key_norm else 0
+    return by_head + (model.query_lora_rank + model.kv_lora_rank if model.kv_lora_rank else 0)
+
+
+def _attention_biases(model: ModelSpec) -> int:
+    if model.bias == "none":
+        return 0
+    qkv = model.head_size * (model.num_attention_heads + 2 * model.num_key_value_heads)
+    return qkv if model.bias == "qkv" else qkv + model.hidden_size
+
+
+def _ffn(model: ModelSpec, width: int) -> int:
+    biases = (2 if model.gated_ffn else 1) * width + model.hidden_size if model.bias == "all" else 0
+    return ffn_weights(model, width) + biases
+
+
+def _router(model: ModelSpec) -> int:
+    bias = model.num_experts if model.router_bias else 0
+    return model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0)) + bias

@@ -1,0 +1,67 @@
+"""Where the bundled samples and notebooks are: beside the package in a checkout, inside it in a wheel.
+
+A page is a notebook named NN_topic.ipynb. Its number and group come from its name, its title from its first heading.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def data_folder() -> Path:
+    """The folder with models.toml, hardware.toml, reference tables and samples."""
+    return _first_existing(_PACKAGE / "_data", _PACKAGE.parent / "data")
+
+
+def notebooks_folder() -> Path:
+    """The folder with the guided pages."""
+    return _first_existing(_PACKAGE / "_notebooks", _PACKAGE.parent / "notebooks")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A guided page: `name` is its file name without suffix, `number` its first two digits, `group` its part of the app."""
+
+    name: str
+    number: str
+    title: str
+    group: str
+
+
+GROUPS = {"0": "Plan", "1": "Measure", "2": "Decide", "3": "Learn", "4": "Learn"}
+"""The group of a page by its first digit; 00 is "Start"."""
+
+_PAGE_NAME = re.compile(r"^(\d)(\d)_[a-z0-9_]+$")
+
+
+def pages(folder: Path | None = None) -> tuple[Page, ...]:
+    """The pages in `folder` (the bundled ones), in order of their numbers."""
+    folder = folder or notebooks_folder()
+    found = []
+    for path in sorted(folder.glob("*.ipynb")):
+        if match := _PAGE_NAME.match(path.stem):
+            number = match[1] + match[2]
+            group = "Start" if number == "00" else GROUPS.get(match[1], "More")
+            found.append(Page(path.stem, number, _first_heading(path) or path.stem[3:].replace("_", " ").capitalize(), group))
+    return tuple(found)
+
+
+def _first_heading(path: Path) -> str | None:
+    cells = json.loads(path.read_text(encoding="utf-8")).get("cells", [])
+    for cell in cells:
+        for line in "".join(cell.get("source", "")).splitlines():
+            if cell.get("cell_type") == "markdown" and line.startswith("# "):
+                return line[2:].strip()
+    return None
+
+
+def _first_existing(*folders: Path) -> Path:
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    raise FileNotFoundError(f"perfkit is installed without its {folders[-1].name} folder; reinstall it")

@@ -1,0 +1,156 @@
+"""Settings: the environment variables that perfkit reads, each in one place.
+
+Command-line options win over variables, variables over the project's perfkit.toml, that over the defaults here.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from perfkit.core.errors import InputError
+from perfkit.core.units import parse_bytes
+
+PROJECT_FILE = "perfkit.toml"
+"""The file that makes a folder a tuning project."""
+
+
+def cache_folder() -> Path:
+    """Where converted runs may be kept (`PERFKIT_CACHE`); safe to delete at any time."""
+    if folder := os.environ.get("PERFKIT_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perfkit"
+
+
+def cache_limit_bytes() -> int:
+    """How much converted runs may take on the disk (`PERFKIT_CACHE_LIMIT`, for example `5GiB`), by default 20 GiB; 0 keeps none."""
+    text = os.environ.get("PERFKIT_CACHE_LIMIT") or "20GiB"
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise InputError("environment", [f"PERFKIT_CACHE_LIMIT: {error}"]) from error
+
+
+def memory_limit_bytes() -> int:
+    """Memory for reading runs and making tiles (`PERFKIT_MEMORY_LIMIT`, for example `4GiB`), by default half of what is free."""
+    text = os.environ.get("PERFKIT_MEMORY_LIMIT")
+    if not text:
+        return free_memory_bytes() // 2
+    try:
+        limit_bytes = parse_bytes(text)
+    except ValueError as error:
+        raise InputError("environment", [f"PERFKIT_MEMORY_LIMIT: {error}"]) from error
+    if limit_bytes <= 0:
+        raise InputError("environment", [f"PERFKIT_MEMORY_LIMIT = {text!r} must be more than 0, for example 4GiB"])
+    return limit_bytes
+
+
+def free_memory_bytes() -> int:
+    """Memory that processes can still get; 4 GiB where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return parse_bytes("4GiB")
+
+
+def dask_address() -> str | None:
+    """The Dask scheduler on which ranks are read (`PERFKIT_DASK`), or None for processes of this machine."""
+    return os.environ.get("PERFKIT_DASK") or None
+
+
+def project_folder() -> Path | None:
+    """The tuning project chosen by `perfkit serve FOLDER` (`PERFKIT_PROJECT`), or None."""
+    folder = os.environ.get("PERFKIT_PROJECT")
+    return Path(folder) if folder else None
+
+
+def find_project(start: Path | str | None = None) -> Path | None:
+    """The folder of the project: `PERFKIT_PROJECT`, else the nearest of `start` (here) and its parents with a perfkit.toml.
+
+    None if there is no perfkit.toml; a folder in `PERFKIT_PROJECT` without one is not left for its parents.
+    """
+    chosen = project_folder()
+    here = Path(os.path.realpath(chosen or start or ""))
+    folders = (here,) if chosen is not None else (here, *here.parents)
+    return next((folder for folder in folders if (folder / PROJECT_FILE).is_file()), None)
+
+
+def read_only() -> bool:
+    """Whether the app may write to the project (`PERFKIT_READ_ONLY`)."""
+    return os.environ.get("PERFKIT_READ_ONLY", "") not in ("", "0")
+
+
+def author() -> str:
+    """Who writes to the log (`PERFKIT_AUTHOR`, in the app the name that the visitor gave); empty: the user of the process."""
+    return os.environ.get("PERFKIT_AUTHOR", "").strip()[:60]
+
+
+def language() -> str:
+    """The language of pages (`PERFKIT_LANGUAGE`): `en`, or `zh` for Chinese."""
+    return "zh" if os.environ.get("PERFKIT_LANGUAGE", "").lower().startswith("zh") else "en"
+
+
+def in_app() -> bool:
+    """Whether pages are shown by `perfkit serve` (`PERFKIT_APP`), whose links differ from those of JupyterLab."""
+    return os.environ.get("PERFKIT_APP", "") not in ("", "0")
+
+
+def pages_folder() -> Path | None:
+    """A folder with other pages than the bundled ones (`PERFKIT_PAGES`), or None."""
+    folder = os.environ.get("PERFKIT_PAGES")
+    return Path(folder) if folder else None
+
+
+def allowed_roots() -> tuple[Path, ...]:
+    """Folders outside of which pages open nothing (`PERFKIT_ROOTS`, separated as in PATH); empty: no limit."""
+    return tuple(Path(part).expanduser().resolve() for part in os.environ.get("PERFKIT_ROOTS", "").split(os.pathsep) if part)
+
+
+def wait_for_panels() -> bool:
+    """Whether a panel computes before its cell ends and raises its errors (`PERFKIT_WAIT_FOR_PANELS`), as tests of pages need."""
+    return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")
+
+
+def class_seed() -> int | None:
+    """The seed of the class that `perfkit serve --class` holds (`PERFKIT_CLASS`), or None: whoever is here learns alone."""
+    text = os.environ.get("PERFKIT_CLASS", "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InputError("environment", [f"PERFKIT_CLASS = {text!r} must be a whole number, the seed of the class"])
+    return int(text)
+
+
+def class_admin_digest() -> str:
+    """SHA-256 of the instructor's token as hex (`PERFKIT_CLASS_ADMIN`); pages never hold the token itself."""
+    return os.environ.get("PERFKIT_CLASS_ADMIN", "")
+
+
+def num_threads() -> int:
+    """Workers and engine threads (`PERFKIT_THREADS`), by default the number of processors."""
+    return _positive_int("PERFKIT_THREADS") or os.cpu_count() or 1
+
+
+def max_kernels(free_memory_bytes: int) -> int:
+    """How many visitors the app takes at once (`PERFKIT_MAX_KERNELS`), by default one per 256 MiB of free memory."""
+    return _positive_int("PERFKIT_MAX_KERNELS") or max(2, free_memory_bytes // parse_bytes("256MiB"))
+
+
+def max_kernels_per_visitor(*, shared: bool) -> int:
+    """How many pages one visitor may have open (`PERFKIT_MAX_KERNELS_PER_VISITOR`), by default 6 where others share; 0: no cap."""
+    return _positive_int("PERFKIT_MAX_KERNELS_PER_VISITOR") or (6 if shared else 0)
+
+
+def warm_kernels() -> int:
+    """How many kernels wait for the next pages (`PERFKIT_WARM_KERNELS`), by default 2; 0: every page starts its own."""
+    return 0 if os.environ.get("PERFKIT_WARM_KERNELS") == "0" else _positive_int("PERFKIT_WARM_KERNELS") or 2
+
+
+def _positive_int(variable: str) -> int | None:
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise InputError("environment", [f"{variable} = {text!r} must be a positive whole number"])
+    return int(text)

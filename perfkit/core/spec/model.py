@@ -1,0 +1,111 @@
+"""The shape of a decoder-only transformer: dense or mixture of experts, any attention of the covered families."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.checks import counts, one_of, positive
+
+Norm = Literal["rmsnorm", "layernorm", "layernorm_no_bias"]
+Bias = Literal["none", "qkv", "attention", "all"]
+
+SIZES = (
+    "num_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_size",
+    "ffn_hidden_size",
+    "vocab_size",
+)
+OPTIONAL_SIZES = (
+    "max_position_embeddings",
+    "num_experts",
+    "num_experts_per_token",
+    "expert_ffn_hidden_size",
+    "num_shared_experts",
+    "shared_expert_ffn_hidden_size",
+    "num_dense_layers",
+    "query_lora_rank",
+    "kv_lora_rank",
+    "nope_head_size",
+    "rope_head_size",
+    "value_head_size",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """A decoder-only transformer; all sizes are counts of elements.
+
+    `head_size` is separate because some models have `num_attention_heads * head_size != hidden_size`; the config readers fill it
+    in where a config leaves it out. Mixture models have `num_experts` > 0: every layer after the first `num_dense_layers` has that
+    many routed experts of width `expert_ffn_hidden_size`, `num_experts_per_token` of them active, and `num_shared_experts` of the
+    same width always active (`shared_expert_ffn_hidden_size` if it differs). `kv_lora_rank` > 0 means multi-head latent attention,
+    with the queries compressed too if `query_lora_rank` > 0.
+
+    `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
+
+    `bias` names the matrices that have one: none, the query, key and value projections, all four of attention, or all.
+    `max_position_embeddings` counts learned positions (0: rotary, ALiBi or none); `router_bias` is a weight an expert.
+    """
+
+    num_layers: int
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_size: int
+    ffn_hidden_size: int
+    vocab_size: int
+    name: str = ""
+    gated_ffn: bool = True
+    tied_embeddings: bool = False
+    norm: Norm = "rmsnorm"
+    bias: Bias = "none"
+    max_position_embeddings: int = 0
+    embedding_norm: bool = False
+    query_key_norm: bool = False
+    num_experts: int = 0
+    num_experts_per_token: int = 0
+    expert_ffn_hidden_size: int = 0
+    num_shared_experts: int = 0
+    shared_expert_ffn_hidden_size: int = 0
+    shared_expert_gate: bool = False
+    router_bias: bool = False
+    num_dense_layers: int = 0
+    expert_capacity_factor: float = 0.0
+    query_lora_rank: int = 0
+    kv_lora_rank: int = 0
+    nope_head_size: int = 0
+    rope_head_size: int = 0
+    value_head_size: int = 0
+
+    def __post_init__(self) -> None:
+        problems = counts(self, SIZES) + counts(self, OPTIONAL_SIZES, low=0)
+        problems += one_of(self, "norm", get_args(Norm)) + one_of(self, "bias", get_args(Bias))
+        if not problems:
+            problems = [*self._attention_problems(), *self._expert_problems()]
+        if problems:
+            raise InputError(f"ModelSpec {self.name}".rstrip(), problems)
+
+    def _attention_problems(self) -> list[str]:
+        problems = positive(self, ("nope_head_size", "rope_head_size", "value_head_size")) if self.kv_lora_rank else []
+        if self.num_attention_heads % self.num_key_value_heads:
+            problems.append(
+                f"num_attention_heads = {self.num_attention_heads} is not a multiple of "
+                f"num_key_value_heads = {self.num_key_value_heads}"
+            )
+        return problems
+
+    def _expert_problems(self) -> list[str]:
+        if not self.num_experts:
+            return []
+        problems = positive(self, ("expert_capacity_factor",)) if self.expert_capacity_factor else []
+        problems += positive(self, ("num_experts_per_token", "expert_ffn_hidden_size"))
+        if self.num_experts_per_token > self.num_experts:
+            problems.append(f"num_experts_per_token = {self.num_experts_per_token} is more than num_experts = {self.num_experts}")
+        if self.num_dense_layers > self.num_layers:
+            problems.append(f"num_dense_layers = {self.num_dense_layers} is more than num_layers = {self.num_layers}")
+        return problems

@@ -1,0 +1,88 @@
+"""Texts: what pages say, in the language of the visitor. English stands in the code; `zh.toml` has the Chinese by it.
+
+`t("Start the round")` gives the text in the language of this process (`PERFKIT_LANGUAGE`), English where there is no other.
+`told(sentence)` does it for a sentence with figures and names in it, which the sections SENTENCES know with places for these. Names
+are not translated: they are data.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+from perfkit.core import settings
+from perfkit.core.texts._sentences import Sentences
+
+LANGUAGES = {"en": "English", "zh": "中文"}
+SENTENCES = ("costs", "sentences", "words")
+"""What a sentence is looked up in, one after the other: clauses that stand in sentences come last."""
+BROWSER = "browser"
+"""The section of texts that the page's scripts need."""
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, Mapping[str, str]]:
+    """The sections of a language, each with texts by their English; none for English itself."""
+    if language == "en":
+        return {}
+    return tomllib.loads((Path(__file__).parent / f"{language}.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def _flat(language: str) -> Mapping[str, str]:
+    return {english: text for section in catalogue(language).values() for english, text in section.items()}
+
+
+def t(text: str, language: str | None = None) -> str:
+    """A text in a language, by default that of this process; the text itself where there is none."""
+    return translator(language)(text)
+
+
+def translator(language: str | None = None) -> Callable[[str], str]:
+    """`t` for many texts: the language is looked up once."""
+    known = _flat(language or settings.language())
+    return lambda text: known.get(text, text)
+
+
+@cache
+def _sentences(language: str) -> Sentences:
+    sections = catalogue(language)
+    return Sentences(_flat(language), *(sections.get(name, {}) for name in SENTENCES))
+
+
+def told(sentence: str, language: str | None = None) -> str:
+    """A sentence with figures or names in it in a language, by default that of this process; itself where there is none."""
+    return _sentences(language or settings.language()).told(sentence)
+
+
+def for_browser(language: str) -> Mapping[str, str]:
+    """The texts that scripts of the page look up."""
+    return catalogue(language).get(BROWSER, {})
+
+
+def markdown(source: str, language: str) -> str:
+    """A cell of a page with every line that the catalogue has in a language; marks of headings and lists stay."""
+    return "\n".join(_line(line, language) for line in source.split("\n")) if language != "en" else source
+
+
+def _line(line: str, language: str) -> str:
+    for start, end in _MARKS:
+        if line.startswith(start) and line.endswith(end) and len(line) > len(start) + len(end):
+            return start + t(line[len(start) : len(line) - len(end)], language) + end
+    return t(line, language)
+
+
+_MARKS = (("# ", ""), ("- ", ""), ("<details><summary>", "</summary>"))
+
+
+def english_lines(source: str) -> list[str]:
+    """The texts of a cell by which `markdown` looks them up."""
+    found = []
+    for line in source.split("\n"):
+        mark = next(((start, end) for start, end in _MARKS if line.startswith(start) and line.endswith(end)), ("", ""))
+        text = line[len(mark[0]) : len(line) - len(mark[1])]
+        if text and text != "</details>":
+            found.append(text)
+    return found

@@ -1,0 +1,191 @@
+"""Judging: from matched losses to a verdict with its reasons.
+
+Aligned: every limit of the change's class holds, or differences are no larger than the reference's own noise, and nothing drifts.
+Diverged: a loss that is NaN or infinite where the reference is not, or a departure beyond limit and noise that lasts to the end or
+for a third of the steps. Suspicious: everything between, and all that cannot be decided.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from perfkit.core.units import format_ratio
+from perfkit.explain.alignment._match import Matched
+from perfkit.explain.alignment._noise import (
+    DEVIATIONS,
+    SIGNIFICANT_T,
+    Floats,
+    Trend,
+    departed_share,
+    departed_tails,
+    onset,
+    relative_scatter,
+    scatter,
+    trend,
+)
+from perfkit.explain.alignment.changes import Limits
+
+Verdict = Literal["aligned", "suspicious", "diverged"]
+
+INDEPENDENT = 0.6
+"""Differences scatter this much as two independent noises would, or more: the samples or their order differ."""
+DEPARTURE = 0.005
+"""Departure that counts as one for classes without a limit, and for those that allow none at all."""
+SPIKE = 5
+RESOLVING = 0.01
+"""Differences of the mean that a comparison must be able to see to be called aligned."""
+LASTING_SHARE = 1 / 3
+DRIFT_SHARE = 0.5
+"""A significant drift counts once it has come this far towards the limit of the mean: four times the steps would break it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judgement:
+    """The verdict with its `reasons` and what it rests on; relative figures, None where there is nothing to compare."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    first_divergence_step: int | None
+    reference_noise: float | None
+    difference_noise: float | None
+    same_samples: bool | None
+    band_relative: float | None
+    trend: Trend | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    differences: Floats
+    steps: Floats
+    limits: Limits
+    change_class: str
+    reference_noise: float
+    own_noise: float
+
+    @property
+    def independent(self) -> bool:
+        return self.own_noise > 0 and self.own_noise >= INDEPENDENT * math.sqrt(2) * self.reference_noise > 0
+
+    @property
+    def noise(self) -> float:
+        """The scatter that differences may have: their own, but no more than two runs as noisy as the reference would show."""
+        return min(self.own_noise, 1.25 * math.sqrt(2) * self.reference_noise) if self.independent else self.own_noise
+
+    @property
+    def departure(self) -> float:
+        limit = self.limits.max_relative if self.limits.max_relative is not None else self.limits.mean_relative
+        return limit or DEPARTURE
+
+    @property
+    def band(self) -> float:
+        """What a single step may differ by; classes without a limit for single steps allow spikes of `SPIKE` times a departure."""
+        limit = self.departure * (SPIKE if self.limits.max_relative is None else 1)
+        return max(limit, DEVIATIONS * self.noise) if self.independent else limit
+
+
+def judge(matched: Matched, limits: Limits, change_class: str) -> Judgement:
+    """Judge matched losses by the limits of a class of change."""
+    points = matched.points
+    broken = points[points["reference"].map(math.isfinite) & ~points["candidate"].map(math.isfinite) & ~points["overflow"]]
+    kept = points[points["relative"].notna()]
+    evidence = _Evidence(
+        differences=np.asarray(kept["relative"], dtype=np.float64),
+        steps=np.asarray(kept["at"], dtype=np.float64),
+        limits=limits,
+        change_class=change_class,
+        reference_noise=relative_scatter(np.asarray(kept["reference"], dtype=np.float64)),
+        own_noise=scatter(np.asarray(kept["relative"], dtype=np.float64)),
+    )
+    diverged, first = _diverged(evidence)
+    if len(broken):
+        step = int(broken["at"].iloc[0])
+        diverged.insert(0, f"the loss is {broken['candidate'].iloc[0]} in step {step} and the reference's is not")
+        first = step if first is None else min(first, step)
+    found = trend(evidence.differences)
+    suspicious, spike = ([], None) if diverged else _suspicious(evidence, found)
+    return Judgement(
+        verdict="diverged" if diverged else "suspicious" if suspicious else "aligned",
+        reasons=tuple(diverged or suspicious or [_held(evidence)]),
+        first_divergence_step=first if diverged else spike,
+        reference_noise=evidence.reference_noise if len(kept) else None,
+        difference_noise=evidence.own_noise if len(kept) else None,
+        same_samples=None if len(kept) < limits.fewest_steps else not evidence.independent,
+        band_relative=evidence.band if len(kept) else None,
+        trend=found,
+    )
+
+
+def _diverged(evidence: _Evidence) -> tuple[list[str], int | None]:
+    """Why the series have parted for good, and the step in which that began."""
+    d, limit, noise = evidence.differences, evidence.departure, evidence.noise
+    few = len(d) < evidence.limits.fewest_steps and len(d) < 10
+    limit = 10 * limit if few else limit
+    widths = departed_tails(d, limit, noise)
+    if widths:
+        begin = int(evidence.steps[min(onset(d, limit, noise, width) for width in widths)])
+        tail = float(d[-widths[0] :].mean())
+        return [f"the losses part from step {begin} on: {tail:+.3%} over the last {widths[0]} compared steps"], begin
+    share = departed_share(d, limit, noise)
+    if share >= LASTING_SHARE and not few:
+        begin = int(evidence.steps[int(np.argmax(np.abs(d) > evidence.band))])
+        return [f"{share:.0%} of the compared steps lie more than {format_ratio(evidence.band)} from the reference"], begin
+    return [], None
+
+
+def _suspicious(evidence: _Evidence, found: Trend | None) -> tuple[list[str], int | None]:
+    """What stands against calling the series aligned, and the first step beyond the band."""
+    d, limits = evidence.differences, evidence.limits
+    if not len(d):
+        return ["no step has a finite loss in both"], None
+    reasons: list[str] = []
+    first = None
+    if len(d) < limits.fewest_steps:
+        reasons.append(f"{len(d)} steps can be compared; {evidence.change_class} changes need {limits.fewest_steps}")
+    beyond = np.flatnonzero(np.abs(d) > evidence.band)
+    if evidence.change_class == "batch":
+        reasons.append("batch, learning rate, data or model differ: the losses are reported, no verdict follows from them")
+    elif evidence.change_class == "exact":
+        unequal = np.flatnonzero(d[: limits.steps] != 0)
+        if len(unequal):
+            first = int(evidence.steps[unequal[0]])
+            reasons.append(f"the loss of step {first} is not equal bit for bit, as changes of this class must leave it")
+    elif len(beyond):
+        first = int(evidence.steps[beyond[0]])
+        worst = beyond[np.argmax(np.abs(d[beyond]))]
+        reasons.append(
+            f"step {int(evidence.steps[worst])} differs by {d[worst]:+.3%}, beyond {format_ratio(evidence.band)}; "
+            f"{len(beyond)} of {len(d)} steps do"
+        )
+    reasons += _mean_reasons(evidence, found) if evidence.change_class in ("re-association", "precision") else []
+    return reasons, first
+
+
+def _mean_reasons(evidence: _Evidence, found: Trend | None) -> list[str]:
+    d, limits, reasons = evidence.differences, evidence.limits, []
+    limit = limits.mean_relative or 0.0
+    mean = float(np.mean(np.abs(d[: limits.steps])))
+    if mean > limit and not evidence.independent:
+        reasons.append(f"the mean difference of {mean:.3%} is above the limit of {format_ratio(limit)}")
+    if found is not None and abs(found.end_t) > SIGNIFICANT_T and abs(found.end) >= DRIFT_SHARE * limit:
+        reasons.append(f"the difference drifts by {found.end:+.3%} over the compared steps, more than noise explains")
+    elif evidence.independent and found is not None and abs(found.level_t) > SIGNIFICANT_T and abs(found.level) > limit:
+        reasons.append(f"the losses are off by {found.level:+.3%} on average, more than noise explains")
+    seen = DEVIATIONS * evidence.noise / math.sqrt(len(d))
+    if evidence.independent and seen > RESOLVING:
+        reasons.append(
+            f"the noise hides differences of the mean below {format_ratio(seen)}; compare more steps, or the same samples"
+        )
+    return reasons
+
+
+def _held(evidence: _Evidence) -> str:
+    d = np.abs(evidence.differences)
+    text = f"largest difference {float(d.max()):.3%}, mean {float(d.mean()):.4%} over {len(d)} steps, no drift"
+    if evidence.independent and float(d.max()) > evidence.departure:
+        noise = format_ratio(evidence.reference_noise)
+        return f"{text}; no more than the reference's own noise of {noise}, so samples or their order may differ"
+    return text

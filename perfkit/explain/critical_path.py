@@ -1,0 +1,86 @@
+"""Critical path: the chain of work, on one rank or across ranks, that a step could not have been shorter than.
+
+The path is walked back from the end of the step: from each node to the predecessor that ended last, over the graph of
+`dependencies`. At a collective it continues on the rank that arrived last, so that waiting for a slow rank is that rank's work, not
+communication. Segments follow one another without a gap and sum to the step exactly; `delay` is the time between the end of a
+predecessor and the start of the next node, such as the delay of a launch, and `unlinked` what no recorded dependency explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.run import Run
+from perfkit.core.source import Source
+from perfkit.explain.dependencies import MEETING, Dependencies, dependencies
+
+KINDS = ("computing", "communication", "copy", "host", "delay", "unlinked")
+
+
+def critical_path(run: Run, *, step: int, ranks: Iterable[int] | None = None) -> pd.DataFrame:
+    """The segments of the critical path of a step in order of time.
+
+    `rank`, `name`, `kind` (of KINDS), `start_ns`, `duration_ns`; their durations sum to the step of the rank that ends it last (on
+    the common clock), or to that of the one rank asked for. Raises NotMeasuredError if no kernel has a time.
+    """
+    return path_of(dependencies(run, step=step, ranks=ranks))
+
+
+def path_of(graph: Dependencies) -> pd.DataFrame:
+    """The critical path of a graph of dependencies, also of one that was timed anew."""
+    nodes = graph.nodes
+    starts, ends = nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
+    names, kinds, ranks = nodes["name"].astype(str).tolist(), nodes["kind"].astype(str).tolist(), nodes["rank"].tolist()
+    before = _binding(graph, starts, ends)
+    segments: list[tuple[int, str, str, int, int]] = []
+    inside = np.flatnonzero((ends <= graph.end_ns) & (ends > graph.start_ns) & (nodes["kind"] != MEETING).to_numpy(dtype=bool))
+    node = int(inside[np.argmax(ends[inside])]) if len(inside) else -1
+    at_ns = graph.end_ns
+    rank = ranks[node] if node >= 0 else -1
+    while node >= 0 and at_ns > graph.start_ns:
+        if ends[node] < at_ns:
+            rank = ranks[node]
+            known = bool(segments)
+            kind = "delay" if known else "unlinked"
+            begin = max(int(ends[node]), graph.start_ns)
+            segments.append((rank, names[node] if not known else segments[-1][1], kind, begin, at_ns - begin))
+            at_ns = begin
+        begin = max(int(starts[node]), graph.start_ns)
+        rank = ranks[node]
+        if begin < at_ns and kinds[node] != MEETING:
+            segments.append((rank, names[node], kinds[node], begin, at_ns - begin))
+            at_ns = begin
+        node = int(before[node])
+    if at_ns > graph.start_ns:
+        segments.append((rank, "", "unlinked", graph.start_ns, at_ns - graph.start_ns))
+    columns = ["rank", "name", "kind", "start_ns", "duration_ns"]
+    return pd.DataFrame(segments[::-1], columns=columns).astype({"start_ns": "int64", "duration_ns": "int64"})
+
+
+def path_breakdown(path: pd.DataFrame, name: str) -> Breakdown:
+    """The path by kind, in ns: its leaves sum to the step. `name` says which step of which run it is."""
+    sums = path.groupby("kind")["duration_ns"].sum()
+    parts = {kind: int(sums[kind]) for kind in KINDS if kind in sums.index}
+    return Breakdown("ns", parts, Source("measured", name, "critical path"))
+
+
+def path_operators(path: pd.DataFrame) -> pd.DataFrame:
+    """The path by operator: `name`, `kind`, `count`, `total_ns`, `share` (of the path, 0 to 1), `num_ranks`. Largest first."""
+    grouped = path.groupby(["name", "kind"])
+    table = grouped.agg(count=("duration_ns", "size"), total_ns=("duration_ns", "sum"), num_ranks=("rank", "nunique")).reset_index()
+    whole = int(path["duration_ns"].sum())
+    table["share"] = table["total_ns"] / whole if whole else 0.0
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _binding(graph: Dependencies, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The predecessor that each node started right after: the one whose end and lag come last; -1 for none."""
+    before = np.full(len(starts), -1, dtype=np.int64)
+    held = ends[graph.sources] + graph.lag_ns
+    order = np.lexsort((ends[graph.sources], held))
+    before[graph.targets[order]] = graph.sources[order]  # the last assignment of a target counts
+    return before

@@ -1,0 +1,58 @@
+"""A diagnosis as the document that `perfkit diagnose --json` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.explain.diagnose.rule import Diagnosis, Finding
+
+
+def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The findings, what is healthy, what was not measured and which rules failed; times int ns, unknown values None."""
+    return {
+        "run": diagnosis.run,
+        "step_ns": diagnosis.step_ns,
+        "findings": [_finding(finding) for finding in diagnosis.findings],
+        "healthy": [{"rule": entry.rule, "evidence": _numbers(entry.evidence)} for entry in diagnosis.healthy],
+        "not_measured": [
+            {"rule": entry.rule, "missing": list(entry.missing), "how_to_collect": entry.how_to_collect}
+            for entry in diagnosis.not_measured
+        ],
+        "failed": [{"rule": entry.rule, "error": entry.error} for entry in diagnosis.failed],
+        "notes": list(diagnosis.notes),
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "title": finding.title,
+        "subject": {name: [_plain(value) for value in values] for name, values in finding.subject.items()},
+        "evidence": _numbers(finding.evidence),
+        "cost_ns": finding.cost_ns,
+        "share_of_step": finding.share_of_step,
+        "actions": list(finding.actions),
+        "next": list(finding.next),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    return value if isinstance(value, str) else int(value)
+
+
+def _numbers(evidence: Mapping[str, float]) -> dict[str, float | int | None]:
+    return {name: _number(value) for name, value in evidence.items()}
+
+
+def _number(value: float) -> float | int | None:
+    if isinstance(value, int):
+        return value
+    number = float(value)
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**53 else round(number, 6)

@@ -1,0 +1,153 @@
+"""The engine: runs every rule over a run, and makes one list of what they say.
+
+Rules whose tables the run lacks are not measured; one that raises is reported as failed, and the others still run. Findings come in
+the order of their cost. A finding that another explains goes to the `next` of that one, and costs are cut so that those of one step
+never sum to more than the step, nor those of one of its parts to more than that part: time can be won only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from perfkit.core import discover
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity, Verdict
+from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
+
+FAR_FROM_ALL = 0.5
+"""A finding explains a symptom if it costs at least this share of the symptom's cost."""
+
+
+def all_rules() -> tuple[Rule, ...]:
+    """All rules, in the order of their names."""
+    return discover.constants("perfkit.explain.diagnose.rules", "RULE")
+
+
+def diagnose(
+    run: Run,
+    baseline: Run | None = None,
+    *,
+    limits: Mapping[str, float] | None = None,
+    only: Sequence[Rule] | None = None,
+) -> Diagnosis:
+    """What is wrong with a run, by all rules or `only` some; with a `baseline` run also what became slower.
+
+    `limits` replaces thresholds by name. A rule that raises is in `failed`, and the others still count.
+    """
+    case = Case(run, baseline, dict(limits or {}))
+    findings: list[Finding] = []
+    healthy: list[Healthy] = []
+    missing: list[NotMeasured] = []
+    failed: list[Failed] = []
+    chosen = all_rules() if only is None else tuple(only)
+    for rule in chosen:
+        try:
+            lacking = tuple(sorted(table for table in rule.needs if not run.has(table)))
+            if lacking:
+                missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
+                continue
+            verdict = rule.check(case)
+        except NotMeasuredError as error:
+            missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))
+            continue
+        except Exception as error:  # a defect of one rule must not take the others with it
+            failed.append(Failed(rule.name, f"{type(error).__name__}: {error}"))
+            continue
+        kept = _worth_telling(verdict, case)
+        findings += kept
+        if not kept:
+            healthy.append(Healthy(rule.name, verdict.evidence))
+    ordered = _ordered(_explained(findings, chosen))
+    return Diagnosis(
+        run=run.name,
+        step_ns=case.step_ns,
+        findings=tuple(_judged(finding, case) for finding in _within_the_step(ordered, case)),
+        healthy=tuple(healthy),
+        not_measured=tuple(missing),
+        failed=tuple(failed),
+        notes=case.notes,
+    )
+
+
+def _worth_telling(verdict: Verdict, case: Case) -> list[Finding]:
+    """Findings that cost too little are left out; those that cost no time at all, or that a rule has judged itself, stay."""
+    least_ns = case.limit(LEAST_SHARE) * (case.step_ns or 0)
+    return [
+        finding
+        for finding in verdict.findings
+        if finding.cost_ns is None or finding.severity is not None or finding.cost_ns >= least_ns
+    ]
+
+
+def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Finding]:
+    """Findings without the symptoms of others, whose rules are named in the `next` of what explains them."""
+    explains = {rule.name: rule.explains for rule in chosen}
+    said_by = {rule.name: rule.symptom_of for rule in chosen}
+    told: dict[int, list[str]] = {}
+    gone: set[int] = set()
+
+    def causes_of(cause: Finding, symptom: Finding) -> bool:
+        return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
+
+    for index, symptom in enumerate(findings):
+        causes = [
+            at
+            for at, finding in enumerate(findings)
+            if finding.rule in said_by.get(symptom.rule, ())
+            or (
+                causes_of(finding, symptom)
+                # Of two that explain each other and cost about the same, the one that explains less is the more exact.
+                and not (causes_of(symptom, finding) and _exactness(explains, symptom) < _exactness(explains, finding))
+            )
+        ]
+        if causes:
+            gone.add(index)
+            told.setdefault(max(causes, key=lambda at: findings[at].cost_ns or 0), []).append(symptom.rule)
+    return [
+        replace(finding, next=tuple(dict.fromkeys((*told.get(at, ()), *finding.next))))
+        for at, finding in enumerate(findings)
+        if at not in gone
+    ]
+
+
+def _exactness(explains: Mapping[str, frozenset[str]], finding: Finding) -> tuple[int, str]:
+    return len(explains[finding.rule]), finding.rule
+
+
+def _ordered(findings: Sequence[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: (-(finding.cost_ns or -1), finding.rule))
+
+
+def _within_the_step(findings: Sequence[Finding], case: Case) -> list[Finding]:
+    """The findings with costs cut to what is left of the step and of the part that they are in."""
+    left = {"step": case.step_ns or 0, **case.part_ns}
+    kept = []
+    for finding in findings:
+        if finding.cost_ns is None or not case.step_ns:
+            kept.append(finding)
+            continue
+        cost_ns = min(finding.cost_ns, left["step"], left.get(finding.part, left["step"]))
+        left["step"] -= cost_ns
+        if finding.part in left and finding.part != "step":
+            left[finding.part] -= cost_ns
+        evidence = finding.evidence if cost_ns == finding.cost_ns else {**finding.evidence, "cost_alone_ns": finding.cost_ns}
+        kept.append(replace(finding, cost_ns=cost_ns, evidence=evidence))
+    return _ordered(kept)
+
+
+def _judged(finding: Finding, case: Case) -> Finding:
+    """The finding with its share of the step, and the severity that follows unless the rule has set one.
+
+    Fewer than three steps show no lasting cost: at most medium.
+    """
+    share = None if finding.cost_ns is None or not case.step_ns else finding.cost_ns / case.step_ns
+    severity: Severity = finding.severity or "low"
+    many = len(case.step_numbers) >= case.limit(MIN_STEPS)
+    if finding.severity == "high" and finding.cost_ns is not None and not many:
+        severity = "medium"
+    if finding.severity is None and share is not None:
+        severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
+    return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)

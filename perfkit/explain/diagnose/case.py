@@ -1,0 +1,300 @@
+"""A case: one run as the rules look at it, with what several of them need worked out once.
+
+Steps are those after warm-up. Of a run with many ranks only the summaries of all and the kernels of some are read: of ranks that
+stand out in the summaries, and of one typical rank a pipeline stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core import clock, placement
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import LazyTables, Position, Run
+from perfkit.explain import collectives
+from perfkit.explain.diagnose import _gaps, _operator_names, _peers
+from perfkit.explain.diagnose._replay import Replay, replay_of
+from perfkit.explain.diagnose.rule import Threshold
+from perfkit.explain.diagnose.thresholds import MIN_STEPS
+
+ALL_UP_TO_RANKS = 64
+"""Up to so many ranks all kernels are looked at."""
+NUM_SUSPECTS = 16
+COMPLETE = 0.95
+"""The share of the collectives whose members must all be known for a replay."""
+WHOLE = 0.9
+"""The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
+WARM_UP_FACTOR = 1.5
+"""A first step longer than this many median steps is compilation and the like."""
+
+KERNEL_COLUMNS = (
+    "rank",
+    "step",
+    "name",
+    "type",
+    "core",
+    "kind",
+    "stream",
+    "start_ns",
+    "duration_ns",
+    "input_shapes",
+    "input_dtypes",
+)
+
+
+@dataclass
+class Case:
+    """A run and its baseline, if there is one, with the limits that the caller changed (by name of the threshold)."""
+
+    run: Run
+    baseline: Run | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
+    launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
+    costs: pd.DataFrame | None = None
+
+    def limit(self, threshold: Threshold) -> float:
+        """The value of a threshold: the caller's or its own."""
+        return self.limits.get(threshold.name, threshold.value)
+
+    @cached_property
+    def all_steps(self) -> pd.DataFrame:
+        """Every recorded step of every rank, with its `stage` (-1: not known)."""
+        steps = self.run.steps()
+        placed = {rank: position.pipeline for rank, position in self.run.placement.items() if position.pipeline is not None}
+        stage = steps["pipeline_stage"].fillna(steps["rank"].map(placed).astype("Int64")).fillna(-1).astype("int64")
+        return steps.assign(stage=stage)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The steps after warm-up, all ranks."""
+        steps = self.all_steps
+        warm_up = self.warm_up_step
+        return steps if warm_up is None else steps[steps["step"] != warm_up].reset_index(drop=True)
+
+    @cached_property
+    def warm_up_step(self) -> int | None:
+        """The first recorded step if it is much longer than the others; None otherwise, or with fewer than three steps."""
+        lengths = self.all_steps.groupby("step")["duration_ns"].median().sort_index()
+        if len(lengths) < 3 or lengths.iloc[0] <= WARM_UP_FACTOR * lengths.iloc[1:].median():
+            return None
+        return int(lengths.index[0])
+
+    @cached_property
+    def step_numbers(self) -> tuple[int, ...]:
+        """The steps that are judged, ascending."""
+        return tuple(sorted(int(step) for step in self.steps["step"].unique()))
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether the recording has no marks of steps, so that readers take all of it for one, number 0."""
+        return "kernels" in self.run.tables and self.step_numbers == (0,)
+
+    @cached_property
+    def step_ns(self) -> int | None:
+        """The length of a step: the mean over steps of the longest rank; None if no step was recorded."""
+        lengths = self.steps.groupby("step")["duration_ns"].max()
+        return round(float(lengths.mean())) if len(lengths) else None
+
+    @cached_property
+    def part_ns(self) -> Mapping[str, int]:
+        """The most that any rank spends in a part of the step, means over steps; only parts that were measured."""
+        found = {}
+        for part, columns in (
+            ("computing", ["computing_ns"]),
+            ("communication", ["exposed_communication_ns", "bubble_ns"]),
+            ("free", ["free_ns"]),
+        ):
+            known = self.steps[["rank", *columns]].dropna(subset=columns[:1])
+            if len(known):
+                amounts = known[columns].fillna(0).astype("int64").sum(axis=1)
+                found[part] = round(float(amounts.groupby(known["rank"]).mean().max()))
+        return found
+
+    @cached_property
+    def detail_ranks(self) -> tuple[int, ...]:
+        """The ranks whose kernels are looked at: where only some ranks have any, of those."""
+        ranks, tables = self.run.ranks, self.run.tables
+        if len(ranks) <= ALL_UP_TO_RANKS:
+            return ranks
+        recorded = tables.ranks("kernels") if isinstance(tables, LazyTables) and "kernels" in tables else frozenset[int]()
+        if not recorded and "kernels" in tables and not isinstance(tables, LazyTables):
+            recorded = frozenset(int(rank) for rank in tables["kernels"]["rank"].unique())
+        return _peers.suspects(self.steps, NUM_SUSPECTS, recorded or None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about how the run was judged."""
+        notes = []
+        if self.warm_up_step is not None:
+            notes.append(f"step {self.warm_up_step} is warm-up and was left out")
+        if len(self.detail_ranks) < len(self.run.ranks):
+            notes.append(f"kernels of {len(self.detail_ranks)} of {len(self.run.ranks)} ranks were looked at")
+        if "torn" in vars(self) and self.torn:
+            notes.append(
+                f"kernels of {_ranks(self.torn)} hold {100 * min(self.torn.values()):.0f} % and more of the computing time that is "
+                "stated: too few to say when the device is idle"
+            )
+        if self.unmarked:
+            notes.append("the recording marks no steps: all of it counts as one, and what is told of a step is of all")
+        elif self.step_numbers and len(self.step_numbers) < self.limit(MIN_STEPS):
+            one = len(self.step_numbers) == 1
+            notes.append(f"{len(self.step_numbers)} step{' was' if one else 's were'} judged: that a cost lasts is not shown")
+        return tuple(notes)
+
+    @cached_property
+    def kernels(self) -> pd.DataFrame:
+        """Kernels of the judged steps and ranks in the order of their start, with `op`: the type, or the name without counters."""
+        rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
+        rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
+        rows = rows.assign(
+            op=_operator_names.operators(rows),
+            step=rows["step"].to_numpy(dtype=np.int64),
+            start_ns=rows["start_ns"].to_numpy(dtype=np.int64),
+        )
+        return rows.sort_values(["rank", "start_ns"], kind="stable", ignore_index=True)
+
+    @cached_property
+    def num_kernel_steps(self) -> int:
+        """In how many of the judged steps kernels are known: a profiler may record them for the first ones only. At least one."""
+        return max(1, int(self.kernels["step"].nunique()) if len(self.kernels) else len(self.step_numbers))
+
+    @cached_property
+    def torn(self) -> Mapping[int, float]:
+        """Ranks whose kernels are a part of what ran, with the share of their stated computing time that the kernels hold."""
+        rows = self.kernels[self.kernels["kind"] == "computing"]
+        held = rows.groupby(["rank", "step"])["duration_ns"].sum().rename("held_ns").reset_index()
+        stated = self.steps[["rank", "step", "computing_ns"]].dropna().merge(held, on=["rank", "step"])
+        sums = stated.groupby("rank")[["held_ns", "computing_ns"]].sum().astype("float64")
+        shares = (sums["held_ns"] / sums["computing_ns"].clip(lower=1.0))[sums["computing_ns"] > 0]
+        return {int(str(rank)): float(share) for rank, share in shares.items() if share < WHOLE}
+
+    @cached_property
+    def known_ranks(self) -> frozenset[int]:
+        """The ranks all of whose kernels are known."""
+        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys()
+
+    def whole(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The `rows` (with `rank`) of ranks all of whose kernels are known; raises NotMeasuredError if those of no rank are."""
+        if not len(self.kernels):
+            return rows
+        if not self.known_ranks:
+            share = f"{100 * max(self.torn.values()):.0f} %"
+            raise NotMeasuredError(
+                f"all kernels of a step: the table holds {share} of the computing time", how_to_collect=KERNELS_BY
+            )
+        found: pd.DataFrame = rows[rows["rank"].isin(list(self.known_ranks)).to_numpy(dtype=bool)]
+        return found
+
+    @cached_property
+    def computing(self) -> pd.DataFrame:
+        """The kernels that compute; raises NotMeasuredError if the run has none."""
+        rows = self.kernels[self.kernels["kind"] == "computing"].reset_index(drop=True)
+        if rows.empty:
+            raise NotMeasuredError("kernels of a recorded step", how_to_collect=KERNELS_BY)
+        return rows
+
+    @cached_property
+    def operator_sums(self) -> pd.DataFrame:
+        """Computing time by `rank` and `op`: `total_ns` and `count` a step (float), `mean_ns` an execution."""
+        sums = self.computing.groupby(["rank", "op"], observed=True)["duration_ns"].agg(total_ns="sum", count="size").reset_index()
+        steps = self.computing.groupby("rank")["step"].nunique()
+        per_step = sums["rank"].map(steps).astype("float64")
+        return sums.assign(
+            mean_ns=sums["total_ns"] / sums["count"], total_ns=sums["total_ns"] / per_step, count=sums["count"] / per_step
+        )
+
+    @cached_property
+    def idle_known(self) -> bool:
+        """Whether the kernels of any rank say when its device does nothing."""
+        return bool(self.known_ranks)
+
+    @cached_property
+    def gaps(self) -> pd.DataFrame:
+        """Times in which the device of a rank did nothing at all; see `_gaps.idle_gaps`.
+
+        Raises NotMeasuredError if the kernels of every rank are a part of what ran.
+        """
+        return _gaps.idle_gaps(self.whole(self.kernels), self.steps)
+
+    @cached_property
+    def clocks(self) -> Mapping[int, clock.Clock]:
+        """The clocks of the ranks that share collectives, of those that are looked at."""
+        if self.detail_ranks == self.run.ranks:
+            return clock.estimate(self.run)
+        rows = self.run.frame("collectives", ranks=self.detail_ranks)
+        return clock.estimate(replace(self.run, tables={"collectives": rows}))
+
+    @cached_property
+    def members(self) -> pd.DataFrame:
+        """Collectives, one row a rank and operation, with waiting and transfer told apart; see `perfkit.explain.collectives`."""
+        ranks = None if self.detail_ranks == self.run.ranks else self.detail_ranks
+        rows = collectives.members(self.run, ranks=ranks, clocks=self.clocks)
+        return rows[rows["step"].isin(self.step_numbers).fillna(False).to_numpy(dtype=bool)].reset_index(drop=True)
+
+    @cached_property
+    def operations(self) -> pd.DataFrame:
+        """Collectives, one row an operation with all of its members."""
+        return collectives.summed(self.members)
+
+    @cached_property
+    def groups(self) -> tuple[placement.Group, ...]:
+        """The process groups of the run."""
+        return placement.groups(self.run)
+
+    @cached_property
+    def num_micro_batches(self) -> int | None:
+        """Micro batches of a step: what a rank of the first stage receives in one; None without a pipeline."""
+        if self.run.plan is not None:
+            return self.run.plan.num_micro_batches
+        rows = self.members[self.members["operation"].astype(str) == "receive"]
+        first = self.steps.loc[self.steps["stage"] == self.steps["stage"].min(), "rank"].unique()
+        rows = rows[rows["rank"].isin(first)]
+        if rows.empty or self.steps["stage"].nunique() < 2:
+            return None
+        return max(1, round(float(rows.groupby(["rank", "step"]).size().median())))
+
+    @cached_property
+    def replay(self) -> Replay | None:
+        """The recorded collectives as a chain; None unless those of all ranks are known by their arrival, and all their kernels."""
+        if not self.run.has("collectives") or self.known_ranks != frozenset(self.run.ranks):
+            return None
+        rows = self.members
+        alone = rows["operation"].isin(("send", "receive"))
+        known = rows[
+            ((rows["basis"].astype(str) == "arrival") | alone).to_numpy() & rows["rank"].isin(list(self.clocks)).to_numpy()
+        ]
+        if len(known) < COMPLETE * len(rows):
+            return None
+        shift = self.computing["rank"].map(lambda rank: self.run.clock.get(int(rank), 0)).astype("int64")
+        return replay_of(known, self.computing.assign(start_ns=self.computing["start_ns"] + shift))
+
+    @cached_property
+    def roles(self) -> Mapping[int, int]:
+        """The role of every rank: ranks of one role have equal work, and are compared with one another."""
+        signature = self.operator_sums if self.run.has("kernels") and len(self.kernels) else None
+        if signature is not None and self.torn:
+            signature = signature[signature["rank"].isin(list(self.known_ranks)).to_numpy(dtype=bool)]
+        return _peers.roles(self.steps, signature)
+
+    @cached_property
+    def nodes(self) -> Mapping[int, int]:
+        """The node of every rank where the run says so."""
+        placement: Mapping[int, Position] = self.run.placement
+        return {rank: position.node for rank, position in placement.items() if position.node is not None}
+
+
+STEPS_BY = "mark steps: call profiler.step() after each, or record with a schedule"
+KERNELS_BY = (
+    "record device activity: torch.profiler with activities CPU and CUDA or NPU, or profiler_level 1 (MindSpore), which writes "
+    "kernel_details.csv"
+)
+
+
+def _ranks(ranks: Collection[int]) -> str:
+    return f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks"

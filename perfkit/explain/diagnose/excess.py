@@ -1,0 +1,228 @@
+"""Excess: how much longer a rank computes than ranks of equal work, and whether that is more than noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.thresholds import (
+    SLOW_RANK_EXCESS,
+    SLOW_RANK_FLOOR,
+    SLOW_RANK_PERSISTENCE,
+    SLOW_RANK_STEP_Z,
+    SLOW_RANK_Z,
+)
+
+MAD_TO_SIGMA = 1.4826
+MEDIAN_TO_MEAN = 1.2533
+"""The standard error of a median over that of a mean, for normal noise."""
+FALSE_ALARMS = 0.001
+"""Healthy runs with normal spread in which any rank may pass the bar."""
+MIN_PEERS = 3
+RUN_OF_STEPS = 3
+NODE_SIZE = 8
+QUARTER = 0.25
+"""Fewer of the ranks of a role do not move its median: then every rank is compared with that alone."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Culprits:
+    """Ranks that are slow for one reason: one rank, or all of a node."""
+
+    ranks: tuple[int, ...]
+    peers: str
+    num_slow_steps: int
+    steps: tuple[int, ...]
+    node: bool = False
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """By rank: `excess` (median log ratio to its peers), `excess_ns`, `z`; and the `culprits` that pass all limits."""
+
+    ranks: pd.DataFrame
+    culprits: tuple[Culprits, ...]
+    z_needed: float
+    num_steps: int
+
+
+def percent(log_ratio: float) -> str:
+    """A log ratio as percent with one decimal."""
+    return f"{100 * math.expm1(log_ratio):.1f}"
+
+
+def of_ranks(case: Case) -> Excess:
+    """The excess of every rank that has peers. Raises NotMeasuredError where none has."""
+    table, own = _table(case)
+    ratios, of_slow_nodes = _log_ratios(table, case)
+    excess = ratios.median(axis=1)
+    steps = ratios.shape[1]
+    others = excess[~excess.index.isin(of_slow_nodes)]
+    noise = MAD_TO_SIGMA * float(np.nanmedian(np.abs(ratios.to_numpy() - excess.to_numpy()[:, None])))
+    between = MAD_TO_SIGMA * float((others - others.median()).abs().median()) * len(others) / max(1.0, len(others) - 0.8)
+    scale = max(case.limit(SLOW_RANK_FLOOR), between, MEDIAN_TO_MEAN * noise / math.sqrt(steps))
+    z_needed = max(case.limit(SLOW_RANK_Z), NormalDist().inv_cdf(1 - FALSE_ALARMS / len(excess)))
+    step_scale = math.hypot(scale, noise)
+    slow = ratios >= case.limit(SLOW_RANK_STEP_Z) * step_scale
+    rows = pd.DataFrame({"excess": excess, "z": excess / scale, "slow_steps": slow.sum(axis=1)})
+    rows["excess_ns"] = own.reindex(rows.index) * -np.expm1(-rows["excess"])
+    persistent = rows[
+        (rows["z"] >= z_needed)
+        & (rows["excess"] >= case.limit(SLOW_RANK_EXCESS))
+        & (rows["slow_steps"] >= case.limit(SLOW_RANK_PERSISTENCE) * steps)
+    ]
+    culprits = _together(persistent, rows, case)
+    culprits += _transient(
+        rows, ratios.drop(index=persistent.index), own, max(z_needed * step_scale, 2 * case.limit(SLOW_RANK_EXCESS))
+    )
+    return Excess(rows, tuple(culprits), z_needed, steps)
+
+
+def _table(case: Case) -> tuple[pd.DataFrame, pd.Series]:
+    """Computing time by rank and step in ns, and its mean by rank; ranks without any are left out."""
+    known = case.steps.dropna(subset=["computing_ns"])
+    known = known[known["computing_ns"] > 0]
+    if known["rank"].nunique() < MIN_PEERS:
+        raise NotMeasuredError(
+            f"peers: computing time is known of {known['rank'].nunique()} rank(s), and {MIN_PEERS} of equal work are needed",
+            how_to_collect="record all ranks of a stage, at least three",
+        )
+    table = known.pivot(index="rank", columns="step", values="computing_ns").astype("float64")
+    return table, table.mean(axis=1)
+
+
+def _log_ratios(table: pd.DataFrame, case: Case) -> tuple[pd.DataFrame, tuple[int, ...]]:
+    """The log ratio of each rank and step to ranks of equal work, by equal operators for roles that have too few ranks.
+
+    With them the ranks of whole nodes that are slower than the others.
+    """
+    roles = pd.Series({rank: case.roles.get(int(rank), -1) for rank in table.index})
+    sizes = roles.map(roles.value_counts())
+    logs = np.log(table)
+    several = [logs[(roles == role).to_numpy()] for role in sorted(set(roles[sizes >= MIN_PEERS]))]
+    slow = [_slow_nodes(rows.median(axis=1), case, least_share=QUARTER) for rows in several]
+    pieces = [rows - rows.loc[~rows.index.isin(left)].median(axis=0) for rows, left in zip(several, slow, strict=True)]
+    of_slow_nodes = tuple(rank for ranks in slow for rank in ranks)
+    lonely = tuple(int(rank) for rank in sizes.index[sizes < MIN_PEERS])
+    if case.run.has("kernels") and (lonely or _on_one_node(several, case)):
+        by_operator, far = _across_roles(case)
+        pieces = [rows + by_operator.loc[rows.index].median(axis=0) if set(rows.index) <= set(far) else rows for rows in pieces]
+        pieces.append(by_operator.loc[by_operator.index.isin(lonely)])
+        of_slow_nodes += tuple(rank for rank in far if rank not in of_slow_nodes)
+    if not pieces:
+        raise NotMeasuredError(
+            f"peers: no pipeline stage has {MIN_PEERS} ranks of equal work, and no kernels to compare stages by",
+            how_to_collect="record all ranks of a stage, or kernels of at least three ranks (profiler level 1)",
+        )
+    return pd.concat(pieces).sort_index(), of_slow_nodes
+
+
+def _on_one_node(several: list[pd.DataFrame], case: Case) -> bool:
+    """Whether a role has all of its ranks on one node of several: then a slow node can only be seen beside other roles."""
+    nodes = [{node_of(int(rank), case) for rank in rows.index} for rows in several]
+    return len(set().union(*nodes)) > 1 and any(len(mine) == 1 for mine in nodes)
+
+
+def _across_roles(case: Case) -> tuple[pd.DataFrame, tuple[int, ...]]:
+    """The log ratios of equal operators to those of all ranks on nodes that are not slow, and the ranks of slow nodes."""
+    by_operator = operator_ratios(case)
+    far = _slow_nodes(by_operator.median(axis=1), case, least_share=0.0)
+    return by_operator - by_operator.loc[~by_operator.index.isin(far)].median(axis=0), far
+
+
+def _slow_nodes(middle: pd.Series, case: Case, *, least_share: float) -> tuple[int, ...]:
+    """Ranks of nodes that are all slower than every rank of the other nodes, if those are at least that share of the ranks."""
+    nodes = pd.Series({rank: node_of(int(rank), case) for rank in middle.index})
+    if nodes.nunique() < 2:
+        return ()
+    ordered = middle.groupby(nodes).median().sort_values()
+    jumps = ordered.diff().fillna(0.0)
+    if jumps.max() < case.limit(SLOW_RANK_EXCESS):
+        return ()
+    above = ordered.index[ordered.to_numpy() >= ordered.iloc[int(jumps.to_numpy().argmax())]]
+    slow, fast = middle[nodes.isin(above)], middle[~nodes.isin(above)]
+    if len(slow) < least_share * len(middle) or slow.min() <= fast.max():
+        return ()
+    return tuple(int(rank) for rank in slow.index)
+
+
+def node_of(rank: int, case: Case) -> int:
+    """The node of a rank; where the run does not say, nodes of eight devices in the order of the ranks are assumed."""
+    return case.nodes.get(rank, rank // NODE_SIZE)
+
+
+def operator_ratios(case: Case) -> pd.DataFrame:
+    """By rank and step the weighted median, over operators that all ranks run, of the log ratio of their mean times.
+
+    Weights are square roots of times: an operator of which the head of the model runs more, or larger ones, decides nothing alone.
+    """
+    rows = case.computing
+    means = rows.groupby(["rank", "step", "op"], observed=True)["duration_ns"].agg(["mean", "sum"]).reset_index()
+    ranks = means.groupby("op", observed=True)["rank"].transform("nunique")
+    means = means[ranks == rows["rank"].nunique()]
+    logs = np.log(means["mean"].clip(lower=1.0))
+    typical = logs.groupby([means["step"], means["op"]], observed=True).transform("median")
+    weights = np.sqrt(means.groupby("op", observed=True)["sum"].transform("mean"))
+    means = means.assign(ratio=logs - typical, weight=weights).sort_values("ratio", kind="stable")
+    cumulated = means.groupby(["rank", "step"])["weight"].cumsum()
+    whole = means.groupby(["rank", "step"])["weight"].transform("sum")
+    middle = means[cumulated >= whole / 2].drop_duplicates(["rank", "step"])
+    return middle.pivot(index="rank", columns="step", values="ratio").sort_index()
+
+
+def _together(persistent: pd.DataFrame, rows: pd.DataFrame, case: Case) -> list[Culprits]:
+    """Slow ranks one by one, or as a node where most ranks of it are slow and the node has others than it in the run."""
+    nodes = pd.Series({rank: node_of(int(rank), case) for rank in rows.index})
+    num_nodes = nodes.nunique()
+    culprits, left = [], list(persistent.index)
+    for node in sorted(set(nodes)):
+        members = nodes.index[nodes == node]
+        mine = [rank for rank in members if rank in persistent.index]
+        if num_nodes > 1 and len(members) > 1 and len(mine) == len(members):
+            slow_steps = int(persistent.loc[mine, "slow_steps"].median())
+            culprits.append(_culprits(mine, f"the other nodes (node {node} as a whole)", slow_steps, case, node=True))
+            left = [rank for rank in left if rank not in mine]
+    peers = "ranks of equal work"
+    return culprits + [_culprits([rank], peers, round(float(persistent["slow_steps"].loc[rank])), case) for rank in left]
+
+
+def _culprits(ranks: Iterable[int], peers: str, slow_steps: int, case: Case, *, node: bool = False) -> Culprits:
+    named = tuple(sorted(int(rank) for rank in ranks))
+    return Culprits(ranks=named, peers=peers, num_slow_steps=slow_steps, steps=case.step_numbers, node=node)
+
+
+def _transient(rows: pd.DataFrame, ratios: pd.DataFrame, own: pd.Series, bar: float) -> list[Culprits]:
+    """Ranks that are slow in at least three steps in a row, far beyond the noise; `rows` then holds their excess in those."""
+    found = []
+    for rank in ratios.index:
+        high = (ratios.loc[rank] >= bar).to_numpy()
+        length, end = _longest_run(high)
+        if length >= RUN_OF_STEPS:
+            steps = tuple(int(step) for step in ratios.columns[end - length : end])
+            excess = float(ratios.loc[rank, list(steps)].median())
+            rows.loc[rank, ["excess", "excess_ns"]] = [excess, -math.expm1(-excess) * float(own[rank])]
+            found.append(
+                Culprits(ranks=(int(rank),), peers="ranks of equal work", num_slow_steps=length, steps=steps, transient=True)
+            )
+    return found
+
+
+def _longest_run(flags: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Length and end of the longest run of true values."""
+    best = length = end = 0
+    for at, flag in enumerate(flags, start=1):
+        length = length + 1 if flag else 0
+        if length > best:
+            best, end = length, at
+    return best, end

@@ -1,0 +1,98 @@
+"""Launching: how long devices wait for their hosts to launch, as recorded, and as it would be if no rank waited for another.
+
+A rank that waits for others gives its host time to run ahead: of ranks with equally slow hosts only those idle that are just then
+the latest. Where launches were recorded, the kernels of each rank are put one behind the other, each not before its launch, with
+operations among ranks as long as they move data; what such a device idles is what its own host makes it wait.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.explain.diagnose import host
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.thresholds import GAP_LEAST
+
+Ints = npt.NDArray[np.int64]
+LONGEST_NS = 1_000_000
+DEEP_NS = 10_000_000
+"""What started this long after its launch stood in a full queue: its launch may have waited for the device."""
+_LONG_AGO = np.iinfo(np.int64).min // 4
+
+
+def short_gaps(case: Case) -> pd.DataFrame:
+    """The gaps inside steps that are as short as a launch."""
+    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
+    return gaps[(gaps["duration_ns"] >= case.limit(GAP_LEAST)) & (gaps["duration_ns"] <= LONGEST_NS)]
+
+
+def leads_after_loading(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:
+    """What of the times before the first kernels of steps lies behind the data loader, where its calls were recorded."""
+    leads = case.gaps[case.gaps["lead"].astype(bool) & case.gaps["rank"].isin(ranks)]
+    frames = [leads.iloc[:0]]
+    for rank, mine in leads.groupby("rank"):
+        calls = host.rows(case, int(str(rank)), host.LOADERS)
+        if calls is None or calls.empty:
+            continue
+        ends = np.sort((calls["start_ns"] + calls["duration_ns"]).to_numpy(dtype=np.int64))
+        begin = mine["start_ns"].to_numpy(dtype=np.int64)
+        kernel = begin + mine["duration_ns"].to_numpy(dtype=np.int64)
+        at = np.searchsorted(ends, kernel, side="right") - 1
+        loaded = ends[at.clip(min=0)]
+        kept = (at >= 0) & (loaded >= begin) & (kernel - loaded <= LONGEST_NS)
+        frames.append(mine.assign(start_ns=loaded, duration_ns=kernel - loaded)[kept])
+    return pd.concat(frames, ignore_index=True)
+
+
+def own_idle_ns(case: Case, rank: int) -> float | None:
+    """What the device of a rank idles in a step for its own host, if others kept it waiting nowhere; None without launches."""
+    rows = host.launches(case, rank)
+    if rows is None or rows.empty or rows["duration_ns"].isna().all():
+        return None
+    rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
+    idle = [_idle_ns(one, _moving_ns(case, rank)) for _, one in rows.groupby("step")]
+    return float(np.mean(idle))
+
+
+def pace_ns(case: Case, rank: int) -> float:
+    """The median time in ns from one launch of a rank to the next: slow hosts are slow all the time, waiting ones now and then."""
+    rows = host.launches(case, rank)
+    if rows is None or rows.empty:
+        return 0.0
+    launches = np.sort(rows["launch_ns"].dropna().to_numpy(dtype=np.int64))
+    return float(np.median(np.diff(launches))) if len(launches) > 1 else 0.0
+
+
+def _moving_ns(case: Case, rank: int) -> pd.Series:
+    """By start on the clock of the rank how long its operations with others move data."""
+    if not case.run.has("collectives"):
+        return pd.Series(dtype="int64")
+    mine = case.members[(case.members["rank"] == rank) & case.members["transfer_ns"].notna() & case.members["start_ns"].notna()]
+    starts = mine["start_ns"].to_numpy(dtype=np.int64) - case.run.clock.get(rank, 0)
+    found = pd.Series(mine["transfer_ns"].to_numpy(dtype=np.int64), index=starts)
+    return found[~found.index.duplicated()]
+
+
+def _idle_ns(rows: pd.DataFrame, moving: pd.Series) -> int:
+    """The idle time of one step whose executions are `rows`, in the order of their starts."""
+    starts, lengths = rows["start_ns"].to_numpy(dtype=np.int64), rows["duration_ns"].to_numpy(dtype=np.int64)
+    launched = (rows["launch_ns"] + rows["launch_duration_ns"].fillna(0)).to_numpy(dtype=np.int64)
+    computes = (rows["kind"].astype("object") != "communication").to_numpy(dtype=bool)
+    in_line = computes | ~_beside(starts, starts + lengths, np.sort(starts[computes]))
+    moved = moving.reindex(starts).to_numpy(dtype=np.float64, na_value=np.nan)
+    lengths = np.where(computes | np.isnan(moved), lengths, np.nan_to_num(moved)).astype(np.int64)[in_line]
+    if not len(lengths):
+        return 0
+    possible = np.where(starts - launched > DEEP_NS, _LONG_AGO, launched)[in_line]
+    possible[0] = starts[in_line][0]
+    before = np.cumsum(lengths) - lengths
+    end = int(before[-1] + lengths[-1] + (possible - before).max())
+    return end - int(possible[0]) - int(lengths.sum())
+
+
+def _beside(starts: Ints, ends: Ints, kernels: Ints) -> npt.NDArray[np.bool_]:
+    """By execution whether a kernel started while it ran."""
+    inside: npt.NDArray[np.bool_] = np.searchsorted(kernels, ends, side="left") > np.searchsorted(kernels, starts, side="right")
+    return inside

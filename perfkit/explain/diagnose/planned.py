@@ -1,0 +1,50 @@
+"""Planned: what the plan of a run says that its steps cost, so that a rule does not call a fault what was asked for.
+
+A run that is known to be of a plan is judged by what is beyond the plan's prediction. Whether another plan were better is the
+matter of the pages that compare plans.
+"""
+
+from __future__ import annotations
+
+from perfkit.core.units import NS_PER_S
+from perfkit.explain.diagnose.case import Case
+from perfkit.predict.estimate import estimate
+
+AS_PLANNED = 1.1
+"""Up to this many times the predicted amount is what was planned."""
+
+
+def predicted_ns(case: Case, *paths: str) -> float | None:
+    """What the prediction of the run's plan has at some paths of its breakdown, in ns; None without a plan or its device."""
+    plan = case.run.plan
+    if plan is None or plan.hardware is None:
+        return None
+    parts = estimate(plan).breakdown
+    return NS_PER_S * sum(float(parts.amount(path)) for path in paths)
+
+
+def recomputed_ratio(case: Case) -> float:
+    """The share of layers that the run's plan computes again, all of a layer or its attention; 0 without a plan."""
+    plan = case.run.plan
+    if plan is None:
+        return 0.0
+    if plan.recompute.attention_core:
+        return 1.0
+    return plan.recompute.num_full_layers(plan.model.num_layers) / plan.model.num_layers
+
+
+def layers_over_mean(case: Case) -> float | None:
+    """How many times the mean the fullest stage of the run's plan has in layers; None without a plan."""
+    plan = case.run.plan
+    if plan is None:
+        return None
+    layers = [sum(chunks) for chunks in zip(*plan.stage_layers, strict=True)]
+    return float(max(layers) * len(layers) / sum(layers))
+
+
+def replicas(case: Case) -> int | None:
+    """The data parallel size that the plan or the run states."""
+    if case.run.plan is not None:
+        return case.run.plan.parallel.data_parallel_size
+    fact = case.run.facts.get("data_parallel_size")
+    return int(fact.value) if fact is not None and isinstance(fact.value, int) else None

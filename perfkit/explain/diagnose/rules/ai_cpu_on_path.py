@@ -1,0 +1,55 @@
+"""Operators run on the slow AI CPU, and the AI cores wait for them.
+
+What is measured: kernels whose recorded unit is the AI CPU, as a share of the step. A profile that does not record the unit of
+kernels cannot tell.
+
+What to do: find a form of the operator that runs on AI cores (another type, another index type, a fused operator), or move it out
+of the step.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import kernels
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+from perfkit.explain.diagnose.thresholds import AI_CPU_SHARE
+
+PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)
+HOW = "record kernels of an Ascend device with profiler_level 1, which states the unit (Accelerator Core)"
+ACTIONS = (
+    "use a form of the operator that runs on AI cores: another data type, int32 indices, a fused operator",
+    "move the operator out of the step, or into the dataset",
+)
+
+
+def check(case: Case) -> Verdict:
+    """The time of kernels on the AI CPU."""
+    if case.computing["core"].isna().all():
+        raise NotMeasuredError("the unit that ran each kernel", how_to_collect=HOW)
+    rows = kernels.matching(case, PATTERN, "core")
+    share = kernels.share_of_step(case, rows)
+    evidence = {"ai_cpu_share": share, "num_kernels": len(rows)}
+    if share < case.limit(AI_CPU_SHARE):
+        return Verdict((), evidence)
+    finding = kernels.finding(
+        case,
+        rows,
+        rule=RULE.name,
+        title=f"AI CPU operators take {100 * share:.1f} % of the step ({kernels.told(kernels.largest(rows))})",
+        evidence=evidence,
+        actions=ACTIONS,
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="ai-cpu-on-path",
+    title="Operators on the AI CPU",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=HOW,
+    thresholds=(AI_CPU_SHARE,),
+    check=check,
+)

@@ -1,0 +1,93 @@
+"""Large messages move much slower than the links of the device can, on all of its links of that kind.
+
+What is measured: bus bandwidth (nccl-tests) of all-reduce, all-gather, reduce-scatter and all-to-all of at least 32 MiB, the median
+of those inside a node and of those between nodes, against what the catalogue states for the device. Waiting is left out: operations
+count whose members were all read, or whose time of moving data was recorded. In a node without a switch (a mesh) a group uses the
+links between its members only, and is judged by these. One slow link among good ones is `slow-link`. The
+cost is what the communication that nothing hides would win at a third of the stated bandwidth.
+
+What to do: check the transport that is used (peer access, NVLink, HCCS, RDMA, not TCP), algorithm and number of channels, placement
+of groups on nodes, and other traffic.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import device as _device
+from perfkit.explain.diagnose import hidden
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import BANDWIDTH_BYTES, BANDWIDTH_COUNT, BANDWIDTH_RATIO
+
+HOW = "record communication of all ranks of a group with sizes (record_shapes, profile_communication) and the name of the device"
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+WORDS = {"intra_node": "inside nodes", "inter_node": "between nodes"}
+ACTIONS = (
+    "check the transport: peer access, NVLink or HCCS inside a node, RDMA instead of TCP between nodes",
+    "check algorithm, channels and buffers of the library (NCCL_ALGO, NCCL_MIN_NCHANNELS, HCCL_BUFFSIZE)",
+    "keep groups with much traffic inside a node, and look for other jobs on the network",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Kinds of links whose median bandwidth is far below what they state."""
+    devices = _device.candidates(case)
+    if not devices:
+        raise NotMeasuredError("which device it is, to know its links", how_to_collect=HOW)
+    rows = case.operations
+    known = rows["basis"].isin(("arrival", "recorded")) & rows["bus_bytes_per_s"].notna() & rows["operation"].isin(OPERATIONS)
+    large = rows[known.to_numpy(dtype=bool) & (rows["bytes"] >= case.limit(BANDWIDTH_BYTES)).fillna(False).to_numpy(dtype=bool)]
+    if large.empty:
+        raise NotMeasuredError("large messages whose moving is told from waiting", how_to_collect=HOW)
+    large = large.assign(link=_device.kinds_of_links(case, large, devices[0]))
+    large = large.assign(bus_bytes_per_s=large["bus_bytes_per_s"] / _device.used_share(large, devices[0]))
+    evidence: dict[str, float] = {}
+    found = []
+    for link, part in large.groupby("link"):
+        nominal = min((device.links[str(link)].bytes_per_s for device in devices if str(link) in device.links), default=0.0)
+        if not nominal or len(part) < case.limit(BANDWIDTH_COUNT):
+            continue
+        measured = float(part["bus_bytes_per_s"].median())
+        evidence |= {f"{link}_bytes_per_s": measured, f"{link}_stated_bytes_per_s": nominal}
+        if measured < case.limit(BANDWIDTH_RATIO) * nominal:
+            found.append(_finding(case, str(link), part, measured, nominal))
+    if not evidence:
+        raise NotMeasuredError(f"{case.limit(BANDWIDTH_COUNT):.0f} large messages over one kind of link", how_to_collect=HOW)
+    return Verdict(tuple(found), evidence)
+
+
+def _finding(case: Case, link: str, rows: pd.DataFrame, measured: float, nominal: float) -> Finding:
+    ratio = measured / nominal
+    mine = case.members[case.members["instance"].isin(rows["instance"])]
+    exposed_ns = hidden.exposed_ns(case, mine) if case.run.has("kernels") else 0.0
+    cost_ns = round(exposed_ns * (1.0 - ratio / case.limit(BANDWIDTH_RATIO)))
+    return Finding(
+        rule=RULE.name,
+        title=f"Large messages {WORDS[link]} move {measured / 1e9:.0f} GB/s where the device states {nominal / 1e9:.0f} GB/s",
+        subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
+        evidence={
+            "bus_bytes_per_s": measured,
+            "stated_bytes_per_s": nominal,
+            "ratio_to_stated": ratio,
+            "num_messages": float(len(rows)),
+            "median_bytes": float(rows["bytes"].median()),
+            "exposed_ns": exposed_ns,
+        },
+        actions=ACTIONS,
+        cost_ns=cost_ns or None,
+        severity=None if cost_ns else "low",
+        next=("13_communication", "17_cluster"),
+        part="communication",
+    )
+
+
+RULE = Rule(
+    name="bandwidth-low",
+    title="Links slower than they state",
+    needs=frozenset({"steps", "collectives"}),
+    how_to_collect=HOW,
+    thresholds=(BANDWIDTH_RATIO, BANDWIDTH_BYTES, BANDWIDTH_COUNT),
+    check=check,
+)

@@ -1,0 +1,173 @@
+"""Steps wait for data: the device has nothing to do before the first operator of a step.
+
+What is measured: the time before the first device operator of each step (the step interval), by rank; from kernels, or as a step
+trace states it. Where the host was recorded, idle times inside a step that a data loader fills count too (a recording without
+marks of steps is one step), and how much of all is in the loader says whether it is data that the step waits for. It is a finding
+where the mean over steps is at least 2 % of the step and a millisecond, and then names the ranks whose interval is long. Ranks that
+wait for those in their first collective are not named. An input that is slow every n-th step counts with its mean. Where sizes of
+data queues were recorded, they say which part of the input is too slow.
+
+What to do: more workers for the dataset, a larger prefetch, faster storage, cheaper transformations; code between iterator and
+network belongs into the dataset. A profiler without queues can only say that the step waits.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
+from perfkit.explain.diagnose import host, work
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import FEED_LEAST, FEED_SHARE
+
+MOST_RANKS = 64
+CAUSES = {
+    "processing": "processing the data is too slow",
+    "transfer": "the transfer to the device is too slow",
+    "getnext": "GetNext itself is slow",
+    "host": "the data wait, so the host is late for another reason",
+}
+"""Causes that queues can tell, by their names in `trace.data_feed`."""
+ACTIONS = (
+    "raise the workers and the prefetch of the dataset (num_parallel_workers, num_workers, prefetch_size)",
+    "move code between iterator and network into the dataset, and cache what does not change",
+    "check storage and the load of the host of the named ranks",
+)
+
+OWN_CODE = (
+    "time the code between iterator and network (page 16), and move it into the dataset or behind the launches of the step",
+    "look at the host at the start of steps in the timeline",
+)
+UNLOADED = 0.1
+"""Idle times that a data loader fills to less than this share are no waits for data."""
+
+
+def check(case: Case) -> Verdict:
+    """Ranks whose device idles at the start of steps."""
+    if not case.run.has("kernels") or not case.idle_known:
+        return _by_step_trace(case)
+    # Idle times before steps, and those inside that a data loader fills.
+    leads = case.gaps[case.gaps["lead"].to_numpy(dtype=bool) | host.loading(case)]
+    table = leads.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum").fillna(0.0)
+    step_ns = case.step_ns or 1
+    means = table.mean(axis=1)
+    evidence = {
+        "largest_interval_ns": float(means.max()) if len(means) else 0.0,
+        "largest_interval_share": float(means.max() / step_ns) if len(means) else 0.0,
+    }
+    if len(case.step_numbers) < 2 and evidence["largest_interval_ns"] < GRAIN_NS:
+        # One step that begins with its first kernel: what the device did before it is not in the recording.
+        raise NotMeasuredError("when the step began", how_to_collect="record several steps in a row, or a step trace")
+    bar_ns = max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST))
+    if means.empty or means.max() < bar_ns:
+        return Verdict((), evidence)
+    named = tuple(int(rank) for rank in means.index[(means >= max(bar_ns, 0.5 * means.max())).to_numpy()])
+    others = table[~table.index.isin(named)]
+    usual_ns = float(others.to_numpy().mean()) if len(others) else _usual_ns(table, bar_ns)
+    late = leads[leads["rank"].isin(named) & (leads["duration_ns"] > usual_ns)]
+    cost_ns = work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64"))
+    longest = float(table.loc[list(named)].to_numpy().max())
+    loaders = host.share_in(case, named[0], leads, host.LOADERS)
+    who = _who(named, len(means))
+    cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else _by_host(case, named[0], leads, loaders)
+    share = {} if loaders is None else {"share_in_data_loader": loaders}
+    return Verdict(
+        (
+            Finding(
+                rule=RULE.name,
+                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}",
+                subject={"ranks": named},
+                evidence={
+                    **evidence,
+                    "usual_interval_ns": usual_ns,
+                    "longest_interval_ns": longest,
+                    "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
+                    **share,
+                },
+                actions=actions,
+                cost_ns=cost_ns,
+                next=("16_data_feed",),
+                part="free",
+            ),
+        ),
+        evidence,
+    )
+
+
+def _by_step_trace(case: Case) -> Verdict:
+    """Ranks whose step trace states a long step interval, with the cause as far as queues tell it."""
+    feeds = {}
+    for rank in case.run.ranks[:MOST_RANKS]:
+        try:
+            feeds[rank] = judge_feed(case.run, rank)
+        except NotMeasuredError as missing:
+            reason = missing
+    if not feeds:
+        raise reason if case.run.ranks else NotMeasuredError("steps", how_to_collect=KERNELS_BY)
+    means = {rank: float(_judged(case, feed)["interval_ns"].mean()) for rank, feed in feeds.items() if len(_judged(case, feed))}
+    step_ns = case.step_ns or 1
+    longest = max(means.values(), default=0.0)
+    evidence = {"largest_interval_ns": longest, "largest_interval_share": longest / step_ns}
+    if longest < max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST)):
+        return Verdict((), evidence)
+    named = tuple(rank for rank in means if means[rank] >= 0.5 * longest)
+    worst = max(named, key=lambda rank: means[rank])
+    cause, actions = _cause(feeds[worst])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{_who(named, len(means))} {longest / 1e6:.1f} ms a step {cause or 'for data'}",
+        subject={"ranks": named},
+        evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},
+        actions=actions,
+        cost_ns=work.less_busy_ns(case, means) if len(means) < len(case.run.ranks) else round(longest),
+        next=("16_data_feed",),
+    )
+    return Verdict((finding,), evidence)
+
+
+def _judged(case: Case, feed: Feed) -> pd.DataFrame:
+    """The intervals of the steps after warm-up."""
+    return feed.intervals[feed.intervals["step"].isin(case.step_numbers)]
+
+
+def _cause(feed: Feed) -> tuple[str, tuple[str, ...]]:
+    """What the queues say, for the title, and what to do about it."""
+    cause = CAUSES.get(feed.cause, "")
+    suspect = f", first {feed.suspect}" if feed.suspect else ""
+    return (f"for data: {cause}{suspect}", feed.actions or ACTIONS) if cause else ("", ACTIONS)
+
+
+def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[str, ...]]:
+    """What the host did meanwhile, for the title, and what to do about it; no words where it is data or not known."""
+    if loaders is None or loaders >= host.LOADED:
+        return "", ACTIONS
+    call = host.longest_in(case, rank, waits)
+    if loaders >= UNLOADED:
+        return f"before its first operator, {100 * loaders:.0f} % of it for data", (*OWN_CODE, *ACTIONS)
+    meanwhile = f": the host is in {call}" if call else ""
+    return f"before its first operator, but not for a data loader{meanwhile}", OWN_CODE
+
+
+def _who(named: tuple[int, ...], num_ranks: int) -> str:
+    if len(named) == num_ranks:
+        return "All ranks wait" if num_ranks > 1 else f"Rank {named[0]} waits"
+    return f"Ranks {', '.join(map(str, named))} wait" if len(named) > 1 else f"Rank {named[0]} waits"
+
+
+def _usual_ns(table: pd.DataFrame, bar_ns: float) -> float:
+    """The interval of steps without delay, where some are: then the delay comes only every few steps."""
+    fewest = table.max(axis=0).min()
+    return float(fewest) if fewest < bar_ns else 0.0
+
+
+RULE = Rule(
+    name="data-feed",
+    title="Steps wait for data",
+    needs=frozenset({"steps"}),
+    how_to_collect=f"{KERNELS_BY}; or a MindSpore step trace",
+    thresholds=(FEED_SHARE, FEED_LEAST),
+    check=check,
+    explains=frozenset({"jitter"}),
+)

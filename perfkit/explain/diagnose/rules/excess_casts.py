@@ -1,0 +1,63 @@
+"""Kernels that only change the type or layout of data take a noticeable part of the step.
+
+What is measured: casts, conversions of format (TransData, NCHW to NHWC), TensorMove and copies that convert, as a share of the
+step; how much of it is types and how much formats; and how many of them follow one another directly (there and back, which is never
+needed). Casts around norms and losses are needed; below 1 % of computing nothing is said.
+
+What to do: keep one type and one layout from operator to operator (channels_last for convolutions), use operators that take the
+type at hand and in-place forms, and set the private format for weights once.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import kernels
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+from perfkit.explain.diagnose.thresholds import CASTS_SHARE
+
+ACTIONS = (
+    "keep one data type and one layout from operator to operator",
+    "use operators that take the type at hand, and in-place forms",
+    "look at the producers of the largest ones in the timeline",
+)
+
+
+def check(case: Case) -> Verdict:
+    """The time of conversions."""
+    rows = kernels.matching(case, kernels.CONVERSIONS)
+    share = kernels.share_of_step(case, rows)
+    computing = case.computing
+    of_computing = float(rows["duration_ns"].sum() / computing["duration_ns"].sum())
+    is_cast = computing.index.isin(rows.index)
+    same = (computing["rank"] == computing["rank"].shift()) & (computing["step"] == computing["step"].shift())
+    in_row = float((is_cast & computing.index.isin(rows.index + 1) & same).sum()) / max(1, len(rows))
+    per_step = len(rows) / max(1, len(case.detail_ranks)) / case.num_kernel_steps
+    evidence = {
+        "casts_share": share,
+        "casts_share_of_computing": of_computing,
+        "casts_a_rank_and_step": per_step,
+        "casts_in_a_row_share": in_row,
+        "formats_share": kernels.share_of_step(case, kernels.matching(case, kernels.FORMATS)),
+    }
+    if of_computing < case.limit(CASTS_SHARE):
+        return Verdict((), evidence)
+    names = kernels.told(kernels.largest(rows))
+    finding = kernels.finding(
+        case,
+        rows,
+        rule=RULE.name,
+        title=f"{per_step:.0f} conversions a rank and step take {100 * share:.1f} % of it ({names})",
+        evidence=evidence,
+        actions=ACTIONS,
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="excess-casts",
+    title="Conversions of type and layout",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(CASTS_SHARE,),
+    check=check,
+)

@@ -1,0 +1,64 @@
+"""Matrix products or attention run in float32, where 16 bits would be at least twice as fast.
+
+What is measured: matrix products, convolutions and attention whose first input is float32, as a share of the step. On devices with
+TF32 such kernels may run in that; 16 bits have twice its rate as well, and half the bytes. The cost is half of their time.
+
+What to do: mixed precision (bf16, or fp16 with loss scaling) if accuracy allows, checked by comparing losses; find what casts the
+inputs up where a few operators only are in float32.
+"""
+
+from __future__ import annotations
+
+import re
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import shapes, work
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import HOT_OPERATOR_SHARE
+
+SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
+WON = 0.5
+ACTIONS = (
+    "use bf16, or fp16 with loss scaling, for products and attention, and compare losses afterwards (page 22)",
+    "look for casts to float32 before the named operators",
+)
+
+
+def check(case: Case) -> Verdict:
+    """The time of products in float32."""
+    rows = shapes.typical_costs(case)
+    rows = rows[rows["operator"].astype(str).str.contains(shapes.PRODUCTS).to_numpy(dtype=bool)]
+    first = rows["input_dtypes"].astype("object").fillna("").astype(str).str.strip("; ").str.split(";").str[0].str.strip()
+    known = rows[(first != "").to_numpy(dtype=bool)]
+    if known.empty:
+        raise NotMeasuredError("types of the inputs of products", how_to_collect=shapes.HOW)
+    hot = known[first.loc[known.index].str.match(SINGLE).to_numpy(dtype=bool)]
+    by_rank = hot.groupby("rank")["per_step_ns"].sum()
+    share = float(by_rank.max()) / (case.step_ns or 1) if len(by_rank) else 0.0
+    evidence = {"float32_products_share": share, "products_with_type": float(known["count"].sum())}
+    if share < case.limit(HOT_OPERATOR_SHARE):
+        return Verdict((), evidence)
+    totals = hot.groupby(hot["operator"].astype(str))["per_step_ns"].sum().sort_values(ascending=False)
+    names = tuple(str(name) for name in totals.index[:5])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{', '.join(names[:3])} in float32 take {100 * share:.1f} % of the step",
+        subject={"operators": names},
+        evidence=evidence,
+        actions=ACTIONS,
+        cost_ns=work.less_busy_ns(case, shapes.less_by_rank(case, hot, WON * hot["per_step_ns"])),
+        next=("12_operators", "22_accuracy_alignment"),
+        part="computing",
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="fp32-hot-operator",
+    title="Products in float32",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=shapes.HOW,
+    thresholds=(HOT_OPERATOR_SHARE,),
+    check=check,
+)

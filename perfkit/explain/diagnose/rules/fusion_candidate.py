@@ -1,0 +1,60 @@
+"""Kernels that follow one another could be one fused kernel, which reads and writes memory once.
+
+What is measured: chains in the order of the kernels that are an unfused SwiGLU, RMS or layer norm, rotary embedding, or an
+attention made of products and softmax. The cost is the memory traffic that one kernel would save, as a share of the time of the
+chain: 2/5 for SiLU and product, 5/7 and 9/11 for the norms, 8/10 for rotary embedding, all between both products of an attention.
+Casts in a chain are left to `excess-casts`, and times between kernels to `host-bound`. Where a fused kernel runs is no chain.
+
+What to do: the fused operator, or a compiler that makes one (graph kernel fusion with jit_level O1, torch.compile); compare losses
+afterwards.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import chains, kernels
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import FUSION_SHARE
+
+
+def check(case: Case) -> Verdict:
+    """The chains that could be one kernel, and what that would win."""
+    rows = chains.chains(case)
+    steps = case.num_kernel_steps
+    saved = rows["duration_ns"] * rows["saved"]
+    by_rank = saved.groupby(rows["rank"]).sum() / steps
+    share = float(by_rank.max()) / (case.step_ns or 1) if len(by_rank) else 0.0
+    per_rank = max(1, rows["rank"].nunique()) * steps
+    counts = {str(name): count / per_rank for name, count in rows.groupby("pattern")["chain"].nunique().items()}
+    evidence = {"saved_share": share, "chains_a_rank_and_step": float(sum(counts.values()))}
+    if share < case.limit(FUSION_SHARE):
+        return Verdict((), evidence)
+    totals = saved.groupby(rows["pattern"]).sum().sort_values(ascending=False)
+    found = [pattern for name in totals.index for pattern in chains.PATTERNS if pattern.name == name]
+    each = {f"{pattern.fused}_chains_a_rank_and_step": counts[pattern.name] for pattern in found}
+    told = ", ".join(f"{pattern.name} x {counts[pattern.name]:.0f}" for pattern in found[:3])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Chains of kernels that could be one: {told}",
+        subject={"operators": tuple(pattern.name for pattern in found), "kernels": kernels.largest(rows)},
+        evidence={**evidence, **each, "kernels_in_chains_a_rank_and_step": len(rows) / per_rank},
+        actions=(
+            f"use the fused operator{'s' if len(found) > 1 else ''} {', '.join(pattern.fused for pattern in found)}",
+            "or let a compiler fuse: graph kernel fusion (jit_level O1), torch.compile",
+            "compare losses afterwards (page 22)",
+        ),
+        cost_ns=kernels.won_ns(case, rows, rows["saved"]),
+        next=("12_operators", "22_accuracy_alignment"),
+        part="computing",
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="fusion-candidate",
+    title="Chains of kernels that could be one",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(FUSION_SHARE,),
+    check=check,
+)

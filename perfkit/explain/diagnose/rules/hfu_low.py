@@ -1,0 +1,59 @@
+"""The devices do little of the work that they could do in the time of a step.
+
+What is measured: operations a second of a device (HFU: recomputation counted), by the plan of the run, as its log prints them, or
+by the shapes of its products and attention where nearly all are known, over the dense peak of the device in 16 bits. Where the
+name of a profiler fits several devices the lowest peak counts. A low value is no cause by itself: other findings say where the time
+goes, and costs are stated there.
+
+What to do: work through the other findings by their cost; without any, compare strategies, because the model is small for so many
+devices.
+"""
+
+from __future__ import annotations
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import device, shapes, use
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import HFU_LOW
+
+HOW = f"{device.HOW}; {shapes.HOW}; or a log that prints TFLOP/s"
+GOOD = 0.5
+ACTIONS = (
+    "work through the findings that cost time, the largest first",
+    "compare strategies with less communication and larger micro batches (page 03)",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Operations a second over the peak."""
+    peaks = use.peaks(case)
+    if peaks is None:
+        raise NotMeasuredError("the peak of the device", how_to_collect=HOW)
+    rate = use.flops_per_s(case)
+    if rate is None:
+        raise NotMeasuredError("operations of a step", how_to_collect=HOW)
+    hfu = rate[0] / peaks[0]
+    evidence = {"hfu": hfu, "flops_per_s_per_device": rate[0], "peak_flops_per_s": peaks[0], "good_hfu": GOOD}
+    if hfu >= case.limit(HFU_LOW):
+        return Verdict((), evidence)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"A device does {rate[0] / 1e12:.1f} of {peaks[0] / 1e12:.0f} TFLOP/s (HFU {100 * hfu:.1f} %, by its {rate[1]})",
+        subject={},
+        evidence=evidence,
+        actions=ACTIONS,
+        severity="low",
+        next=("02_model_cost", "03_parallel_strategy"),
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="hfu-low",
+    title="Little of the peak is used",
+    needs=frozenset({"steps"}),
+    how_to_collect=HOW,
+    thresholds=(HFU_LOW,),
+    check=check,
+)

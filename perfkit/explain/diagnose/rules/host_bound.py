@@ -1,0 +1,128 @@
+"""The device waits for the host to launch the next kernel, again and again.
+
+What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
+full launch queue there are none. A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many
+kernels that were waited for. Where launches were recorded, the evidence says how many of those kernels started as soon as they were
+launched, and the ranks named are those whose own hosts are too slow, also while others make them wait. What the prediction of
+the run's plan waits for launches is no finding.
+
+What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
+bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.diagnose import launching, planned, who, work
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
+
+ALIKE = 0.2
+"""Ranks that wait this much of what the worst one waits wait for the same reason: who is late in a group varies."""
+EQUALLY_SLOW = 0.7
+"""The pace of launches, relative to the slowest host's, from which a host is slow itself."""
+QUEUED_NS = 20_000
+"""A kernel that starts this soon after its launch was not queued."""
+ACTIONS = (
+    "make kernels fewer and larger: fused operators, jit or graph mode, larger micro batches",
+    "remove synchronising calls from the step, and print or log every n-th step only",
+    "bind every process to CPUs of its own, and switch off deterministic and synchronous modes",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks whose device idles shortly before many kernels."""
+    step_ns = case.step_ns or 1
+    short = launching.short_gaps(case)
+    idle = short.groupby("rank")["duration_ns"].sum() / case.num_kernel_steps
+    waited = (short.groupby("rank").size() / case.kernels.groupby("rank").size()).fillna(0.0)
+    evidence = {
+        "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
+        "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
+    }
+    if not _passes(case, idle, waited, short):
+        return Verdict((), evidence)
+    planned_ns = planned.predicted_ns(case, "free")
+    if planned_ns is not None and idle.max() <= planned.AS_PLANNED * planned_ns:
+        return Verdict((), {**evidence, "planned_idle_ns": planned_ns})
+    named = _named(case, idle)
+    worst = int(str(idle.idxmax()))
+    at_once = _started_at_once(case, worst)
+    lengths = case.computing.loc[case.computing["rank"].isin(named), "duration_ns"]
+    removed = pd.concat([short, launching.leads_after_loading(case, named)], ignore_index=True)
+    return Verdict(
+        (
+            Finding(
+                rule=RULE.name,
+                title=who.devices(named, case)("waits", "wait")
+                + (
+                    f" {idle.max() / 1e6:.1f} ms a step for launches"
+                    if len(named) == 1
+                    else f" for launches, up to {idle.max() / 1e6:.1f} ms a step"
+                )
+                + (" (launches were not recorded)" if at_once is None else ""),
+                subject={"ranks": named},
+                evidence={
+                    **evidence,
+                    "idle_ns": float(idle.max()),
+                    "kernels_waited_for_share": float(waited[worst]),
+                    "median_kernel_ns": float(lengths.median()),
+                    **({} if at_once is None else {"started_at_launch_share": at_once}),
+                },
+                actions=ACTIONS,
+                cost_ns=work.won_ns(case, removed),
+                next=("14_timeline", "frequent-sync"),
+                part="free",
+            ),
+        ),
+        evidence,
+    )
+
+
+def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame) -> bool:
+    """Whether one rank idles enough, or several in turn, so that the step loses as much."""
+    least_ns = case.limit(HOST_BOUND_SHARE) * (case.step_ns or 1)
+    many = waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS)
+    if not many.any() or idle.max() < ALIKE * least_ns:
+        return False
+    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short) >= least_ns
+
+
+def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:
+    """The ranks whose own hosts launch too slowly; where launches were not recorded, those whose devices idle."""
+    own = {rank: launching.own_idle_ns(case, rank) for rank in case.detail_ranks}
+    most = max((amount for amount in own.values() if amount is not None), default=0.0)
+    idles = set(idle.index[(idle >= ALIKE * idle.max()).to_numpy()])
+    # A host with a full queue launches when its device goes on: what is late then is late for the rank that all wait for.
+    pace = {rank: launching.pace_ns(case, rank) for rank, amount in own.items() if amount is not None and amount >= ALIKE * most}
+    slowest_ns = max(pace.values(), default=0.0)
+    own = {rank: 0.0 if pace.get(rank, slowest_ns) < EQUALLY_SLOW * slowest_ns else amount for rank, amount in own.items()}
+    slow = (rank for rank, amount in own.items() if (rank in idles if amount is None or not most else amount >= ALIKE * most))
+    return tuple(sorted(slow))
+
+
+def _started_at_once(case: Case, rank: int) -> float | None:
+    """The share of a rank's kernels that started as soon as they were launched; None if launches were not recorded."""
+    if "launches" not in case.run.tables:
+        return None
+    rows: pd.DataFrame = case.run.frame("launches", ranks=[rank], columns=("start_ns", "launch_ns", "launch_duration_ns"))
+    rows = rows.dropna()
+    if rows.empty:
+        return None
+    columns = {str(name): rows[name].to_numpy(dtype=np.int64) for name in rows.columns}
+    after = columns["start_ns"] - columns["launch_ns"] - columns["launch_duration_ns"]
+    return float((after < QUEUED_NS).mean())
+
+
+RULE = Rule(
+    name="host-bound",
+    title="The device waits for launches",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST),
+    check=check,
+    explains=frozenset({"frequent-sync", "jitter", "core-idle"}),
+)

@@ -1,0 +1,96 @@
+"""The device moves data between its memory and that of the host, and computes nothing meanwhile.
+
+What is measured: copies to and from the host, as far as no kernel of the rank runs beside them, as a share of the step, and how
+much of them moves pageable memory, which the driver has to copy twice and for which the host waits. Copies that hide behind
+kernels cost nothing and do not count; values that are read one by one are `frequent-sync`, and what a step waits for before
+its first kernel is `data-feed`.
+
+What to do: pin the memory of the host and copy ahead on a stream of its own, so that the copy hides behind the step before;
+keep what every step needs on the device; make tensors on the device instead of moving them there.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import host, kernels, work
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import HOST_COPY_SHARE
+from perfkit.record.overlap import union
+
+COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
+ACTIONS = (
+    "pin the memory of the host (pin_memory) and copy with non_blocking=True, ahead of the step and on a stream of its own",
+    "keep on the device what every step needs, and make masks, positions and random numbers there",
+    "if states were moved to the host to save memory: move less of them, or hide the copies behind computing",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Copies between host and device that nothing hides."""
+    names = case.kernels["name"].astype("category")
+    known = np.array([COPIES.search(str(name)) is not None for name in names.cat.categories] or [False])
+    chosen = (case.kernels["kind"] == "copy").to_numpy(dtype=bool) & known[names.cat.codes.to_numpy()]
+    copies = case.whole(case.kernels[chosen])
+    if copies.empty:
+        raise NotMeasuredError("copies between host and device by name", how_to_collect=KERNELS_BY)
+    exposed = _exposed(copies, case.kernels[~chosen])
+    exposed_ns = exposed["duration_ns"] * exposed["exposed"]
+    by_rank = exposed_ns.groupby(exposed["rank"]).sum() / case.num_kernel_steps
+    share = float(by_rank.max()) / (case.step_ns or 1)
+    evidence = {"exposed_copies_ns": float(by_rank.max()), "exposed_copies_share": share}
+    if share < case.limit(HOST_COPY_SHARE):
+        return Verdict((), evidence)
+    pageable = exposed["name"].astype(str).str.contains("pageable", case=False).to_numpy(dtype=bool)
+    slow = by_rank[by_rank >= 0.5 * by_rank.max()]
+    totals = exposed_ns.groupby(exposed["name"].astype("object")).sum().sort_values(ascending=False)
+    told = kernels.told(tuple(str(name) for name in totals.index), top=1)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"The device waits {by_rank.max() / 1e6:.1f} ms a step for copies between host and device, most of them {told}",
+        subject={
+            "ranks": tuple(int(str(rank)) for rank in slow.index),
+            "operators": tuple(str(name) for name in totals.index[:3]),
+        },
+        evidence={
+            **evidence,
+            "copies_a_rank_and_step": len(exposed) / max(1, exposed["rank"].nunique()) / case.num_kernel_steps,
+            "pageable_share": float(exposed_ns[pageable].sum() / exposed_ns.sum()),
+        },
+        actions=ACTIONS,
+        cost_ns=work.won_ns(case, exposed, fraction=exposed["exposed"]),
+        next=("14_timeline", "16_data_feed"),
+        part="free",
+    )
+    return Verdict((finding,), evidence)
+
+
+def _exposed(copies: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """The copies with `exposed`, the share of each in which no kernel of its rank runs; what two copies share counts once."""
+    frames = []
+    for rank, mine in copies.groupby("rank"):
+        starts = mine["start_ns"].to_numpy(dtype=np.int64)
+        ends = starts + mine["duration_ns"].to_numpy(dtype=np.int64)
+        covered = np.maximum.accumulate(np.concatenate([[0], ends[:-1]]))
+        theirs = others[(others["rank"] == rank).to_numpy(dtype=bool)]
+        begins = theirs["start_ns"].to_numpy(dtype=np.int64)
+        busy = union(begins, begins + theirs["duration_ns"].to_numpy(dtype=np.int64))
+        first = np.minimum(np.maximum(starts, covered), ends)
+        alone = (ends - first) - (host.busy_until(busy, ends) - host.busy_until(busy, first))
+        frames.append(mine.assign(exposed=alone / np.maximum(ends - starts, 1)))
+    return pd.concat(frames)
+
+
+RULE = Rule(
+    name="host-copies",
+    title="Copies between host and device",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(HOST_COPY_SHARE,),
+    check=check,
+)

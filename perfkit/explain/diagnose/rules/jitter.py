@@ -1,0 +1,86 @@
+"""Equal kernels take very different times, with no rank that is always slow: the others wait for whoever is late this time.
+
+What is measured: the k-th kernel of a step against the k-th of the other steps of the same rank (log ratio to their median, robust
+spread). Shapes that change from step to step are not compared, because then numbers of kernels differ.
+
+What to do: look for other jobs on the hosts and devices, bind processes to CPUs, fix clocks, and repeat the measurement.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import JITTER_SPREAD
+
+MAD_TO_SIGMA = 1.4826
+MIN_STEPS = 3
+LEAST_NS = 10_000
+"""Shorter kernels vary with the resolution of the recording."""
+
+
+def check(case: Case) -> Verdict:
+    """The spread of equal kernels over steps."""
+    rows = _numbered(case)
+    if rows.empty:
+        raise NotMeasuredError(
+            f"equal kernels in {MIN_STEPS} steps", how_to_collect="record at least three equal steps with kernels"
+        )
+    logs = pd.Series(np.log(rows["duration_ns"].to_numpy(dtype=np.float64)), index=rows.index)
+    residual = logs - logs.groupby([rows["rank"], rows["place"]]).transform("median")
+    num_steps = rows["step"].nunique()
+    correction = np.sqrt(num_steps / max(1.0, num_steps - 1.0))
+    spread = MAD_TO_SIGMA * float(residual[residual != 0].abs().median() if (residual != 0).any() else 0.0) * float(correction)
+    lengths = case.steps.groupby("step")["duration_ns"].max()
+    evidence = {
+        "spread_of_equal_kernels_ratio": spread,
+        "step_p90_over_p10": float(lengths.quantile(0.9) / lengths.quantile(0.1)),
+    }
+    if spread < case.limit(JITTER_SPREAD):
+        return Verdict((), evidence)
+    # Without the spread every kernel takes the median time of its place among ranks of equal work, at its rank's own speed.
+    own = logs - logs.groupby([rows["rank"].map(case.roles), rows["place"]]).transform("median")
+    own = own - own.groupby(rows["rank"]).transform("median")
+    table = rows.assign(gone=1.0 - np.exp(-own))
+    cost_ns = work.won_ns(case, table, fraction=table["gone"])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Equal kernels differ by {100 * spread:.0f} % from step to step, on no rank in particular",
+        subject={"ranks": ()},
+        evidence={**evidence, "cost_of_spread_ns": cost_ns},
+        actions=(
+            "look for other jobs on hosts and devices, and for changing clocks",
+            "bind every process to CPUs of its own, and record again",
+        ),
+        severity="low",
+        cost_ns=cost_ns,
+        next=("11_step_breakdown",),
+        part="step",
+    )
+    return Verdict((finding,), evidence)
+
+
+def _numbered(case: Case) -> pd.DataFrame:
+    """Computing kernels with their place in the step, of ranks whose steps all have the same number of them."""
+    rows = case.computing[["rank", "step", "start_ns", "duration_ns", "op"]]
+    counts = rows.groupby(["rank", "step"]).size().unstack("step")
+    equal = counts.index[(counts.nunique(axis=1) == 1).to_numpy() & counts.notna().all(axis=1).to_numpy()]
+    if counts.shape[1] < MIN_STEPS or not len(equal):
+        return rows.iloc[:0].assign(place=0)
+    rows = rows[rows["rank"].isin(np.asarray(equal))]
+    rows = rows.assign(place=rows.groupby(["rank", "step"]).cumcount())
+    return rows[(rows["duration_ns"] >= LEAST_NS).to_numpy(dtype=bool)]
+
+
+RULE = Rule(
+    name="jitter",
+    title="Equal kernels take different times",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(JITTER_SPREAD,),
+    check=check,
+)

@@ -1,0 +1,61 @@
+"""Single steps take far longer than all others: a checkpoint, an evaluation, the start of a profiler.
+
+What is measured: steps of at least three medians, after warm-up, that are at most a tenth of the steps. The cost is what they last
+longer, as a mean over all steps. Recordings of a few steps rarely hold one; a training log does.
+
+What to do: save checkpoints asynchronously and less often, evaluate rarely; compare medians of such logs, not means.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import LONG_STEP
+
+HOW = "record or log at least ten steps"
+MIN_STEPS = 10
+MOST = 0.1
+
+
+def check(case: Case) -> Verdict:
+    """Single steps that are far longer than the median."""
+    lengths = case.steps.groupby("step")["duration_ns"].max().sort_index().astype("float64")
+    if len(lengths) < MIN_STEPS:
+        raise NotMeasuredError("ten steps", how_to_collect=HOW)
+    usual = float(lengths.median())
+    long = lengths[lengths >= case.limit(LONG_STEP) * usual]
+    evidence = {"longest_over_median": float(lengths.max()) / usual, "num_steps": float(len(lengths)), "num_long": float(len(long))}
+    if long.empty or len(long) > MOST * len(lengths):
+        return Verdict((), evidence)
+    lost = float((long - usual).sum())
+    steps = tuple(int(str(step)) for step in long.index)
+    distances = {after - before for before, after in itertools.pairwise(steps)}
+    regular = f", every {distances.pop()} steps" if len(distances) == 1 else ""
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{len(long)} of {len(lengths)} steps take up to {long.max() / usual:.0f} x as long as the median{regular}",
+        subject={"steps": steps[:64]},
+        evidence={**evidence, "lost_in_all_ns": lost},
+        actions=(
+            "save checkpoints asynchronously and less often, evaluate rarely",
+            "compare medians of steps, not means that hold these",
+        ),
+        cost_ns=round(lost / len(lengths)),
+        severity="low",
+        next=("11_step_breakdown",),
+    )
+    return Verdict((finding,), evidence)
+
+
+RULE = Rule(
+    name="long-step",
+    title="Single long steps",
+    needs=frozenset({"steps"}),
+    how_to_collect=HOW,
+    thresholds=(LONG_STEP,),
+    check=check,
+    symptom_of=frozenset({"host-pause", "data-feed"}),
+)

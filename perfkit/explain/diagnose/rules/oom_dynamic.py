@@ -1,0 +1,39 @@
+"""Memory does not fit, mostly because of activations and buffers.
+
+What is measured: the largest extent of the pool, and a request that failed, against the budget of a printed statistic; and the
+static part of that budget. Below 60 % the dynamic part is the cause.
+
+What to do: flash attention, sequence parallelism, selective and then full recomputation of some layers, a smaller micro batch.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+from perfkit.explain.diagnose.thresholds import OUT_OF_MEMORY_STATIC
+
+ACTIONS = (
+    "use flash attention, and sequence parallelism beside tensor parallelism",
+    "recompute cheap operators, then communication, then some layers of the first stage (page 05)",
+    "use a smaller micro batch",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks above their budget whose static memory is small."""
+    rows = budget.reports(case)
+    mine = budget.over(case, rows, static=False)
+    if mine.empty:
+        return Verdict((), budget.evidence_of(rows))
+    return Verdict((budget.finding(RULE.name, mine, "activations and buffers take most of it", ACTIONS),), budget.evidence_of(rows))
+
+
+RULE = Rule(
+    name="oom-dynamic",
+    title="Out of memory, dynamic part",
+    needs=frozenset({"memory_reports"}),
+    how_to_collect=budget.HOW,
+    thresholds=(OUT_OF_MEMORY_STATIC,),
+    check=check,
+)

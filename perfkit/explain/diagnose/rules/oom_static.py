@@ -1,0 +1,39 @@
+"""Memory does not fit, mostly because of weights, gradients and optimizer states.
+
+What is measured: the largest extent of the pool, and a request that failed, against the budget of a printed statistic; and the
+static part of that budget. From 60 % on the static part is the cause.
+
+What to do: shard the optimizer, then more pipeline or tensor parallelism, then offload.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+from perfkit.explain.diagnose.thresholds import OUT_OF_MEMORY_STATIC
+
+ACTIONS = (
+    "shard the optimizer over the data parallel ranks, or over more of them",
+    "use more pipeline stages, then more tensor parallelism",
+    "offload optimizer states to the host",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks above their budget whose static memory is large."""
+    rows = budget.reports(case)
+    mine = budget.over(case, rows, static=True)
+    if mine.empty:
+        return Verdict((), budget.evidence_of(rows))
+    return Verdict((budget.finding(RULE.name, mine, "static memory takes most of it", ACTIONS),), budget.evidence_of(rows))
+
+
+RULE = Rule(
+    name="oom-static",
+    title="Out of memory, static part",
+    needs=frozenset({"memory_reports"}),
+    how_to_collect=budget.HOW,
+    thresholds=(OUT_OF_MEMORY_STATIC,),
+    check=check,
+)

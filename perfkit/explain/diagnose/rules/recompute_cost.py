@@ -1,0 +1,51 @@
+"""Forward operators run again in the backward pass, and cost what the forward of those layers costs.
+
+What is measured: attention runs once forward and once backward in each layer. More forward than backward runs are recomputation.
+Around an attention that runs again the kernels follow one another as in the forward pass; so far as they do they are computed
+again, at most what lies between two forward attentions. (Frameworks stop before the end of a layer when the backward pass needs no
+more of it, and selective recomputation runs little but the attention.) The cost is what the step would win if nothing were
+recomputed, and says nothing about whether memory allows that.
+
+What to do: with memory to spare recompute fewer layers, or only cheap operators (norms, activations), or the communication only.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import kernels, recomputation
+from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import RECOMPUTE_SHARE
+
+ACTIONS = (
+    "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",
+    "recompute single cheap operators (norm, activation) instead of whole layers",
+)
+
+
+def check(case: Case) -> Verdict:
+    """What is computed again beyond what the plan of the run asks for."""
+    repeated = recomputation.beyond_plan(case)
+    if repeated.spans.empty:
+        return Verdict((), repeated.evidence)
+    share, layers = repeated.evidence["recomputed_share"], repeated.evidence["layers_recomputed_ratio"]
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Recomputed operators take {100 * share:.1f} % of the step ({100 * layers:.0f} % of the layers)",
+        subject={"operators": kernels.largest(repeated.spans)},
+        evidence=repeated.evidence,
+        actions=ACTIONS,
+        cost_ns=repeated.won_ns(case),
+        next=("05_recompute", "15_memory_profile"),
+        part="step",
+    )
+    return Verdict((finding,), repeated.evidence)
+
+
+RULE = Rule(
+    name="recompute-cost",
+    title="Recomputation",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=KERNELS_BY,
+    thresholds=(RECOMPUTE_SHARE,),
+    check=check,
+)

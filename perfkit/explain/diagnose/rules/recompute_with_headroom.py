@@ -1,0 +1,77 @@
+"""Operators are recomputed although memory is left that could keep their results.
+
+What is measured: forward attention that runs more often than backward attention (see `recompute-cost`, which states what that
+costs), and the peak of reserved memory, or of a printed statistic, against what may be used: the budget of the statistic, or the
+memory of the device. Below 90 % on every rank there is room. What the plan of the run asks to recompute is no finding. Where the
+profiler's name fits several devices the smallest counts.
+
+What to do: recompute fewer layers, those of the last stages first; then only cheap operators; then none; or use the room for larger
+micro batches or less tensor parallelism.
+"""
+
+from __future__ import annotations
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose import device as _device
+from perfkit.explain.diagnose import recomputation
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import HEADROOM
+
+HOW = "record memory (profile_memory, or MS_MEMORY_STATISTIC=1), kernels, and the name of the device"
+GIB = 2**30
+ACTIONS = (
+    "recompute fewer layers, those of the last stages first, and look at the peak again (page 05)",
+    "recompute cheap operators only: norm, activation",
+    "or use the room for larger micro batches, or for less tensor parallelism",
+)
+
+
+def check(case: Case) -> Verdict:
+    """The fullest rank's peak against its limit, in a run that recomputes."""
+    used = _fullest(case)
+    if used is None:
+        raise NotMeasuredError("the peak of memory and what may be used", how_to_collect=HOW)
+    peak, limit = used
+    repeated = recomputation.beyond_plan(case)
+    evidence = {"peak_bytes": peak, "limit_bytes": limit, "peak_over_limit": peak / limit}
+    if repeated.spans.empty or peak > case.limit(HEADROOM) * limit:
+        return Verdict((), evidence)
+    again = repeated.evidence["layers_recomputed_ratio"]
+    gain = {"recompute_cost_ns": float(repeated.won_ns(case) or 0), "layers_recomputed_ratio": again}
+    finding = Finding(
+        rule=RULE.name,
+        title=f"{(limit - peak) / GIB:.1f} of {limit / GIB:.0f} GiB are free while {100 * again:.0f} % of layers are recomputed",
+        subject={"ranks": ()},
+        evidence={**evidence, **gain, "headroom_bytes": limit - peak},
+        actions=ACTIONS,
+        severity="medium",
+        next=("05_recompute", "04_memory", "recompute-cost"),
+    )
+    return Verdict((finding,), evidence)
+
+
+def _fullest(case: Case) -> tuple[float, float] | None:
+    """Peak and limit in bytes of the rank that is fullest; None unless both are known."""
+    rows = case.run.frame("memory_reports")
+    rows = rows.assign(limit=rows["budget_bytes"].fillna(rows["device_bytes"]), peak=rows["actual_peak_bytes"])
+    stated = rows.dropna(subset=["limit", "peak"])
+    if len(stated):
+        at = int((stated["peak"] / stated["limit"]).to_numpy(dtype=float).argmax())
+        return float(stated["peak"].iloc[at]), float(stated["limit"].iloc[at])
+    devices = _device.candidates(case)
+    if not devices or not case.run.has("memory_curve"):
+        return None
+    curve = case.run.frame("memory_curve", columns=("rank", "reserved_bytes", "allocated_bytes"))
+    peak = curve["reserved_bytes"].max() if curve["reserved_bytes"].notna().any() else curve["allocated_bytes"].max()
+    return float(peak), float(min(device.memory_bytes for device in devices))
+
+
+RULE = Rule(
+    name="recompute-with-headroom",
+    title="Recomputation with memory to spare",
+    needs=frozenset({"steps", "kernels"}),
+    how_to_collect=HOW,
+    thresholds=(HEADROOM,),
+    check=check,
+)

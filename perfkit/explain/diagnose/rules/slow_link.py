@@ -1,0 +1,241 @@
+"""One link between two ranks moves data slower than links like it.
+
+What is compared: the bandwidth of each link with that of links of the same transport, operation and number of peers, at least
+four; less than a MiB a step says nothing about bandwidth. The matrix of the operation is solved by medians over rows and columns:
+what all links of a rank share belongs to that rank, and only the rest to the link. It must hold in most steps, or in both
+directions.
+
+Without a matrix the operations of two ranks, which use one link, are compared with those of other pairs.
+
+What to do: check and repair the link or its ports; until then plan groups so that tensor parallel traffic stays off it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core import clock
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain import collectives, links
+from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import LINK_PEERS, LINK_PERSISTENCE, LINK_RATIO, LINK_Z
+from perfkit.record.overlap import Intervals, overlap_ns, union
+
+HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
+ACTIONS = (
+    "check and repair the link, its cable, ports and drivers",
+    "until then place the groups so that tensor parallel traffic stays off the link",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Links that are slower than their like in most steps."""
+    if not case.run.has("links"):
+        return _by_pairs(case)
+    table = links.slow_links(case.run, steps=case.step_numbers)
+    if table.empty or table["num_like"].max() < case.limit(LINK_PEERS):
+        raise NotMeasuredError("like links with bytes and times", how_to_collect=HOW)
+    worst = _passing(table, case)
+    evidence = {
+        "largest_slowness_ratio": float(table["slowness"].max()),
+        "largest_z": float(table["z"].max()),
+        "num_links": float(len(table)),
+    }
+    pairs = {_pair(row) for row in worst.to_dict("records")}
+    confirmed = {pair: share for pair in pairs if (share := _persistence(pair, case)) >= case.limit(LINK_PERSISTENCE)}
+    return Verdict(tuple(_finding(pair, share, worst, case) for pair, share in sorted(confirmed.items())), evidence)
+
+
+def _by_pairs(case: Case) -> Verdict:
+    """Without a matrix: operations of two ranks go over one link, so their time a byte is compared with that of other pairs."""
+    if not case.run.has("collectives"):
+        raise NotMeasuredError("links, or operations of two ranks", how_to_collect=HOW)
+    alone = case.members[case.members["num_seen"] == 2]
+    # The later of two members does not wait: the shorter time is that of the transfer, whatever the clocks say.
+    rows = alone.groupby("instance").agg(
+        operation=("operation", "first"),
+        bytes=("bytes", "max"),
+        min=("rank", "min"),
+        max=("rank", "max"),
+        time=("duration_ns", "min"),
+    )
+    rows = rows[(rows["bytes"] >= links.MIN_BYTES).fillna(False).to_numpy(dtype=bool)]
+    kind = rows["operation"].astype(str).replace({"send": "pass on", "receive": "pass on"})
+    keys = [kind.rename("kind"), rows["bytes"], rows["min"], rows["max"]]
+    medians = rows["time"].astype("float64").groupby(keys).median().rename("time").reset_index()
+    like = medians.groupby(["kind", "bytes"])["time"]
+    medians = medians[(like.transform("size") >= case.limit(LINK_PEERS)).to_numpy()]
+    if medians.empty:
+        raise NotMeasuredError("links, or operations of two ranks of which four and more are alike", how_to_collect=HOW)
+    medians["slowness"] = medians["time"] / medians.groupby(["kind", "bytes"])["time"].transform("median")
+    evidence = {"largest_slowness_ratio": float(medians["slowness"].max()), "num_links": float(len(medians))}
+    worst = medians[medians["slowness"] >= case.limit(LINK_RATIO)].sort_values("slowness", ascending=False)
+    findings = []
+    for row in worst.drop_duplicates(["min", "max"]).to_dict("records"):
+        pair = int(row["min"]), int(row["max"])
+        cost_ns = _cost_ns(pair, float(row["slowness"]), case)
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"Link {pair[0]}-{pair[1]} takes {row['slowness']:.2f} times as long as links of other pairs of ranks",
+                subject={"links": (pair,)},
+                evidence={**evidence, "slowness_ratio": float(row["slowness"]), "transfer_ns": float(row["time"])},
+                actions=ACTIONS,
+                cost_ns=cost_ns,
+                severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
+                next=("13_communication",),
+                part="communication",
+            )
+        )
+    return Verdict(tuple(findings), evidence)
+
+
+def _passing(table: pd.DataFrame, case: Case) -> pd.DataFrame:
+    return table[
+        (table["num_like"] >= case.limit(LINK_PEERS))
+        & (table["link"] >= case.limit(LINK_RATIO))
+        & (table["slowness"] >= case.limit(LINK_RATIO))
+        & (table["z"] >= case.limit(LINK_Z))
+    ]
+
+
+def _pair(row: Mapping[object, object]) -> tuple[int, int]:
+    ends = int(str(row["source_rank"])), int(str(row["target_rank"]))
+    return min(ends), max(ends)
+
+
+def _persistence(pair: tuple[int, int], case: Case) -> float:
+    """The share of steps in which the link is slow by itself."""
+    hits = sum(
+        pair in {_pair(row) for row in _passing(links.slow_links(case.run, steps=[step]), case).to_dict("records")}
+        for step in case.step_numbers[:MOST_STEPS]
+    )
+    return hits / max(1, len(case.step_numbers[:MOST_STEPS]))
+
+
+MOST_STEPS = 5
+"""Steps that are looked at one by one."""
+
+
+def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Case) -> Finding:
+    rows = table[[_pair(row) == pair for row in table.to_dict("records")]]
+    row = rows.iloc[0]
+    cost_ns = _cost_ns(pair, float(row["slowness"]), case)
+    return Finding(
+        rule=RULE.name,
+        title=f"Link {pair[0]}-{pair[1]} ({row['transport']}) moves {row['bytes_per_s'] / 1e9:.1f} GB/s, links like it "
+        f"{row['typical_bytes_per_s'] / 1e9:.1f} GB/s",
+        subject={"links": (pair,)},
+        evidence={
+            "slowness_ratio": float(row["slowness"]),
+            "own_share_ratio": float(row["link"]),
+            "z": float(row["z"]),
+            "bytes_per_s": float(row["bytes_per_s"]),
+            "like_links_bytes_per_s": float(row["typical_bytes_per_s"]),
+            "num_like_links": float(row["num_like"]),
+            "slow_steps_share": share,
+            "excess_transfer_ns": float(rows["excess_ns"].max()) / max(1, len(case.step_numbers)),
+        },
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
+        next=("13_communication",),
+        part="communication",
+    )
+
+
+def _cost_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
+    """What a step wins if operations over the link were as fast as equal ones elsewhere, or, without such, as its like allow."""
+    if not case.run.has("collectives"):
+        return None
+    if case.replay is None:
+        return _shown_ns(pair, slowness, case)
+    late = _late_ns(pair, slowness, case.members, case)
+    nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in work.COLUMNS})
+    faster = {int(str(number)): float(amount) for number, amount in late.items()}
+    return work.won_ns(case, nothing, faster_ns=faster) if faster else None
+
+
+def _late_ns(pair: tuple[int, int], slowness: float, rows: pd.DataFrame, case: Case) -> pd.Series:
+    """By instance of `rows` that both ends of the link took part in, how much longer than equal operations elsewhere it took."""
+    operations, kind = case.operations, ["operation", "group_size", "bytes"]
+    known = operations["basis"].astype(str).isin(("arrival", "recorded")) & ~operations["instance"].isin(
+        _through(pair, case.members)
+    )
+    typical = operations[known].groupby(kind, dropna=False, observed=True)["transfer_ns"].median()
+    own = collectives.summed(rows[rows["instance"].isin(_through(pair, rows))])
+    table = own.merge(typical.rename("typical_ns").reset_index(), on=kind, how="left")
+    transfer = table["transfer_ns"].astype("Float64")
+    like = (transfer / slowness).where((table["bytes"] >= links.MIN_BYTES).fillna(False), transfer)
+    late = (transfer - table["typical_ns"].astype("Float64").fillna(like)).fillna(0.0).clip(lower=0.0)
+    return pd.Series(late.to_numpy(dtype="float64"), index=table["instance"].to_numpy())
+
+
+def _through(pair: tuple[int, int], rows: pd.DataFrame) -> set[int]:
+    """The instances that both ends of a link took part in."""
+    both = rows[rows["rank"].isin(pair)].groupby("instance")["rank"].nunique()
+    return set(both.index[(both == 2).to_numpy()])
+
+
+def _shown_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
+    """The cost where not all ranks can be replayed: what is late in the operations of each group, as far as it is not hidden.
+
+    Only the two ends of the link are read. A step of a pipeline takes one micro batch through all stages and the others through the
+    slowest: a stage that computes less than another can be late by as much in all but one micro batch without a cost.
+    """
+    ends = replace(case.run, tables={"collectives": case.run.frame("collectives", ranks=pair)})
+    clocks = clock.estimate(ends)
+    rows = collectives.members(ends, clocks=clocks)
+    rows = rows[rows["step"].isin(case.step_numbers).fillna(False).to_numpy(dtype=bool)]
+    late = _late_ns(pair, slowness, rows, case)
+    if late.empty:
+        return None
+    kernels = case.run.frame("kernels", ranks=pair, columns=["rank", "kind", "start_ns", "duration_ns"])
+    kernels = kernels[(kernels["kind"] == "computing").to_numpy(dtype=bool) & kernels["start_ns"].notna().to_numpy()]
+    kernels = kernels.assign(start_ns=clock.aligned(kernels, clocks)["start_ns"].fillna(kernels["start_ns"]))
+    rows = rows.assign(late=rows["instance"].map(late)).dropna(subset=["late", "start_ns", "transfer_ns"])
+    shown = [0.0]
+    for rank, mine in rows.groupby("rank"):
+        computing = _spans(kernels[kernels["rank"] == rank], "duration_ns")
+        groups = mine.groupby(mine["group"].astype("object").fillna(""))
+        shown.append(sum(_shown_of(group, computing) for _, group in groups))
+    shown_ns = max(shown) / max(1, len(case.step_numbers))
+    once_ns = shown_ns / (case.num_micro_batches or 1)
+    return round(once_ns + max(0.0, shown_ns - _slack_ns(pair[0], case)) * (1 - once_ns / shown_ns)) if shown_ns else 0
+
+
+def _slack_ns(rank: int, case: Case) -> float:
+    """How much longer than the stage of a rank the stage that all others wait for computes in a step."""
+    rows = case.steps.dropna(subset=["computing_ns"])
+    of_stages = rows.groupby("stage")["computing_ns"].median().astype("float64")
+    own = rows.loc[rows["rank"] == rank, "stage"]
+    return float(of_stages.max() - of_stages[own.iloc[0]]) if len(own) else 0.0
+
+
+def _shown_of(rows: pd.DataFrame, computing: Intervals) -> float:
+    """What is late in operations of one group of a rank; no more than their transfers last while it computes nothing."""
+    ends = rows["start_ns"].astype("int64") + rows["duration_ns"].astype("int64")
+    moving = _spans(rows.assign(start_ns=ends - rows["transfer_ns"].astype("int64")), "transfer_ns")
+    return min(float(rows["late"].sum()), float(moving.total_ns - overlap_ns(moving, computing)))
+
+
+def _spans(rows: pd.DataFrame, length: str) -> Intervals:
+    starts = rows["start_ns"].to_numpy(dtype=np.int64)
+    return union(starts, starts + rows[length].to_numpy(dtype=np.int64))
+
+
+RULE = Rule(
+    name="slow-link",
+    title="A link is slower than links like it",
+    needs=frozenset({"steps"}),
+    how_to_collect=HOW,
+    thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS),
+    check=check,
+    explains=frozenset({"bandwidth-low", "exposed-communication"}),
+)

@@ -1,0 +1,120 @@
+"""One rank computes longer than its peers, and all others wait for it.
+
+What is compared: the computing time of a step between ranks of equal work, that is of one pipeline stage with the same operators in
+the same numbers. Not the length of the step and not communication: waiting makes those equal, or the wrong way round. For stages
+with fewer than three ranks, and for a whole stage that is slow, the mean times of equal operators are compared across stages.
+
+How it is judged: the excess of a rank is the median over steps of its log ratio to its peers. It is held against the robust spread
+between ranks, the noise from step to step, and the natural spread of healthy cards, whichever is largest; the bar rises with the
+number of ranks, so that large healthy runs stay silent. Half or more of the peers slow at once moves the median: then the faster
+half is the measure, and all ranks of a node are one finding. A rank that is slow for three or more steps in a row and not otherwise
+is named with its steps.
+
+Who is never blamed: ranks that wait. A slow rank waits least in its collectives.
+
+What to do: check clock, temperature, power limit and ECC errors of the device and the load of its host; exchange it; if only some
+operators are slower, look at the inputs that the rank gets.
+
+For comparison the classic rule (longest computing time more than 20 % over the mean of all ranks) is shown in the evidence; it sees
+only large faults and takes stages of different load for slow ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.diagnose import excess as _excess
+from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.thresholds import (
+    CLASSIC_EXCESS,
+    SLOW_RANK_EXCESS,
+    SLOW_RANK_FLOOR,
+    SLOW_RANK_PERSISTENCE,
+    SLOW_RANK_STEP_Z,
+    SLOW_RANK_Z,
+)
+
+ACTIONS = (
+    "check clock, temperature, power limit and ECC errors of the device, and the load of its host",
+    "exchange the device or leave it out, and record again",
+    "if only some operators are slower, look at the inputs of the rank (sequence lengths, expert load)",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks, or whole nodes, that compute longer than ranks of equal work."""
+    excess = _excess.of_ranks(case)
+    found = [_finding(case, culprits, excess) for culprits in excess.culprits]
+    evidence = {
+        "largest_excess_ratio": float(excess.ranks["excess"].max()),
+        "largest_z": float(excess.ranks["z"].max()),
+        "z_needed": excess.z_needed,
+        "num_ranks": len(excess.ranks),
+        "num_steps": excess.num_steps,
+    }
+    return Verdict(tuple(found), evidence)
+
+
+def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> Finding:
+    rows = excess.ranks.loc[list(culprits.ranks)]
+    worst = float(rows["excess"].median())
+    many = len(culprits.ranks) > 1
+    who = f"Ranks {', '.join(map(str, culprits.ranks))} compute" if many else f"Rank {culprits.ranks[0]} computes"
+    when = f"{culprits.num_slow_steps} of {excess.num_steps} steps"
+    cost_ns = _cost_ns(case, culprits, rows)
+    return Finding(
+        rule=RULE.name,
+        title=f"{who} {_excess.percent(worst)} % longer than {culprits.peers}, in {when}"
+        + (": the whole node is slow" if culprits.node else ""),
+        subject={"ranks": culprits.ranks, **({"steps": culprits.steps} if culprits.transient else {})},
+        evidence={
+            "excess_ratio": worst,
+            "z": float(rows["z"].median()),
+            "z_needed": excess.z_needed,
+            "slow_steps_share": culprits.num_slow_steps / max(1, excess.num_steps),
+            "excess_ns": float(rows["excess_ns"].max()),
+            **_classic(case, culprits.ranks),
+        },
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        severity=work.severity_of(case, cost_ns),
+        next=("jitter",) if culprits.transient else (),
+        part="step",
+    )
+
+
+def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
+    """What a step wins if the named ranks computed as long as their peers."""
+    kernels = work.scaled_kernels(case, culprits.ranks)
+    read = set(kernels["rank"])
+    share = len(culprits.steps) / max(1, len(case.step_numbers))
+    if not read.issuperset(culprits.ranks):
+        less = {int(str(rank)): float(amount) for rank, amount in rows["excess_ns"].items()}
+        return round(share * work.less_busy_ns(case, less))
+    gone: pd.Series = 1.0 - kernels["rank"].map(np.exp(-rows["excess"])).astype("float64")
+    if culprits.transient:
+        gone = gone.where(case.computing.loc[kernels.index, "step"].isin(culprits.steps), 0.0)
+    return work.won_ns(case, kernels, fraction=gone)
+
+
+def _classic(case: Case, ranks: tuple[int, ...]) -> dict[str, float]:
+    """What the guides' rule would say: the ratio of the named ranks to the mean of all, and whether it names one of them."""
+    means: pd.Series = case.steps.groupby("rank")["computing_ns"].mean().astype("float64")
+    ratio = float(means.loc[list(ranks)].max() / means.mean())
+    worst = means.index[int(means.to_numpy().argmax())]
+    names = means.max() / means.mean() > case.limit(CLASSIC_EXCESS) and worst in ranks
+    return {"classic_ratio_to_mean": ratio, "classic_rule_names_it": int(names)}
+
+
+RULE = Rule(
+    name="slow-rank",
+    title="One rank holds up the others",
+    needs=frozenset({"steps"}),
+    how_to_collect="record a profile of all ranks of a stage for at least three steps",
+    thresholds=(SLOW_RANK_Z, SLOW_RANK_STEP_Z, SLOW_RANK_PERSISTENCE, SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, CLASSIC_EXCESS),
+    check=check,
+    explains=frozenset({"jitter", "pipeline-bubble"}),
+)

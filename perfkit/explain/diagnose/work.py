@@ -1,0 +1,82 @@
+"""Work: how long every rank is busy in a step, and what a step would win if some time of some ranks were gone.
+
+Where the collectives of all ranks and their clocks are known, the recorded steps are replayed without that time (`_replay`). Else a
+step is taken to be as long as its busiest rank: busy is the step without waiting for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Severity
+from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MEDIUM_SHARE
+
+COLUMNS = ["rank", "start_ns", "duration_ns"]
+
+
+def won_ns(
+    case: Case, removed: pd.DataFrame, *, fraction: float | pd.Series = 1.0, faster_ns: Mapping[int, float] | None = None
+) -> int:
+    """What a step wins, as a mean over steps, without a `fraction` of some time of ranks, or with faster collectives.
+
+    `removed` has `rank`, `start_ns` on the clock of the rank and `duration_ns`; `faster_ns` is by instance of `case.members`.
+    """
+    num_steps = case.num_kernel_steps
+    rows = removed[COLUMNS].assign(fraction=fraction)
+    replay = case.replay
+    if replay is None or (not len(replay.rank)):
+        lost = (rows["duration_ns"].astype("float64") * rows["fraction"]).groupby(rows["rank"]).sum() / num_steps
+        return less_busy_ns(case, {int(str(rank)): float(amount) for rank, amount in lost.items()})
+    shift = rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0)).astype("int64")
+    common = rows.assign(start_ns=rows["start_ns"].astype("int64") + shift)
+    return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
+
+
+def severity_of(case: Case, cost_ns: int | None) -> Severity:
+    """The severity of a finding that is told whatever it costs."""
+    share = (cost_ns or 0) / (case.step_ns or 1)
+    return "high" if share >= case.limit(HIGH_SHARE) else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
+
+
+def less_busy_ns(case: Case, less_ns: Mapping[int, float]) -> int:
+    """What a step wins if ranks are busy for less: the difference of the busiest rank before and after.
+
+    Ranks that were not looked at are taken to be busy for as much less as all that were, of those with equal work: the least of it.
+    """
+    busy = _busy_ns(case)
+    after = busy - pd.Series(_for_all(case, less_ns), dtype="float64").reindex(busy.index).fillna(0.0)
+    return max(0, round(float(busy.max() - after.clip(lower=0.0).max()))) if len(busy) else 0
+
+
+def _for_all(case: Case, less_ns: Mapping[int, float]) -> dict[int, float]:
+    known = case.known_ranks | less_ns.keys() if case.run.has("kernels") else frozenset(case.run.ranks)
+    unknown = [rank for rank in case.run.ranks if rank not in known]
+    if not unknown:
+        return dict(less_ns)
+    least: dict[int, float] = {}
+    for rank in known:
+        role = case.roles.get(rank, 0)
+        least[role] = min(least.get(role, np.inf), less_ns.get(rank, 0.0))
+    return {**less_ns, **{rank: least.get(case.roles.get(rank, 0), 0.0) for rank in unknown}}
+
+
+def scaled_kernels(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:
+    """The computing kernels of some ranks, as `won_ns` takes them; empty where they were not looked at."""
+    if not case.run.has("kernels") or case.kernels.empty:
+        return pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS})
+    rows = case.computing
+    return rows.loc[rows["rank"].isin(ranks), COLUMNS]
+
+
+def _busy_ns(case: Case) -> pd.Series:
+    """The mean time a step that each rank surely does not wait: computing and idling; without those its length."""
+    steps = case.steps
+    alone = (steps["computing_ns"].astype("Float64") + steps["free_ns"].astype("Float64").fillna(0)).fillna(
+        steps["duration_ns"].astype("Float64")
+    )
+    means: pd.Series = pd.Series(alone.to_numpy(dtype=np.float64)).groupby(steps["rank"].to_numpy()).mean()
+    return means

@@ -1,0 +1,106 @@
+"""Summary: a run as the document that `perfkit summary --json` prints, and nothing that a frame does not say.
+
+All times are int ns. A part that was not told apart is left out of `breakdown_ns`; a step of which only the length is known has
+`null` there. Kernels are those that compute; communication is listed by operation and group size, copies are in neither list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.errors import InputError
+from perfkit.core.run import Run
+
+
+def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
+    """The summary of a run, or of one of its steps, in the shape that the command line prints as JSON.
+
+    Raises InputError that names the steps found if `step` is none of them.
+    """
+    steps = run.steps()
+    if step is not None:
+        found = sorted(int(number) for number in steps["step"].unique())
+        if step not in found:
+            known = ", ".join(map(str, found[:20])) or "none"
+            raise InputError(run.name, [f"step {step} is not in the run; steps found: {known}"])
+        steps = steps[steps["step"] == step]
+    chosen = None if step is None else [step]
+    memory = {"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}
+    return {
+        "run": run.name,
+        "kind": run.kind,
+        "format": run.format,
+        "ranks_found": len(run.ranks),
+        "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
+        "notes": list(run.notes),
+        "ranks": _ranks(run, steps),
+        "kernels": _kernels(run.frame("kernels", steps=chosen)),
+        "collectives": _collectives(run.frame("collectives", steps=chosen)),
+        **memory,
+    }
+
+
+def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
+    parts: dict[tuple[int, int], dict[str, int]] = {}
+    known = run.frame("step_parts").dropna(subset=["amount_ns"])
+    for part in known.to_dict("records"):
+        parts.setdefault((part["rank"], part["step"]), {})[str(part["path"])] = int(part["amount_ns"])
+    by_rank: dict[int, list[dict[str, Any]]] = {}
+    for row in steps.to_dict("records"):
+        by_rank.setdefault(int(row["rank"]), []).append(
+            {
+                "step": int(row["step"]),
+                "duration_ns": int(row["duration_ns"]),
+                "breakdown_ns": parts.get((row["rank"], row["step"])),
+                "communication_ns": _int(row["communication_ns"]),
+                "overlapped_ns": _int(row["overlapped_ns"]),
+                "bubble_ns": _int(row["bubble_ns"]),
+            }
+        )
+    return [{"rank": rank, "pipeline_stage": _stage(run, rank, steps), "steps": rows} for rank, rows in sorted(by_rank.items())]
+
+
+def _stage(run: Run, rank: int, steps: pd.DataFrame) -> int | None:
+    known = steps.loc[steps["rank"] == rank, "pipeline_stage"].dropna()
+    if len(known):
+        return int(known.iloc[0])
+    return run.placement[rank].pipeline if rank in run.placement else None
+
+
+def _kernels(kernels: pd.DataFrame) -> list[dict[str, Any]]:
+    computing = kernels[kernels["kind"] == "computing"]
+    totals = computing.groupby("name", observed=True)["duration_ns"].agg(calls="count", total_ns="sum").reset_index()
+    rows = totals.sort_values("total_ns", ascending=False).to_dict("records")
+    return [{"name": str(row["name"]), "count": int(row["calls"]), "total_ns": int(row["total_ns"])} for row in rows]
+
+
+def _collectives(collectives: pd.DataFrame) -> list[dict[str, Any]]:
+    groups = collectives.groupby(["operation", "group_size"], observed=True, dropna=False)
+    totals = groups.agg(calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), bytes=("bytes", _sum_if_all_known))
+    return [
+        {
+            "name": str(row["operation"]),
+            "group_size": _int(row["group_size"]),
+            "count": int(row["calls"]),
+            "total_ns": int(row["total_ns"]),
+            "bytes": _int(row["bytes"]),
+        }
+        for row in totals.reset_index().sort_values("total_ns", ascending=False).to_dict("records")
+    ]
+
+
+def _memory_reports(run: Run) -> list[dict[str, Any]]:
+    """Statistics of device memory in the order of their ranks and files; sizes in bytes, None where the log does not state one."""
+    rows = run.frame("memory_reports").drop(columns="line").to_dict("records")
+    return [{str(name): str(value) if name == "file" else _int(value) for name, value in row.items()} for row in rows]
+
+
+def _sum_if_all_known(values: pd.Series[int]) -> Any:
+    """A sum over calls of which some sizes are unknown would look like a total, so it is unknown."""
+    return values.sum() if values.notna().all() else pd.NA
+
+
+def _int(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)

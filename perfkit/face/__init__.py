@@ -1,0 +1,1 @@
+"""What people touch: command line, app, pages, charts, reports and exported files."""

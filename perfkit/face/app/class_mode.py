@@ -1,0 +1,54 @@
+"""Class mode: one server for a class; the project is only read, answers go to class.sqlite, the instructor has a token."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from hashlib import sha256
+from pathlib import Path
+
+from perfkit.core import settings
+from perfkit.core.errors import InputError
+from perfkit.teach import class_store
+
+DEFAULT_SEED = 2024
+KERNEL_BYTES = 183_000_000
+"""Measured: one open page."""
+RESERVED_BYTES = 4_000_000_000
+CLASS_SIZE = 20
+SPARE = 4
+
+
+def start_class(project: Path, *, seed: int | None = None, token: str | None = None) -> list[str]:
+    """Set this process up for a class and give the lines to print.
+
+    `seed` is by default that of the class that the project held last, so that a restarted server goes on with it. Without `token`
+    one is made. Raises InputError if the folder is no project or cannot be written.
+    """
+    if not (project / settings.PROJECT_FILE).is_file():
+        raise InputError(str(project), [f"has no {settings.PROJECT_FILE}; `perfkit demo FOLDER` writes a project for a class"])
+    if seed is not None and seed < 0:
+        raise InputError("--class-seed", [f"{seed} must be at least 0"])
+    if token is not None and not token.strip():
+        raise InputError("--class-admin", ["is empty; give a token, or leave the option out and one is made"])
+    store = class_store(project)
+    chosen = int(store.control("seed", DEFAULT_SEED)) if seed is None else seed
+    store.set_control("seed", chosen)
+    secret = (token or secrets.token_urlsafe(9)).strip()
+    os.environ["PERFKIT_CLASS"] = str(chosen)
+    os.environ["PERFKIT_CLASS_ADMIN"] = sha256(secret.encode("utf-8")).hexdigest()
+    os.environ["PERFKIT_READ_ONLY"] = "1"
+    lines = [f"class {chosen}: page 40_class; answers go to {project / 'class.sqlite'}"]
+    if token is None:
+        lines.append(f"instructor's token (type it on page 40, under Instructor): {secret}")
+    return [*lines, *capacity(settings.free_memory_bytes())]
+
+
+def capacity(free_bytes: int) -> list[str]:
+    """How many pages fit, and a warning if that is too few for a class."""
+    fit = max(0, (free_bytes - RESERVED_BYTES) // KERNEL_BYTES)
+    fit = min(fit, settings.max_kernels(free_bytes)) if os.environ.get("PERFKIT_MAX_KERNELS") else fit
+    lines = [f"{fit} pages fit at once"]
+    if fit < CLASS_SIZE + SPARE:
+        lines.append(f"warning: a class of {CLASS_SIZE} needs {CLASS_SIZE + SPARE}; free memory, or let pairs share a page")
+    return lines

@@ -1,0 +1,274 @@
+"""Handlers: what the app's server answers beside Voila's own routes, and the rules every page request passes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from asyncio import Future
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+import tornado.web
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketHandler
+from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
+
+from perfkit import __version__
+from perfkit.core import settings
+from perfkit.core.texts import LANGUAGES, for_browser, markdown, t
+from perfkit.face.app.kernels import PageKernels, PageStart, page_start
+from perfkit.face.app.navigation import ROOT_PAGE, navigation
+
+LANGUAGE_COOKIE = "perfkit-language"
+NAME_COOKIE = "perfkit-name"
+PACKAGE = Path(__file__).resolve().parents[1]
+ASSETS = {
+    "page.css": PACKAGE / "app" / "static" / "page.css",
+    "page.js": PACKAGE / "app" / "static" / "page.js",
+    "icon.svg": PACKAGE / "app" / "static" / "icon.svg",
+    "widgets.css": PACKAGE / "panels" / "_widgets.css",
+    "widgets.js": PACKAGE / "panels" / "_widgets.js",
+    "vega.js": PACKAGE / "charts" / "_vega.js",
+}
+"""The only files that the app serves of its own."""
+SEEN_S = 2.0
+
+
+class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
+    """A page, at /NN_topic. A full house answers 503 with a page that tries again; a visitor who left gives the kernel back."""
+
+    _left = False
+
+    async def get(self, path: str | None = None) -> None:
+        """Render the notebook NN_topic.ipynb."""
+        name = str(path)
+        if not (Path(self.settings["pages_folder"]) / f"{name}.ipynb").is_file():
+            await self._plain("missing.html.j2", 404, name)
+            return
+        if "token" in self.request.arguments:
+            # The cookie is set; the token must not stay in the address, where it is read over shoulders and copied into links.
+            self.redirect(without_token(self.request.uri))
+            return
+        kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
+        if kernels.full or kernels.full_for(visitor):
+            self.set_header("Retry-After", "5")
+            own = 0 if kernels.full else kernels.visitor_limit
+            await self._plain("busy.html.j2", 503, name, own_pages=own)
+            return
+        start = PageStart(visitor=visitor, environment=wishes_of(self))
+        self._started = start.kernel_ids
+        page_start.set(start)
+        try:
+            await super().get(f"{name}.ipynb")
+            await self._until_seen(kernels)
+        except Exception:
+            if not self._left:  # else its kernel has been ended in the middle of it
+                raise
+        finally:
+            for kernel_id in self._started:
+                if self._left:  # while the kernel was being started
+                    await kernels.end(kernel_id)
+                else:
+                    kernels.expect_connection(kernel_id)
+
+    async def _until_seen(self, kernels: PageKernels) -> None:
+        """Keep the connection until the page's script has run: a browser that leaves before closes it, which is noticed."""
+        end = time.monotonic() + SEEN_S
+        while not (self._left or all(map(kernels.is_open, self._started)) or time.monotonic() > end):
+            await asyncio.sleep(0.02)
+
+    def flush(self, include_footers: bool = False) -> Future[None]:
+        """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
+        if self._left:
+            raise StreamClosedError
+        return super().flush(include_footers)  # type: ignore[no-any-return]
+
+    def on_connection_close(self) -> None:
+        """Nobody reads the page any more, and its script, which would end the kernel, has not run."""
+        super().on_connection_close()
+        self._left = True
+        for kernel_id in getattr(self, "_started", ()):
+            asyncio.ensure_future(self.kernel_manager.end(kernel_id))  # noqa: RUF006  nothing to wait for
+
+    async def _plain(self, template: str, status: int, name: str, **values: Any) -> None:
+        self.set_status(status)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(plain_page(self, template, name, **values))
+
+
+class RootHandler(JupyterHandler):
+    """/ leads to the first page."""
+
+    def get(self) -> None:
+        """Redirect."""
+        query = without_token(self.request.uri).partition("?")[2]
+        self.redirect(f"{self.base_url}{ROOT_PAGE}{'?' + query if query else ''}")
+
+
+class HealthHandler(JupyterHandler):
+    """/perfkit/health: how many pages are open, for the busy page and for whoever watches the server."""
+
+    def get(self) -> None:
+        """Answer with numbers as JSON."""
+        kernels = cast(PageKernels, self.kernel_manager)
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        answer = {
+            "pages": kernels.num_pages,
+            "limit": kernels.limit,
+            "warm": len(kernels.warm_kernels),
+            "full": kernels.full or kernels.full_for(visitor_of(self)),
+            "version": __version__,
+        }
+        self.finish(json.dumps(answer))
+
+
+class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """/perfkit/presence/ID: a socket that an open page holds from its first moment.
+
+    When it closes, however the browser went, the kernel ends soon after; when the kernel ends, the page is told. The beacon of a
+    closing page is quicker but gets lost when the browser is busy or crashes.
+    """
+
+    def open(self, kernel_id: str) -> None:
+        """The page is there."""
+        self._kernel_id = kernel_id
+        super().open()
+        if not cast(PageKernels, self.kernel_manager).arrive(kernel_id, self._tell):
+            self._tell()
+
+    def on_message(self, message: str | bytes) -> None:
+        """Pages say nothing."""
+
+    def on_close(self) -> None:
+        """The page is gone."""
+        super().on_close()
+        cast(PageKernels, self.kernel_manager).leave(self._kernel_id, self._tell)
+
+    def _tell(self) -> None:
+        if self.ws_connection is not None:
+            self.write_message({"ended": True})
+
+
+class ChannelsHandler(VoilaKernelWebsocketHandler):  # type: ignore[misc]
+    """/api/kernels/ID/channels: the socket between a page and its kernel."""
+
+    async def open(self, kernel_id: str) -> None:
+        """Send every message at once: else an answer waits until the browser has confirmed the small one before it, for 40 ms."""
+        self.set_nodelay(True)
+        await super().open(kernel_id)
+
+
+class AssetHandler(tornado.web.StaticFileHandler):
+    """/perfkit/static/NAME: style and scripts of the pages. Addresses carry a digest, so browsers may keep the files."""
+
+    def initialize(self) -> None:  # type: ignore[override]
+        """Serve from the package."""
+        super().initialize(path=str(PACKAGE))
+
+    @classmethod
+    def get_absolute_path(cls, root: str, path: str) -> str:
+        """Only what `ASSETS` names."""
+        if path not in ASSETS:
+            raise tornado.web.HTTPError(404)
+        return str(ASSETS[path])
+
+
+class ShutdownHandler(VoilaShutdownKernelHandler):  # type: ignore[misc]
+    """End the kernel of a page that is being closed.
+
+    The page says so with `sendBeacon`, which cannot carry the token that Voila's handler asks for (it answers 403 and the kernel
+    stays). Only that token is waived, and only here; a foreign origin is still refused.
+    """
+
+    def check_xsrf_cookie(self) -> None:
+        """Accept the beacon."""
+
+    async def post(self, kernel_id: str) -> None:
+        """End the kernel; a second beacon for it is no error."""
+        self.set_status(204)
+        self.finish()
+        await cast(PageKernels, self.kernel_manager).end(kernel_id)
+
+
+def visitor_of(handler: JupyterHandler) -> str:
+    """Who asks: a name that stays with the browser, by a signed cookie."""
+    user = handler.current_user
+    return str(user.username) if user else ""
+
+
+def language_of(handler: JupyterHandler) -> str:
+    """The language that the visitor has chosen, else that of the server."""
+    chosen = handler.get_cookie(LANGUAGE_COOKIE, "")
+    return chosen if chosen in LANGUAGES else settings.language()
+
+
+def wishes_of(handler: JupyterHandler) -> dict[str, str]:
+    """What a page's kernel should know about the visitor: the language, and the name that the log is given."""
+    name = unquote(handler.get_cookie(NAME_COOKIE, "") or "")
+    author = " ".join("".join(letter for letter in name if letter.isprintable()).split())
+    return {"PERFKIT_LANGUAGE": language_of(handler), **({"PERFKIT_AUTHOR": author[:60]} if author else {})}
+
+
+def without_token(uri: str | None) -> str:
+    """An address without its token."""
+    path, _, query = str(uri).partition("?")
+    kept = [part for part in query.split("&") if part and not part.startswith("token=")]
+    return path + (f"?{'&'.join(kept)}" if kept else "")
+
+
+def plain_page(handler: JupyterHandler, template: str, name: str = "", **values: Any) -> str:
+    """A page without a kernel."""
+    page = handler.settings["voila_jinja2_env"].get_template(template)
+    context = page_context(Path(handler.settings["pages_folder"]), name, language_of(handler))
+    return str(page.render(**{**context, **values}, base_url=handler.base_url))
+
+
+def login_page(handler: JupyterHandler, *, wanted: str, failed: bool) -> str:
+    """The page that asks for the token; it names neither the project nor the pages."""
+    hidden: dict[str, Any] = {"project_name": "", "project_folder": "", "nav": None}
+    return plain_page(handler, "login.html.j2", **hidden, wanted=wanted, failed=failed, xsrf_field=handler.xsrf_form_html())
+
+
+def asset_url(name: str) -> str:
+    """The address of an asset, with the digest of its content."""
+    version = AssetHandler.get_content_version(str(ASSETS[name]))
+    return f"perfkit/static/{name}?v={version[:12]}"
+
+
+def page_context(folder: Path, name: str, language: str) -> dict[str, Any]:
+    """What every template of the app needs."""
+    project = settings.project_folder()
+    return {
+        "nav": navigation(folder, name),
+        "asset_url": asset_url,
+        "project_name": project_name(project),
+        "project_folder": str(project) if project else "",
+        "read_only": settings.read_only(),
+        "version": __version__,
+        "language": language,
+        "languages": LANGUAGES,
+        "t": partial(t, language=language),
+        "markdown": partial(markdown, language=language),
+        "browser_texts": for_browser(language),
+    }
+
+
+def project_name(folder: Path | None) -> str:
+    """The name in perfkit.toml, else that of the folder; a damaged file does not keep pages from opening."""
+    from perfkit.core.errors import InputError  # noqa: PLC0415
+    from perfkit.project import find_project, open_project  # noqa: PLC0415
+
+    try:
+        found = find_project() if folder else None
+        return open_project(found).name if found else (folder.name if folder else "")
+    except InputError:
+        return folder.name if folder else ""

@@ -1,0 +1,35 @@
+"""Navigation: the rail of pages at the left of the app, built from the notebooks folder alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfkit.core.resources import Page, pages
+
+ROOT_PAGE = "00_start_here"
+
+
+@dataclass(frozen=True, slots=True)
+class Navigation:
+    """What the template needs: the pages by group in order, the open page, and its neighbours."""
+
+    groups: tuple[tuple[str, tuple[Page, ...]], ...]
+    current: Page | None
+    previous: Page | None
+    following: Page | None
+
+
+def navigation(folder: Path, name: str) -> Navigation:
+    """The rail of the pages in `folder` with the page `name` open."""
+    found = pages(folder)
+    groups: dict[str, list[Page]] = {}
+    for page in found:
+        groups.setdefault(page.group, []).append(page)
+    index = next((index for index, page in enumerate(found) if page.name == name), None)
+    return Navigation(
+        groups=tuple((group, tuple(members)) for group, members in groups.items()),
+        current=None if index is None else found[index],
+        previous=None if not index else found[index - 1],
+        following=None if index is None or index + 1 == len(found) else found[index + 1],
+    )

@@ -1,0 +1,248 @@
+"""Server: the guided pages as an app on this machine (Voila), or as notebooks (JupyterLab), with a folder as the tuning project.
+
+Voila brings the kernel and the widget manager; everything that a visitor sees is perfkit's own template. Nothing is requested
+from another host, sources stay hidden, and only the page assets of `handlers.ASSETS` are served as files. The server listens on
+127.0.0.1 and answers to no other host name, unless it is told to; then everybody needs its token (`perfkit.face.app.access`).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.kernelspec import KernelSpecManager
+from tornado.ioloop import IOLoop
+from traitlets.config import Config
+from voila.app import Voila, VoilaShutdownKernelHandler
+from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
+from voila.tornado.treehandler import TornadoVoilaTreeHandler
+
+from perfkit.core import settings
+from perfkit.core.errors import InputError
+from perfkit.core.resources import notebooks_folder
+from perfkit.face.app import handlers
+from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
+from perfkit.face.app.class_mode import start_class
+from perfkit.face.app.kernels import page_start
+from perfkit.face.app.provisioner import NAME as PROVISIONER
+from perfkit.face.app.provisioner import register as register_provisioner
+
+CULL_IDLE_S = 15 * 60
+CULL_CHECK_S = 60
+MAX_MESSAGE_BYTES = 256 * 2**20
+"""A message over tornado's own 10 MiB ends the connection without a word; an upload easily is one."""
+
+PING_MS = 30_000
+"""Proxies end connections on which nothing is said for a minute."""
+PONG_MS = 180_000
+"""A browser that draws 20 pages at once answers late, and is not gone; one that is gone closes its connections."""
+
+TEMPLATES = Path(__file__).parent / "templates"
+WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
+
+
+def serve(
+    folder: str | Path = ".",
+    *,
+    port: int = 8866,
+    lab: bool = False,
+    read_only: bool = False,
+    open_browser: bool = False,
+    classroom: bool = False,
+    class_seed: int | None = None,
+    class_admin: str | None = None,
+    host: str = LOCAL_HOST,
+    token: str | None = None,
+    base_url: str = "/",
+) -> None:
+    """Serve the guided pages on `host`:`port` with `folder` as the tuning project, until Ctrl-C.
+
+    `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
+    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). With another
+    `host` than this machine visitors need `token`, by default one that is made and printed; `base_url` is the path behind a proxy.
+    """
+    project = _checked_folder(folder)
+    access = access_to(host, token or os.environ.pop("PERFKIT_TOKEN", None), base_url)
+    _check_port(port, access.host)
+    if classroom and lab:
+        raise InputError("--class", ["students could read all answers in JupyterLab; leave --lab out, or see docs/class.md"])
+    if classroom:
+        print("\n".join(start_class(project, seed=class_seed, token=class_admin)), flush=True)
+    os.environ["PERFKIT_PROJECT"] = str(project)
+    if read_only:
+        os.environ["PERFKIT_READ_ONLY"] = "1"
+    if lab:
+        os.environ.pop("PERFKIT_APP", None)
+        _start_lab(port, access, open_browser=open_browser)
+        return
+    os.environ["PERFKIT_APP"] = "1"
+    register_provisioner()
+    app = App(config=_configuration(port, access, shared=classroom or not access.is_local))
+    app.initialize(argv=[])
+    # Stored outputs are what the warning is about; pages have none.
+    app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
+    # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
+    logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
+    url = access.address(port)
+    print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
+    if not access.is_local:
+        print("other machines reach it; whoever has the token can do what you can do with this project", flush=True)
+    if open_browser:
+        webbrowser.open(url)
+    app.start()
+
+
+class App(Voila):  # type: ignore[misc]
+    """Voila with perfkit's template, routes and kernels, and without its file tree."""
+
+    config_file_paths: list[str] = []  # noqa: RUF012  a trait's value: a user's own Voila settings are for other servers
+
+    def setup_template_dirs(self) -> None:
+        """Look for templates in the package first."""
+        super().setup_template_dirs()
+        self.template_paths.insert(0, str(TEMPLATES))
+
+    def init_handlers(self) -> list[Any]:
+        """Voila's routes without those that list or render arbitrary files, and with ours."""
+        kept = []
+        for route, handler, *arguments in super().init_handlers():
+            if handler is VoilaShutdownKernelHandler:
+                kept.append((route, handlers.ShutdownHandler, *arguments))
+            elif handler is VoilaKernelWebsocketHandler:
+                kept.append((route, handlers.ChannelsHandler, *arguments))
+            elif handler is TornadoVoilaHandler:
+                kept.append((self._at(r"(\d\d_[a-z0-9_]+)"), handlers.PageHandler, *arguments))
+            elif not issubclass(handler, TornadoVoilaTreeHandler) and "contents" not in route:
+                kept.append((route, handler, *arguments))
+        return [
+            (self._at(""), handlers.RootHandler),
+            (self._at("perfkit/health"), handlers.HealthHandler),
+            (self._at(r"perfkit/presence/([\w-]+)"), handlers.PresenceHandler),
+            (self._at(r"perfkit/static/([\w.]+)"), handlers.AssetHandler),
+            *kept,
+        ]
+
+    def _at(self, path: str) -> str:
+        return f"{self.base_url}{path}"
+
+    def listen(self) -> None:
+        """Serve until stopped; the first warm kernel starts with the loop."""
+        IOLoop.current().add_callback(self.kernel_manager.refill_later, 0.0)
+        super().listen()
+
+
+class OwnKernels(KernelSpecManager):
+    """Only the Python that runs the server: a kernel of that name elsewhere on the machine may not have perfkit."""
+
+    kernel_dirs: list[str] = []  # noqa: RUF012  a trait's value
+
+
+def _pages_folder() -> Path:
+    return settings.pages_folder() or notebooks_folder()
+
+
+def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -> dict[str, Any]:
+    start = page_start.get()  # that of the request that is answered
+    language = start.environment["PERFKIT_LANGUAGE"] if start else settings.language()
+    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem, language)}
+
+
+def _configuration(port: int, access: Access, *, shared: bool) -> Config:
+    return Config(
+        {
+            "Voila": {
+                "ip": access.host,
+                "port": port,
+                "base_url": access.base_url,
+                "token": access.token,
+                "identity_provider_class": Identity,
+                "port_retries": 0,
+                "root_dir": str(_pages_folder()),
+                "open_browser": False,
+                "log_level": "WARN",
+                "tornado_settings": {
+                    "ws_ping_interval": PING_MS,
+                    "ws_ping_timeout": PONG_MS,
+                    "websocket_max_message_size": MAX_MESSAGE_BYTES,
+                    # A page of another site that resolves to this machine gets no answer; where there is a token, it has none.
+                    "allow_remote_access": bool(access.token),
+                    "allow_unauthenticated_access": not access.token,
+                    "pages_folder": str(_pages_folder()),
+                },
+            },
+            "VoilaConfiguration": {
+                "template": "lab",
+                "strip_sources": True,
+                "show_tracebacks": False,
+                "allow_template_override": "NO",
+                "allow_theme_override": "NO",
+                "file_allowlist": [],
+                "extension_allowlist": WIDGET_EXTENSIONS,
+                "multi_kernel_manager_class": "perfkit.face.app.kernels.PageKernels",
+                "kernel_spec_manager_class": OwnKernels,
+                "page_config_hook": _page_config,
+                "http_keep_alive_timeout": 10,
+            },
+            "KernelProvisionerFactory": {"default_provisioner_name": PROVISIONER},
+            # Files instead of ports: other users of the machine cannot talk to the kernels.
+            "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
+            "AsyncKernelManager": {"client_factory": "perfkit.face.app.client.PageClient"},
+            "PageKernels": {
+                "num_warm": settings.warm_kernels(),
+                "cull_idle_timeout": CULL_IDLE_S,
+                "cull_interval": CULL_CHECK_S,
+                "cull_connected": False,
+                "visitor_limit": settings.max_kernels_per_visitor(shared=shared),
+            },
+        }
+    )
+
+
+def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
+    from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
+
+    arguments = {
+        "ServerApp.ip": access.host,
+        "ServerApp.base_url": access.base_url,
+        "ServerApp.port": port,
+        "ServerApp.port_retries": 0,
+        "ServerApp.root_dir": str(_pages_folder()),
+        "ServerApp.open_browser": open_browser,
+        "ServerApp.allow_root": True,  # as in a container; it asks for a token
+        "ServerApp.kernel_spec_manager_class": f"{__name__}.OwnKernels",
+        "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
+        "LabApp.app_settings_dir": str(Path(__file__).parent / "lab"),  # no question about news from elsewhere
+        "LabApp.extension_manager": "readonly",
+        "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
+    }
+    if access.token:
+        arguments["IdentityProvider.token"] = access.token
+    LabApp.launch_instance(argv=[f"--{name}={value}" for name, value in arguments.items()])
+
+
+def _checked_folder(folder: str | Path) -> Path:
+    project = Path(folder).expanduser().resolve()
+    if not project.is_dir():
+        raise InputError(str(folder), ["is no folder; `perfkit demo FOLDER` writes a sample project"])
+    settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
+    return project
+
+
+def _check_port(port: int, host: str) -> None:
+    if not 0 < port < 65536:
+        raise InputError("--port", [f"{port} is no port; 1 to 65535 are"])
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise InputError("--port", [f"{port} is taken by another program; try --port {port + 1}"]) from error
+            raise InputError("--port", [f"{port} of {host} cannot be used: {error.strerror}"]) from error

@@ -1,0 +1,71 @@
+"""Breakdowns as bars: one horizontal bar a breakdown, all on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import altair as alt
+
+from perfkit.core.breakdown import Breakdown, one_unit
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
+    """Draw one bar a breakdown, split at `depth` path levels.
+
+    All must have one unit. Rows are in the data set "parts" (`name`, `path`, `amount`, `share`, `order`), so that a panel can
+    replace them without building the chart again. Unmeasured paths are not drawn as zero; `unmeasured_text` names them.
+    """
+    rows = bar_rows(breakdowns, depth=depth)
+    paths = tuple(dict.fromkeys(row["path"] for row in rows))
+    return _bars({"parts": rows}, unit=one_unit(breakdowns.values()), names=tuple(breakdowns), paths=paths)
+
+
+@theme.drawn_once
+def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ...]) -> alt.Chart:
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("parts"), height={"step": 34}, width="container")
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("amount:Q", title=f"amount ({unit})", stack="zero", axis=alt.Axis(format="~s")),
+            y=alt.Y("name:N", title=None, sort=list(names)),
+            color=alt.Color("path:N", scale=theme.path_scale(paths), title=None, sort=list(paths), legend=alt.Legend(columns=3)),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("name:N"),
+                alt.Tooltip("path:N", title="part"),
+                alt.Tooltip("amount:Q", format=".3s", title=f"amount ({unit})"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dict[str, Any]]:
+    """The rows that `bars` draws: one a breakdown and path, numbered in the order of the paths."""
+    order: dict[str, int] = {}
+    rows = []
+    for name, breakdown in breakdowns.items():
+        found, total = breakdown.collapse(depth), breakdown.total
+        rows += [
+            {
+                "path": path,
+                "amount": amount,
+                "share": amount / total if total else 0.0,
+                "name": name,
+                "order": order.setdefault(path, len(order)),
+            }
+            for path, amount in found.parts.items()
+        ]
+    return rows
+
+
+def unmeasured_text(breakdown: Breakdown) -> str:
+    """A sentence on the parts that were not told apart; empty if there are none."""
+    if breakdown.complete:
+        return ""
+    return f"Not told apart by this recording: {', '.join(sorted(breakdown.unmeasured))}."

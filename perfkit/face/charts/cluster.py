@@ -1,0 +1,176 @@
+"""Clusters as pictures: every rank in its place by colour, ranks of a stage as dots, links as a matrix, the parallel layout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+RELATIONS = {
+    "chosen": theme.FREE,
+    "tensor": theme.COMMUNICATION,
+    "data": theme.SKY,
+    "pipeline": theme.GREEN,
+    "context": theme.DATA,
+    "expert": theme.YELLOW,
+    "other": "#C9CED3",
+}
+"""What a rank is to the chosen one: the dimension of a group that both are in."""
+MOST_LABELS = 128
+"""Cells of a grid that still have room for the number of their rank."""
+FEW_COLUMNS = 12
+STAGE_PIXELS = 44
+TITLE_LIMIT = 460
+
+
+def rank_grid(rows: Rows, *, value_title: str, place_title: str, row_title: str, diverging: bool) -> alt.LayerChart:
+    """Draw a cell a rank, coloured by `value`; a click picks the rank.
+
+    `rows` has the data set "grid" with `rank`, `place`, `row`, `value`, `shown` (the value as text) and `note`. `diverging` colours
+    are blue below and orange above 0, otherwise they start at the smallest value.
+    """
+    cells = rows["grid"]
+    largest = max((abs(cell["value"]) for cell in cells if cell["value"] is not None), default=0.0) or 1.0
+    scale = (
+        alt.Scale(scheme=theme.DIVERGING, domain=[-largest, largest], domainMid=0)
+        if diverging
+        else alt.Scale(scheme=theme.SEQUENTIAL)
+    )
+    axis = alt.Axis(format="+.1%") if diverging else alt.Axis(format=",.4~r")
+    # More than three labels run into one another below a short bar.
+    legend = alt.Legend(format=axis.format, titleLimit=TITLE_LIMIT, values=[-largest, 0, largest] if diverging else alt.Undefined)
+    base = alt.Chart(alt.NamedData("grid")).encode(
+        x=alt.X("place:O", title=place_title, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("row:O", title=row_title, sort=None),
+    )
+    marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+        color=alt.Color("value:Q", title=value_title, scale=scale, legend=legend),
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=value_title), alt.Tooltip("note:N", title="place")],
+    )
+    return _cells(base, marks, cells, rows)
+
+
+def _cells(base: alt.Chart, marks: alt.Chart, cells: list[dict[str, Any]], rows: Rows) -> alt.LayerChart:
+    layers = [marks]
+    if len(cells) <= MOST_LABELS:
+        # A light ring keeps the numbers legible on every colour.
+        ring = base.mark_text(fontSize=11, fontWeight=600, stroke="white", strokeWidth=3, opacity=0.85)
+        text = base.mark_text(fontSize=11, fontWeight=600, color="#1b1b1b")
+        layers += [layer.encode(text=alt.Text("rank:N")) for layer in (ring, text)]
+    columns = len({cell["place"] for cell in cells})
+    num_rows = len({cell["row"] for cell in cells})
+    width: Any = {"step": 52} if columns <= FEW_COLUMNS else "container"
+    chart = alt.LayerChart(layer=layers, width=width, height={"step": 34 if num_rows <= FEW_COLUMNS else 18})
+    return theme.with_rows(chart, rows)
+
+
+def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
+    """Draw every rank as a dot beside the ranks of its stage, with the band in which it is like them.
+
+    `rows` has the data sets "ranks" (`rank`, `stage`, `value_ms`, `state`, `over_stage`, `z`) and "bands" (`stage`,
+    `low_ms`, `high_ms`, `median_ms`).
+    """
+    y = alt.Y("stage:N", title="stage", sort=None)
+    band = (
+        alt.Chart(alt.NamedData("bands"))
+        .mark_rect(color=theme.GREEN, opacity=0.18)
+        .encode(x=alt.X("low_ms:Q", title=title, scale=alt.Scale(zero=False)), x2=alt.X2("high_ms:Q"), y=y)
+    )
+    median = alt.Chart(alt.NamedData("bands")).mark_tick(color=theme.GREEN, thickness=2).encode(x=alt.X("median_ms:Q"), y=y)
+    states = {"like its stage": theme.COMPUTING, "stands out": theme.FREE, "slow rank": theme.FREE}
+    dots = (
+        alt.Chart(alt.NamedData("ranks"))
+        .mark_point(filled=True, size=80, opacity=0.6, cursor="pointer")
+        .encode(
+            x=alt.X("value_ms:Q"),
+            y=y,
+            color=alt.Color("state:N", title=None, scale=alt.Scale(domain=list(states), range=list(states.values()))),
+            shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=list(states), range=["circle", "diamond", "cross"])),
+            tooltip=[
+                alt.Tooltip("rank:N"),
+                alt.Tooltip("value_ms:Q", title="ms", format=",.3~f"),
+                alt.Tooltip("over_stage:Q", title="of the stage's median", format=".3~f"),
+                alt.Tooltip("z:Q", title="robust z", format="+.2~f"),
+            ],
+        )
+    )
+    return theme.with_rows(alt.LayerChart(layer=[band, median, dots], width="container", height={"step": STAGE_PIXELS}), rows)
+
+
+def link_matrix(rows: Rows) -> alt.LayerChart:
+    """Draw the bandwidth of every link: senders from left to right, receivers from top to bottom; slow links are ringed.
+
+    `rows` has the data set "links" with `source`, `target`, `gb_per_s`, `slowness`, `transport`, `operation` and `slow`.
+    """
+    base = alt.Chart(alt.NamedData("links")).encode(
+        x=alt.X("source:O", title="from rank", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("target:O", title="to rank", axis=alt.Axis(labelOverlap=True)),
+    )
+    cells = base.mark_rect(cursor="pointer").encode(
+        color=alt.Color("gb_per_s:Q", title="GB/s", scale=alt.Scale(scheme=theme.SEQUENTIAL)),
+        tooltip=[
+            alt.Tooltip("source:O", title="from rank"),
+            alt.Tooltip("target:O", title="to rank"),
+            alt.Tooltip("gb_per_s:Q", title="GB/s", format=",.4~r"),
+            alt.Tooltip("slowness:Q", title="time a byte against like links", format=".3~f"),
+            "transport:N",
+            "operation:N",
+        ],
+    )
+    rings = base.transform_filter("datum.slow").mark_rect(fillOpacity=0, stroke=theme.FREE, strokeWidth=3)
+    sizes = [len({row[end] for row in rows["links"]}) for end in ("source", "target")]
+    few = max(sizes) <= 2 * FEW_COLUMNS
+    width: Any = {"step": 24} if few else "container"
+    chart = alt.LayerChart(layer=[cells, rings], width=width, height={"step": 24} if few else 420)
+    return theme.with_rows(chart, rows)
+
+
+def flops_map(rows: Rows) -> alt.LayerChart:
+    """Draw FLOPs, rate and computing time of every rank against the mean of the ranks (data set "flops").
+
+    `rows["flops"]` has `rank`, `metric`, `over_mean` (ratio - 1) and `shown`.
+    """
+    base = alt.Chart(alt.NamedData("flops")).encode(
+        x=alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("metric:N", title=None, sort=None),
+    )
+    largest = max((abs(row["over_mean"]) for row in rows["flops"] if row["over_mean"] is not None), default=0.0)
+    domain = [-max(largest, 0.01), max(largest, 0.01)]
+    cells = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+        color=alt.Color(
+            "over_mean:Q",
+            title="against the mean of the ranks",
+            scale=alt.Scale(scheme=theme.DIVERGING, domain=domain, domainMid=0),
+            legend=alt.Legend(format="+.1%", titleLimit=TITLE_LIMIT, values=[domain[0], 0, domain[1]]),
+        ),
+        tooltip=[
+            alt.Tooltip("rank:O"),
+            alt.Tooltip("metric:N"),
+            alt.Tooltip("shown:N"),
+            alt.Tooltip("over_mean:Q", title="against the mean", format="+.2%"),
+        ],
+    )
+    return theme.with_rows(alt.LayerChart(layer=[cells], width="container", height={"step": 30}), rows)
+
+
+def layout_map(rows: Rows, *, place_title: str, row_title: str) -> alt.LayerChart:
+    """Draw the parallel layout: each rank in its place, coloured by the group that it shares with the chosen rank.
+
+    `rows` has the data set "layout" with `rank`, `place`, `row`, `relation` and `note`. A click picks a rank.
+    """
+    cells = rows["layout"]
+    base = alt.Chart(alt.NamedData("layout")).encode(
+        x=alt.X("place:O", title=place_title, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("row:O", title=row_title, sort=None),
+    )
+    present = [name for name in RELATIONS if any(cell["relation"] == name for cell in cells)]
+    scale = alt.Scale(domain=present, range=[RELATIONS[name] for name in present])
+    marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
+        color=alt.Color("relation:N", title=None, scale=scale),
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("relation:N"), alt.Tooltip("note:N", title="place")],
+    )
+    return _cells(base, marks, cells, rows)

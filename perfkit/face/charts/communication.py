@@ -1,0 +1,94 @@
+"""Communication as pictures: what of it is hidden, who waits and who moves data, and how time grows with size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+EXPOSURE = {"exposed": theme.COMMUNICATION, "hidden": theme.YELLOW, "not told apart": theme.BUBBLE}
+SPENDING = {"waiting": theme.BUBBLE, "moving data": theme.COMMUNICATION, "neither": theme.DATA}
+
+
+def exposure_bars(rows: Rows) -> alt.Chart:
+    """Draw one stacked bar an operation, a rank and step: exposed, hidden, or not told apart (data set "operations").
+
+    `rows["operations"]` has `operation`, `part`, `ms` and `share`.
+    """
+    present = [part for part in EXPOSURE if any(row["part"] == part for row in rows["operations"])]
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("operations"), width="container", height={"step": 30})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("ms:Q", title="time a rank and step (ms)", stack="zero"),
+            y=alt.Y("operation:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[EXPOSURE[part] for part in present])),
+            tooltip=[
+                alt.Tooltip("operation:N"),
+                alt.Tooltip("part:N"),
+                alt.Tooltip("ms:Q", format=",.3~f"),
+                alt.Tooltip("share:Q", format=".1%"),
+            ],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def wait_bars(rows: Rows) -> alt.LayerChart:
+    """Draw one stacked bar a rank: waiting for others, moving data, neither; a diamond marks the rank that others wait for.
+
+    `rows` has "spent" (`rank`, `part`, `ms`, `order`) and "latest" (`rank`, `ms`, `times`). A click picks a rank.
+    """
+    present = [part for part in SPENDING if any(row["part"] == part for row in rows["spent"])]
+    x = alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    bars = (
+        alt.Chart(alt.NamedData("spent"))
+        .mark_bar(cornerRadius=1, cursor="pointer")
+        .encode(
+            x=x,
+            y=alt.Y("ms:Q", title="time in collectives, a step (ms)", stack="zero"),
+            color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
+            order=alt.Order("order:Q"),
+            tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q", format=",.3~f")],
+        )
+    )
+    marks = (
+        alt.Chart(alt.NamedData("latest"))
+        .mark_point(shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, yOffset=-12)
+        .encode(x=x, y=alt.Y("ms:Q"), tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
+    )
+    return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height=260), rows)
+
+
+@theme.drawn_once
+def size_time(rows: Rows) -> alt.LayerChart:
+    """Draw every collective by its size and time, both logarithmic, with the line latency + size / bandwidth of its operation.
+
+    `rows` has "calls" (`bytes`, `us`, `operation`, `rank`, `name`) and "model" (`bytes`, `us`, `operation`).
+    """
+    x = alt.X("bytes:Q", title="size (bytes)", scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(format="~s"))
+    y = alt.Y("us:Q", title="time (µs)", scale=alt.Scale(type="log", nice=False, padding=12), axis=alt.Axis(format="~s"))
+    color = alt.Color("operation:N", title=None)
+    points = (
+        alt.Chart(alt.NamedData("calls"))
+        .mark_point(filled=True, size=34, opacity=0.6)
+        .encode(
+            x=x,
+            y=y,
+            color=color,
+            shape=alt.Shape("operation:N", title=None),
+            tooltip=[
+                alt.Tooltip("operation:N"),
+                alt.Tooltip("rank:O"),
+                alt.Tooltip("name:N"),
+                alt.Tooltip("bytes:Q", format=",d"),
+                alt.Tooltip("us:Q", format=",.3~f"),
+            ],
+        )
+    )
+    lines = alt.Chart(alt.NamedData("model")).mark_line(strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y, color=color)
+    return theme.with_rows(alt.LayerChart(layer=[points, lines], width="container", height=280), rows)

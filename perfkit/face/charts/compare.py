@@ -1,0 +1,174 @@
+"""Comparisons as pictures: what each part adds to the change, and how losses of two trainings lie to each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+CHANGES = {"slower": theme.FREE, "faster": theme.GREEN, "total": theme.COMPUTING}
+SIDES = {"reference": theme.COMPUTING, "candidate": theme.COMMUNICATION}
+UNCHANGED = 1e-4
+MAX_POINTS = theme.MAX_MARKS // 4
+
+
+@theme.drawn_once
+def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
+    """Draw the way from a to b: the totals as bars, each part as the step that it adds.
+
+    `rows` comes from `waterfall_rows` (data set "steps"); `unit` is that of its amounts.
+    """
+    base = alt.Chart(alt.NamedData("steps"))
+    y = alt.Y("path:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
+    x = alt.X("start:Q", title=f"time of a step ({unit})", scale=alt.Scale(zero=True, nice=False))
+    color = alt.Color("change:N", title=None, scale=alt.Scale(domain=list(CHANGES), range=list(CHANGES.values())))
+    tooltip = [
+        alt.Tooltip("path:N", title="part"),
+        alt.Tooltip("a:Q", title=f"a ({unit})", format=",.4~r"),
+        alt.Tooltip("b:Q", title=f"b ({unit})", format=",.4~r"),
+        alt.Tooltip("delta:Q", title=f"b - a ({unit})", format="+,.4~r"),
+    ]
+    bars = base.mark_bar(cornerRadius=1).encode(x=x, x2=alt.X2("end:Q"), y=y, color=color, tooltip=tooltip)
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("edge:Q"), y=y, text=alt.Text("label:N"))
+    # Room for the labels of the longest bars.
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
+    return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
+
+
+def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
+    """The data set of `waterfall`: `parts` has `path`, `a`, `b`; amounts are divided by `scale`.
+
+    Parts that change by less than `UNCHANGED` of the larger total are drawn together as the last step.
+    """
+    amounts = parts.assign(a=parts["a"] / scale, b=parts["b"] / scale)
+    first, last = float(amounts["a"].sum()), float(amounts["b"].sum())
+    size = (amounts["b"] - amounts["a"]).abs()
+    large = size > UNCHANGED * max(first, last)
+    kept = amounts[large].loc[size[large].sort_values(ascending=False, kind="stable").index]
+    drawn = [(str(row["path"]), float(row["a"]), float(row["b"])) for row in kept.to_dict("records")]
+    rest = amounts[~large & ((amounts["a"] != 0) | (amounts["b"] != 0))]
+    if len(rest):
+        name = str(rest["path"].iloc[0]) if len(rest) == 1 else f"{len(rest)} parts that hardly change"
+        drawn.append((name, float(rest["a"].sum()), float(rest["b"].sum())))
+    steps = [_step("a", (0.0, first), first, first)]
+    at, smallest = first, 1e-9 * max(first, last)
+    for name, a, amount in drawn:
+        # Sums of floats differ in their last digits; that is no change.
+        b = a if abs(amount - a) < smallest else amount
+        steps.append(_step(name, (at, at + b - a), a, b))
+        at += b - a
+    steps.append(_step("b", (0.0, last), last, last))
+    room = 1.12 * max(row["edge"] for row in steps)
+    return {"steps": [{**row, "order": order, "room": room} for order, row in enumerate(steps)]}
+
+
+def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str, Any]:
+    start, end = place
+    total = path in ("a", "b")
+    return {
+        "path": path,
+        "start": start,
+        "end": end,
+        "edge": max(start, end),
+        "change": "total" if total else "slower" if b > a else "faster",
+        "a": a,
+        "b": b,
+        "delta": b - a,
+        "label": f"{end:,.4g}" if total else f"{b - a:+,.3g}" if b != a else "0",
+    }
+
+
+@theme.drawn_once
+def loss_curves(rows: Rows) -> alt.LayerChart:
+    """Draw the losses of both trainings over the steps; a dashed line where they part (data sets "losses" and "divergence")."""
+    scale = alt.Scale(domain=list(SIDES), range=list(SIDES.values()))
+    lines = (
+        alt.Chart(alt.NamedData("losses"))
+        .mark_line(strokeWidth=1.6, clip=True)
+        .encode(
+            x=_steps_axis(),
+            y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
+            color=alt.Color("side:N", title=None, scale=scale),
+            strokeDash=alt.StrokeDash("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[[1, 0], [5, 3]])),
+            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), alt.Tooltip("loss:Q", format=",.6~r")],
+        )
+    )
+    return theme.with_rows(alt.LayerChart(layer=[lines, _divergence()], width="container", height=230), rows)
+
+
+@theme.drawn_once
+def difference_band(rows: Rows) -> alt.LayerChart:
+    """Draw the relative difference of every step and its band (data sets "differences", "band", "divergence")."""
+    band = (
+        alt.Chart(alt.NamedData("band"))
+        .mark_rect(color=theme.GREEN, opacity=0.14)
+        .encode(
+            x=alt.X("first:Q", title="step"),
+            x2=alt.X2("last:Q"),
+            y=alt.Y("low:Q", title="candidate against reference", axis=alt.Axis(format="+.2~%")),
+            y2=alt.Y2("high:Q"),
+        )
+    )
+    points = (
+        alt.Chart(alt.NamedData("differences"))
+        .mark_line(color=theme.COMMUNICATION, strokeWidth=1.2, point=alt.OverlayMarkDef(size=14, color=theme.COMMUNICATION))
+        .encode(
+            x=_steps_axis(),
+            y=alt.Y("relative:Q", title="candidate against reference", axis=alt.Axis(format="+.2~%")),
+            tooltip=[alt.Tooltip("step:Q"), alt.Tooltip("relative:Q", title="difference", format="+.4%")],
+        )
+    )
+    return theme.with_rows(alt.LayerChart(layer=[band, points, _divergence()], width="container", height=180), rows)
+
+
+def loss_rows(points: pd.DataFrame, *, band: float | None, first_divergence: int | None) -> Rows:
+    """The data sets of `loss_curves` and `difference_band` from matched points; of many points every n-th is drawn."""
+    every = max(1, -(-len(points) // MAX_POINTS))
+    shown = points.iloc[::every]
+    losses = [
+        {"step": int(row["at"]), "side": side, "loss": None if pd.isna(row[side]) else float(row[side])}
+        for side in SIDES
+        for row in shown.to_dict("records")
+    ]
+    known = shown[shown["relative"].notna()]
+    differences = [{"step": int(row["at"]), "relative": float(row["relative"])} for row in known.to_dict("records")]
+    bands = []
+    if band and len(points):
+        bands = [{"first": int(points["at"].min()), "last": int(points["at"].max()), "low": -band, "high": band}]
+    parted = [] if first_divergence is None else [{"step": first_divergence}]
+    return {"losses": losses, "differences": differences, "band": bands, "divergence": parted}
+
+
+def _steps_axis() -> alt.X:
+    return alt.X("step:Q", title="step", scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(format="d", tickMinStep=1))
+
+
+def _divergence() -> alt.Chart:
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("divergence"))
+        .mark_rule(color=theme.FREE, strokeDash=[6, 4], strokeWidth=1.5)
+        .encode(x=alt.X("step:Q"), tooltip=[alt.Tooltip("step:Q", title="first divergence")])
+    )
+    return chart
+
+
+@theme.drawn_once
+def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
+    """Draw every round as a point, measured over predicted, beside the line of right ones (data sets "rounds" and "line")."""
+    points = alt.Chart(alt.NamedData("rounds"))
+    x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
+    y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
+    tooltip = ["name:N", alt.Tooltip("prediction:Q", format=",.4~r"), alt.Tooltip("value:Q", format=",.4~r"), "error:N"]
+    marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
+    labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("name:N"))
+    line = (
+        alt.Chart(alt.NamedData("line"))
+        .mark_line(color=theme.MUTED, strokeDash=[5, 4], strokeWidth=1.2)
+        .encode(x=alt.X("prediction:Q"), y=alt.Y("value:Q"))
+    )
+    return theme.with_rows(alt.LayerChart(layer=[line, marks, labels], width="container", height=260), rows)

@@ -1,0 +1,37 @@
+"""Coverage: which rank recorded what, as a map of ranks by kind of file."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from perfkit.face.charts import theme
+
+SYMBOLS = {"present": "●", "partial": "◐", "empty": "○", "missing": "–"}
+MAX_RANKS_WITH_SYMBOLS = 64
+FEW_RANKS = 8
+
+
+def coverage_map(coverage: pd.DataFrame) -> alt.LayerChart:
+    """Draw one cell a rank and part; the state is a colour and a symbol.
+
+    `coverage` has the columns of the table of that name; its rows are the data set "coverage". With more than 64 ranks the symbols
+    are left out and the cells shrink.
+    """
+    rows = coverage.astype({"rank": str, "part": str, "state": str, "file": "object"})
+    rows["file"] = rows["file"].where(rows["file"].notna(), "no file")
+    rows["symbol"] = rows["state"].map(SYMBOLS)
+    ranks = list(dict.fromkeys(rows["rank"]))
+    base = alt.Chart(alt.NamedData("coverage")).encode(
+        x=alt.X("rank:N", title="rank", sort=ranks, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("part:N", title=None, sort=list(dict.fromkeys(rows["part"]))),
+    )
+    states = list(theme.COVERAGE_STATES)
+    cells = base.mark_rect(stroke="white", strokeWidth=1.5, cornerRadius=2).encode(
+        color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=list(theme.COVERAGE_STATES.values()))),
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("part:N"), alt.Tooltip("state:N"), alt.Tooltip("file:N")],
+    )
+    symbols = base.mark_text(fontSize=12).encode(text=alt.Text("symbol:N"), color=alt.value("#1b1b1b"))
+    layers = [cells, symbols] if len(ranks) <= MAX_RANKS_WITH_SYMBOLS else [cells]
+    chart = alt.LayerChart(layer=layers, width={"step": 64} if len(ranks) <= FEW_RANKS else "container", height={"step": 26})
+    return theme.with_rows(chart, {"coverage": theme.records(rows[["rank", "part", "state", "file", "symbol"]])})

@@ -1,0 +1,94 @@
+"""Dry runs as a picture: the peak of every rank without and with the gaps between blocks, against the limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from perfkit.core.units import GIB
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+MAX_BARS = 32
+KINDS = {
+    "blocks in use": theme.COMPUTING,
+    "gaps between blocks": theme.COMMUNICATION,
+    "blocks in use, predicted": theme.SKY,
+    "gaps, predicted": theme.YELLOW,
+}
+
+
+@theme.drawn_once
+def rank_bars(rows: Rows) -> alt.LayerChart:
+    """Draw a stacked bar a rank and the limit. Data sets "ranks" and "limit" come from `rank_bar_rows`."""
+    base = alt.Chart(alt.NamedData("ranks"))
+    y = alt.Y("label:N", title=None, sort=alt.EncodingSortField("order", op="min"), axis=alt.Axis(labelLimit=240))
+    bars = base.mark_bar(cornerRadius=1).encode(
+        x=alt.X("start:Q", title="peak of one device (GiB)", scale=alt.Scale(zero=True)),
+        x2=alt.X2("end:Q"),
+        y=y,
+        color=alt.Color(
+            "kind:N",
+            title=None,
+            sort=list(KINDS),
+            scale=alt.Scale(domain=list(KINDS), range=list(KINDS.values())),
+            legend=alt.Legend(columns=2),
+        ),
+        tooltip=[
+            alt.Tooltip("label:N", title="rank"),
+            alt.Tooltip("kind:N"),
+            alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
+            alt.Tooltip("peak:Q", title="peak with gaps (GiB)", format=",.4~r"),
+            alt.Tooltip("room:Q", title="left of the limit (GiB)", format="+,.3~r"),
+        ],
+    )
+    likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
+    data = alt.Chart(alt.NamedData("limit"))
+    rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(
+        x=alt.X("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
+    )
+    label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
+        x=alt.X("limit:Q"), y=alt.value(-2)
+    )
+    return theme.with_rows(alt.LayerChart(layer=[bars, likely, rule, label], width="container", height={"step": 34}), rows)
+
+
+def rank_bar_rows(bars: Sequence[dict[str, Any]], limit_bytes: int | None) -> Rows:
+    """The data sets of `rank_bars`; of more than `MAX_BARS` ranks those with the least room.
+
+    A bar is {"label", "predicted": bool, "used_bytes", "actual_bytes", "headroom_bytes", "low_bytes", "high_bytes"}, sizes None
+    where they are not known.
+    """
+    shown = list(enumerate(bars))
+    if len(shown) > MAX_BARS:
+        tightest = sorted(shown, key=lambda entry: (entry[1]["headroom_bytes"] is None, entry[1]["headroom_bytes"] or 0))
+        shown = sorted(tightest[:MAX_BARS], key=lambda entry: entry[0])
+    found: list[dict[str, Any]] = []
+    for order, bar in shown:
+        used, actual = bar["used_bytes"], bar["actual_bytes"]
+        first, second = list(KINDS)[2:] if bar["predicted"] else list(KINDS)[:2]
+        inner = used if used is not None else actual
+        if inner is None:
+            continue
+        outer = max(inner, actual if actual is not None else inner)
+        common = {
+            "label": bar["label"],
+            "order": order,
+            "peak": outer / GIB,
+            "room": None if bar["headroom_bytes"] is None else bar["headroom_bytes"] / GIB,
+        }
+        likely = {name: None if bar[f"{name}_bytes"] is None else bar[f"{name}_bytes"] / GIB for name in ("low", "high")}
+        found.append({**common, **likely, "kind": first, "start": 0, "end": inner / GIB, "gib": inner / GIB})
+        if outer > inner:
+            gap = {
+                "kind": second,
+                "start": inner / GIB,
+                "end": outer / GIB,
+                "gib": (outer - inner) / GIB,
+                "low": None,
+                "high": None,
+            }
+            found.append({**common, **gap})
+    return {"ranks": found, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}

@@ -1,0 +1,36 @@
+"""Findings as a picture: what each of them costs a step, the costliest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+SEVERITIES = {"high": theme.FREE, "medium": theme.COMMUNICATION, "low": theme.SKY}
+
+
+@theme.drawn_once
+def cost_bars(rows: Rows) -> alt.LayerChart:
+    """Draw one bar a finding, as long as what it costs a step; a click picks its finding.
+
+    `rows` has the data set "findings" with `finding`, `severity`, `cost_ms`, `label`, `title` and `order`. Findings that cost no
+    time have no bar.
+    """
+    base = alt.Chart(alt.NamedData("findings"))
+    y = alt.Y("finding:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=alt.Axis(labelLimit=260))
+    x = alt.X("cost_ms:Q", title="cost of a step (ms)", scale=alt.Scale(zero=True))
+    scale = alt.Scale(domain=list(SEVERITIES), range=list(SEVERITIES.values()))
+    bars = base.mark_bar(cornerRadius=1, cursor="pointer").encode(
+        x=x,
+        y=y,
+        color=alt.Color("severity:N", title=None, scale=scale),
+        tooltip=[alt.Tooltip("title:N"), alt.Tooltip("severity:N"), alt.Tooltip("cost_ms:Q", title="ms a step", format=",.3~f")],
+    )
+    labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
+    # Room for the labels of the longest bars.
+    room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
+    return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)

@@ -1,0 +1,88 @@
+"""Memory over time as pictures: allocated under reserved against the limit, and who owns the peak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from perfkit.core.units import GIB
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+MAX_OWNERS = 12
+LEAST_SHARE = 0.005
+"""Of the peak; smaller owners are drawn as one."""
+LINES = {"allocated": theme.SKY, "reserved": theme.COMPUTING}
+
+
+@theme.drawn_once
+def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
+    """Draw what is allocated as an area under the line of what is reserved. Data sets from `memory_area_rows`."""
+    scale = alt.Scale(domain=list(LINES), range=list(LINES.values()))
+    color = alt.Color("kind:N", title=None, scale=scale, sort=list(LINES))
+    x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
+    tooltip = [alt.Tooltip("time:Q", title=x_title, format=",.6~r"), alt.Tooltip("gib:Q", title="GiB", format=",.4~r")]
+    data = alt.Chart(alt.NamedData("curve"))
+    area = (
+        data.transform_filter("datum.kind == 'allocated'")
+        .mark_area(interpolate="step-after", opacity=0.55)
+        .encode(x=x, y=alt.Y("gib:Q", title="memory (GiB)", scale=alt.Scale(zero=True)), color=color, tooltip=tooltip)
+    )
+    line = (
+        data.transform_filter("datum.kind == 'reserved'")
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(x=x, y=alt.Y("gib:Q"), color=color, tooltip=tooltip)
+    )
+    mark = alt.Chart(alt.NamedData("peak")).encode(x=alt.X("time:Q"))
+    dot = mark.mark_point(size=80, filled=True, color=theme.FREE).encode(y=alt.Y("gib:Q"), tooltip=tooltip)
+    name = mark.mark_text(align="left", dx=8, dy=-6, color=theme.TEXT).encode(y=alt.Y("gib:Q"), text=alt.Text("label:N"))
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
+    rule = limit.encode(y=alt.Y("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
+    return theme.with_rows(alt.LayerChart(layer=[area, line, dot, name, rule], width="container", height=280), rows)
+
+
+def memory_area_rows(points: Sequence[Mapping[str, Any]], peak: tuple[float, float] | None, limit_bytes: int | None) -> Rows:
+    """The data sets of `memory_area`.
+
+    `points` have `time` (as drawn), `allocated_bytes` and `reserved_bytes` (None: not recorded); `peak` is its time and bytes.
+    """
+    found = [
+        {"time": point["time"], "kind": kind, "gib": point[f"{kind}_bytes"] / GIB}
+        for kind in LINES
+        for point in points
+        if point[f"{kind}_bytes"] is not None
+    ]
+    top = [] if peak is None else [{"time": peak[0], "gib": peak[1] / GIB, "label": "peak"}]
+    return {"curve": found, "peak": top, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}
+
+
+@theme.drawn_once
+def owner_bars(rows: Rows) -> alt.Chart:
+    """Draw a bar for each owner of memory at the peak. Data set "owners" from `owner_rows`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("owners"))
+        .mark_bar(cornerRadius=1, color=theme.COMPUTING)
+        .encode(
+            x=alt.X("gib:Q", title="alive at the peak (GiB)"),
+            y=alt.Y("owner:N", title=None, sort="-x", axis=alt.Axis(labelLimit=260)),
+            tooltip=[
+                alt.Tooltip("owner:N"),
+                alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
+                alt.Tooltip("share:Q", title="share of the peak", format=".1%"),
+            ],
+        )
+        .properties(width="container", height={"step": 26})
+    )
+    return theme.with_rows(chart, rows)
+
+
+def owner_rows(sizes: Mapping[str, int]) -> Rows:
+    """The data set of `owner_bars` for bytes by owner; the largest `MAX_OWNERS`, all others as one."""
+    total = max(1, sum(sizes.values()))
+    ranked = sorted(sizes.items(), key=lambda entry: -entry[1])
+    shown = [(name, size) for name, size in ranked[:MAX_OWNERS] if size >= LEAST_SHARE * total]
+    if rest := sum(size for _, size in ranked[len(shown) :]):
+        shown.append((f"{len(ranked) - len(shown)} others", rest))
+    return {"owners": [{"owner": name or "not recorded", "gib": size / GIB, "share": size / total} for name, size in shown]}

@@ -1,0 +1,188 @@
+"""Operators as pictures: which cost most, which are many and short, and how near they come to what the device can do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from perfkit.core.units import NS_PER_MS, NS_PER_US
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+LABEL_LENGTH = 34
+UNKNOWN = "unknown"
+RUNS = ("this run", "the other")
+CORES = {
+    "cube": theme.COMPUTING,
+    "vector": theme.SKY,
+    "mixed": theme.GREEN,
+    "AI CPU": theme.FREE,
+    "communication": theme.COMMUNICATION,
+    "copy": theme.DATA,
+    UNKNOWN: theme.BUBBLE,
+}
+
+
+def total_bars(rows: Rows) -> alt.LayerChart:
+    """Draw the total of every operator by core, and the cumulative share as a line. Data set "operators" from `operator_rows`."""
+    base = alt.Chart(alt.NamedData("operators"))
+    y = alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))
+    tooltip = _tooltip()
+    bars = base.mark_bar(cornerRadius=1).encode(
+        y=y, x=alt.X("total_ms:Q", title="total (ms)"), color=_core_color(rows), tooltip=tooltip
+    )
+    line = base.mark_line(color=theme.MUTED, point=alt.OverlayMarkDef(color=theme.MUTED, size=24)).encode(
+        y=y,
+        x=alt.X("cumulative:Q", title="cumulative share", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", orient="top")),
+        order=alt.Order("place:Q"),
+        tooltip=tooltip,
+    )
+    chart: alt.LayerChart = alt.LayerChart(layer=[bars, line], width="container", height={"step": 20})
+    chart = chart.resolve_scale(x="independent")
+    return theme.with_rows(chart, rows)
+
+
+def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
+    """Draw every operator by its calls and mean time, both logarithmic; below the line they are small."""
+    data = {**rows, "limit": [{"limit": small_us}]}
+    points = (
+        alt.Chart(alt.NamedData("operators"))
+        .mark_point(filled=True, size=80, opacity=0.85)
+        .encode(
+            x=alt.X("count:Q", title="calls", scale=alt.Scale(type="log")),
+            y=alt.Y("mean_us:Q", title="mean (us)", scale=alt.Scale(type="log")),
+            color=_core_color(rows),
+            tooltip=_tooltip(),
+        )
+    )
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.MUTED, strokeDash=[4, 4]).encode(y=alt.Y("limit:Q"))
+    return theme.with_rows(alt.LayerChart(layer=[limit, points], width="container", height=300), data)
+
+
+def measured_roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> alt.LayerChart:
+    """Draw what operators reached under the roof of a device; `costs` from `trace.roofline`, those with known FLOPs."""
+    points = [
+        {
+            "name": _short(str(row["operator"])),
+            "kind": row["kind"],
+            "intensity": row["intensity_flops_per_byte"],
+            "tflops": row["flops_per_s"] / 1e12,
+            "total_ms": row["total_ns"] / NS_PER_MS,
+            "shapes": str(row["input_shapes"]),
+        }
+        for row in costs.to_dict("records")
+        if row["intensity_flops_per_byte"] > 0 and row["flops_per_s"] > 0
+    ]
+    ridge = peak_flops_per_s / memory_bytes_per_s
+    low = min([0.05, *(point["intensity"] / 2 for point in points)])
+    high = max([ridge * 10, *(point["intensity"] * 2 for point in points)])
+    roof = [(low, low * memory_bytes_per_s), (ridge, peak_flops_per_s), (high, peak_flops_per_s)]
+    data = {"reached": points, "roof": [{"intensity": at, "tflops": rate / 1e12} for at, rate in roof]}
+    x = alt.X("intensity:Q", title="FLOP per byte", scale=alt.Scale(type="log"))
+    y = alt.Y("tflops:Q", title="TFLOP/s", scale=alt.Scale(type="log"))
+    line = alt.Chart(alt.NamedData("roof")).mark_line(color=theme.MUTED, strokeWidth=2).encode(x=x, y=y)
+    marks = (
+        alt.Chart(alt.NamedData("reached"))
+        .mark_point(filled=True, opacity=0.85)
+        .encode(
+            x=x,
+            y=y,
+            size=alt.Size("total_ms:Q", title="total (ms)", scale=alt.Scale(range=[30, 400])),
+            color=alt.Color("kind:N", title=None, scale=theme.path_scale(sorted({str(point["kind"]) for point in points}))),
+            tooltip=[
+                "name:N",
+                "kind:N",
+                "shapes:N",
+                alt.Tooltip("tflops:Q", format=",.3~r"),
+                alt.Tooltip("total_ms:Q", format=",.4~r"),
+            ],
+        )
+    )
+    return theme.with_rows(alt.LayerChart(layer=[line, marks], width="container", height=300), data)
+
+
+@theme.drawn_once
+def share_bars(rows: Rows) -> alt.Chart:
+    """Draw the share of every operator in two runs side by side. Data set "shares" from `share_rows`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("shares"), width="container", height={"step": 13})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+            yOffset=alt.YOffset("run:N", sort=list(RUNS)),
+            x=alt.X("share:Q", title="share of the computing time", axis=alt.Axis(format="%")),
+            color=alt.Color("run:N", title=None, scale=alt.Scale(domain=list(RUNS), range=[theme.COMPUTING, theme.BUBBLE])),
+            tooltip=[
+                alt.Tooltip("operator:N"),
+                alt.Tooltip("run:N"),
+                alt.Tooltip("share:Q", format=".2%"),
+                alt.Tooltip("calls:Q", format=",.4~r"),
+            ],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def share_rows(table: pd.DataFrame) -> Rows:
+    """Rows of `share_bars` from `operator`, `share_a`, `share_b`, `count_a` and `count_b`."""
+    return {
+        "shares": [
+            {
+                "operator": str(row["operator"]),
+                "label": _short(str(row["operator"])),
+                "run": run,
+                "share": float(row[f"share_{side}"]),
+                "calls": float(row[f"count_{side}"]),
+            }
+            for row in table.to_dict("records")
+            for run, side in zip(RUNS, "ab", strict=True)
+        ]
+    }
+
+
+def operator_rows(table: pd.DataFrame) -> Rows:
+    """The data set of `total_bars` and `count_mean` from `name`, `core`, `count`, `total_ns`, `mean_ns`, `share`; largest first."""
+    rows, reached, seen = [], 0.0, set()
+    for place, row in enumerate(table.to_dict("records")):
+        reached += row["share"]
+        label = _short(str(row["name"]))
+        # Names that are alike where they were cut must not become one bar.
+        label = label if label not in seen else f"{place + 1}. {label}"
+        seen.add(label)
+        rows.append(
+            {
+                "label": label,
+                "name": str(row["name"])[:200],
+                "core": row["core"],
+                "count": row["count"],
+                "total_ms": row["total_ns"] / NS_PER_MS,
+                "mean_us": row["mean_ns"] / NS_PER_US,
+                "share": row["share"],
+                "cumulative": min(reached, 1.0),
+                "place": place,
+            }
+        )
+    return {"operators": rows}
+
+
+def _core_color(rows: Rows) -> alt.Color:
+    present = [core for core in CORES if any(row["core"] == core for row in rows["operators"])]
+    return alt.Color("core:N", title=None, sort=present, scale=alt.Scale(domain=present, range=[CORES[core] for core in present]))
+
+
+def _tooltip() -> list[Any]:
+    return [
+        "name:N",
+        "core:N",
+        alt.Tooltip("count:Q", title="calls", format=","),
+        alt.Tooltip("total_ms:Q", title="total (ms)", format=",.4~r"),
+        alt.Tooltip("mean_us:Q", title="mean (us)", format=",.4~r"),
+        alt.Tooltip("share:Q", format=".2%"),
+        alt.Tooltip("cumulative:Q", title="up to here", format=".1%"),
+    ]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…"

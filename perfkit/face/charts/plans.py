@@ -1,0 +1,185 @@
+"""Plans as pictures: all strategies by memory and throughput, some side by side, and why the others lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.units import GIB
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+
+TENSOR_COLORS: Mapping[str, str] = {
+    "1": theme.COMPUTING,
+    "2": theme.COMMUNICATION,
+    "4": theme.GREEN,
+    "8": theme.DATA,
+    "other": theme.BUBBLE,
+}
+STAGE_SHAPES: Mapping[str, str] = {
+    "1": "circle",
+    "2": "square",
+    "4": "triangle-up",
+    "8": "diamond",
+    "16": "cross",
+    "other": "triangle-down",
+}
+STEP_PARTS: Mapping[str, str] = {
+    "computing/forward": "forward",
+    "computing/backward": "backward",
+    "computing/recompute": "recompute",
+    "computing/optimizer": "optimizer",
+    "communication/exposed/tp": "wait tp",
+    "communication/exposed/pp": "wait pp",
+    "communication/exposed/dp": "wait dp",
+    "communication/exposed/cp": "wait cp",
+    "communication/exposed/ep": "wait ep",
+    "bubble": "bubble",
+    "free": "host",
+}
+"""Parts of a step that are told apart and their short names, in the order in which they are stacked."""
+
+
+@theme.drawn_once
+def plan_scatter(rows: Rows) -> alt.LayerChart:
+    """Draw a mark a strategy, the front, the limit, and rings with numbers around the chosen ones. Data from `scatter_rows`."""
+    x = alt.X("gib:Q", title="peak of one device (GiB)", scale=alt.Scale(zero=False, nice=True))
+    y = alt.Y("tokens:Q", title="tokens/s/device", scale=alt.Scale(zero=False, nice=True))
+    marks = (
+        alt.Chart(alt.NamedData("plans"))
+        .mark_point(filled=True, opacity=0.65)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("tp:N", title="tp", sort=list(TENSOR_COLORS), scale=_scale(TENSOR_COLORS)),
+            shape=alt.Shape("pp:N", title="pp", sort=list(STAGE_SHAPES), scale=_scale(STAGE_SHAPES)),
+            size=alt.Size(
+                "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
+            ),
+            tooltip=[
+                alt.Tooltip("plan:N"),
+                alt.Tooltip("tokens:Q", title="tokens/s/device", format=",.4~r"),
+                alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
+                alt.Tooltip("step_s:Q", title="step (s)", format=",.4~r"),
+            ],
+        )
+    )
+    front = (
+        alt.Chart(alt.NamedData("front"))
+        .mark_line(interpolate="step-after", color=theme.MUTED, strokeDash=[4, 3])
+        .encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), order=alt.Order("order:Q"))
+    )
+    limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x=alt.X("gib:Q"))
+    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=[alt.Tooltip("plan:N")])
+    rings = chosen.mark_point(size=260, color=theme.TEXT, strokeWidth=2, filled=False)
+    numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text=alt.Text("label:N"))
+    chart = alt.LayerChart(layer=[front, limit, marks, rings, numbers], width="container", height=340)
+    return theme.with_rows(chart, rows)
+
+
+def scatter_rows(
+    strategies: Iterable[Mapping[str, Any]],
+    front: Sequence[tuple[float, float]],
+    chosen: Iterable[Mapping[str, Any]],
+    limit_bytes: float,
+) -> Rows:
+    """The data sets of `plan_scatter`.
+
+    A strategy has `id`, `plan` (words), `tp`, `pp`, `micro`, `tokens` (a second and device), `step_s`, `peak_bytes`; a chosen one
+    `label`, `id`, `plan`, `tokens`, `peak_bytes`. `front` has (peak in bytes, tokens/s/device).
+    """
+    return {
+        "plans": [
+            {
+                "id": row["id"],
+                "plan": row["plan"],
+                "tp": _known(row["tp"], TENSOR_COLORS),
+                "pp": _known(row["pp"], STAGE_SHAPES),
+                "micro": row["micro"],
+                "tokens": row["tokens"],
+                "step_s": row["step_s"],
+                "gib": row["peak_bytes"] / GIB,
+            }
+            for row in strategies
+        ],
+        "front": [{"gib": size / GIB, "tokens": tokens, "order": index} for index, (size, tokens) in enumerate(sorted(front))],
+        "limit": [{"gib": limit_bytes / GIB}],
+        "chosen": [
+            {**{name: row[name] for name in ("id", "plan", "label", "tokens")}, "gib": row["peak_bytes"] / GIB} for row in chosen
+        ],
+    }
+
+
+@theme.drawn_once
+def step_bars(rows: Rows) -> alt.Chart:
+    """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("steps"), width="container", height={"step": 40})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("seconds:Q", title="step (s)", stack="zero"),
+            y=alt.Y("plan:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
+            color=alt.Color(
+                "part:N",
+                title=None,
+                sort=list(STEP_PARTS.values()),
+                scale=alt.Scale(domain=list(STEP_PARTS.values()), range=theme.path_colors(STEP_PARTS)),
+                legend=alt.Legend(columns=6),
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("plan:N"),
+                alt.Tooltip("part:N"),
+                alt.Tooltip("seconds:Q", title="seconds", format=",.4~r"),
+                alt.Tooltip("share:Q", title="share of the step", format=".1%"),
+            ],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
+    """The data set of `step_bars`: by plan the parts of its step in seconds."""
+    rows: list[dict[str, Any]] = []
+    for plan, step in steps.items():
+        amounts = [float(step.amount(path)) for path in STEP_PARTS]
+        rows += [
+            {"plan": plan, "part": part, "seconds": amount, "share": amount / step.total, "order": order}
+            for order, (part, amount) in enumerate(zip(STEP_PARTS.values(), amounts, strict=True))
+            if amount
+        ]
+    return {"steps": rows}
+
+
+@theme.drawn_once
+def rejected_bars(rows: Rows) -> alt.Chart:
+    """Draw one bar a reason with the combinations that it ruled out, on a log axis. Data "reasons" come from `rejected_rows`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("reasons"), width="container", height={"step": 22})
+        .mark_bar(color=theme.BUBBLE, cornerRadius=1)
+        .encode(
+            x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
+            x2=alt.datum(1),
+            y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
+            tooltip=[alt.Tooltip("reason:N"), alt.Tooltip("count:Q", title="combinations", format=",")],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def rejected_rows(rejected: Mapping[str, int]) -> Rows:
+    """The data set of `rejected_bars`, most frequent reason first."""
+    ordered = sorted(rejected.items(), key=lambda item: -item[1])
+    return {"reasons": [{"reason": reason, "count": count} for reason, count in ordered]}
+
+
+def _scale(ranges: Mapping[str, str]) -> alt.Scale:
+    return alt.Scale(domain=list(ranges), range=list(ranges.values()))
+
+
+def _known(size: int, names: Mapping[str, str]) -> str:
+    return str(size) if str(size) in names else "other"

@@ -1,0 +1,113 @@
+"""Spec: a chart taken apart into its structure and its rows, so that a live view can be patched instead of rebuilt.
+
+The structure is a Vega-Lite specification whose data sets are only named; rows travel as lists by column. Two charts with one
+`digest` differ in their rows alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import altair as alt
+import pandas as pd
+from altair.utils.schemapi import debug_mode
+
+from perfkit.face.charts.theme import STRUCTURE
+
+_SPLIT = "_perfkit_split"
+_ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
+
+_PLAIN = frozenset({str, int, bool})
+
+Columns = dict[str, list[Any]]
+AnyChart = alt.TopLevelMixin
+"""Any chart of altair: single, layered or concatenated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSpec:
+    """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column."""
+
+    spec: dict[str, Any]
+    digest: str
+    datasets: dict[str, Columns]
+
+
+def split(chart: AnyChart) -> ChartSpec:
+    """Take `chart` apart. Frames given inline get the names "data-0", "data-1", ... in order of appearance."""
+    structure = vars(chart).get(STRUCTURE)
+    if structure is None:
+        return _split(chart)
+    known = vars(structure).get(_SPLIT)
+    if known is None:
+        known = _split(structure)
+        object.__setattr__(structure, _SPLIT, known)
+    rows: Mapping[str, Any] = chart.datasets  # type: ignore[attr-defined]
+    return ChartSpec(known.spec, known.digest, {name: columns(records) for name, records in rows.items()})
+
+
+def _split(chart: AnyChart) -> ChartSpec:
+    copy = chart.copy(deep=False)  # type: ignore[attr-defined]
+    records = copy.datasets
+    copy.datasets = alt.Undefined
+    spec = copy.to_dict(validate=False)
+    rows: dict[str, Any] = dict(spec.pop("datasets", {}))
+    if records is not alt.Undefined:
+        rows.update(records if isinstance(records, Mapping) else records.to_dict(validate=False))
+    names = {old: f"data-{index}" for index, old in enumerate(name for name in rows if _ANONYMOUS.match(name))}
+    if names:
+        spec = _renamed(spec, names)
+    text = json.dumps(spec, sort_keys=True, default=str)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return ChartSpec(spec, digest, {names.get(name, name): columns(records) for name, records in rows.items()})
+
+
+def unchecked() -> AbstractContextManager[None]:
+    """While charts are built in it, altair does not check every part of them against its schema; tests build them checked."""
+    return debug_mode(False)
+
+
+def columns(records: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any]]) -> Columns:
+    """Rows as one list a column; a value that is no finite number becomes None, as JSON has no NaN."""
+    if isinstance(records, Mapping):
+        return {name: _plain_column(list(values)) for name, values in records.items()}
+    rows = list(records)
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    return {name: _plain_column([row.get(name) for row in rows]) for name in names}
+
+
+def _plain_column(values: list[Any]) -> list[Any]:
+    kinds = set(map(type, values))
+    if kinds <= _PLAIN or (kinds == {float} and all(map(math.isfinite, values))):  # nearly every column
+        return values
+    return [plain(value) for value in values]
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can carry it: numpy scalars as Python ones, NaN and missing values as None, times as ISO text."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if value is pd.NA or value is pd.NaT:
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(node, dict):
+        return {
+            key: names.get(value, value) if key == "name" and isinstance(value, str) else _renamed(value, names)
+            for key, value in node.items()
+        }
+    return [_renamed(item, names) for item in node] if isinstance(node, list) else node

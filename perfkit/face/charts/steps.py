@@ -1,0 +1,156 @@
+"""Steps as pictures: the step times of a log, and where the time of every rank went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from perfkit.core.units import NS_PER_MS
+from perfkit.face.charts import theme
+
+PATHS = (
+    "computing",
+    "computing/forward_backward",
+    "computing/tail",
+    "communication/exposed",
+    "bubble",
+    "free",
+    "free/data",
+    "free/other",
+)
+"""Parts of a measured step in the order in which they are stacked."""
+
+Rows = dict[str, list[dict[str, Any]]]
+
+HEADROOM = 1.5
+"""Warm-up steps above this multiple of the longest measured step are drawn at the edge: one compile step would flatten the rest."""
+
+
+@theme.drawn_once
+def step_times(rows: Rows) -> alt.LayerChart:
+    """Draw the time of every step of a log: warm-up grey, outliers ringed, the median as a line.
+
+    `rows` comes from `step_time_rows` and is patched when the warm-up cut moves.
+    """
+    states = list(theme.STEP_STATES)
+    points = alt.Chart(alt.NamedData("steps"))
+    x = alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(zero=False, nice=False, padding=14))
+    y = alt.Y("shown_ms:Q", title="time of a step (ms)", scale=alt.Scale(zero=True))
+    line = points.mark_line(color=theme.MUTED, strokeWidth=1).encode(x=x, y=y)
+    marks = points.mark_point(filled=True, size=70, opacity=1).encode(
+        x=x,
+        y=y,
+        color=alt.Color("state:N", title=None, scale=alt.Scale(domain=states, range=list(theme.STEP_STATES.values()))),
+        shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=states, range=["circle", "cross", "diamond"])),
+        tooltip=[
+            alt.Tooltip("step:Q"),
+            alt.Tooltip("duration_ms:Q", title="ms", format=",.4~r"),
+            alt.Tooltip("state:N"),
+            alt.Tooltip("line:Q", title="line in the log"),
+        ],
+    )
+    rule = (
+        alt.Chart(alt.NamedData("median"))
+        .mark_rule(strokeDash=[6, 4], strokeWidth=1.5, color=theme.COMPUTING)
+        .encode(y=alt.Y("median_ms:Q"), tooltip=[alt.Tooltip("median_ms:Q", title="median (ms)", format=",.4~r")])
+    )
+    chart = alt.LayerChart(layer=[line, rule, marks], width="container", height=280)
+    return theme.with_rows(chart, rows)
+
+
+def step_time_rows(log: pd.DataFrame, *, num_warmup: int, median_ns: float, outliers: Sequence[int]) -> Rows:
+    """The data sets of `step_times`: "steps" and "median"; of more than 5 000 steps the last 5 000."""
+    outside = set(outliers)
+    duration_ms = log["duration_ns"].to_numpy(dtype=np.float64) / NS_PER_MS
+    measured_ms = duration_ms[num_warmup:]
+    edge_ms = HEADROOM * float(measured_ms.max()) if len(measured_ms) else float(duration_ms.max())
+    rows = [
+        {
+            "step": step,
+            "duration_ms": own_ms,
+            "shown_ms": min(own_ms, edge_ms) if index < num_warmup else own_ms,
+            "state": "warm-up" if index < num_warmup else "outlier" if step in outside else "measured",
+            "line": line,
+        }
+        for index, (step, own_ms, line) in enumerate(
+            zip(log["step"].tolist(), duration_ms.tolist(), log["line"].tolist(), strict=True)
+        )
+    ]
+    return {"steps": rows[-theme.MAX_MARKS :], "median": [{"median_ms": median_ns / NS_PER_MS}]}
+
+
+def rank_bars(parts: pd.DataFrame, *, unit: str) -> alt.Chart:
+    """Draw one stacked bar a rank; a click on a bar picks its rank (selection "picked").
+
+    `parts` comes from `part_rows` with `rank` as text, in the order to draw; it is the data set "parts". `unit` is "ms" or "%".
+    """
+    paths = [path for path in PATHS if path in set(parts["path"])]
+    if unit == "ms":
+        y = alt.Y("amount_ms:Q", title="time of the step (ms)", stack="zero")
+    else:
+        y = alt.Y("share:Q", title="share of the step", stack="zero", axis=alt.Axis(format=".0%"))
+    picked = alt.selection_point(name="picked", fields=["rank"], on="click", clear=False, toggle=False)
+    x = alt.X("rank:N", title="rank", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(paddingInner=0.25))
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("parts"), width="container", height=320)
+        .mark_bar(cornerRadius=1, cursor="pointer")
+        .encode(
+            x=x, y=y, opacity=alt.condition(picked, alt.value(1.0), alt.value(0.55), empty=True), **_part_encoding(paths, "rank")
+        )
+        .add_params(picked)
+    )
+    return theme.with_rows(chart, {"parts": theme.records(parts)})
+
+
+def step_trend(parts: pd.DataFrame) -> alt.Chart:
+    """Draw the parts of one rank's steps side by side; `parts` comes from `part_rows` (data set "trend")."""
+    paths = [path for path in PATHS if path in set(parts["path"])]
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("trend"), width="container", height=200)
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("step:N", title="step", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            y=alt.Y("amount_ms:Q", title="time (ms)", stack="zero"),
+            **_part_encoding(paths, "step"),
+        )
+    )
+    return theme.with_rows(chart, {"trend": theme.records(parts)})
+
+
+def part_rows(step_parts: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the table `step_parts` as the charts draw them: `rank`, `step` (text), `path`, `amount_ms`, `share`, `order`.
+
+    Parts that were not told apart are left out; shares are of the parts that were.
+    """
+    known = step_parts[step_parts["amount_ns"].notna()]
+    amount_ns = known["amount_ns"].astype("int64")
+    whole_ns = amount_ns.groupby([known["rank"], known["step"]]).transform("sum")
+    order = {path: index for index, path in enumerate(PATHS)}
+    path = known["path"].astype(str)
+    return pd.DataFrame(
+        {
+            "rank": known["rank"].astype(str),
+            "step": known["step"].astype(str),
+            "path": path,
+            "amount_ms": amount_ns / NS_PER_MS,
+            "share": (amount_ns / whole_ns).fillna(0.0),
+            "order": path.map(order).fillna(len(PATHS)).astype(int),
+        }
+    )
+
+
+def _part_encoding(paths: Sequence[str], by: str) -> dict[str, Any]:
+    return {
+        "color": alt.Color("path:N", title=None, sort=list(paths), scale=theme.path_scale(paths)),
+        "order": alt.Order("order:Q"),
+        "tooltip": [
+            alt.Tooltip(f"{by}:N"),
+            alt.Tooltip("path:N", title="part"),
+            alt.Tooltip("amount_ms:Q", title="ms", format=",.3~f"),
+            alt.Tooltip("share:Q", title="share of the step", format=".2%"),
+        ],
+    }

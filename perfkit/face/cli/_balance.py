@@ -1,0 +1,159 @@
+"""The command `balance`: a case or a configuration in, the best layout out as text, JSON or a configuration."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from perfkit.config.dialects import read_config, read_text, write_config
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.run import Run
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import GIB, NS_PER_S
+from perfkit.explain.summary import summarize
+from perfkit.face.cli._progress import SolveProgress
+from perfkit.face.cli._tables import print_table
+from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.plans.balance.balance import PlanResult, balance
+from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
+from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
+from perfkit.predict.plans.balance.from_plan import PlanProblem, problem_of_plan, scaled
+from perfkit.predict.plans.balance.measured_layers import layer_times, with_layer_times
+from perfkit.predict.plans.balance.text import plan_table
+from perfkit.record.load import load
+
+STANDARD_INPUT, STDIN_NAME = "-", "standard input"
+FAMILY = PLAN_FORMAT.rpartition("plan/")[0].encode()  # another format of this family is a case that is refused with its name
+
+
+def balance_input(
+    path: str,
+    *,
+    time_limit_s: float,
+    run: str | None,
+    device: str | None,
+    calibration: str | None,
+    limit_gib: float | None,
+    target: str | None,
+    as_json: bool,
+    out: TextIO,
+    errors: TextIO,
+) -> None:
+    """Balance the case or configuration at `path` and print the result; the configuration found goes to `target`.
+
+    Raises InputError with all problems; for a case also where an option asks for a configuration.
+    """
+    name, text = _given(path)
+    if _is_case(path, text):
+        asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
+        if wrong := [option for option, value in asked.items() if value is not None]:
+            raise InputError(name, [f"{option} needs a configuration; a case states its own times and limits" for option in wrong])
+        found = None
+        with SolveProgress(errors) as progress:
+            result = balance(read_problem(name, text), time_limit_s=time_limit_s, progress=progress)
+    else:
+        found = _problem(read_config(path) if text is None else read_text(text, name), run, device, calibration, limit_gib)
+        with SolveProgress(errors) as progress:
+            result = balance(found.problem, time_limit_s=time_limit_s, progress=progress, start=found.start())
+    written = _written(found, result, target, device)
+    if as_json:
+        print(json.dumps({**result.to_dict(), **written}, ensure_ascii=False), file=out)
+        return
+    table = plan_table(result)
+    print(table.title, file=out)
+    if table.rows:
+        print_table(table.header, table.rows, out)
+    for note in (*(f"assumed: {text}" for text in result.problem.assumptions), *written.get("lost", ())):
+        print(f"  - {note}", file=out)
+    if target:
+        print(f"written to {target}", file=out)
+
+
+def _given(path: str) -> tuple[str, str | None]:
+    """What messages call the input, and its text if it is standard input, which can be read only once."""
+    if path != STANDARD_INPUT:
+        return path, None
+    raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    problems = [f"more than {MAX_FILE_BYTES} bytes; a case or configuration is small"] if len(raw) > MAX_FILE_BYTES else []
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(f"byte {error.start} (0x{raw[error.start]:02x}) is not UTF-8")
+    if problems:
+        raise InputError(STDIN_NAME, problems)
+    return STDIN_NAME, text
+
+
+def _is_case(path: str, text: str | None) -> bool:
+    """Whether the input is a case of any format of the family; anything else is read as a configuration."""
+    if text is not None:
+        start = text[:4096].encode().lstrip()
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                start = stream.read(4096).lstrip()
+        except OSError as error:
+            raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
+    return start.startswith(b"{") and FAMILY in start
+
+
+def _problem(plan: Plan, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
+    if plan.hardware is None and device:
+        plan = replace(plan, hardware=catalog.hardware_named(device))
+    if limit_gib is not None and not limit_gib > 0:
+        raise InputError("--memory-limit-gib", [f"{limit_gib} must be more than 0"])
+    limit = None if limit_gib is None else round(limit_gib * GIB)
+    if plan.hardware is None:
+        raise InputError("balance", ["the configuration names no device; name one with --device to take times from"])
+    found = problem_of_plan(plan, efficiency_of(plan, calibration), memory_limit_bytes=limit)
+    return _measured(found, run) if run else found
+
+
+def _measured(found: PlanProblem, path: str) -> PlanProblem:
+    """The problem with the times of a run: of its layers where its kernels name them, else of its stages."""
+    run, plan = load(path), found.plan
+    by_layer = with_layer_times(found, layer_times(run, plan.num_micro_batches))
+    if by_layer is not None:
+        return by_layer
+    computed_s = _computed_s(run, plan.parallel.pipeline_parallel_size)
+    if not any(computed_s):
+        raise InputError(
+            path,
+            [
+                "no kernel names the layer that it belongs to, and no rank has both a pipeline stage and a computing time; a run "
+                "whose folder or cluster analysis tells the stages of the ranks is needed"
+            ],
+        )
+    return scaled(found, computed_s)
+
+
+def _computed_s(run: Run, num_stages: int) -> list[float | None]:
+    """Seconds that the ranks of each stage computed in a step: the median of all ranks and steps, None where no rank is known."""
+    by_stage: dict[int, list[float]] = {}
+    for rank in summarize(run)["ranks"]:
+        for step in rank["steps"]:
+            computed = _computing_ns(step["breakdown_ns"])
+            if computed and rank["pipeline_stage"] is not None:
+                by_stage.setdefault(rank["pipeline_stage"], []).append(computed / NS_PER_S)
+    return [sorted(values)[len(values) // 2] if (values := by_stage.get(stage)) else None for stage in range(num_stages)]
+
+
+def _computing_ns(breakdown: Mapping[str, int] | None) -> int:
+    return sum(amount for path, amount in (breakdown or {}).items() if path.split("/")[0] == "computing")
+
+
+def _written(found: PlanProblem | None, result: PlanResult, target: str | None, device: str | None) -> dict[str, Any]:
+    if found is None or result.layout is None:
+        if target:
+            raise InputError(target, [f"nothing is written: {result.why()}"])
+        return {}
+    plan = found.plan_of(result.layout)
+    if device:  # it was named beside the configuration, which has no place for it
+        plan = replace(plan, hardware=None)
+    written = write_config(plan, target)
+    return {"config": written.text, "lost": list(written.lost), "notes": list(written.notes)}

@@ -1,0 +1,159 @@
+"""The command `compare`: a comparison as aligned text that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.explain.compare import Comparison, OperatorComparison
+from perfkit.face.cli._tables import print_table
+from perfkit.record.listing import printable
+
+TOP = 20
+WIDTH = 60
+
+
+def print_comparison(found: Comparison, out: TextIO) -> None:
+    """Print the answer first, then the parts, what differs in the configurations, and what was left out."""
+    print(f"a: {printable(found.a)}\nb: {printable(found.b)}\n", file=out)
+    for sentence in found.sentences:
+        print(printable(sentence), file=out)
+    if found.kind == "graphs":
+        _print_graphs(found, out)
+    elif found.parts:
+        _print_parts(found, out)
+    if found.alignment is not None:
+        _print_losses(found, out)
+    if found.operators is not None:
+        _print_operators(found.operators, out)
+    if found.config:
+        print(file=out)
+        rows = [
+            [printable(str(row["key"]))[:WIDTH], _value(row["old"]), _value(row["new"]), row["group"]] for row in found.config[:TOP]
+        ]
+        print_table(["setting", "a", "b", "group"], rows, out)
+        if len(found.config) > TOP:
+            print(f"and {len(found.config) - TOP} more", file=out)
+    for note in found.notes:
+        print(f"\nnote: {printable(note)}", file=out)
+
+
+def _print_parts(found: Comparison, out: TextIO) -> None:
+    scale = 1 if found.unit == "ns" else NS_PER_S
+    rows = [
+        [
+            part.path,
+            *(format_ns(amount * scale) for amount in (part.a, part.b)),
+            _signed(part.delta * scale),
+            _change(part.a, part.b),
+        ]
+        for part in sorted(found.parts, key=lambda part: -abs(part.delta))
+    ]
+    if found.total_a is not None and found.total_b is not None:
+        a, b = found.total_a, found.total_b
+        rows.append(["total", format_ns(a * scale), format_ns(b * scale), _signed((b - a) * scale), _change(a, b)])
+    print(file=out)
+    print_table(["part of the step", "a", "b", "b - a", "change"], rows, out)
+
+
+def _print_losses(found: Comparison, out: TextIO) -> None:
+    alignment = found.alignment
+    if alignment is None:
+        return
+    first = alignment.judgement.first_divergence_step
+    rows = [
+        ["steps compared", str(alignment.num_compared)],
+        ["largest difference", f"{_ratio(alignment.max_relative)} (step {alignment.max_step})"],
+        ["mean difference", _ratio(alignment.mean_relative)],
+        ["largest difference of the gradient norm", _ratio(alignment.norm_max_relative)],
+        ["first divergence", "none" if first is None else f"step {first}"],
+        ["class of the change", alignment.change_class],
+    ]
+    print(file=out)
+    print_table(["losses", "value"], rows, out)
+    causes = [cause for cause in alignment.causes if cause.could_cause][:TOP]
+    if causes and alignment.verdict != "aligned":
+        print("\nmay be the cause, likeliest first", file=out)
+        print_table(["setting", "class", "why"], [[printable(c.key)[:WIDTH], c.change_class, c.why] for c in causes], out)
+
+
+def _print_operators(found: OperatorComparison, out: TextIO) -> None:
+    rows = [
+        [
+            printable(row["operator"])[:WIDTH],
+            printable(row["shape"])[:WIDTH],
+            *(f"{row[side]:g}" for side in ("count_a", "count_b")),
+            *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
+            f"{row['ratio']:.2f}",
+            *(format_ratio(row[side]) for side in ("share_a", "share_b")),
+            "slower than its share" if row["gap"] else "",
+        ]
+        for row in found.operators.head(TOP).to_dict("records")
+    ]
+    print(file=out)
+    print_table(
+        ["operator", "shapes", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out
+    )
+    for title, frame in (("only in a", found.missing), ("only in b", found.extra)):
+        if len(frame):
+            print(f"\n{title}", file=out)
+            listed = frame.head(TOP // 2).to_dict("records")
+            rows = [
+                [
+                    printable(row["operator"])[:WIDTH],
+                    printable(row["shape"])[:WIDTH],
+                    f"{row['count']:g}",
+                    format_ns(row["total_ns"]),
+                ]
+                for row in listed
+            ]
+            print_table(["operator", "shapes", "calls", "time of a step"], rows, out)
+    for row in found.fusions.to_dict("records"):
+        text = f"{row['calls']:g} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
+        print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)
+
+
+def _print_graphs(found: Comparison, out: TextIO) -> None:
+    rows = [
+        [part.path, format_bytes(part.a), format_bytes(part.b), _sign(part.delta) + format_bytes(abs(part.delta))]
+        for part in found.parts
+    ]
+    if rows:
+        print(file=out)
+        print_table(["amount", "a", "b", "b - a"], rows, out)
+    for name in ("added", "removed", "moved", "changed"):
+        _print_nodes(name, found.extra[name], out)
+
+
+def _print_nodes(name: str, entries: Sequence[Any], out: TextIO) -> None:
+    if entries:
+        print(f"\n{name}", file=out)
+        print_table(
+            ["operator", "node", "scope"],
+            [[printable(entry["op"]), printable(entry["node"]), printable(entry["scope"])[-WIDTH:]] for entry in entries[:TOP]],
+            out,
+        )
+        if len(entries) > TOP:
+            print(f"and {len(entries) - TOP} more", file=out)
+
+
+def _signed(ns: float) -> str:
+    return _sign(ns) + format_ns(abs(ns))
+
+
+def _sign(value: float) -> str:
+    return "+" if value > 0 else "-" if value < 0 else ""
+
+
+def _change(a: float, b: float) -> str:
+    return f"{(b - a) / a:+.1%}" if a else "new" if b else "-"
+
+
+def _ratio(value: float | None) -> str:
+    return "not measured" if value is None else format_ratio(value)
+
+
+def _value(value: Any) -> str:
+    text = printable(str(value))
+    return text if len(text) <= 24 else text[:23] + "…"

@@ -1,0 +1,112 @@
+"""The command `estimate`: configurations or a table in, predictions out as text, JSON or CSV."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+import pandas as pd
+
+from perfkit.config.dialects import read_config
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.face.cli._tables import print_table
+from perfkit.predict.estimate import Estimate, estimate, estimate_table
+
+
+def estimate_configs(
+    paths: Sequence[str],
+    device: str | None,
+    calibration: str | None,
+    hardware: str | None,
+    out: TextIO,
+    *,
+    as_json: bool = False,
+) -> None:
+    """Predict every configuration and print it; `device` is used where a configuration names none, and may be one of `hardware`.
+
+    Raises InputError that lists the problems of all configurations.
+    """
+    own = _devices(hardware)
+    problems: list[str] = []
+    done: list[tuple[str, Estimate]] = []
+    for path in paths:
+        try:
+            plan = read_config(path)
+            if plan.hardware is None and device:
+                plan = replace(plan, hardware=own.get(device) or catalog.hardware_named(device))
+            done.append((path, estimate(plan, calibration=calibration)))
+        except InputError as error:
+            problems += [f"{path}: {problem}" for problem in error.problems]
+    if problems:
+        raise InputError("estimate", problems)
+    for path, predicted in done:
+        if as_json:
+            print(json.dumps(predicted.to_dict(), ensure_ascii=False), file=out)
+        else:
+            _print(path, predicted, out)
+
+
+def estimate_file(path: str, target: str | None, calibration: str | None, hardware: str | None, out: TextIO) -> None:
+    """Predict every row of the table at `path`; writes CSV to `target`, or to `out` without one. Never writes over its input."""
+    if target and Path(target).resolve() == Path(path).resolve():
+        raise InputError(path, ["--out names the input itself; choose another file"])
+    predicted = estimate_table(_read(path), _devices(hardware), calibration=calibration)
+    if not target:
+        predicted.to_csv(out, index=False)
+        return
+    try:
+        predicted.to_csv(target, index=False)
+    except OSError as error:
+        raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
+    empty = int(predicted["step_time_s"].isna().sum())
+    print(f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""), file=out)
+
+
+def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
+    return catalog.read_hardware(hardware) if hardware else {}
+
+
+def _read(path: str) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path, encoding="utf-8-sig", low_memory=False, skipinitialspace=True)
+    except FileNotFoundError as error:
+        raise InputError(path, ["the file does not exist"]) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, [f"byte {error.start} is not UTF-8; save the table as UTF-8"]) from error
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise InputError(path, [f"not a table in CSV: {error}"]) from error
+    except OSError as error:
+        raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
+
+
+def _print(path: str, predicted: Estimate, out: TextIO) -> None:
+    low, high = predicted.interval_s
+    print(f"{path}: {_time(predicted.step_time_s)} a step (80 % between {_time(low)} and {_time(high)})\n", file=out)
+    rows = [
+        ["tokens/s/device", significant(predicted.tokens_per_s_per_device, 4)],
+        ["MFU", format_ratio(predicted.mfu)],
+        ["HFU", format_ratio(predicted.hfu)],
+    ]
+    if predicted.peak_memory_bytes is not None:
+        rows.append(["peak memory", format_bytes(predicted.peak_memory_bytes)])
+    print_table(["figure", "value"], rows, out)
+    for title, breakdown, show in (
+        ("part of the step", predicted.breakdown, _time),
+        ("part of the memory", predicted.memory, format_bytes),
+    ):
+        if breakdown is not None:
+            print(file=out)
+            parts = [[part, show(amount), format_ratio(amount / breakdown.total)] for part, amount in breakdown.parts.items()]
+            print_table([title, "amount", "share"], parts, out)
+    for warning in predicted.warnings:
+        print(f"\nwarning: {warning}", file=out)
+
+
+def _time(seconds: float) -> str:
+    return format_ns(seconds * NS_PER_S)

@@ -1,0 +1,63 @@
+"""A diagnosis as text for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from perfkit.core.units import format_ns, format_ratio, significant
+from perfkit.record.listing import printable
+
+
+def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
+    """Print the findings with cost, evidence and actions, then what is healthy, not measured or failed."""
+    step = "" if document["step_ns"] is None else f", step {format_ns(document['step_ns'])}"
+    print(f"{printable(document['run'])}{step}: {_count(len(document['findings']), 'finding')}", file=out)
+    for note in document["notes"]:
+        print(f"note: {printable(note)}", file=out)
+    for number, finding in enumerate(document["findings"], start=1):
+        _print_finding(number, finding, out)
+    _print_others(document, out)
+
+
+def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
+    cost = (
+        "costs no time, or it is not known how much"
+        if finding["cost_ns"] is None
+        else f"{format_ns(finding['cost_ns'])} a step ({format_ratio(finding['share_of_step'])})"
+    )
+    if (alone := finding["evidence"].get("cost_alone_ns")) is not None:
+        cost += f"; alone {format_ns(alone)}, of which the findings above win the rest"
+    print(f"\n{number}. {finding['severity']}: {printable(finding['title'])} [{finding['rule']}]", file=out)
+    print(f"   {cost}", file=out)
+    print(f"   evidence: {_evidence(finding['evidence'])}", file=out)
+    for action in finding["actions"]:
+        print(f"   - {printable(action)}", file=out)
+    if finding["next"]:
+        print(f"   see also: {', '.join(finding['next'])}", file=out)
+
+
+def _print_others(document: dict[str, Any], out: TextIO) -> None:
+    if document["healthy"]:
+        print("\nhealthy:", file=out)
+        for entry in document["healthy"]:
+            print(f"  {entry['rule']}: {_evidence(entry['evidence'])}", file=out)
+    if document["not_measured"]:
+        print("\nnot measured:", file=out)
+        for entry in document["not_measured"]:
+            print(f"  {entry['rule']}: {printable('; '.join(entry['missing']))}. To collect: {entry['how_to_collect']}", file=out)
+    for entry in document["failed"]:
+        print(f"\nrule {entry['rule']} failed, which is a bug of perfkit: {printable(entry['error'])}", file=out)
+
+
+def _evidence(evidence: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {_value(name, value)}" for name, value in evidence.items())
+
+
+def _value(name: str, value: float | None) -> str:
+    if value is None:
+        return "not known"
+    return format_ns(value) if name.endswith("_ns") and value >= 0 else significant(value, 4)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,126 @@
+"""The command `plan`: a configuration in, the best strategies out as text, JSON or a configuration."""
+
+from __future__ import annotations
+
+import json
+from typing import TextIO
+
+from perfkit.config.dialects import read_config
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.face.cli._progress import Progress
+from perfkit.face.cli._tables import print_table
+from perfkit.predict.plans.search.search import search_plans
+from perfkit.predict.plans.search.search_result import RankedPlan, SearchResult
+from perfkit.predict.plans.search.search_text import plan_text
+
+
+def plan_config(
+    path: str,
+    *,
+    devices: int | None,
+    limit_gib: float | None,
+    top: int,
+    device: str | None,
+    calibration: str | None,
+    target: str | None,
+    as_json: bool,
+    out: TextIO,
+    errors: TextIO,
+) -> None:
+    """Search the strategies of the configuration at `path` and print them; the best one goes to `target` if that is given.
+
+    `device` is used where the configuration names none. Raises InputError with all problems, before anything is written.
+    """
+    plan = read_config(path)
+    with Progress(errors) as show:
+        result = search_plans(
+            plan,
+            devices=devices,
+            memory_limit_bytes=None if limit_gib is None else limit_gib * GIB,
+            top=top,
+            progress=show,
+            hardware=device if plan.hardware is None else None,
+            calibration=calibration,
+        )
+    if target and not result.plans:
+        raise InputError(
+            target, [f"nothing is written: no plan fits {format_bytes(result.memory_limit_bytes)}", result.missing_text()]
+        )
+    written = _write(result.plans[0].plan, target, path) if target else []
+    if as_json:
+        print(json.dumps(result.to_dict(), ensure_ascii=False), file=out)
+    else:
+        print_plans(path, result, out)
+    for line in written:
+        print(line, file=errors if as_json else out)
+
+
+def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
+    """Print how much was searched, the best plans with their reasons, the front, the rule of thumb, and why the others lost."""
+    limit = format_bytes(result.memory_limit_bytes)
+    print(
+        f"{name}: {result.searched} combinations on {result.devices} devices in {significant(result.seconds, 2)} s; "
+        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit}\n",
+        file=out,
+    )
+    if result.plans:
+        _print_ranked(result, out)
+    elif result.nearest is not None:
+        print(result.missing_text() + "\n", file=out)
+        rows = [[part, format_bytes(amount)] for part, amount in result.nearest.parts.parts.items()]
+        print_table(["part of its fullest stage", "size"], rows, out)
+    if result.pareto:
+        print("\ntime against memory: plans that no other one beats in both", file=out)
+        rows = [
+            [plan_text(point.plan), format_ns(point.step_time_s * NS_PER_S), format_bytes(point.peak_memory_bytes)]
+            for point in result.pareto[: max(10, len(result.plans))]
+        ]
+        print_table(["plan", "step", "peak"], rows, out)
+    if result.suggestion is not None:
+        rule, suggested = result.suggestion
+        print(f"\nrule of thumb of the guides ({rule}):\n  {plan_text(suggested.plan)}: {suggested.why}", file=out)
+    print("\nwhy the others lost", file=out)
+    print_table(["reason", "combinations"], [[reason, str(count)] for reason, count in _by_count(result)], out)
+
+
+def _print_ranked(result: SearchResult, out: TextIO) -> None:
+    rows = [
+        [
+            plan_text(found.plan),
+            format_ns(found.estimate.step_time_s * NS_PER_S),
+            significant(found.estimate.tokens_per_s_per_device, 4),
+            format_ratio(found.estimate.mfu),
+            format_bytes(found.estimate.peak_memory_bytes),
+            format_ratio(found.win_share, 2),
+        ]
+        for found in result.plans
+    ]
+    print_table(["plan", "step", "tokens/s/device", "MFU", "peak", "wins"], rows, out)
+    best = result.plans[0]
+    print(f"\nbest: {best.why}", file=out)
+    print(_certainty(best, result.close), file=out)
+
+
+def _certainty(best: RankedPlan, close: int) -> str:
+    low, high = best.estimate.interval_s
+    sure = "clear" if best.win_share >= 0.8 else "too close to call"
+    return (
+        f"80 % of its measured times would lie between {format_ns(low * NS_PER_S)} and {format_ns(high * NS_PER_S)}; {close} other "
+        f"strategies are predicted within that. It is the fastest listed in {format_ratio(best.win_share, 2)} of the draws of the "
+        f"calibration's numbers ({sure})."
+    )
+
+
+def _by_count(result: SearchResult) -> list[tuple[str, int]]:
+    return sorted(result.rejected.items(), key=lambda item: -item[1])
+
+
+def _write(plan: Plan, target: str, path: str) -> list[str]:
+    """Write the plan in the dialect of the configuration that it was read from; what could not be said is told."""
+    written = plan.write(target)
+    lines = [f"\nwritten to {target} in the dialect of {path}"]
+    # The device was named beside a configuration that has no place for it.
+    lines += [f"  not said there: {lost}" for lost in written.lost if not lost.startswith("hardware:")]
+    return lines + [f"  note: {note}" for note in written.notes]

@@ -1,0 +1,60 @@
+"""The command `simulate`: a configuration and faults in, a run folder with its truth out."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from perfkit.config.dialects import read_config
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import format_ns, format_ratio
+from perfkit.explain.ranks import parse_ranks
+from perfkit.face.cli._tables import print_table
+from perfkit.face.export.write import write
+from perfkit.predict.simulate.run import prepare
+from perfkit.predict.simulate.truth import truth
+
+
+def simulate_config(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Simulate what the arguments ask for, write it, and give the truth."""
+    plan = read_config(arguments.config)
+    if plan.hardware is None and arguments.device:
+        plan = replace(plan, hardware=catalog.hardware_named(arguments.device))
+    prepared = prepare(
+        plan,
+        arguments.fault,
+        seed=arguments.seed,
+        steps=arguments.steps,
+        ranks=_ranks(arguments.ranks, plan),
+        calibration=arguments.calibration,
+    )
+    target = Path(arguments.out).expanduser()
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(arguments.out, ["exists already; choose a new folder"])
+    document = truth(prepared, price=not arguments.no_cost)
+    write(prepared.run(), target, format=arguments.format, truth=document)
+    return document
+
+
+def _ranks(text: str, plan: Plan) -> tuple[int, ...] | None:
+    return parse_ranks(text, range(plan.num_devices)) if text.strip() else None
+
+
+def print_simulation(document: dict[str, Any], folder: str, out: TextIO) -> None:
+    """Print where the run is and what is wrong with it on purpose."""
+    print(f"{folder}: {document['steps']} steps of {document['world_size']} ranks", file=out)
+    if "step_ns" in document:
+        print(f"step {format_ns(document['step_ns'])}, without faults {format_ns(document['healthy_step_ns'])}", file=out)
+    if not document["faults"]:
+        print("no faults", file=out)
+        return
+    rows = [
+        [fault["spec"], format_ns(fault.get("cost_ns_per_step")), format_ratio(fault.get("cost_share"))]
+        for fault in document["faults"]
+    ]
+    print(file=out)
+    print_table(["fault", "cost a step", "share"], rows, out)

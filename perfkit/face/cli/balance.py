@@ -1,0 +1,43 @@
+"""Choose layers and recomputation of every pipeline stage so that the step is shortest, with a proven bound.
+
+example: perfkit balance pretrain.yaml --device Ascend-910B2 --memory-limit-gib 58 --out balanced.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from perfkit.face.cli._command import Command
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("case", metavar="CASE|CONFIG", help="a perfkit.plans.plan/1 file or a configuration; - is standard input")
+    parser.add_argument("--time-limit-s", type=float, default=60.0, help="stop with the best layout so far (default: 60)")
+    parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
+    parser.add_argument("--device", help="the device, where CONFIG names none")
+    parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill of a device (default: all of it)")
+    parser.add_argument("--out", metavar="FILE", help="write CONFIG with the layers and recomputation found")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.face.cli._balance import balance_input
+
+    balance_input(
+        arguments.case,
+        time_limit_s=arguments.time_limit_s,
+        run=arguments.run,
+        device=arguments.device,
+        calibration=arguments.calibration,
+        limit_gib=arguments.memory_limit_gib,
+        target=arguments.out,
+        as_json=arguments.json,
+        out=sys.stdout,
+        errors=sys.stderr,
+    )
+    return 0
+
+
+COMMAND = Command(name="balance", add=_add, run=_run)

@@ -1,0 +1,135 @@
+"""Teach with perfkit: worked answers and notes for the instructor, results of a class, and removing what it has left.
+
+example: perfkit class answers --seed 2024 --student s01
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from perfkit.core.errors import InputError
+from perfkit.face.cli._command import Command
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    answers = actions.add_parser("answers", help="inputs and right answers of one student")
+    answers.add_argument("--seed", type=int, required=True, help="the seed of the class")
+    answers.add_argument("--student", required=True, metavar="NAME", help="the name that the student typed")
+    answers.add_argument("--json", action="store_true", help="print one JSON document")
+    answers.set_defaults(act=_answers)
+    notes = actions.add_parser("notes", help="the lesson as slides: what to say, what to ask, which traps")
+    notes.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
+    notes.set_defaults(act=_notes)
+    paper = actions.add_parser("paper", help="the fault game on paper: sheets for students, or the solutions")
+    paper.add_argument("--seed", type=int, required=True, help="the seed of the class")
+    paper.add_argument(
+        "--student", required=True, action="append", dest="students", metavar="NAME", help="a student; again for more"
+    )
+    paper.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds G01 to GN (default: 3)")
+    paper.add_argument("--solutions", action="store_true", help="what is true instead of the sheets")
+    paper.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
+    paper.set_defaults(act=_paper)
+    results = actions.add_parser("results", help="what the class of the project has done, as a page or as CSV")
+    results.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
+    results.add_argument("--seed", type=int, help="the seed of the class (default: that of the last class)")
+    results.add_argument("--anonymous", action="store_true", help="s01, s02, ... in place of names")
+    results.add_argument("--out", metavar="FILE", required=True, help="FILE.html: pictures and tables; FILE.csv: all rows")
+    results.set_defaults(act=_results)
+    purge = actions.add_parser("purge", help="remove class.sqlite of the project: all names, answers and points")
+    purge.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
+    purge.set_defaults(act=_purge)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return int(arguments.act(arguments))
+
+
+def _answers(arguments: argparse.Namespace) -> int:
+    from perfkit.teach import answers, exercises, student_name
+
+    rows = answers(arguments.seed, student_name(arguments.student))
+    if arguments.json:
+        print(json.dumps({"answers": rows}, ensure_ascii=False))
+        return 0
+    width = max(len(exercise.title) for exercise in exercises().values())
+    for row in rows:
+        inputs = ", ".join(f"{name}={_short(value)}" for name, value in row["params"].items())
+        title = exercises()[row["exercise"]].title
+        unit = "" if row["unit"] == "1" else f" {row['unit']}"
+        print(f"{row['exercise']}  {title:<{width}}  {row['answer']:.12g}{unit}   ({inputs})")
+    return 0
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _notes(arguments: argparse.Namespace) -> int:
+    from perfkit.face.report import lesson_notes, save_page
+
+    save_page(lesson_notes(), arguments.out)
+    print(f"{arguments.out}: open it in a browser; PageDown turns to the next block")
+    return 0
+
+
+def _paper(arguments: argparse.Namespace) -> int:
+    from perfkit.face.report import paper_game, save_page
+    from perfkit.teach import student_name
+
+    if not 1 <= arguments.rounds <= 99:
+        raise InputError("--rounds", [f"{arguments.rounds} must be 1 to 99"])
+    students = [student_name(name) for name in arguments.students]
+    rounds = [f"G{number:02}" for number in range(1, arguments.rounds + 1)]
+    save_page(paper_game(arguments.seed, students, rounds, solutions=arguments.solutions), arguments.out)
+    print(f"{arguments.out}: {len(students)} students, {arguments.rounds} rounds")
+    return 0
+
+
+def _results(arguments: argparse.Namespace) -> int:
+    from perfkit.face.report import class_results, save_page
+    from perfkit.teach import class_files, class_store, report
+
+    folder = _project("class results", arguments.folder)
+    if not class_files(folder):
+        raise InputError("class results", [f"no class was held in {folder}"])
+    store = class_store(folder)
+    seed = arguments.seed if arguments.seed is not None else store.control("seed")
+    rows = store.rows(seed) if seed is not None else []
+    if not rows:
+        raise InputError("class results", [f"nobody has answered in the class {seed}"])
+    as_rows = arguments.out.lower().endswith(".csv")
+    page = (
+        report.results_csv(rows, anonymous=arguments.anonymous)
+        if as_rows
+        else class_results(rows, store.teams(), anonymous=arguments.anonymous)
+    )
+    save_page(page, arguments.out)
+    print(f"{arguments.out}: {len({row['student'] for row in rows})} students, {len(rows)} rows")
+    return 0
+
+
+def _project(command: str, named: str | None) -> Path:
+    from perfkit.project import find_project
+
+    folder = find_project(named)
+    if folder is None:
+        raise InputError(command, ["no project here; name one with --folder, or go to a folder with a perfkit.toml"])
+    return folder
+
+
+def _purge(arguments: argparse.Namespace) -> int:
+    from perfkit.teach import purge
+
+    folder = _project("class purge", arguments.folder)
+    removed = purge(folder)
+    print(
+        f"removed {', '.join(path.name for path in removed)} in {folder}" if removed else f"no class has left anything in {folder}"
+    )
+    return 0
+
+
+COMMAND = Command(name="class", add=_add, run=_run)

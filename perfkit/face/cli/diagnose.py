@@ -1,0 +1,39 @@
+"""What is wrong with a run: findings by cost, what is healthy, and what was not measured.
+
+example: perfkit diagnose profile/ --baseline profile_of_last_week/
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from perfkit.face.cli._command import Command
+from perfkit.face.cli._progress import Progress
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a folder or file in any known format")
+    parser.add_argument("--baseline", metavar="RUN", help="an earlier run of the same job: also tells what became slower")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.explain.diagnose import diagnose, to_dict
+    from perfkit.record.load import load
+
+    with Progress(sys.stderr) as progress:
+        run = load(arguments.run, progress=progress)
+        baseline = load(arguments.baseline, progress=progress) if arguments.baseline else None
+    document = to_dict(diagnose(run, baseline))
+    if arguments.json:
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        from perfkit.face.cli._findings import print_diagnosis
+
+        print_diagnosis(document, sys.stdout)
+    return 0
+
+
+COMMAND = Command(name="diagnose", add=_add, run=_run)

@@ -1,0 +1,35 @@
+"""Predict step time, throughput, utilisation and memory of configurations, or of every row of a table.
+
+example: perfkit estimate pretrain.yaml --device Ascend-910B2
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from perfkit.face.cli._command import Command
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
+    parser.add_argument("--device", help="the device, where a configuration names none")
+    parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
+    parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document a configuration")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.face.cli._estimates import estimate_configs, estimate_file
+
+    if len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
+        estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, arguments.hardware, sys.stdout)
+    else:
+        estimate_configs(
+            arguments.inputs, arguments.device, arguments.calibration, arguments.hardware, sys.stdout, as_json=arguments.json
+        )
+    return 0
+
+
+COMMAND = Command(name="estimate", add=_add, run=_run)

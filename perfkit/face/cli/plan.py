@@ -1,0 +1,43 @@
+"""Search the best parallel and recomputation strategies for a model on a number of devices.
+
+example: perfkit plan pretrain.yaml --devices 64 --memory-limit-gib 58 --out best.yaml
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from perfkit.face.cli._command import Command
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG", help="the configuration (- is standard input)")
+    parser.add_argument("--devices", type=int, help="how many devices (default: those of the configuration)")
+    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill of a device (default: all of it)")
+    parser.add_argument("--top", type=int, default=10, help="how many plans to list (default: 10)")
+    parser.add_argument("--device", help="the device, where the configuration names none")
+    parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument("--out", metavar="FILE", help="write the best plan as a configuration in the dialect of CONFIG")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.face.cli._plans import plan_config
+
+    plan_config(
+        arguments.config,
+        devices=arguments.devices,
+        limit_gib=arguments.memory_limit_gib,
+        top=arguments.top,
+        device=arguments.device,
+        calibration=arguments.calibration,
+        target=arguments.out,
+        as_json=arguments.json,
+        out=sys.stdout,
+        errors=sys.stderr,
+    )
+    return 0
+
+
+COMMAND = Command(name="plan", add=_add, run=_run)

@@ -1,0 +1,37 @@
+"""Per rank and step: where the time went.
+
+example: perfkit summary profile/ --step 50
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from perfkit.face.cli._command import Command
+from perfkit.face.cli._progress import Progress
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a folder or file in any known format")
+    parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.explain.summary import summarize
+    from perfkit.record.load import load
+
+    with Progress(sys.stderr) as progress:
+        summary = summarize(load(arguments.run, progress=progress), step=arguments.step)
+    if arguments.json:
+        print(json.dumps(summary, ensure_ascii=False))
+    else:
+        from perfkit.face.cli._tables import print_summary
+
+        print_summary(summary, sys.stdout)
+    return 0
+
+
+COMMAND = Command(name="summary", add=_add, run=_run)

@@ -1,0 +1,108 @@
+"""Panels: controls, a pure function, figures, tables and a sentence. The only package with widgets.
+
+A page (a notebook) calls; a panel is a module here with the constant `PANEL`:
+
+    panels.header()                  project, goal, cycle; first on every page, it also keeps the address (#run=7&rank=3)
+    panels.show("step-breakdown")    the panel of perfkit/face/panels/step_breakdown.py; the last expression of its cell
+    panels.next_pages("10", p10="load a run to see where the step goes")
+
+A panel is two pure functions and what the visitor can change (see `_panel.py` for the six states and how to reach them):
+
+    def compute(state, progress): ...                       # state: dict or frozen dataclass; progress(what, done, total) optional
+    def view(result): return {"bars": Figure(chart, title=..., alt=..., sources=[...])}, {"ranks": Table(frame)}, "sentence"
+    PANEL = Panel(
+        title="Where the step went",
+        start={"run": "", "rank": 0},                        # or a function
+        controls=(PathPicker("run", options=samples), Choice("rank", options=ranks_of)),
+        compute=compute, view=view,
+        empty=Empty(action="Use the sample run", fill=lambda state: {**state, "run": SAMPLE}),
+        on_select=lambda state, chart, datum: {**state, "rank": datum["rank"]},
+        shared=("run", "rank"),
+    )
+
+`compute` raises NothingYet (empty), NotMeasuredError, InputError (all problems are listed); anything else is shown as a bug.
+Charts come from perfkit.face.charts with named data sets (`_theme.with_rows`): while only rows differ, the live view is patched.
+Controls: Slider, Number, Choice, Text, Toggle, PathPicker, each bound to a path of the state ("parallel.pipeline_parallel_size").
+In a test: `PANEL.view(PANEL.compute(state))` for the functions, `open_panel(PANEL).wait()` for the whole without a browser.
+Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `finding_links`, `escape`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+from perfkit.core import settings
+from perfkit.core.errors import InputError
+from perfkit.face.panels._chart import ChartHost, Figure
+from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Text, Toggle
+from perfkit.face.panels._finding_links import finding_links
+from perfkit.face.panels._header import header
+from perfkit.face.panels._navigation import next_pages, page_link
+from perfkit.face.panels._page_state import page_state
+from perfkit.face.panels._panel import Answer, Empty, Panel, PanelView
+from perfkit.face.panels._status import NothingYet
+from perfkit.face.panels._style import escape
+from perfkit.face.panels._table import Table, html_table
+from perfkit.face.panels._text import text
+from perfkit.face.panels._worker import Progress
+
+__all__ = [
+    "Answer",
+    "ChartHost",
+    "Choice",
+    "Empty",
+    "Figure",
+    "NothingYet",
+    "Number",
+    "Panel",
+    "PanelView",
+    "PathPicker",
+    "Progress",
+    "Slider",
+    "Table",
+    "Text",
+    "Toggle",
+    "escape",
+    "finding_links",
+    "header",
+    "html_table",
+    "names",
+    "next_pages",
+    "open_panel",
+    "page_link",
+    "page_state",
+    "show",
+    "text",
+]
+
+
+def show(name: str, state: Any = None) -> Any:
+    """The panel of the module `name` ("step-breakdown" is step_breakdown.py), from `state` or its own first state."""
+    if name not in names():
+        raise InputError(f"panel {name!r}", [f"does not exist; there are {', '.join(names()) or 'none'}"])
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    if hasattr(module, "open_view"):  # a view of its own kind, such as the timeline
+        return _waited(module.open_view(state))
+    return open_panel(module.PANEL, name=name, state=state)
+
+
+def open_panel(panel: Panel, *, name: str = "panel", state: Any = None) -> PanelView:
+    """A panel that no module holds, for example in a test or a notebook of one's own."""
+    shown: PanelView = _waited(PanelView(panel, name=name, state=state))
+    return shown
+
+
+def _waited(view: Any) -> Any:
+    if settings.wait_for_panels():
+        try:
+            view.wait()
+        except NothingYet:
+            return view
+    return view
+
+
+def names() -> tuple[str, ...]:
+    """The panels that there are."""
+    return tuple(sorted(info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")))

@@ -1,0 +1,70 @@
+"""Diagnosis of the open run: made once as long as the run does not change, with a name for each finding and its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfkit.core import settings
+from perfkit.core.resources import Page, pages
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import Diagnosis, Finding, diagnose
+from perfkit.face.panels import _context as context
+
+_last: list[tuple[Run, Diagnosis]] = []
+
+PAGE_OF_SUBJECT = {"links": "13", "groups": "13", "stages": "06", "operators": "12", "kernels": "12", "ranks": "17"}
+"""The page that shows a subject, for findings that name no page themselves."""
+STEP_PAGE = "11"
+
+
+def diagnosis_of(path: str, progress: context.Progress | None = None) -> tuple[Run, Diagnosis]:
+    """The run at `path` and its diagnosis. Raises NothingYet for an empty path."""
+    run = context.read_run(path, progress)
+    if not _last or _last[0][0] is not run:
+        if progress is not None:
+            progress("rules", 0, 1)
+        _last[:] = [(run, diagnose(run))]
+    return _last[0]
+
+
+def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
+    seen: dict[str, int] = {}
+    names = []
+    for finding in findings:
+        seen[finding.rule] = seen.get(finding.rule, 0) + 1
+        names.append(finding.rule if seen[finding.rule] == 1 else f"{finding.rule}-{seen[finding.rule]}")
+    return tuple(names)
+
+
+def chosen_finding(diagnosis: Diagnosis, name: str) -> Finding | None:
+    """The finding called `name`, else the costliest; None if there is none."""
+    named = dict(zip(finding_names(diagnosis.findings), diagnosis.findings, strict=True))
+    return named.get(name) or next(iter(diagnosis.findings), None)
+
+
+def subject_text(subject: Mapping[str, Sequence[Any]], most: int = 8) -> str:
+    """Whom a finding concerns, in words: "ranks 3, 5; links 0-1"."""
+    return "; ".join(f"{name} {_listed(values, most)}" for name, values in subject.items() if len(values)) or "the whole run"
+
+
+def _listed(values: Sequence[Any], most: int) -> str:
+    told = ["-".join(map(str, value)) if isinstance(value, tuple | list) else str(value) for value in values[:most]]
+    rest = len(values) - most
+    return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
+
+
+def pages_of(finding: Finding) -> tuple[Page, ...]:
+    """The pages that show a finding's evidence: those that it names and that exist, else the one of its subject."""
+    known = {page.number: page for page in pages(settings.pages_folder())}
+    named = [known[name[:2]] for name in finding.next if name[:2] in known]
+    by_subject = [known[number] for name, number in PAGE_OF_SUBJECT.items() if name in finding.subject and number in known]
+    found = dict.fromkeys([*named, *by_subject] or [known[number] for number in (STEP_PAGE,) if number in known])
+    return tuple(found)
+
+
+def first_rank(finding: Finding) -> int | None:
+    """A rank that a finding concerns, to open other pages with."""
+    ranks = [*finding.subject.get("ranks", ()), *(end for link in finding.subject.get("links", ()) for end in link)]
+    return int(ranks[0]) if ranks else None

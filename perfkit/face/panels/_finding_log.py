@@ -1,0 +1,111 @@
+"""Findings in the project's log: which are planned, done or dismissed, and the hypothesis of the round that acts on one.
+
+A finding is kept with the recording in the open round. Where all rounds are decided no recording can be added any more; then the
+answer is an event of the log, and a planned finding opens the next round.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from perfkit.core.errors import InputError
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import Diagnosis, Finding, to_dict
+from perfkit.face.panels import _context as context
+from perfkit.face.panels._finding_text import hypothesis
+from perfkit.project import Project
+from perfkit.project.experiments import ExperimentLog
+
+ANSWER = "finding-answer"
+OPEN = "open"
+
+Answers = dict[str, tuple[str, str]]
+"""Status and reason of findings by their key."""
+
+
+def key_of(rule: str, subject: object) -> str:
+    """What tells findings of one recording apart, as text."""
+    return f"{rule} {json.dumps(subject, sort_keys=True, ensure_ascii=False)}"
+
+
+def keys_of(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The key of every finding, in their order."""
+    return tuple(key_of(entry["rule"], entry["subject"]) for entry in to_dict(diagnosis)["findings"])
+
+
+def answers(project: Project | None, run: Run, path: str) -> Answers:
+    """What was made of the findings of a recording so far; those without an answer are not in it."""
+    if project is None:
+        return {}
+    log = ExperimentLog(project.folder, read_only=True)
+    found: Answers = {}
+    for event in log.events():
+        detail = event["detail"]
+        if event["action"] == ANSWER and detail.get("recording") == run.name:
+            found[str(detail["key"])] = (str(detail["status"]), str(detail["reason"]))
+    own = set(_runs_of(log, run, path).values())
+    for row in log.findings():
+        if row["run"] in own and row["status"] != OPEN:
+            found[key_of(row["rule"], row["subject"])] = (row["status"], row["reason"])
+    return found
+
+
+def keep_findings(run: Run, diagnosis: Diagnosis, path: str) -> tuple[int, list[int]]:
+    """Write the findings to the open round, with their recording if the round lacks it; gives the round and the ids."""
+    log = _log()
+    number = _open_round(log)
+    if number is None:
+        raise InputError("findings", ["all rounds of the project are decided; start the next one on page 01"])
+    run_id = _runs_of(log, run, path).get(number)
+    if run_id is None:
+        kind = "reported" if context.is_sample(Path(path)) else run.kind
+        run_id = log.attach(number, path, "run", run=run, kind=kind)
+    return number, log.add_findings(run_id, to_dict(diagnosis)["findings"])
+
+
+def answer(run: Run, diagnosis: Diagnosis, path: str, *, finding: Finding, status: str, reason: str = "") -> str:
+    """Say what was made of a finding; a planned one gives the next round its hypothesis. Gives the sentence for the page."""
+    log, place = _log(), diagnosis.findings.index(finding)
+    if status == "dismissed" and not reason.strip():
+        raise InputError("dismiss", ["reason: say why the finding is dismissed"])
+    number = _open_round(log)
+    if number is not None:
+        number, ids = keep_findings(run, diagnosis, path)
+        log.answer_finding(ids[place], status, reason)
+    title, text, change = hypothesis(finding, diagnosis)
+    planned = status == "planned"
+    detail: dict[str, Any] = {"recording": run.name, "key": keys_of(diagnosis)[place], "status": status, "reason": reason}
+    draft = {"title": title, "hypothesis": text, "change": change} if planned else {}
+    log.record_event(ANSWER, {**detail, **draft}, page="20_findings", number=number)
+    if planned and number is None:
+        return f"Round {log.start(title, text, change=change)} is started with this hypothesis."
+    if planned:
+        return f"Planned: the hypothesis is in the log of round {number}; it is the next round's once this one is decided."
+    return f"Noted: {finding.rule} is {status}."
+
+
+def _log() -> ExperimentLog:
+    project = context.current_project()
+    if project is None:
+        raise InputError("findings", ["no project is open; make one on page 00"])
+    return ExperimentLog(project.folder)
+
+
+def _open_round(log: ExperimentLog) -> int | None:
+    rounds = log.show("json")["rounds"]
+    if not rounds:
+        return log.start("Baseline", "what the training does before anything is changed")
+    return next((row["number"] for row in rounds if not row["verdict"]), None)
+
+
+def _runs_of(log: ExperimentLog, run: Run, path: str) -> dict[int, int]:
+    """The id of this recording by round: runs of its format whose kept file or folder has its name."""
+    name = Path(path).name
+    return {
+        int(row["number"]): int(entry["id"])
+        for row in log.show("json")["rounds"]
+        for entry in row["runs"]
+        if entry["format"] == run.format and entry["path"] and Path(entry["path"]).name == name
+    }

@@ -1,0 +1,92 @@
+"""Finding places: where on a timeline the evidence of a finding shows best, and the slice that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import Finding
+from perfkit.face.panels._diagnosis import first_rank
+
+MAX_RANKS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A window of the common clock; `ranks` to show in it, and of the first of them the `stream`, `name` and start of a slice.
+
+    Without a slice `name` is the empty text.
+    """
+
+    ranks: tuple[int, ...]
+    start_ns: int
+    end_ns: int
+    stream: str = ""
+    name: str = ""
+    at_ns: int = 0
+
+
+def place_of(run: Run, finding: Finding) -> Place | None:
+    """The longest kernel that a finding names, the longest collective of its groups or links, else its step or the longest one.
+
+    A slice is shown with as much on both sides. None if nothing of it was recorded with a time.
+    """
+    ranks = _ranks(run, finding)
+    if not ranks:
+        return None
+    rank, shift = ranks[0], run.clock.get(ranks[0], 0)
+    row = _longest(_kernels(run, rank, finding)) or _longest(_collectives(run, rank, finding))
+    if row is None:
+        steps = run.frame("steps", ranks=[rank], columns=["step", "start_ns", "duration_ns"])
+        named = steps[steps["step"].isin([int(step) for step in finding.subject.get("steps", ())])]
+        step = _longest(named) or _longest(steps)
+        if step is None:
+            return None
+        start_ns = int(step["start_ns"]) + shift
+        return Place(ranks=ranks, start_ns=start_ns, end_ns=start_ns + int(step["duration_ns"]))
+    start_ns, length_ns = int(row["start_ns"]) + shift, int(row["duration_ns"])
+    return Place(
+        ranks=ranks,
+        start_ns=start_ns - length_ns,
+        end_ns=start_ns + 2 * length_ns,
+        stream="" if pd.isna(row.get("stream")) else str(row["stream"]),
+        name=str(row["name"]),
+        at_ns=start_ns,
+    )
+
+
+def _ranks(run: Run, finding: Finding) -> tuple[int, ...]:
+    """The ranks of a finding that were recorded, beside them others to compare with; the first is the one that it is about."""
+    named = [int(rank) for rank in finding.subject.get("ranks", ())]
+    ends = [int(end) for link in finding.subject.get("links", ()) for end in link]
+    rank = first_rank(finding)
+    chosen = [each for each in dict.fromkeys([*([] if rank is None else [rank]), *named, *ends]) if each in run.ranks]
+    others = [each for each in run.ranks if each not in chosen]
+    return tuple([*chosen, *others][: max(2, min(len(chosen), MAX_RANKS))])
+
+
+def _kernels(run: Run, rank: int, finding: Finding) -> pd.DataFrame:
+    """The kernels of the operators of a finding, which are names or types."""
+    names = set(finding.subject.get("operators", ())) | set(finding.subject.get("kernels", ()))
+    rows = run.frame("kernels", ranks=[rank], columns=["name", "type", "stream", "start_ns", "duration_ns"])
+    return rows[rows["name"].astype(str).isin(names) | rows["type"].astype(str).isin(names)]
+
+
+def _collectives(run: Run, rank: int, finding: Finding) -> pd.DataFrame:
+    """The collectives of the groups of a finding, or of all where it names links."""
+    rows = run.frame("collectives", ranks=[rank], columns=["name", "group", "start_ns", "duration_ns"])
+    groups = set(finding.subject.get("groups", ()))
+    if not groups and not finding.subject.get("links"):
+        return rows.head(0)
+    return rows[rows["group"].astype(str).isin(groups)] if groups else rows
+
+
+def _longest(rows: pd.DataFrame) -> dict[str, Any] | None:
+    timed = rows[rows["start_ns"].notna() & rows["duration_ns"].notna()]
+    if timed.empty:
+        return None
+    row: Any = timed.iloc[int(timed["duration_ns"].astype("int64").to_numpy().argmax())].to_dict()
+    return dict(row)

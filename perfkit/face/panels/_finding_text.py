@@ -1,0 +1,103 @@
+"""Texts of a finding: its evidence in words, a bug report that stands alone, and the hypothesis of the round that acts on it."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import perfkit
+from perfkit.core.run import Run
+from perfkit.core.units import format_ns, format_ratio, significant
+from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
+from perfkit.face.panels._diagnosis import subject_text
+
+MOST_FILES = 40
+
+
+def evidence_rows(evidence: Mapping[str, float]) -> list[dict[str, str]]:
+    """The numbers of a finding as `what` and `value`, with units."""
+    return [{"what": _words(name), "value": value_text(name, value)} for name, value in evidence.items()]
+
+
+def evidence_text(evidence: Mapping[str, float]) -> str:
+    """The numbers in one line."""
+    return ", ".join(f"{row['what']} {row['value']}" for row in evidence_rows(evidence)) or "no numbers"
+
+
+def value_text(name: str, value: float | None) -> str:
+    """One number with the unit that its name carries."""
+    if value is None:
+        return "not known"
+    if name.endswith("_ns"):
+        return format_ns(value) if value >= 0 else f"-{format_ns(-value)}"
+    if name.endswith("_share"):
+        return format_ratio(value)
+    return significant(float(value), 4)
+
+
+def cost_text(finding: Finding) -> str:
+    """What a finding costs a step."""
+    if finding.cost_ns is None:
+        return "costs no time, or it is not known how much"
+    share = "" if finding.share_of_step is None else f" ({format_ratio(finding.share_of_step)} of the step)"
+    return f"costs {format_ns(finding.cost_ns)} a step{share}"
+
+
+def hypothesis(finding: Finding, diagnosis: Diagnosis) -> tuple[str, str, str]:
+    """Title, hypothesis and change of the round that acts on a finding."""
+    action = finding.actions[0] if finding.actions else "look into it"
+    gain = "the step does not get shorter by itself"
+    if finding.cost_ns is not None and diagnosis.step_ns:
+        shorter = diagnosis.step_ns - finding.cost_ns
+        gain = f"a step of {format_ns(diagnosis.step_ns)} gets down to {format_ns(shorter)} at best"
+    return f"Act on {finding.rule}", f"{finding.title}. Without it {gain}.", action
+
+
+def bug_report(run: Run, diagnosis: Diagnosis, finding: Finding) -> str:
+    """All that somebody elsewhere needs to look into a finding: versions, thresholds, evidence, files, what is missing."""
+    rule = next((rule for rule in all_rules() if rule.name == finding.rule), None)
+    limits = [f"  {limit.name} = {limit.value:g} {limit.unit} ({limit.origin})" for limit in (rule.thresholds if rule else ())]
+    sections = {
+        "Versions": [
+            f"perfkit {perfkit.__version__}, Python {platform.python_version()}",
+            *(f"{name}: {fact.value}" for name, fact in run.facts.items()),
+        ],
+        "Recording": [
+            f"{run.name}: {run.kind}, format {run.format}, {len(run.ranks)} ranks, "
+            f"steps {_steps(run)}, step {format_ns(diagnosis.step_ns)}",
+            *(f"lost: {dropped.count} {dropped.what} in {dropped.file}" for dropped in run.dropped),
+            *diagnosis.notes,
+        ],
+        "Whom it concerns": [subject_text(finding.subject, most=64)],
+        "Evidence": [f"  {name} = {_exact(value)}" for name, value in finding.evidence.items()],
+        "Thresholds": limits,
+        "What was advised": [f"- {action}" for action in finding.actions],
+        "Not measured": [f"- {entry.rule}: {'; '.join(entry.missing)}" for entry in diagnosis.not_measured],
+        "Files": _files(run),
+    }
+    head = [f"{finding.title}", f"rule {finding.rule}, severity {finding.severity}, {cost_text(finding)}"]
+    body = [line for title, lines in sections.items() if lines for line in ("", f"{title}:", *lines)]
+    return "\n".join([*head, *body]) + "\n"
+
+
+def _words(name: str) -> str:
+    return name.removesuffix("_ns").removesuffix("_share").replace("_", " ") + (" (share)" if name.endswith("_share") else "")
+
+
+def _exact(value: Any) -> str:
+    return str(value) if isinstance(value, int) else f"{float(value):.9g}"
+
+
+def _steps(run: Run) -> str:
+    numbers = run.frame("steps")["step"]
+    return "none" if numbers.empty else f"{int(numbers.min())} to {int(numbers.max())}"
+
+
+def _files(run: Run) -> list[str]:
+    """The files that were read, by their names only: a folder of one's home is nobody else's business."""
+    named = run.frame("coverage")["file"].dropna().astype(str)
+    names = sorted({"/".join(Path(name).parts[-2:]) for name in named if name})
+    rest = len(names) - MOST_FILES
+    return [*(f"- {name}" for name in names[:MOST_FILES]), *([f"- and {rest} more"] if rest > 0 else [])]

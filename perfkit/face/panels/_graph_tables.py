@@ -1,0 +1,113 @@
+"""Tables of a graph: one operator in full, communication, recomputation by layer, and lists of operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.units import NS_PER_S
+from perfkit.explain.graph import GraphAnalysis
+from perfkit.explain.graph.communications import Communication
+from perfkit.explain.graph.model import Node
+from perfkit.explain.graph.predict import predicted_s
+from perfkit.explain.graph.recompute import Recomputed, block_of, pattern
+from perfkit.face.panels import _graphs as graphs
+
+
+def details(analysis: GraphAnalysis, node: Node) -> pd.DataFrame:
+    """Everything about the chosen operator, down to its line in the file and in the user's code."""
+    entry = next((entry for entry in analysis.communications if entry.node is node), None)
+    tagged = next((one for one in analysis.recompute.operators if one.shown is node), None)
+    sources = [f"{graphs.node_key(source)} {source.op}" for source in analysis.file.sources(node)]
+    readers = [f"{graphs.node_key(user)} {user.op}" for user, _ in analysis.links.readers(node)]
+    facts = {
+        "operator": f"{node.op} {node.instance_name}".strip(),
+        "scope": node.short_scope,
+        "result": graphs.type_text(node),
+        "strategy": graphs.strategy_text(node),
+        "reads": ", ".join(sources),
+        "is read by": ", ".join(readers[:8]) + (f" and {len(readers) - 8} more" if len(readers) > 8 else ""),
+        "cause": entry.cause if entry else "",
+        "verdict": f"{entry.verdict}: {entry.why}" if entry else "",
+        "instead": (entry.fix if entry else tagged.fix if tagged else None) or "",
+        "recomputation": tagged.why if tagged else "copy of a forward operator" if node.is_copy else "",
+        "pattern": pattern(node) if node.scope else "",
+        "line": f"{analysis.file.name}, line {node.line}",
+        "source": "; ".join(node.sources) or "the file holds no source lines",
+    }
+    return pd.DataFrame([{"what": name, "value": text} for name, text in facts.items() if text])
+
+
+def communications(analysis: GraphAnalysis, hardware: HardwareSpec | None) -> pd.DataFrame:
+    """One row an operator, what should not be first, with the time that `hardware` needs for it at best."""
+    order = {"unexpected": 0, "avoidable": 1, "expected": 2}
+    entries = sorted(analysis.communications, key=lambda entry: (order.get(entry.verdict, 0), -(entry.message_bytes or 0)))
+
+    def row(entry: Communication) -> dict[str, Any]:
+        seconds = predicted_s(entry, hardware) if hardware is not None else None
+        return {
+            "node": graphs.node_key(entry.node),
+            "operator": entry.op,
+            "cause": entry.cause.replace("_", " "),
+            "ranks": "?" if entry.group_size is None else str(entry.group_size),
+            "size_bytes": entry.message_bytes,
+            "predicted_ns": None if seconds is None else seconds * NS_PER_S,
+            "verdict": entry.verdict,
+            "why": _why(entry),
+        }
+
+    return pd.DataFrame([row(entry) for entry in entries]).dropna(axis="columns", how="all")
+
+
+def recompute(analysis: GraphAnalysis) -> pd.DataFrame:
+    """One row a layer, kind of operator and outcome; what has no effect first."""
+    groups: dict[tuple[str, str, bool], list[Recomputed]] = {}
+    for entry in analysis.recompute.operators:
+        groups.setdefault((block_of(entry.shown), entry.shown.op, entry.in_effect), []).append(entry)
+    rows = [
+        {
+            "layer": block,
+            "operator": op,
+            "configured": len(entries),
+            "in effect": len(entries) if effective else 0,
+            "result_bytes": sum(entry.shown.out.num_bytes or 0 for entry in entries),
+            "why": entries[0].why,
+            "add": entries[0].fix,
+            "node": graphs.node_key(entries[0].shown),
+        }
+        for (block, op, effective), entries in sorted(groups.items(), key=lambda item: item[0][2])
+    ]
+    return pd.DataFrame(rows).dropna(axis="columns", how="all")
+
+
+def operators(nodes: Sequence[Node]) -> pd.DataFrame:
+    """One row an operator."""
+    columns = ["node", "operator", "in", "result", "size_bytes", "strategy", "source"]
+    rows = [
+        {
+            "node": graphs.node_key(node),
+            "operator": node.op,
+            "in": _cell_path(node.short_scope),
+            "result": graphs.type_text(node),
+            "size_bytes": node.out.num_bytes,
+            "strategy": graphs.strategy_text(node),
+            "source": node.sources[-1] if node.sources else None,
+        }
+        for node in nodes
+    ]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.drop(columns=[name for name in ("strategy", "source") if not frame[name].fillna("").any()])
+
+
+def _why(entry: Communication) -> str:
+    subject = entry.parameter or _cell_path(entry.producer_scope)
+    text = f"{entry.why} ({subject})" if subject and subject not in entry.why else entry.why
+    return f"{text}. Instead: {entry.fix}" if entry.fix else text
+
+
+def _cell_path(scope: str | None) -> str:
+    """A scope by the names of its cells alone: "layers.0.feed_forward.w2"."""
+    return ".".join(part.partition("-")[0] for part in (scope or "").split("/")[:-1])

@@ -1,0 +1,32 @@
+"""Navigation: links from one page to the pages that answer what it leaves open."""
+
+from __future__ import annotations
+
+import os
+
+from perfkit.core import settings
+from perfkit.core.resources import pages
+from perfkit.core.texts import t
+from perfkit.face.panels._view import Content
+
+
+def page_link(name: str, **values: object) -> str:
+    """The address of the page `name`, in the app or in JupyterLab, with `values` after # to restore a view."""
+    suffix = "" if settings.in_app() else ".ipynb"
+    hash_ = "&".join(f"{key}={value}" for key, value in values.items())
+    return f"{name}{suffix}" + (f"#{hash_}" if hash_ else "")
+
+
+def next_pages(*names: str, page: str = "", label: str = "", **why: str) -> Content:
+    """Links to the pages `names` (numbers such as "02" do), with a reason each as `p02="..."`; none given: the page that follows.
+
+    Pages that do not exist are left out.
+    """
+    known = pages(settings.pages_folder())
+    wanted = [found for name in names for found in known if name in (found.name, found.number)]
+    if not names:
+        here = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
+        wanted = [found for found in known if found.name > here][:1]
+    reasons = {found.name: t(why.get(f"p{found.number}", "")) for found in wanted}
+    links = [{"href": page_link(found.name), "title": t(found.title), "why": reasons[found.name]} for found in wanted]
+    return Content(kind="links", content={"label": t(label) if label else t("Next"), "links": links})

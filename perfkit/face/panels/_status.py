@@ -1,0 +1,49 @@
+"""Status: which of the six states a panel is in, and the words that the visitor reads there."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
+from perfkit.core.texts import t
+from perfkit.face.panels._worker import Cancelled
+
+
+class NothingYet(PerfkitError):  # noqa: N818  it is no error: nobody did anything wrong
+    """Raised by `compute` when there is nothing to compute from yet: the panel is empty, not wrong."""
+
+
+def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = False) -> dict[str, Any]:
+    """Computing; with amounts once they are known. `again`: an older figure stays visible, greyed."""
+    progress = {"text": text, "done": done, "total": total} if text else None
+    return {
+        "state": "loading",
+        "text": t("Reading…") if text else t("Computing…"),
+        "progress": progress,
+        "cancellable": progress is not None,
+        "again": again,
+    }
+
+
+def failure(error: Exception, action: str = "") -> dict[str, Any]:
+    """The state that `error` leads to; `action` is the label of the button of an empty panel."""
+    if isinstance(error, Cancelled):
+        return {"state": "empty", "title": t("Cancelled"), "text": t("Nothing was changed."), "retry": True}
+    if isinstance(error, NothingYet):
+        return {"state": "empty", "text": str(error), "action": action}
+    if isinstance(error, NotMeasuredError):
+        return {"state": "unmeasured", "text": f"{t('Missing')}: {error.missing}", "how": error.how_to_collect}
+    if isinstance(error, InputError):
+        count = len(error.problems)
+        title = f"{error.subject}: {count} problem{'' if count == 1 else 's'}"
+        return {"state": "error", "title": title, "problems": list(error.problems)}
+    if isinstance(error, PerfkitError):
+        return {"state": "error", "title": t("This cannot be shown"), "problems": [str(error)]}
+    return {
+        "state": "error",
+        "title": t("perfkit failed here; this is a bug in perfkit, not in your data"),
+        "problems": [f"{type(error).__name__}: {error}"],
+        "details": "".join(traceback.format_exception(error)),
+        "retry": True,
+    }

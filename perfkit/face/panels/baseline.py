@@ -1,0 +1,259 @@
+"""Baseline: what a step takes now, from a training log, and how far that is from the hardware.
+
+Step time is the median after warm-up. Throughput divides by all devices (erratum X02). MFU needs the model's FLOPs: from the
+configuration, from a chosen model, or from the rate that the log itself prints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.core.units import format_ns, format_ratio, format_si, significant
+from perfkit.explain.training_log import detect_divisor
+from perfkit.face.charts.steps import step_time_rows, step_times
+from perfkit.face.panels import _context as context
+from perfkit.face.panels._baseline import Result, Size, State, compute, start
+from perfkit.face.panels._chart import Figure
+from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Toggle
+from perfkit.face.panels._panel import Action, Answer, Empty, Panel
+from perfkit.face.panels._table import Table
+from perfkit.predict.cost.utilization import judge_utilization
+from perfkit.project.experiments import ExperimentLog, Measurement
+
+MAX_WARMUP = 20
+
+
+def view(result: Result) -> Answer:
+    """The step times as a chart, the figures with their origin as a table, and the answer in one sentence."""
+    statistics, state = result.statistics, result.state
+    rows = step_time_rows(
+        result.log, num_warmup=statistics.num_warmup, median_ns=statistics.median_ns, outliers=statistics.outlier_steps
+    )
+    figure = Figure(
+        chart=step_times(rows),
+        title=context.marked(state.log, f"Step times of {result.run.name}"),
+        sources=[f"measured: {result.run.name}, table log"],
+        table="steps",
+        wide=True,
+    )
+    return Answer({"steps": figure}, lambda: {"figures": _table(result)}, _sentence(result), lambda: _notes(result))
+
+
+def _table(result: Result) -> Table:
+    return Table(
+        frame=_figures(result), title="Figures and where they come from", labels={"value": "value", "origin": "where from"}
+    )
+
+
+def _figures(result: Result) -> pd.DataFrame:
+    statistics, sizes = result.statistics, result.sizes
+    rows = [
+        ("step time, median", format_ns(statistics.median_ns, 4), f"{statistics.num_steps} steps after warm-up"),
+        ("spread, median absolute deviation", format_ns(statistics.mad_ns), "same steps, not scaled"),
+        ("10th to 90th percentile", context.span(statistics.p10_ns, statistics.p90_ns), "same steps"),
+        ("devices", _count(sizes["num_devices"]), sizes["num_devices"].origin),
+        ("global batch", _count(sizes["global_batch_size"], "sequences"), sizes["global_batch_size"].origin),
+        ("sequence length", _count(sizes["seq_length"], "tokens"), sizes["seq_length"].origin),
+        (
+            "throughput",
+            format_si(result.samples_per_s_per_device, "samples/s per device"),
+            "global batch / (step x all devices)" if result.samples_per_s_per_device else "needs devices and global batch",
+        ),
+        (
+            "throughput",
+            "not measured"
+            if result.tokens_per_s_per_device is None
+            else f"{significant(result.tokens_per_s_per_device, 4)} tokens/s per device",
+            "sequence length x samples/s per device"
+            if result.tokens_per_s_per_device
+            else "needs devices, global batch and sequence length",
+        ),
+        ("model FLOP rate", format_si(result.flops_per_s_per_device, "FLOP/s per device"), result.flops_origin),
+        ("MFU", format_ratio(result.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),
+    ]
+    return pd.DataFrame(rows, columns=["quantity", "value", "origin"])
+
+
+def _count(size: Size, unit: str = "") -> str:
+    return "not known" if size.value is None else f"{significant(size.value, 7)} {unit}".rstrip()
+
+
+def _sentence(result: Result) -> str:
+    statistics = result.statistics
+    left_out = (
+        "nothing left out"
+        if not statistics.num_warmup
+        else f"{statistics.num_warmup} warm-up step{'s' if statistics.num_warmup > 1 else ''} left out"
+    )
+    spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
+    median = format_ns(statistics.median_ns, 4)
+    text = f"A step takes {median} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
+    if result.tokens_per_s_per_device is not None:
+        text += f" That is {significant(result.tokens_per_s_per_device, 4)} tokens/s per device."
+    if result.mfu is not None:
+        text += f" MFU is {format_ratio(result.mfu)} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
+        text += "." if result.model is not None else ", by the log's own FLOP rate."
+    return text
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    statistics, notes = result.statistics, []
+    ratio = statistics.first_to_median
+    if ratio is not None and ratio >= 2 and statistics.num_warmup == 0:
+        notes.append(f"The first step is {significant(ratio, 2)} times the median: it holds compilation. Leave it out.")
+    if statistics.num_warmup != result.suggested_warmup:
+        notes.append(f"Suggested warm-up: {result.suggested_warmup} steps.")
+    if statistics.num_steps < 3:
+        notes.append(f"Only {statistics.num_steps} steps are left: too few for a baseline, 3 or more are needed.")
+    if statistics.outlier_steps:
+        shown = ", ".join(map(str, statistics.outlier_steps[:8])) + (" …" if len(statistics.outlier_steps) > 8 else "")
+        notes.append(
+            f"{len(statistics.outlier_steps)} of {statistics.num_steps} steps lie more than 3 MAD from the median: {shown}."
+        )
+    if result.mfu is not None and judge_utilization(result.mfu) != "plausible":
+        notes.append(
+            f"An MFU of {format_ratio(result.mfu)} is {judge_utilization(result.mfu)}: "
+            "check devices, batch, sequence length and peak."
+        )
+    notes += _divisor_note(result)
+    notes += [f"Not read: {lost.count} x {lost.what} ({lost.file})." for lost in result.run.dropped]
+    return (*notes, *result.run.notes)
+
+
+def _divisor_note(result: Result) -> list[str]:
+    logged = result.statistics.samples_per_s_per_device
+    devices, batch = result.sizes["num_devices"].value, result.sizes["global_batch_size"].value
+    if logged is None or not devices or not batch:
+        return []
+    candidates = {"all devices": devices}
+    if result.plan is not None:
+        candidates["the data-parallel size"] = result.plan.parallel.data_parallel_size
+    found = detect_divisor(logged, global_batch_size=batch, duration_ns=result.statistics.median_ns, candidates=candidates)
+    if found is None:
+        return [
+            f"The log prints {significant(logged, 4)} samples/s/p, which does not fit {' or '.join(candidates)}: "
+            "check batch and devices."
+        ]
+    return [f"The log's {significant(logged, 4)} samples/s/p is divided by {found.name} ({found.size})."]
+
+
+def save_baseline(state: State) -> str:
+    """Write the log and its figures to the open round of the project, the first one if there is none yet."""
+    project = context.current_project()
+    if project is None:
+        raise InputError("baseline", ["no project is open; make one on page 00"])
+    result = compute(state)
+    if result.statistics.num_steps < 3:
+        raise InputError("baseline", [f"{result.statistics.num_steps} steps after warm-up; a baseline needs 3 or more"])
+    log = ExperimentLog(project.folder)
+    rounds = log.show("json")["rounds"]
+    number = next((row["number"] for row in rounds if not row["verdict"]), None)
+    if number is None and rounds:
+        raise InputError("baseline", [f"all {len(rounds)} rounds of {project.name} are decided; start the next one first"])
+    if number is None:
+        number = log.start("Baseline", "what the training does before anything is changed")
+    kind = "reported" if context.is_sample(Path(state.log)) else result.run.kind
+    run_id = log.attach(number, state.log, "run", run=result.run, kind=kind)
+    log.measure(run_id, _measurements(result))
+    return f"Saved to round {number} of {project.name}: step time, throughput and MFU of {result.run.name}."
+
+
+def _measurements(result: Result) -> list[Measurement]:
+    statistics, name = result.statistics, result.run.name
+    found = [
+        Measurement(
+            metric="step_time_ns",
+            value=statistics.median_ns,
+            n=statistics.num_steps,
+            median_abs_dev=statistics.mad_ns,
+            source=f"{name}: per-step times after {statistics.num_warmup} warm-up steps",
+        ),
+        Measurement(metric="tokens_per_s_per_device", value=result.tokens_per_s_per_device, source=f"{name}: page 01"),
+        Measurement(metric="samples_per_s_per_device", value=result.samples_per_s_per_device, source=f"{name}: page 01"),
+        Measurement(metric="mfu", value=result.mfu, source=result.flops_origin),
+    ]
+    return [measurement for measurement in found if measurement.value is not None]
+
+
+def fill(state: State) -> State:
+    """The bundled log."""
+    sample = next(iter(context.SAMPLE_LOGS.values()))
+    return replace(state, log=str(data_folder() / sample))
+
+
+def _models(_state: State) -> list[tuple[str, str]]:
+    return [("from the configuration, or none", ""), *((name, name) for name in catalog.models())]
+
+
+PANEL = Panel(
+    title="Step time and throughput",
+    start=start,
+    compute=compute,
+    view=view,
+    empty=Empty(action="Use the sample log", fill=fill),
+    shared=("log",),
+    actions=(
+        Action(
+            name="save",
+            label="Save as baseline",
+            run=save_baseline,
+            help="writes the log and its figures to the open round of the project",
+            visible=context.can_save,
+        ),
+    ),
+    controls=(
+        PathPicker(
+            path="log", options=context.log_options, label="Training log", help="MindFormers or Megatron; a file or its folder"
+        ),
+        Toggle(path="suggest", label="Suggested warm-up", help="leave out the first steps that are longer than the run explains"),
+        Slider(
+            path="num_warmup",
+            low=0,
+            high=MAX_WARMUP,
+            label="Warm-up steps left out",
+            unit="steps",
+            visible=lambda state: not state.suggest,
+        ),
+        PathPicker(
+            path="config",
+            options=context.config_options,
+            label="Configuration",
+            help="states devices, batch, sequence length and model",
+        ),
+        Choice(path="model", options=_models, label="Model", help="for the model FLOPs in MFU"),
+        Number(
+            path="num_devices", low=0, high=1_000_000, step=1, label="Devices (0: as the log says)", help="all devices of the job"
+        ),
+        Number(
+            path="global_batch_size",
+            low=0,
+            high=10_000_000,
+            step=1,
+            label="Global batch (0: as the log says)",
+            unit="sequences",
+        ),
+        Number(
+            path="seq_length",
+            low=0,
+            high=10_000_000,
+            step=1,
+            label="Sequence length",
+            unit="tokens",
+            key="model.model_config.seq_length",
+        ),
+        Number(
+            path="peak_tflops_per_s",
+            low=0.1,
+            high=100_000,
+            label="Peak of one device",
+            unit="TFLOP/s",
+            help="dense, of the training dtype",
+        ),
+    ),
+)

@@ -1,0 +1,123 @@
+"""Rounds: where the tuning of this project stands: the ladder of rounds, the best one, the distance to the goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.units import NS_PER_MS, format_ns, format_ratio, significant
+from perfkit.face.charts.rounds import ladder
+from perfkit.face.panels import _context as context
+from perfkit.face.panels._chart import Figure
+from perfkit.face.panels._panel import Answer, Panel
+from perfkit.face.panels._status import NothingYet
+from perfkit.face.panels._table import Table
+from perfkit.project import Project
+from perfkit.project.experiments import ExperimentLog
+
+METRICS = {
+    "tokens_per_s_per_device": ("tokens/s per device", 1.0),
+    "step_time_ns": ("step time (ms)", float(NS_PER_MS)),
+    "mfu": ("MFU (%)", 0.01),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """The log of the project: its document and the ladder, values in the unit of the goal metric."""
+
+    project: Project
+    document: dict[str, Any]
+    ladder: pd.DataFrame
+
+
+def compute(_state: object) -> Result:
+    """Read the log; raises NothingYet without a project or without rounds."""
+    project = context.current_project()
+    if project is None:
+        raise NothingYet("This folder is no tuning project yet. Make one below, or read a run at once on page 10.")
+    log = ExperimentLog(project.folder, read_only=True)
+    document = log.show("json")
+    if not document["rounds"]:
+        raise NothingYet("No rounds yet. Open a training log on page 01 and save it as round 0.")
+    return Result(project=project, document=document, ladder=log.ladder())
+
+
+def view(result: Result) -> Answer:
+    """The ladder, the rounds as a table, and the best one in a sentence."""
+    title, scale = METRICS[result.project.goal_metric]
+    rows = result.ladder.copy()
+    for column in ("value", "prediction", "prediction_low", "prediction_high"):
+        rows[column] = rows[column] / scale
+    goal = result.project.goal_value
+    figure = Figure(
+        chart=ladder(rows[list(_CHART_COLUMNS)], metric_title=title, goal=None if goal is None else goal / scale),
+        title=f"Rounds of {result.project.name}",
+        sources=["the experiment log of the project, table measurement"],
+        table="rounds",
+        wide=True,
+    )
+    return Answer({"ladder": figure}, {"rounds": Table(frame=_table(result), title="Rounds")}, _sentence(result), _notes(result))
+
+
+_CHART_COLUMNS = ("number", "title", "value", "prediction", "prediction_low", "prediction_high", "verdict", "kind")
+
+
+def _table(result: Result) -> pd.DataFrame:
+    metric = result.project.goal_metric
+    title, scale = METRICS[metric]
+    return pd.DataFrame(
+        [
+            {
+                "round": row["number"],
+                "title": row["title"],
+                title: _scaled(row["value"], scale),
+                "predicted": _scaled(row["prediction"], scale),
+                "error": None if row["error_ratio"] is None else f"{row['error_ratio']:+.1%}",
+                "gain": None if row["gain_ratio"] is None else f"{row['gain_ratio']:+.2%}",
+                "verdict": row["verdict"] or "open",
+                "kind": row["kind"],
+            }
+            for row in result.document["rounds"]
+        ]
+    )
+
+
+def _scaled(value: float | None, scale: float) -> str | None:
+    return None if value is None else significant(value / scale, 4)
+
+
+def written(metric: str, value: float | None) -> str | None:
+    """A value of the goal metric as a person reads it; None stays None."""
+    if value is None:
+        return None
+    if metric == "step_time_ns":
+        return format_ns(value, 4)
+    return format_ratio(value) if metric == "mfu" else f"{significant(value, 4)} tokens/s"
+
+
+def _sentence(result: Result) -> str:
+    document, project = result.document, result.project
+    best = next((row for row in document["rounds"] if row["number"] == document["best_round"]), None)
+    if best is None:
+        return f"{len(document['rounds'])} round{'s' if len(document['rounds']) > 1 else ''}, none kept yet."
+    text = f"Best so far is round {best['number']} ({best['title']}): {written(project.goal_metric, best['value'])}"
+    gain = document["total_gain_ratio"]
+    text += f", {gain:+.1%} in total." if gain else "."
+    if project.goal_value is not None:
+        reached = "reached" if document["goal_met"] else "not reached yet"
+        sign = {">=": "at least", "<=": "at most"}[project.goal_op]
+        text += f" The goal of {sign} {written(project.goal_metric, project.goal_value)} is {reached}."
+    return text
+
+
+def _notes(result: Result) -> tuple[str, ...]:
+    kinds = {row["kind"] for row in result.document["rounds"]}
+    if "reported" in kinds:
+        return ("Rounds marked reported are published figures, not measurements of this project.",)
+    return ()
+
+
+PANEL = Panel(title="Where this project stands", compute=compute, view=view, follows_log=True)

@@ -1,0 +1,167 @@
+"""Calibrations: the efficiencies of devices, software stacks and networks, from files that a person can read and edit.
+
+A file (`data/calibration/*.toml`) has the numbers that hold for all plans (`[common]`) and what differs by accelerator, by software
+stack and by network, each with the origin, the number of measured points and the error that they leave. A prediction multiplies
+nothing else: what a number means is stated in `perfkit.predict.cost.efficiency`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.labels import Labels
+
+GROUPS = ("accelerator", "stack", "network")
+NAMES = frozenset(item.name for item in fields(Efficiency))
+INTERVAL = (0.85, 1.25)
+"""Measured over predicted time, 10th and 90th percentile, where nothing comparable was measured."""
+
+Values = Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """Efficiencies by group; `groups["accelerator"]["A100"]` overrides `common` on every device whose name starts so.
+
+    `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen.
+    """
+
+    name: str
+    common: Values = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
+    interval: tuple[float, float] = INTERVAL
+    origin: str = ""
+    points: int = 0
+    error: float = 0.0
+
+    def efficiency(self, labels: Labels) -> Efficiency:
+        """The efficiencies of every plan: numbers where all agree, arrays otherwise."""
+        merged = [self._merged(label) for label in labels.unique]
+        if len(merged) == 1:
+            return Efficiency(**merged[0])
+        chosen: dict[str, Any] = {}
+        for name in {name for values in merged for name in values}:
+            default = getattr(_DEFAULT, name)
+            column = np.array([values.get(name, default) for values in merged], dtype=np.float64)
+            chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
+        return replace(_DEFAULT, **chosen)
+
+    def _merged(self, label: Sequence[str]) -> dict[str, float]:
+        values = dict(self.common)
+        for group, text in zip(GROUPS, label, strict=True):
+            for start, own in self.groups.get(group, {}).items():
+                if text.startswith(start):
+                    values |= own
+        return values
+
+    def value(self, path: str) -> float:
+        """The number at a path such as "accelerator.A100.matmul" or "common.memory"."""
+        group, _, rest = path.partition(".")
+        if group == "common":
+            return float(self.common.get(rest, getattr(_DEFAULT, rest)))
+        start, _, name = rest.rpartition(".")
+        return float(self.groups.get(group, {}).get(start, {}).get(name, self.value(f"common.{name}")))
+
+    def with_values(self, values: Mapping[str, float]) -> Calibration:
+        """The same with other numbers at some paths."""
+        common = dict(self.common)
+        groups = {group: {start: dict(own) for start, own in members.items()} for group, members in self.groups.items()}
+        for path, value in values.items():
+            group, _, rest = path.partition(".")
+            if group == "common":
+                common[rest] = value
+            else:
+                start, _, name = rest.rpartition(".")
+                groups.setdefault(group, {}).setdefault(start, {})[name] = value
+        return replace(self, common=common, groups=groups)
+
+    def write(self, path: str | Path) -> None:
+        """Write it as TOML with 4 significant digits."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "origin": self.origin,
+            "points": self.points,
+            "error": round(self.error, 4),
+            "interval": [round(bound, 4) for bound in self.interval],
+            "common": _rounded(self.common),
+        }
+        document |= {
+            group: {start: _rounded(own) for start, own in members.items()} for group, members in self.groups.items() if members
+        }
+        Path(path).write_text(tomli_w.dumps(document), encoding="utf-8")
+
+
+_DEFAULT = Efficiency()
+
+
+def bundled() -> tuple[str, ...]:
+    """Names of the calibrations that come with perfkit."""
+    return tuple(sorted(file.stem for file in (data_folder() / "calibration").glob("*.toml")))
+
+
+@cache
+def calibration(name: str = "default") -> Calibration:
+    """A bundled calibration by name, or one in a file (a path that ends in .toml). Raises InputError that names what is wrong."""
+    path = Path(name) if name.endswith(".toml") else data_folder() / "calibration" / f"{name}.toml"
+    if not path.is_file():
+        raise InputError("calibration", [f"{name!r} is neither a file nor one of {', '.join(bundled())}"])
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(str(path), [f"not TOML: {error}"]) from error
+    return _checked(str(path), document)
+
+
+def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
+    problems: list[str] = []
+    common = _values(document.get("common", {}), "common", problems)
+    groups = {
+        group: MappingProxyType(
+            {start: _values(own, f"{group}.{start}", problems) for start, own in document.get(group, {}).items()}
+        )
+        for group in GROUPS
+    }
+    interval = tuple(document.get("interval", INTERVAL))
+    if len(interval) != 2 or not all(isinstance(bound, (int, float)) and bound > 0 for bound in interval):
+        problems.append(f"interval = {list(interval)} must be two positive ratios")
+    if problems:
+        raise InputError(path, problems)
+    return Calibration(
+        name=str(document.get("name", path)),
+        common=common,
+        groups=MappingProxyType(groups),
+        interval=(float(interval[0]), float(interval[1])),
+        origin=str(document.get("origin", "")),
+        points=int(document.get("points", 0)),
+        error=float(document.get("error", 0.0)),
+    )
+
+
+def _values(table: Any, where: str, problems: list[str]) -> Values:
+    if not isinstance(table, Mapping):
+        problems.append(f"{where} must be a table")
+        return {}
+    for name, value in table.items():
+        if name not in NAMES:
+            problems.append(f"{where}.{name} is no efficiency; known are {', '.join(sorted(NAMES))}")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e6:
+            problems.append(f"{where}.{name} = {value!r} must be a number of at least 0")
+    return MappingProxyType(
+        {name: float(value) for name, value in table.items() if name in NAMES and isinstance(value, (int, float))}
+    )
+
+
+def _rounded(values: Values) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in values.items()}

@@ -1,0 +1,119 @@
+"""FLOPs: the matrix work of one token, in which part of the model, forward, backward and recomputed.
+
+One multiply-add is 2 FLOP. Only matrix products count, as in MFU (arXiv 2204.02311, appendix B): no norms, no softmax, no
+embedding lookup. The backward pass does each product twice, for inputs and for weights. Figures are FLOP per token of a sequence
+of s tokens; times s they are FLOP per sample.
+
+Letters: h hidden, v vocabulary, L layers, a heads, d head size, E experts, s sequence length. Attention `full` counts the square
+of scores, `causal` the half below the diagonal. A mixture layer counts the experts that a token uses.
+The guides' own layer tables and closed forms are in `perfkit.predict.cost.guide`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from perfkit.core.breakdown import Breakdown, join
+from perfkit.core.errors import InputError
+from perfkit.core.params import attention_weights, expert_layers, ffn_weights, shared_width
+from perfkit.core.recomputed import recomputed_parts
+from perfkit.core.source import Source
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.workload import Workload
+
+Attention = Literal["full", "causal"]
+UNIT = "FLOP/token"
+SOURCE = Source(
+    "computed", "perfkit.predict.cost.flops.forward_flops", "2 x elements of every matrix, plus scores and values of attention"
+)
+TRAINING_SOURCE = Source(
+    "computed", "perfkit.predict.cost.flops.training_flops", "3 x forward: the backward pass does every product twice"
+)
+RECOMPUTE_SOURCE = Source(
+    "computed", "perfkit.predict.cost.flops.recompute_flops", "forward work done again; the head is never recomputed"
+)
+
+
+def matmul_flops(m: int, n: int, p: int) -> int:
+    """FLOP of a product (m, n) x (n, p): mnp multiplications and mnp additions."""
+    return 2 * m * n * p
+
+
+def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "full", *, head: bool = True) -> Breakdown:
+    """FLOP per token of the forward pass, by part of the model.
+
+    Leaves: `layers/qkv`, `layers/scores`, `layers/values`, `layers/output`, `layers/ffn`, `layers/experts` (with the shared ones),
+    `layers/router` and `head`; a part that the model does not have is left out.
+    """
+    if seq_length <= 0 or attention not in ("full", "causal"):
+        raise InputError(
+            "forward_flops", [f"seq_length = {seq_length} must be positive and attention = {attention!r} 'full' or 'causal'"]
+        )
+    L, mixed = model.num_layers, expert_layers(model)
+    weights = attention_weights(model)
+    key, value = _head_sizes(model)
+    width = seq_length * model.num_attention_heads * (2 if attention == "full" else 1)
+    experts = model.num_experts_per_token * model.expert_ffn_hidden_size + shared_width(model)
+    router = model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0))
+    parts = {
+        "layers/qkv": 2 * L * weights["qkv"],
+        "layers/scores": L * width * key,
+        "layers/values": L * width * value,
+        "layers/output": 2 * L * weights["output"],
+        "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
+        "layers/experts": 2 * mixed * ffn_weights(model, experts),
+        "layers/router": 2 * mixed * router,
+        "head": 2 * model.hidden_size * model.vocab_size if head else 0,
+    }
+    return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, SOURCE)
+
+
+def training_flops(model: ModelSpec, seq_length: int, attention: Attention = "full", *, head: bool = True) -> Breakdown:
+    """FLOP per token of forward and backward without recomputation: 3 x `forward_flops`, same leaves. MFU counts these."""
+    return replace(forward_flops(model, seq_length, attention, head=head).scale(3), source=TRAINING_SOURCE)
+
+
+def recompute_flops(
+    model: ModelSpec, seq_length: int, recompute: RecomputePlan | None = None, attention: Attention = "full"
+) -> Breakdown:
+    """FLOP per token that the backward pass computes again, with the leaves of `forward_flops`; empty without recomputation.
+
+    Layers recomputed in full repeat their whole forward pass, `attention_core` repeats scores and values in all other layers, and
+    an operator pattern repeats its product in the layers that it counts beyond the full ones. HFU counts these on top of
+    `training_flops`. The forward pass that flash attention repeats by itself is not counted, as is the custom.
+    """
+    shares = recomputed_parts(model, recompute or RecomputePlan())
+    forward = forward_flops(model, seq_length, attention, head=False)
+    parts = {path: float(amount * shares[path.removeprefix("layers/")]) for path, amount in forward.parts.items()}
+    return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, RECOMPUTE_SOURCE)
+
+
+def pass_flops(
+    model: ModelSpec,
+    seq_length: int,
+    recompute: RecomputePlan | None = None,
+    attention: Attention = "full",
+    *,
+    head: bool = True,
+) -> dict[str, Breakdown]:
+    """FLOP per token by pass: `forward`, `backward` and `recompute`, each a breakdown by part."""
+    forward = forward_flops(model, seq_length, attention, head=head)
+    return {
+        "forward": forward,
+        "backward": replace(forward.scale(2), source=TRAINING_SOURCE),
+        "recompute": recompute_flops(model, seq_length, recompute, attention),
+    }
+
+
+def step_flops(model: ModelSpec, workload: Workload, recompute: RecomputePlan | None = None) -> Breakdown:
+    """FLOP per token that the devices do in training, with the roots `forward`, `backward` and `recompute` (full attention)."""
+    return join(pass_flops(model, workload.seq_length, recompute).items(), TRAINING_SOURCE)
+
+
+def _head_sizes(model: ModelSpec) -> tuple[int, int]:
+    """Sizes of a head in the scores and in the values; they differ in latent attention only."""
+    if model.kv_lora_rank:
+        return model.nope_head_size + model.rope_head_size, model.value_head_size
+    return model.head_size, model.head_size

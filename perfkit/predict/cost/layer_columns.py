@@ -1,0 +1,163 @@
+"""Time of the operators of one layer, the head and the embedding on one device, a row a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.operators import TENSOR_ALIGNMENT, Device, off_grain, product_s, weight_product_s
+from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+
+BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
+EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
+FLASH_BACKWARD = 2.5  # products of the backward pass over those of the forward pass, the scores computed again
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Device seconds of one pass through one layer or the head, by kind of work."""
+
+    matmul: Floats
+    attention: Floats
+    elementwise: Floats
+
+    @property
+    def total(self) -> Floats:
+        """Seconds of the pass."""
+        return self.matmul + self.attention + self.elementwise
+
+
+def layer_passes(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
+    """Forward and backward pass of the mean layer for one micro batch."""
+    mixed = _mixed(plans)
+    forward, backward = np.zeros(()), np.zeros(())
+    for product in layer_products(plans, tokens):
+        f, b = weight_product_s(product.rows, product.columns, product.depth, device, product.copies)
+        forward, backward = forward + product.share * f, backward + product.share * b
+    attention = _attention(plans, eff, device, tokens)
+    elementwise = _elementwise_s(plans, eff, device, tokens, mixed)
+    return Pass(forward, attention[0], elementwise), Pass(backward, attention[1], BACKWARD_ELEMENTWISE * elementwise)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`copies` products (rows x depth) (depth x columns) with a weight in `share` (0 to 1) of the layers."""
+
+    name: str
+    rows: Floats
+    columns: Floats
+    depth: Floats
+    copies: Floats
+    share: Floats
+
+
+def layer_products(plans: PlanColumns, tokens: Floats) -> list[Product]:
+    """The products of the mean layer with its weights, in the order of its forward pass."""
+    t, h, ones = plans.tensor, plans.hidden, np.ones(len(plans))
+    found = [
+        Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones),
+        Product("attention.output", tokens, h, plans.output_weights / h / t, ones, ones),
+    ]
+    up = np.where(plans.ffn_matrices == 3, 2.0, 1.0)
+    blocks = zip(("ffn", "experts", "shared_experts"), _feed_forwards(plans, tokens, _mixed(plans)), strict=False)
+    for name, (width, copies, rows, share) in blocks:
+        found.append(Product(f"{name}.up", rows, up * width / t, h, copies, share))
+        found.append(Product(f"{name}.down", rows, h, width / t, copies, share))
+    return found
+
+
+def _mixed(plans: PlanColumns) -> Floats:
+    """Share of the layers that have experts."""
+    return np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
+
+
+def _feed_forwards(plans: PlanColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
+    """Width, copies, rows and share of the layers of every feed-forward block: dense, routed experts, shared experts."""
+    ones = np.ones(len(plans))
+    blocks = [(np.maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
+    if mixed.any():
+        local = np.maximum(plans.experts / plans.expert_parallel, 1.0)
+        rows = tokens * plans.experts_per_token * plans.expert_load / local
+        blocks.append((np.maximum(plans.expert_ffn, 1.0), local, rows, mixed))
+        blocks.append((np.maximum(plans.shared_ffn, 1.0), ones, tokens, np.where(plans.shared_ffn > 0, mixed, 0.0)))
+    return blocks
+
+
+def _products(products: Sequence[tuple[Floats, Floats, Floats, Floats | float]], device: Device) -> tuple[Floats, Floats]:
+    """Seconds of the products forward, and of those for their inputs' and weights' gradients."""
+    forward = backward = np.zeros(())
+    for rows, columns, depth, copies in products:
+        once, twice = weight_product_s(rows, columns, depth, device, copies)
+        forward, backward = forward + once, backward + twice
+    return forward, backward
+
+
+def _attention(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
+    """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators."""
+    heads = plans.heads / plans.tensor
+    length = plans.seq_length
+    sizes = plans.head_size + plans.value_size
+    peak = plans.peak_flops_per_s / np.where(plans.eight_bit, 2.0, 1.0) / compute_factor(plans, eff)
+    flops = tokens * heads * length * sizes  # causal: half of 2 * 2
+    # the other implementation: full squares in batches of products, and passes over the scores
+    batch = plans.micro_batch * heads
+    rows = length / (plans.context * plans.pieces)
+    score = product_s(rows, length, plans.head_size, device, batch)
+    value = product_s(rows, plans.value_size, length, device, batch)
+    passes = tokens * heads * length * eff.score_bytes / device.bytes_per_s
+    forward = np.where(plans.flash, flops / (peak * eff.flash_forward), score + value + passes)
+    backward = np.where(plans.flash, FLASH_BACKWARD * flops / (peak * eff.flash_backward), 2 * (score + value) + 1.5 * passes)
+    return forward, backward
+
+
+def _elementwise_s(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats, mixed: Floats) -> Floats:
+    """Forward seconds of norms, residuals, dropout, rotary positions and activation functions: bytes over bandwidth."""
+    t = plans.tensor
+    shared = np.where(plans.sequence_parallel, t, 1.0)
+    width = plans.ffn * (1 - mixed) + (plans.expert_ffn * plans.experts_per_token + plans.shared_ffn) * mixed
+    elements = 10 * plans.hidden / shared + 2 * (plans.heads + 2 * plans.kv_heads) * plans.head_size / t
+    elements = elements + plans.ffn_matrices * width / t
+    return tokens * elements * plans.element_bytes * eff.elementwise / device.bytes_per_s
+
+
+def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
+    """Forward and backward seconds of the output projection and the loss."""
+    columns = padded_vocab(plans) / plans.tensor
+    forward, backward = _products([(tokens, columns, plans.hidden, 1.0)], device)
+    ragged = np.where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
+    loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
+    return Pass((forward + backward) * ragged, np.zeros(len(plans)), loss)
+
+
+def embedding_s(plans: PlanColumns, device: Device, tokens: Floats) -> Floats:
+    """Seconds to look rows up and to add their gradients."""
+    return tokens * plans.hidden * plans.element_bytes * EMBEDDING_PASSES / device.bytes_per_s
+
+
+def padded_vocab(plans: PlanColumns) -> Floats:
+    """Rows of the embedding, padded so that every tensor-parallel rank has a multiple of 128."""
+    grain = 128 * plans.tensor
+    return np.ceil(plans.vocab / grain) * grain
+
+
+def layer_parameters(plans: PlanColumns) -> Floats:
+    """Parameters of the mean layer on one device."""
+    mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
+    dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
+    experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
+    weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)
+    return np.asarray(weights / plans.tensor)
+
+
+def accumulation_s(plans: PlanColumns, device: Device) -> Floats:
+    """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
+    moved = plans.element_bytes + 2 * plans.gradient_bytes
+    return np.where((plans.micro_batches > 1) & (plans.zero < 3), layer_parameters(plans) * moved / device.bytes_per_s, 0.0)
+
+
+def compute_factor(plans: PlanColumns, eff: Efficiency) -> Floats:
+    """Factor on the time of operators; every minor release of the software has saved `release_gain` of it."""
+    return eff.compute * np.exp(eff.release_gain * plans.releases_before)

@@ -1,0 +1,79 @@
+"""Time of operators on one device: matrix products by shape, attention by length, element-wise work by bytes.
+
+A roofline with shape: a product runs at `ceiling` of the peak, less what padding to tiles, a part-filled last wave of tiles and a
+short inner dimension lose; no operator is faster than its bytes over the memory bandwidth. NVIDIA's matrix multiplication guide
+describes the three losses; cube units of other vendors tile alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit.predict.cost.plan_columns import Flags, Floats
+
+TILES = ((256.0, 128.0, 1.0), (128.0, 128.0, 0.92), (128.0, 64.0, 0.75))
+"""Rows, columns and relative speed of the output tiles that a library chooses from; a smaller one reads its inputs more often."""
+
+ALIGNMENT = 64.0
+"""Elements of a row that one memory transaction moves (128 bytes of 16 bits)."""
+
+TENSOR_ALIGNMENT = 8.0
+"""Elements that a row must be a multiple of for the matrix units to be fed directly (16 bytes of 16 bits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one device sustains, a row a plan: FLOP/s of products at the ceiling, bytes/s, units, and the shape losses."""
+
+    flops_per_s: Floats
+    bytes_per_s: Floats
+    units: Floats
+    half_depth: Floats
+    misaligned: Floats
+
+
+def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float = 1.0) -> Floats:
+    """Seconds of `count` independent products (rows x depth) (depth x columns) in 16 bits."""
+    return _aligned_s(rows, columns, depth, device, count) * misalignment(depth, columns, device)
+
+
+def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> tuple[Floats, Floats]:
+    """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients."""
+    # In one pass: a call of an array function costs more than the arithmetic of a few plans.
+    down = np.array((rows, rows, depth))
+    across, inner = np.array((columns, depth, columns)), np.array((depth, columns, rows))
+    forward, inputs, weights = _aligned_s(down, across, inner, device, count)
+    weight = misalignment(depth, columns, device)
+    return forward * weight, inputs * weight + weights * misalignment(rows, columns, device)
+
+
+def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> Floats:
+    """Seconds of products whose rows are aligned: the best tile's, or those of the bytes moved.
+
+    ceil(tiles/units) waves, each tile at the unit's share of the ceiling. `half_depth` is the inner dimension at which filling the
+    pipeline costs as much as the work.
+    """
+    area = np.full(np.shape(rows), np.inf)
+    for tile_rows, tile_columns, speed in TILES:
+        tiles = np.ceil(rows * (1.0 / tile_rows)) * np.ceil(columns * (1.0 / tile_columns)) * count
+        area = np.minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
+    work = area * (depth + device.half_depth) * (device.units * 2.0 / device.flops_per_s)
+    moved = (rows * depth + depth * columns + rows * columns) * (2.0 * count / device.bytes_per_s)
+    return np.maximum(work, moved)
+
+
+def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:
+    """Factor of a product whose rows start off the memory transaction (`misaligned`), squared off the matrix unit's grain."""
+    narrow = off_grain(depth, ALIGNMENT) | off_grain(columns, ALIGNMENT)
+    if not narrow.any():
+        return np.ones(())
+    broken = off_grain(depth, TENSOR_ALIGNMENT) | off_grain(columns, TENSOR_ALIGNMENT)
+    return np.where(broken, device.misaligned**2, np.where(narrow, device.misaligned, 1.0))
+
+
+def off_grain(size: Floats, grain: float) -> Flags:
+    """Whether sizes are no multiples of `grain`; far faster than the remainder."""
+    steps = size * (1.0 / grain)
+    return np.asarray(steps != np.floor(steps))

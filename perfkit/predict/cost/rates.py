@@ -1,0 +1,30 @@
+"""Utilisation of many plans at once: model FLOP a token as in `perfkit.predict.cost.flops`, by column."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+
+
+def mfu_flops_per_token(plans: PlanColumns) -> Floats:
+    """FLOP a token of forward and backward: full attention, head counted, recomputed work not."""
+    return flops_per_token(plans)[0]
+
+
+def flops_per_token(plans: PlanColumns) -> tuple[Floats, Floats]:
+    """As `mfu_flops_per_token`, and the same with what is computed again."""
+    layer, core = _forward(plans)
+    once = 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
+    full = plans.recompute_full
+    again = layer * (full + (1 - full) * plans.recompute_extra) + core * (full + (1 - full) * plans.recompute_core)
+    return once, once + plans.layers * again * plans.recompute_mean
+
+
+def _forward(plans: PlanColumns) -> tuple[Floats, Floats]:
+    """FLOP a token and mean layer of the forward pass: products with weights, and scores and values."""
+    mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
+    width = plans.ffn * (1 - mixed) + (plans.experts_per_token * plans.expert_ffn + plans.shared_ffn) * mixed
+    weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * width
+    router = plans.hidden * plans.experts * mixed
+    return 2.0 * (weights + router), 2.0 * plans.seq_length * plans.heads * (plans.head_size + plans.value_size)

@@ -1,0 +1,239 @@
+"""Estimates: how long a step takes, what it is made of, how much memory it needs, and how sure that is.
+
+`estimate` takes one plan, `estimate_table` a frame with the columns of `data/reference/step_time.csv`. Both use the same formulas
+(`perfkit.predict.cost.step_time`), so a row and the plan that it describes give the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.errors import InputError
+from perfkit.core.source import Source
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.plan import Plan
+from perfkit.predict.calibration import Calibration, calibration
+from perfkit.predict.cost import step_time as step
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.labels import Labels, network_of, stack_of
+from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+from perfkit.predict.cost.plan_rows import Row, columns_of, plan_row
+from perfkit.predict.cost.plan_table import PlanTable, read_plans
+from perfkit.predict.cost.rates import flops_per_token
+from perfkit.predict.cost.step_columns import step_parts as parts_of
+from perfkit.predict.cost.table_names import with_usual_names
+from perfkit.predict.cost.utilization import judge_utilization
+from perfkit.predict.memory.memory import peak_memory
+from perfkit.predict.memory.memory_table import predict_row
+
+COLUMNS = ("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note")
+CHUNK = 4096
+FILLED = {"dp": "data", "tp": "tensor", "pp": "pipeline", "micro_batch": "micro_batch", "global_batch": "global_batch"}
+"""Columns that a row may leave empty, by their names among the columns of plans."""
+
+UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device", "peak_memory_bytes", "exclude", "exclude_reason"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """What is predicted for one plan: `breakdown` in s, `memory` in bytes (None where it cannot be told).
+
+    `interval_s` holds the measured time with 80 % probability; `fits` says whether the memory suffices.
+    """
+
+    step_time_s: float
+    interval_s: tuple[float, float]
+    tokens_per_s_per_device: float
+    mfu: float
+    hfu: float
+    breakdown: Breakdown
+    memory: Breakdown | None
+    fits: bool | None
+    sources: tuple[tuple[str, Source], ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def peak_memory_bytes(self) -> int | None:
+        """Bytes of the fullest stage at its peak."""
+        return None if self.memory is None else round(self.memory.total)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `perfkit estimate --json`."""
+        return {
+            "step_time_s": self.step_time_s,
+            "step_time_low_s": self.interval_s[0],
+            "step_time_high_s": self.interval_s[1],
+            "tokens_per_s_per_device": self.tokens_per_s_per_device,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "fits": self.fits,
+            "breakdown_s": dict(self.breakdown.parts),
+            "breakdown_bytes": None if self.memory is None else {path: round(amount) for path, amount in self.memory.parts.items()},
+            "sources": [
+                {"quantity": quantity, "formula": source.where, "source": source.note or source.kind}
+                for quantity, source in self.sources
+            ],
+            "warnings": list(self.warnings),
+        }
+
+
+def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Estimate:
+    """Predict one plan. Raises InputError if it names no device or the device's numbers do not suffice."""
+    return estimates([plan], calibration=calibration)[0]
+
+
+def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = None) -> list[Estimate]:
+    """Predict several plans as `estimate` does; their step times are computed at once."""
+    known = _known(calibration)
+    rows = [plan_row(plan) for plan in plans]
+    parts = {path: amounts.tolist() for path, amounts in step_parts(plans, rows, known).items()}
+    steps = [
+        Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
+        for index in range(len(plans))
+    ]
+    rates = {
+        name: values.tolist() for name, values in _rates(columns_of(rows), np.array([float(one.total) for one in steps])).items()
+    }
+    return [
+        _estimate(plan, known, breakdown, {name: values[index] for name, values in rates.items()})
+        for index, (plan, breakdown) in enumerate(zip(plans, steps, strict=True))
+    ]
+
+
+def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mapping[str, float]) -> Estimate:
+    peak, limit = peak_memory(plan).peak, plan.hardware.memory_bytes if plan.hardware else None
+    seconds = float(breakdown.total)
+    warnings = [] if limit is None or peak.total <= limit else [f"needs {peak.total / limit:.2f} times the memory of the device"]
+    if judge_utilization(rates["mfu"]) != "plausible":
+        warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
+    return Estimate(
+        step_time_s=seconds,
+        interval_s=(seconds * known.interval[0], seconds * known.interval[1]),
+        breakdown=breakdown,
+        memory=peak,
+        fits=None if limit is None else peak.total <= limit,
+        sources=_sources(plan, known, peak),
+        warnings=tuple(warnings),
+        **rates,
+    )
+
+
+def step_parts(plans: Sequence[Plan], rows: Sequence[Row], calibration: str | Calibration | None = None) -> dict[str, Floats]:
+    """Seconds of a step by path, an array each, of many plans at once; `rows` are their `plan_row`s. The sum is the step."""
+    labels = [_label(plan) for plan in plans]
+    codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
+    known = _known(calibration).efficiency(Labels(tuple(codes), np.array([codes[label] for label in labels], dtype=np.intp)))
+    return parts_of(columns_of(rows), known)
+
+
+def efficiency_of(plan: Plan, calibration: str | Calibration | None = None) -> Efficiency:
+    """The efficiencies that a prediction of this plan rests on."""
+    return _known(calibration).efficiency(_labels(plan))
+
+
+def estimate_table(
+    frame: pd.DataFrame,
+    devices: Mapping[str, HardwareSpec] | None = None,
+    *,
+    calibration: str | Calibration | None = None,
+    memory: bool = True,
+) -> pd.DataFrame:
+    """Predict every row of a table; gives `COLUMNS` in the order of the input.
+
+    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. `memory` can be
+    switched off, as it is not computed in columns.
+    """
+    frame = with_usual_names(frame)
+    table = read_plans(frame, devices)
+    efficiency = _known(calibration).efficiency(table.labels)
+    seconds = np.full(len(frame), np.nan)
+    found = {name: np.full(len(frame), np.nan) for name in ("tokens_per_s_per_device", "mfu", "hfu")}
+    for start in range(0, len(table.rows), CHUNK):
+        part = slice(start, start + CHUNK)
+        rows, plans = table.rows[part], table.plans.take(part)
+        seconds[rows] = step.seconds(plans, efficiency.take(part))
+        for name, values in _rates(plans, seconds[rows]).items():
+            found[name][rows] = values
+    notes = {row: ["assumed: " + "; ".join(messages)] for row, messages in table.assumed.items()}
+    notes |= {row: list(messages) for row, messages in table.problems.items()}
+    peaks = _peaks(_filled(frame, table), table.rows, notes) if memory else np.full(len(frame), np.nan)
+    ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
+    texts = np.full(len(frame), "", dtype=object)
+    for row, messages in notes.items():
+        texts[row] = "; ".join(messages)
+    return pd.DataFrame({"row_id": ids, "step_time_s": seconds, **found, "peak_memory_bytes": peaks, "note": texts})[list(COLUMNS)]
+
+
+def _known(chosen: str | Calibration | None) -> Calibration:
+    return chosen if isinstance(chosen, Calibration) else calibration(chosen or "default")
+
+
+def _labels(plan: Plan) -> Labels:
+    return Labels((_label(plan),), np.zeros(1, dtype=np.intp))
+
+
+def _label(plan: Plan) -> tuple[str, str, str]:
+    """Accelerator, software stack and network of one plan, whose device is named."""
+    parallel, device = plan.parallel, plan.hardware
+    name = device.name if device else ""
+    link = device.links.get("inter_node") if device else None
+    stack = stack_of(
+        name,
+        sharded_parameters=parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level >= 2,
+        split=parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1,
+    )
+    return name, stack, network_of(link.topology if link else "")
+
+
+def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str, Source], ...]:
+    """Where the numbers come from: formulas, calibration, and every figure of the device."""
+    computed = (
+        ("step_time_s", step.SOURCE),
+        ("efficiencies", Source("computed", f"calibration {known.name}", known.origin)),
+        ("peak_memory_bytes", peak.source),
+    )
+    return computed + (tuple(plan.hardware.sources.items()) if plan.hardware else ())
+
+
+def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
+    tokens = plans.global_batch * plans.seq_length / (seconds * plans.devices)
+    once, again = flops_per_token(plans)
+    share = tokens / plans.peak_flops_per_s
+    return {"tokens_per_s_per_device": tokens, "mfu": share * once, "hfu": share * again}
+
+
+def _filled(frame: pd.DataFrame, table: PlanTable) -> pd.DataFrame:
+    """The table with the sizes that the step time was computed with where cells are empty, so that memory is of the same plan."""
+    found = frame.copy()
+    for column, name in FILLED.items():
+        values = np.full(len(frame), np.nan)
+        values[table.rows] = getattr(table.plans, name)
+        stated = pd.to_numeric(frame[column], errors="coerce") if column in frame else pd.Series(np.nan, index=frame.index)
+        found[column] = stated.where(stated.notna(), values)
+    return found
+
+
+def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:
+    """Peak memory in bytes of the given rows, each different plan computed once; why one cannot be told goes to its note."""
+    peaks = np.full(len(frame), np.nan)
+    known: dict[tuple[str, ...], tuple[float, tuple[str, ...]]] = {}
+    records = frame.iloc[rows].to_dict("records")
+    for row, record in zip(rows, records, strict=True):
+        plain = {str(name): value for name, value in record.items()}
+        key = tuple(str(value) for name, value in plain.items() if name not in UNREAD)
+        if key not in known:
+            try:
+                known[key] = (float(predict_row(plain).total), ())
+            except InputError as error:
+                known[key] = (np.nan, tuple(f"memory: {problem}" for problem in error.problems))
+        peaks[row], problems = known[key]
+        if problems:
+            notes.setdefault(int(row), []).extend(problems)
+    return peaks

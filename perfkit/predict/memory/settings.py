@@ -1,0 +1,146 @@
+"""Memory settings: what a training framework adds to the memory that a plan itself decides.
+
+A few numbers a framework, each with its source; none was fitted to a table of measurements. What a process takes from the driver
+(context, communication libraries) is kept apart from what the framework's allocator hands out, because tools report one or the
+other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.checks import counts, one_of, quantity_problem
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import MIB
+
+Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
+FRAMEWORKS: tuple[Framework, ...] = ("megatron", "deepspeed", "fsdp", "mindspore")
+PLAIN_SIZES = (
+    "vocab_multiple",
+    "logits_bytes_per_element",
+    "context_bytes",
+    "workspace_bytes",
+    "expert_workspace_bytes",
+    "bucket_elements",
+    "float8_copy_bytes",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemorySettings:
+    """What a framework keeps beyond the tensors of the model.
+
+    `keeps_norm_in_fp32`: norms cast their input up and keep the copy. `keeps_gathered_inputs`: with sequence parallelism the
+    gathered input of a product stays until the backward pass. `keeps_activation_output`: a gated activation keeps its output
+    beside both of its inputs. `shares_weights`: the group that shares the optimizer state stores the weights in parts too, at every
+    level.
+    `keeps_transient_gradients`: gradients of the whole stage exist even with one micro batch.
+    `vocab_multiple` x tensor-parallel size divides the padded vocabulary. `logits_bytes_per_element` is live at the loss.
+    `keeps_score_buffer`: unfused attention computes into one buffer of scores that is never freed (Megatron's local layers).
+    `masks_in_batch`: a batch carries an attention mask of one byte a pair of tokens.
+    `workspace_bytes` are the allocator's fixed buffers, `expert_workspace_bytes` those of grouped products of experts,
+    `context_bytes` what the driver counts outside of it.
+    `bucket_elements` are gathered or reduced at once, in a buffer of their own (0: in place). `fragmentation` is the share of the
+    peak that the allocator holds beyond it. `float8_copy_bytes` a weight of the layers are kept beside it for 8-bit products: 2
+    with its transpose, 1 without. `expert_imbalance` is the tokens of the fullest expert rank over the mean.
+    """
+
+    framework: Framework = "megatron"
+    keeps_norm_in_fp32: bool = False
+    keeps_gathered_inputs: bool = False
+    keeps_activation_output: bool = True
+    shares_weights: bool = False
+    keeps_transient_gradients: bool = True
+    masks_in_batch: bool = False
+    keeps_score_buffer: bool = False
+    vocab_multiple: int = 1
+    logits_bytes_per_element: int = 6
+    context_bytes: int = 0
+    workspace_bytes: int = 0
+    expert_workspace_bytes: int = 0
+    bucket_elements: int = 0
+    float8_copy_bytes: int = 2
+    fragmentation: float = 0.0
+    expert_imbalance: float = 1.0
+
+    def __post_init__(self) -> None:
+        problems = counts(self, PLAIN_SIZES, low=0) + one_of(self, "framework", FRAMEWORKS)
+        problems += [problem] if (problem := quantity_problem("expert_imbalance", self.expert_imbalance)) else []
+        if not 0 <= self.fragmentation < 1:
+            problems.append(f"fragmentation = {self.fragmentation} must be at least 0 and below 1")
+        if problems:
+            raise InputError("MemorySettings", problems)
+
+
+_CUBLAS = 2 * 32 * MIB
+"""One workspace of 32 MiB (cuBLAS manual: the recommended size) for the thread of the forward and one for that of the backward."""
+
+PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
+    {
+        "megatron": MemorySettings(
+            framework="megatron",
+            keeps_activation_output=False,
+            masks_in_batch=True,
+            vocab_multiple=128,
+            context_bytes=1_600_000_000,
+            workspace_bytes=_CUBLAS + 4 * MIB,
+            expert_workspace_bytes=4 * 4 * MIB,
+            fragmentation=0.08,
+        ),
+        "deepspeed": MemorySettings(
+            framework="deepspeed",
+            masks_in_batch=True,
+            vocab_multiple=128,
+            context_bytes=1_600_000_000,
+            workspace_bytes=_CUBLAS,
+            bucket_elements=500_000_000,
+            fragmentation=0.08,
+        ),
+        "fsdp": MemorySettings(framework="fsdp", context_bytes=1_600_000_000, workspace_bytes=_CUBLAS, fragmentation=0.08),
+        "mindspore": MemorySettings(
+            framework="mindspore",
+            keeps_norm_in_fp32=True,
+            keeps_gathered_inputs=True,
+            shares_weights=True,
+            keeps_transient_gradients=False,
+            logits_bytes_per_element=10,
+            context_bytes=3_040 * MIB,
+        ),
+    }
+)
+
+SOURCES: Mapping[str, str] = MappingProxyType(
+    {
+        "context_bytes": "bigscience notes: 1.1 to 1.6 GB a device before the first tensor; MindFormers log: 62432M - 59392M",
+        "workspace_bytes": "cuBLAS manual: 32 MiB a handle, two threads; Transformer Engine: 4 MiB, on Hopper 32 MiB",
+        "bucket_elements": "DeepSpeed configuration: reduce_bucket_size and allgather_bucket_size, 5e8 by default",
+        "fragmentation": "assumed: upper end of 2 to 8 %, as a plan must fit; MindFormers log: peaks with and without are equal",
+        "float8_copy_bytes": "Transformer Engine keeps an 8-bit weight and its transpose, as products take rows of either only",
+        "vocab_multiple": "Megatron: make-vocab-size-divisible-by",
+        "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient",
+    }
+)
+_HOPPER = ("H100", "H200", "H800", "GH200", "B200", "GB200")
+_BY_DIALECT: Mapping[str, Framework] = MappingProxyType({"megatron": "megatron", "mindformers": "mindspore"})
+
+
+def settings_for(plan: Plan) -> MemorySettings:
+    """The preset of the program that the plan's file was written for; without a file that of the device, else Megatron's."""
+    dialect = getattr(plan.document, "dialect", "")
+    device = plan.hardware.name if plan.hardware else ""
+    framework = _BY_DIALECT.get(dialect, "mindspore" if device.lower().startswith("ascend") else "megatron")
+    return preset(framework, device)
+
+
+def preset(framework: str, device: str = "") -> MemorySettings:
+    """The settings of a framework on a device; raises InputError that names the frameworks."""
+    if framework not in PRESETS:
+        raise InputError("MemorySettings", [f"no framework is called {framework!r}; known are {', '.join(PRESETS)}"])
+    found = PRESETS[framework]
+    if framework == "megatron" and device.startswith(_HOPPER):
+        return replace(found, workspace_bytes=_CUBLAS + 32 * MIB, expert_workspace_bytes=4 * 32 * MIB)
+    return found

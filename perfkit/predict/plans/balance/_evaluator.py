@@ -1,0 +1,99 @@
+"""Evaluator: makespans and memory peaks of many layouts of one problem at once, exactly in int64.
+
+Layouts have shape (layouts, varieties, chunks, stages). The peak of a stage is
+
+    const + parameters + max over its in-flight vectors a of sum over chunks v of a[v] * activations of chunk v
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.predict.plans.balance.problem import EndPart, Layout, PipelineProblem
+from perfkit.predict.plans.schedule.compile import compile_schedule
+from perfkit.predict.plans.schedule.dag import Dag
+from perfkit.predict.plans.schedule.inflight import inflight_vectors
+from perfkit.predict.plans.schedule.longest import Times, makespans
+
+Ints = NDArray[np.int64]
+
+
+class Evaluator:
+    """The amounts of a problem as arrays: one entry a variety, and what head and tail add to the first and last chunk."""
+
+    def __init__(self, problem: PipelineProblem) -> None:
+        self.problem = problem
+        parts = [problem.body[variety.type] for variety in problem.varieties]
+        kinds = [part.kinds[variety.kind] for part, variety in zip(parts, problem.varieties, strict=True)]
+        self.fwd_ns = np.array([part.fwd_ns for part in parts], dtype=np.int64)
+        self.bwd_ns = np.array([kind.bwd_ns for kind in kinds], dtype=np.int64)
+        self.wgrad_ns = np.array([kind.wgrad_ns for kind in kinds], dtype=np.int64)
+        self.param_bytes = np.array([part.param_bytes for part in parts], dtype=np.int64)
+        self.act_bytes = np.array([kind.act_bytes for kind in kinds], dtype=np.int64)
+        self.type = np.array([variety.type for variety in problem.varieties], dtype=np.int64)
+        self.fixed = {name: self._ends(name) for name in ("fwd_ns", "bwd_ns", "wgrad_ns", "param_bytes", "act_bytes")}
+
+    @cached_property
+    def dag(self) -> Dag:
+        """The compiled schedule."""
+        problem = self.problem
+        return compile_schedule(
+            problem.schedule, problem.num_stages, problem.num_chunks, problem.num_microbatches, problem.p2p_mode
+        )
+
+    @cached_property
+    def vectors(self) -> tuple[Ints, ...]:
+        """For every stage its in-flight vectors, shape (vectors, chunks)."""
+        problem = self.problem
+        found = inflight_vectors(problem.schedule, problem.num_stages, problem.num_chunks, problem.num_microbatches)
+        return tuple(np.array(vectors, dtype=np.int64) for vectors in found)
+
+    def chunk_times_ns(self, layouts: Layout) -> Ints:
+        """Forward, backward and weight gradient, shape (layouts, 3, chunks, stages)."""
+        names = ("fwd_ns", "bwd_ns", "wgrad_ns")
+        return np.stack([np.tensordot(layouts, getattr(self, name), (1, 0)) + self.fixed[name] for name in names], axis=1)
+
+    def durations_ns(self, layouts: Layout) -> Times:
+        """The duration tables of the schedule, shape (rows, layouts)."""
+        return self.table_ns(self.chunk_times_ns(layouts))
+
+    def table_ns(self, times_ns: Ints) -> Times:
+        """The duration tables of chunk times (layouts, 3, chunks, stages), shape (rows, layouts)."""
+        count = len(times_ns)
+        table = np.zeros((self.dag.num_rows, count), dtype=np.int64)
+        table[: self.dag.pair_row] = times_ns.reshape(count, -1).T
+        table[self.dag.hop_row] = self.problem.p2p_ns
+        return table
+
+    def makespans_ns(self, layouts: Layout) -> Times:
+        """The makespan of every layout."""
+        return makespans(self.dag, self.durations_ns(layouts))
+
+    def peaks_bytes(self, layouts: Layout) -> Ints:
+        """The memory peak of every layout and stage, shape (layouts, stages)."""
+        static = np.tensordot(layouts, self.param_bytes, (1, 0)) + self.fixed["param_bytes"]
+        acts = np.tensordot(layouts, self.act_bytes, (1, 0)) + self.fixed["act_bytes"]
+        dynamic = np.stack([(acts[:, :, stage] @ vectors.T).max(axis=1) for stage, vectors in enumerate(self.vectors)], axis=1)
+        peaks: Ints = self.problem.const_bytes + static.sum(axis=1) + dynamic
+        return peaks
+
+    def fits(self, layouts: Layout) -> NDArray[np.bool_]:
+        """Whether every stage of a layout stays within the limit."""
+        limit = self.problem.memory_limit_bytes
+        if limit is None:
+            return np.ones(len(layouts), dtype=np.bool_)
+        return np.asarray((self.peaks_bytes(layouts) <= limit).all(axis=1), dtype=np.bool_)
+
+    def _ends(self, name: str) -> Ints:
+        problem = self.problem
+        amounts = np.zeros((problem.num_chunks, problem.num_stages), dtype=np.int64)
+        amounts[0, 0] += _amount(problem.head, name)
+        amounts[-1, -1] += _amount(problem.tail, name)
+        return amounts
+
+
+def _amount(part: EndPart | None, name: str) -> int:
+    return 0 if part is None else int(getattr(part, name))

@@ -1,0 +1,231 @@
+"""Options: every way in which one stage can hold layers that may be part of an optimal layout.
+
+The makespan never falls when an operation takes longer, and only memory links the kinds of recomputation inside a stage. So of all
+mixes with the same layers in every chunk, those that fit and have no chunk faster in another fitting mix are enough. An option that
+alone makes the step longer than a known layout is left out too: stage s needs at least lead(s) + m * work(s).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.predict.plans.balance._evaluator import Evaluator, Ints
+
+MAX_OPTIONS = 250_000
+
+
+class TooManyOptionsError(Exception):
+    """The options of the stages cannot be listed; the caller falls back to a search without proof."""
+
+
+@dataclass(frozen=True, eq=False)
+class StageOptions:
+    """Options of one stage: layer counts (options, varieties, chunks), their times (options, 3, chunks) and peaks (options,)."""
+
+    counts: Ints
+    times_ns: Ints
+    peak_bytes: Ints
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def keep(self, mask: NDArray[np.bool_]) -> StageOptions:
+        """Only some of the options."""
+        return StageOptions(self.counts[mask], self.times_ns[mask], self.peak_bytes[mask])
+
+
+@dataclass(frozen=True, eq=False)
+class Front:
+    """Mixes of kinds for given layers of one chunk that no other mix beats in time and activations, by rising backward time."""
+
+    counts: Ints
+    bwd_ns: Ints
+    wgrad_ns: Ints
+    act_bytes: Ints
+
+
+class OptionTable:
+    """Lists the options of the stages of one problem."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.problem = evaluator.problem
+        self._front = lru_cache(maxsize=None)(self._front_of_type)
+        self._mix = lru_cache(maxsize=None)(self._front_of_chunk)
+
+    def all_stages(self, limit_ns: int, *, most_per_chunk: int | None = None) -> list[StageOptions]:
+        """The options of every stage for a makespan of at most `limit_ns`; `most_per_chunk` leaves larger chunks out as well."""
+        options = []
+        for stage in range(self.problem.num_stages):
+            options.append(self._stage(stage, limit_ns, most_per_chunk))
+            if sum(map(len, options)) > MAX_OPTIONS:
+                raise TooManyOptionsError
+        return options
+
+    def for_layers(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> StageOptions | None:
+        """The options of a stage that has exactly these layers, by chunk and type; None if nothing fits."""
+        found = self._fitting(stage, counts)
+        return None if found is None else StageOptions(*found)
+
+    def _stage(self, stage: int, limit_ns: int, most: int | None) -> StageOptions:
+        problem, evaluator = self.problem, self.evaluator
+        budget_ns = (limit_ns - self._lead_ns(stage)) // problem.num_microbatches
+        chunks = [list(self._chunk_counts(chunk, stage, budget_ns, most)) for chunk in range(problem.num_chunks)]
+        found = [
+            options
+            for counts in self._combinations(chunks, stage, budget_ns)
+            if (options := self._fitting(stage, counts)) is not None
+        ]
+        if not found:
+            shape = (len(evaluator.type), problem.num_chunks)
+            return StageOptions(
+                np.zeros((0, *shape), np.int64), np.zeros((0, 3, problem.num_chunks), np.int64), np.zeros(0, np.int64)
+            )
+        return StageOptions(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+
+    def _lead_ns(self, stage: int) -> int:
+        """Least time to reach a stage, and to return from it where nothing overlaps the way back."""
+        parts, least = self.problem.body, self.problem.min_layers_per_chunk
+        there = min(part.fwd_ns for part in parts)
+        back = 0 if self.problem.schedule == "zbh1" else min(kind.bwd_ns for part in parts for kind in part.kinds.values())
+        return stage * least * (there + back)
+
+    def _chunk_counts(self, chunk: int, stage: int, budget_ns: int, most: int | None) -> Iterator[tuple[int, ...]]:
+        """Layers by type that one chunk can hold: at the right place of the body, and not too long on their own."""
+        problem = self.problem
+        position, least = chunk * problem.num_stages + stage, problem.min_layers_per_chunk
+        before, after = position * least, (problem.num_stages * problem.num_chunks - 1 - position) * least
+        room = min(problem.num_layers - before - after, most if most is not None else problem.num_layers)
+        ranges, start = [], 0
+        for index, part in enumerate(problem.body):
+            stop = start + part.count
+            fits_here = before < stop and problem.num_layers - after > start
+            work_ns = self._least_work_ns(index)
+            longest = budget_ns // work_ns if work_ns else part.count
+            ranges.append(range(min(part.count, room, longest) + 1) if fits_here else range(1))
+            start = stop
+        for counts in product(*ranges):
+            if least <= sum(counts) <= room and _contiguous(counts, [part.count for part in problem.body]):
+                yield counts
+
+    def _least_work_ns(self, type_index: int) -> int:
+        part = self.problem.body[type_index]
+        return part.fwd_ns + min(kind.bwd_ns + kind.wgrad_ns for kind in part.kinds.values())
+
+    def _combinations(
+        self, chunks: list[list[tuple[int, ...]]], stage: int, budget_ns: int
+    ) -> Iterator[tuple[tuple[int, ...], ...]]:
+        fixed = sum(int(self.evaluator.fixed[name][:, stage].sum()) for name in ("fwd_ns", "bwd_ns", "wgrad_ns"))
+        work = [
+            [sum(count * self._least_work_ns(index) for index, count in enumerate(counts)) for counts in chunk] for chunk in chunks
+        ]
+        least_rest = [sum(min(amounts, default=0) for amounts in work[chunk + 1 :]) for chunk in range(len(chunks))]
+
+        def extend(chunk: int, used: int, chosen: tuple[tuple[int, ...], ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+            if chunk == len(chunks):
+                yield chosen
+                return
+            for counts, amount in zip(chunks[chunk], work[chunk], strict=True):
+                if used + amount + least_rest[chunk] <= budget_ns:
+                    yield from extend(chunk + 1, used + amount, (*chosen, counts))
+
+        return extend(0, fixed, ())
+
+    def _fitting(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> tuple[Ints, Ints, Ints] | None:
+        """Counts, times and peaks of the mixes for given layers by chunk that fit and that no other one beats."""
+        evaluator, problem = self.evaluator, self.problem
+        fronts = [self._mix(chunk) for chunk in counts]
+        layers = np.array(counts, dtype=np.int64)  # chunks x types
+        params = np.array([part.param_bytes for part in problem.body], dtype=np.int64)
+        static = problem.const_bytes + int((layers @ params).sum()) + int(evaluator.fixed["param_bytes"][:, stage].sum())
+        acts = [front.act_bytes + evaluator.fixed["act_bytes"][chunk, stage] for chunk, front in enumerate(fronts)]
+        vectors = evaluator.vectors[stage]
+        sizes = [len(act) for act in acts[:-1]]
+        grid = np.indices(sizes).reshape(len(sizes), math.prod(sizes)).T
+        before = np.zeros((len(grid), len(vectors)), dtype=np.int64)
+        for chunk in range(len(acts) - 1):
+            before += acts[chunk][grid[:, chunk]][:, None] * vectors[:, chunk]
+        dynamic = (before[:, None, :] + acts[-1][None, :, None] * vectors[None, None, :, -1]).max(axis=2)
+        limit = problem.memory_limit_bytes
+        fits = np.ones_like(dynamic, dtype=np.bool_) if limit is None else static + dynamic <= limit
+        if problem.schedule == "zbh1":
+            first, last = np.nonzero(fits)
+        else:
+            first = np.flatnonzero(fits.any(axis=1))
+            last = fits[first].argmax(axis=1)  # mixes are sorted: the first one that fits is the fastest
+        if not len(first):
+            return None
+        picks = np.concatenate([grid[first], last[:, None]], axis=1)
+        times = np.stack([_pick(fronts, picks, "bwd_ns"), _pick(fronts, picks, "wgrad_ns")], axis=1)
+        best = _undominated(times.reshape(len(times), -1))
+        picks, times = picks[best], times[best]
+        fwd = layers @ np.array([part.fwd_ns for part in problem.body], dtype=np.int64)
+        fixed = np.stack([evaluator.fixed[name][:, stage] for name in ("fwd_ns", "bwd_ns", "wgrad_ns")])
+        full = np.concatenate([np.broadcast_to(fwd, (len(times), 1, len(fwd))), times], axis=1) + fixed
+        return _pick(fronts, picks, "counts"), full, static + dynamic[first[best], last[best]]
+
+    def _front_of_chunk(self, counts: tuple[int, ...]) -> Front:
+        front = self._front(0, counts[0])
+        for index in range(1, len(counts)):
+            front = _combine(front, self._front(index, counts[index]))
+        return front
+
+    def _front_of_type(self, type_index: int, count: int) -> Front:
+        size = len(self.evaluator.type)
+        zero = np.zeros(1, dtype=np.int64)
+        front = Front(np.zeros((1, size), dtype=np.int64), zero, zero, zero)
+        rows = np.flatnonzero(self.evaluator.type == type_index)
+        one = Front(
+            np.eye(size, dtype=np.int64)[rows],
+            self.evaluator.bwd_ns[rows],
+            self.evaluator.wgrad_ns[rows],
+            self.evaluator.act_bytes[rows],
+        )
+        return _combine(self._front(type_index, count - 1), one) if count else front
+
+
+def _combine(a: Front, b: Front) -> Front:
+    """The best sums of two fronts."""
+
+    def sums(x: Ints, y: Ints) -> Ints:
+        return np.asarray((x[:, None] + y[None, :]).reshape(-1, *x.shape[1:]), dtype=np.int64)
+
+    bwd, wgrad, act = sums(a.bwd_ns, b.bwd_ns), sums(a.wgrad_ns, b.wgrad_ns), sums(a.act_bytes, b.act_bytes)
+    best = _undominated(np.stack([bwd, act] if not wgrad.any() else [bwd, wgrad, act], axis=1))
+    best = best[np.argsort(bwd[best], kind="stable")]
+    return Front(sums(a.counts, b.counts)[best], bwd[best], wgrad[best], act[best])
+
+
+def _undominated(values: Ints) -> NDArray[np.int64]:
+    """Indices of rows that no other row is at most in every column; of equal rows the first in lexicographic order stays."""
+    order = np.lexsort(values.T[::-1])
+    rows = values[order][:, (values != values[:1]).any(axis=0)]  # columns of one value decide nothing
+    if rows.shape[1] < 2:
+        return order[:1]
+    if rows.shape[1] == 2:
+        lowest = np.minimum.accumulate(rows[:, 1])
+        return np.asarray(order[np.concatenate([[True], rows[1:, 1] < lowest[:-1]])])
+    kept: list[int] = []
+    best = np.zeros_like(rows)
+    for index, row in enumerate(rows):
+        if not (best[: len(kept)] <= row).all(axis=1).any():
+            best[len(kept)] = row
+            kept.append(index)
+    return order[kept]
+
+
+def _pick(fronts: list[Front], picks: NDArray[np.int64], name: str) -> Ints:
+    return np.stack([getattr(front, name)[picks[:, chunk]] for chunk, front in enumerate(fronts)], axis=-1)
+
+
+def _contiguous(counts: tuple[int, ...], available: list[int]) -> bool:
+    """Whether layers of these types can follow each other: all of a type between two others must be here."""
+    present = [index for index, count in enumerate(counts) if count]
+    return all(counts[index] == available[index] for index in range(present[0] + 1, present[-1])) if present else True

@@ -1,0 +1,103 @@
+"""Longest: ends of all nodes, makespans of many layouts at once, and the path that decides one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.predict.plans.schedule.dag import Dag
+
+Number = TypeVar("Number", int, float)
+Times = NDArray[np.int64]
+BLOCK = 512
+"""Layouts whose ends are kept at once: few enough for the processor's cache."""
+
+
+def node_ends(dag: Dag, durations_ns: Sequence[Number]) -> list[Number]:
+    """The end of every node in ns, for one duration table with one entry a row; exact for whole numbers."""
+    graph, hop_ns = dag.graph, durations_ns[dag.hop_row]
+    nothing = hop_ns - hop_ns
+    lengths = np.array([*durations_ns, nothing])[graph.rows].sum(axis=1).tolist()
+    (first, _), (second, _), (third, _) = graph.edges
+    waits = (graph.hop * hop_ns).T.tolist()
+    ends = [nothing] * (len(graph) + 1)  # the last one stands for a missing predecessor
+    for node, (a, b, c, wait_a, wait_b, wait_c, length) in enumerate(zip(first, second, third, *waits, lengths, strict=True)):
+        start, other, another = ends[a] + wait_a, ends[b] + wait_b, ends[c] + wait_c
+        if other > start:  # noqa: PLR1730  (max() doubles the time of this loop)
+            start = other
+        if another > start:  # noqa: PLR1730
+            start = another
+        ends[node] = start + length
+    return ends[:-1]
+
+
+def makespans(dag: Dag, durations_ns: Times) -> Times:
+    """The makespan of every column of `durations_ns`, shape (rows, layouts); the result has shape (layouts,)."""
+    parts = [_block(dag, durations_ns[:, start : start + BLOCK]) for start in range(0, durations_ns.shape[1], BLOCK)]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def _block(dag: Dag, durations_ns: Times) -> Times:
+    count = durations_ns.shape[1]
+    table = np.zeros((dag.num_rows + 1, count), dtype=np.int64)  # its last row pads nodes with fewer operations than others
+    table[:-1] = durations_ns
+    hop_ns = table[dag.hop_row]
+    ends = np.zeros((len(dag.graph) + 1, count), dtype=np.int64)  # its last row stands for a missing predecessor
+    for level in _levels(dag):
+        start = ends[level.after[0]]
+        if level.hops[0] is not None:
+            start += level.hops[0] * hop_ns
+        for nodes, hops in zip(level.after[1:], level.hops[1:], strict=True):
+            np.maximum(start, ends[nodes] if hops is None else ends[nodes] + hops * hop_ns, out=start)
+        for rows in level.rows:
+            start += table[rows]
+        ends[level.nodes] = start
+    result: Times = ends.max(axis=0)
+    return result
+
+
+class _Level(NamedTuple):
+    """Nodes that need earlier levels only: where they are, their predecessors, 1 where a transfer lies between, their rows."""
+
+    nodes: slice
+    after: tuple[Times, ...]
+    hops: tuple[Times | None, ...]
+    rows: tuple[Times, ...]
+
+
+@lru_cache(maxsize=64)
+def _levels(dag: Dag) -> tuple[_Level, ...]:
+    """The nodes of a graph by level, so that a batch takes a few operations a level instead of a node."""
+    graph, levels = dag.graph, []
+    for start, stop in pairwise(graph.levels):
+        nodes = slice(start, stop)
+        before, hops, rows = graph.before[nodes].T, graph.hop[nodes].T.astype(np.int64), graph.rows[nodes].T
+        used = [column for column in range(len(before)) if (before[column] >= 0).any()] or [0]
+        levels.append(
+            _Level(
+                nodes,
+                tuple(before[column] for column in used),
+                tuple(hops[column][:, None] if hops[column].any() else None for column in used),
+                tuple(column for column in rows if (column >= 0).any()),
+            )
+        )
+    return tuple(levels)
+
+
+def longest_path(dag: Dag, durations_ns: Sequence[Number], ends_ns: Sequence[Number], last: int) -> list[int]:
+    """Nodes of the path that decides when node `last` ends, in order; of equal predecessors the lane's own is taken."""
+    hop_ns, edges = durations_ns[dag.hop_row], dag.graph.edges
+    path, node = [last], last
+    while after := [(before[node], hop[node]) for before, hop in edges if before[node] >= 0]:
+        longest_ns = None
+        for before, hop in after:
+            arrival_ns = ends_ns[before] + hop_ns if hop else ends_ns[before]
+            if longest_ns is None or arrival_ns > longest_ns:
+                longest_ns, node = arrival_ns, before
+        path.append(node)
+    return path[::-1]

@@ -1,0 +1,1 @@
+"""Strategy search: the space of parallel strategies, their scores, and the front of the best."""

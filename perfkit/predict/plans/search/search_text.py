@@ -1,0 +1,91 @@
+"""Plans in words and as JSON: the sizes of a plan, and what its step is spent on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.predict.estimate import Estimate
+
+NAMES = (
+    ("tp", "tensor_parallel_size"),
+    ("pp", "pipeline_parallel_size"),
+    ("vpp", "virtual_pipeline_parallel_size"),
+    ("cp", "context_parallel_size"),
+    ("ep", "expert_parallel_size"),
+)
+PARTS = {
+    "communication/exposed/tp": "waiting for tensor parallel",
+    "communication/exposed/dp": "waiting for data parallel",
+    "communication/exposed/pp": "waiting for sends between stages",
+    "communication/exposed/cp": "waiting for context parallel",
+    "communication/exposed/ep": "waiting for experts",
+    "bubble": "pipeline bubble",
+    "computing/recompute": "recomputation",
+    "free": "host",
+}
+SHOWN = 0.01
+
+
+def plan_dict(plan: Plan) -> dict[str, Any]:
+    """The sizes of a plan by field name; recomputed layers as counts by chunk and stage."""
+    parallel, recompute = plan.parallel, plan.recompute
+    names = ("data_parallel_size", *(field for _, field in NAMES), "sequence_parallel")
+    names += ("optimizer_shard_size", "optimizer_shard_level", "micro_batch_interleave_size")
+    return {
+        **{name: getattr(parallel, name) for name in names},
+        "micro_batch_size": plan.workload.micro_batch_size,
+        "num_micro_batches": plan.num_micro_batches,
+        "global_batch_size": plan.workload.global_batch_size,
+        "recompute": {
+            "all_layers": recompute.all_layers,
+            "full_layers": [list(row) for row in recompute.full_layers],
+            "operators": {pattern: [list(row) for row in counts] for pattern, counts in recompute.operators.items()},
+            "attention_core": recompute.attention_core,
+        },
+    }
+
+
+def plan_text(plan: Plan) -> str:
+    """A plan in one line, such as "dp 8 tp 4 pp 2, micro batch 1 x 32, ZeRO-1, sp, 12 layers recomputed"."""
+    parallel = plan.parallel
+    sizes = [f"dp {parallel.data_parallel_size}"]
+    sizes += [f"{name} {size}" for name, field in NAMES if (size := getattr(parallel, field)) > 1]
+    parts = [" ".join(sizes), f"micro batch {plan.workload.micro_batch_size} x {plan.num_micro_batches}"]
+    if parallel.optimizer_shard_size > 1:
+        parts.append(f"ZeRO-{parallel.optimizer_shard_level}")
+    if parallel.sequence_parallel:
+        parts.append("sp")
+    if parallel.micro_batch_interleave_size > 1:
+        parts.append(f"{parallel.micro_batch_interleave_size} copies")
+    return ", ".join([*parts, recompute_text(plan)])
+
+
+def recompute_text(plan: Plan) -> str:
+    """What is recomputed, in words."""
+    recompute, layers = plan.recompute, plan.recompute.num_full_layers(plan.model.num_layers)
+    rest = "Silu and Mul" if recompute.operators else "attention core" if recompute.attention_core else ""
+    if recompute.all_layers or layers == plan.model.num_layers:
+        return "all layers recomputed"
+    if layers:
+        return f"{layers} of {plan.model.num_layers} layers recomputed" + (f", {rest} in the others" if rest else "")
+    return f"{rest} recomputed" if rest else "no recomputation"
+
+
+def costs_text(predicted: Estimate) -> str:
+    """What a step is spent on beside the computing of the model, largest first."""
+    total, parts = predicted.step_time_s, predicted.breakdown.parts
+    costs = sorted(((parts.get(path, 0.0), name) for path, name in PARTS.items()), reverse=True)
+    named = [f"{name} {format_ratio(amount / total, 2)}" for amount, name in costs if amount / total >= SHOWN]
+    return "; ".join(named) or "nearly all of it computing"
+
+
+def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> str:
+    """What the plan's place comes from: its time against the best, what the step waits for, and the memory that is left."""
+    lead = f"{format_ns(predicted.step_time_s * NS_PER_S)} a step"
+    if rank > 1:
+        change = predicted.step_time_s / best.step_time_s - 1
+        lead += f", {format_ratio(abs(change), 2)} {'longer' if change >= 0 else 'shorter'} than the best"
+    peak = f"{format_bytes(predicted.peak_memory_bytes)} of {format_bytes(limit_bytes)}"
+    return f"{lead}: {costs_text(predicted)}. Peak {peak}."

@@ -1,0 +1,199 @@
+"""Costs: what the parts of a step of one plan take, from the formulas of its prediction, under the faults that hold everywhere.
+
+Seconds of one layer, one micro batch and one device, as `perfkit.predict.cost.step_time` sums them. Every layer is the
+mean layer of the plan, as in the prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.exchange_columns import stage_parameters
+from perfkit.predict.cost.layer_columns import Pass, layer_products
+from perfkit.predict.cost.operators import weight_product_s
+from perfkit.predict.cost.plan_columns import PlanColumns
+from perfkit.predict.cost.plan_rows import plan_columns
+from perfkit.predict.cost.step_columns import Work, launch_waits_s, micro_batch_work, step_parts, straggler_share
+from perfkit.predict.simulate.faults import Fault
+from perfkit.predict.simulate.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A product with a weight: seconds forward and backward (mean over layers), and its shape."""
+
+    name: str
+    forward_s: float
+    backward_s: float
+    shapes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Seconds of a pass by kind of work."""
+
+    matmul: float
+    attention: float
+    elementwise: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Data-parallel collectives of a stage in seconds: `hidden` of `reduced` and `gathered` can run beside computing.
+
+    `always` says that they happen in every micro batch (sharded parameters), `sharded` that parameters are gathered, `contention`
+    what share of a hidden collective is lost to computing, `latency` what one message costs without its bytes.
+    """
+
+    reduced: float
+    gathered: float
+    hidden: float
+    always: bool
+    sharded: bool
+    contention: float
+    latency: float
+    reduced_bytes: float
+    gathered_bytes: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The plan in columns, and its work in seconds."""
+
+    plan: Plan
+    columns: PlanColumns
+    eff: Efficiency
+    work: Work
+
+    @classmethod
+    def of(cls, plan: Plan, eff: Efficiency, faults: Sequence[Fault] = ()) -> Costs:
+        """The costs of a plan; a fault of full recomputation changes the plan, one of overlap what is hidden."""
+        if any(fault.kind == "full_recompute" for fault in faults):
+            plan = replace(plan, recompute=RecomputePlan(all_layers=True))
+        if any(fault.kind == "no_overlap" for fault in faults):
+            eff = replace(eff, gradients_hidden=0.0, tensor_hidden=0.0, interleave_hidden=0.0)
+        columns = plan_columns([plan])
+        return cls(plan, columns, eff, micro_batch_work(columns, eff))
+
+    def kinds(self, which: str) -> Kinds:
+        """Seconds of the layer's `forward`, `backward` or `again`, or of the `head` (forward and backward together)."""
+        work: Pass = self.work.head if which == "head" else getattr(self.work.layer, which)
+        return Kinds(_one(work.matmul), _one(work.attention), _one(work.elementwise))
+
+    def products(self) -> list[Product]:
+        """The products of the mean layer."""
+        found = []
+        for item in layer_products(self.columns, self.work.tokens):
+            share = _one(item.share)
+            if share == 0:
+                continue
+            forward, backward = weight_product_s(item.rows, item.columns, item.depth, self.work.device, item.copies)
+            copies = _one(item.copies)
+            sizes = [round(_one(size)) for size in (item.rows * copies, item.depth, item.depth, item.columns)]
+            shapes = f"{sizes[0]},{sizes[1]};" + (f"{round(copies)}," if copies > 1 else "") + f"{sizes[2]},{sizes[3]}"
+            found.append(Product(item.name, share * _one(forward), share * _one(backward), shapes))
+        return found
+
+    def launch_waits_s(self, factor: float = 1.0) -> tuple[float, float]:
+        """Seconds a layer that the device waits for the host, forward and backward; the host `factor` times as slow."""
+        layer = self.work.layer
+        exchanged = layer.tensor + layer.context + layer.expert
+        ahead, back = launch_waits_s(
+            self.columns, replace(self.eff, host=self.eff.host * factor), layer.forward, layer.backward, exchanged
+        )
+        again = _one(ahead) * _one(self.columns.recompute_full)
+        return _one(ahead), _one(back) + again
+
+    def send_s(self) -> float:
+        """Seconds to send activations to the next stage."""
+        columns = self.columns
+        stride = columns.devices / columns.pipeline
+        sent = send_s(np.array([self.boundary_bytes()]), stride, self.work.network) + self.eff.send_host_s * self.eff.host
+        return _one(sent)
+
+    def boundary_bytes(self) -> float:
+        """Bytes that one rank sends to the next stage for one micro batch."""
+        return _one(self.work.tokens * self.columns.hidden * self.columns.element_bytes / self.columns.tensor)
+
+    def hidden_share(self) -> float:
+        """Share of tensor-parallel collectives that computing hides."""
+        return float(np.max(np.where(self.columns.interleave > 1, self.eff.interleave_hidden, self.eff.tensor_hidden)))
+
+    def optimizer_s(self, layers: int) -> float:
+        """Seconds of the optimizer on a stage of this many layers."""
+        amount = stage_parameters(self.columns, np.array([float(layers)])) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
+        return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
+
+    def gradients(self, layers: int) -> Gradients:
+        """Data-parallel collectives of a stage of this many layers."""
+        columns, layer = self.columns, self.work.layer
+        group, stride = columns.data * columns.context, columns.tensor
+        parameters = stage_parameters(columns, np.array([float(layers)]))
+        gathered_bytes, reduced_bytes = parameters * columns.element_bytes, parameters * columns.gradient_bytes
+        gathered = gather_s(gathered_bytes, group, stride, self.work.network)
+        reduced = gather_s(reduced_bytes, group, stride, self.work.network)
+        zero = _one(columns.zero)
+        window = layers * _one(layer.backward.total + layer.again.total) * _one(self.eff.gradients_hidden)
+        return Gradients(
+            reduced=_one(reduced) if zero > 0 else 2 * _one(reduced),
+            gathered=_one(gathered) if zero > 0 else 0.0,
+            hidden=window * (1.5 if zero >= 3 else 1.0),
+            always=zero >= 3,
+            sharded=zero > 0,
+            contention=_one(self.eff.contention),
+            latency=_one(latency_s(group, stride, self.work.network)) if _one(group) > 1 else 0.0,
+            reduced_bytes=_one(reduced_bytes),
+            gathered_bytes=_one(gathered_bytes),
+        )
+
+    def step_host_s(self) -> float:
+        """Seconds of the host before the first operator of a step."""
+        return _one(self.eff.step_host_s) * _one(self.eff.host)
+
+    def launch_s(self) -> float:
+        """Seconds of the host to launch the forward pass of a layer."""
+        return _one(self.eff.layer_host_s) * _one(self.eff.host)
+
+    def straggler(self) -> float:
+        """Share by which passes take longer on many nodes, so that the step takes as much longer as predicted."""
+        share = _one(straggler_share(self.columns, self.eff))
+        parts = {path: _one(amount) for path, amount in step_parts(self.columns, self.eff).items()}
+        whole = sum(parts.values()) / (1 + share)
+        once = parts["computing/optimizer"] + parts["communication/exposed/dp"] + self.step_host_s()
+        passes = whole - once - parts["communication/exposed/pp"]
+        return share * whole / passes if passes > 0 else share
+
+    @property
+    def passes(self) -> int:
+        """Micro batches that go through the pipeline in a step; copies of one and pieces of its sequence count apart."""
+        return round(_one(self.columns.micro_batches * self.columns.interleave * self.columns.pieces))
+
+
+def stage_layers(plan: Plan, layout: Layout, faults: Sequence[Fault] = ()) -> list[list[int]]:
+    """Layers by chunk and stage: as the plan states them, or evenly with the rest in the middle; an unbalanced stage has more."""
+    chunks = plan.parallel.virtual_pipeline_parallel_size
+    stages = layout.pipeline
+    stated = plan.parallel.layers_per_stage
+    if stated is not None:
+        rows = [list(row) for row in stated]
+    else:
+        split, extra = divmod(plan.model.num_layers, stages)
+        order = [*range(1, stages - 1), 0, stages - 1]
+        totals = [split + (order.index(stage) < extra if stages > 1 else 0) for stage in range(stages)]
+        rows = [[total // chunks + (chunk < total % chunks) for total in totals] for chunk in range(chunks)]
+    for fault in faults:
+        if fault.kind == "imbalanced_pp_stage" and fault.stage is not None:
+            for row in rows:
+                row[fault.stage] = max(1, round(row[fault.stage] * fault.factor)) if row[fault.stage] else 0
+    return rows
+
+
+def _one(value: object) -> float:
+    return float(np.ravel(np.asarray(value, dtype=np.float64))[0])

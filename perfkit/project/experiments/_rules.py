@@ -1,0 +1,84 @@
+"""Rules: what a decision needs, when a change counts as real, and which evidence each state of the cycle asks for.
+
+When a change is more than noise says `core.robust`. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perfkit.core.units import format_bytes
+
+SHORTEST_REASON = 15
+CONFIRMATION = "not checked"
+"""What a user types to keep a round whose accuracy was not checked."""
+
+FEWEST_PASS_STEPS = 10
+
+GOAL_EVIDENCE = ("goal value", "device peak", "device memory", "accuracy rule", "measurement of round 0")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What the log holds about one round, as far as a decision or a state asks for it."""
+
+    hypothesis: str
+    has_plan: bool
+    has_run: bool
+    has_finding_answer: bool
+    predicts_goal: bool
+    goal_value: float | None
+    accuracy: str | None
+    peak_bytes: float | None
+    limit_bytes: int | None
+    verdict: str | None
+    goal_missing: tuple[str, ...] = ()
+
+
+def decision_problems(verdict: str, reason: str, evidence: Evidence, confirmation: str) -> list[str]:
+    """Everything that stands against deciding `verdict` now; empty if it may be written."""
+    problems = []
+    if len(reason.strip()) < SHORTEST_REASON:
+        problems.append(f"reason {reason!r} must have at least {SHORTEST_REASON} characters, so that it helps later")
+    if evidence.accuracy == "fail" and verdict in ("keep", "stop"):
+        problems.append(f"accuracy: the check failed, so {verdict!r} is not possible; revert or repeat")
+    if verdict != "keep":
+        return problems
+    if evidence.goal_value is None:
+        problems.append("measurement: no run of this round has a value of the goal metric; attach one")
+    if evidence.accuracy is None:
+        problems.append("accuracy: not recorded; record 'pass', or 'not_checked' and confirm it")
+    if evidence.accuracy == "not_checked" and confirmation.strip().lower() != CONFIRMATION:
+        problems.append(f"accuracy: not checked; type {CONFIRMATION!r} to keep the round all the same")
+    if evidence.peak_bytes is not None and evidence.limit_bytes is not None and evidence.peak_bytes > evidence.limit_bytes:
+        peak, limit = format_bytes(evidence.peak_bytes), format_bytes(evidence.limit_bytes)
+        problems.append(f"memory: the peak of {peak} is above the limit of {limit}")
+    return problems
+
+
+def missing_evidence(evidence: Evidence) -> dict[str, list[str]]:
+    """Missing evidence by state of the cycle, in its order; a state with an empty list is done."""
+    fits = evidence.peak_bytes is not None and (evidence.limit_bytes is None or evidence.peak_bytes <= evidence.limit_bytes)
+    has_hypothesis = len(evidence.hypothesis.strip()) >= SHORTEST_REASON
+    return {
+        "goal": list(evidence.goal_missing),
+        "strategy": _names({"plan config": evidence.has_plan, f"hypothesis of {SHORTEST_REASON} characters": has_hypothesis}),
+        "memory": _names({"peak memory below the limit": fits}),
+        "predict": _names({"prediction of the goal metric": evidence.predicts_goal}),
+        "measure": _names({"run": evidence.has_run}),
+        "analyse": _names({"answer to a finding": evidence.has_finding_answer}),
+        "align": _names({"accuracy": evidence.accuracy is not None}),
+        "decide": _names({"decision": evidence.verdict is not None}),
+    }
+
+
+def goal_met(value: float | None, op: str, goal: float | None) -> bool | None:
+    """Whether `value` reaches `goal`; None if one of them is unknown."""
+    if value is None or goal is None:
+        return None
+    return value >= goal if op == ">=" else value <= goal
+
+
+def _names(found: Mapping[str, bool]) -> list[str]:
+    return [name for name, is_there in found.items() if not is_there]

@@ -1,0 +1,191 @@
+"""Sample: the demo project, six published rounds of tuning Llama2-13B with their configurations, a real profile and a real log.
+
+The speeds are those of a guide (kind `reported`); predictions come from the layer-unit model below. Content and time stamps
+are the same on every call. The profile and the log belong to other jobs: they are samples to read, no measurements of a round.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from perfkit.core import settings
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.core.settings import PROJECT_FILE
+from perfkit.core.units import NS_PER_S
+from perfkit.project import Project, create_project, open_project
+from perfkit.project.experiments import CONFIRMATION, ExperimentLog, Measurement
+
+CASE_FOLDER = "case13b"
+SAMPLES: Mapping[str, str] = {
+    "profile": "traces/torch_npu_2rank",
+    "log": "traces/logs/llama2_13b_8card_worker_0.log",
+}
+AUTHOR = "perfkit demo"
+NUM_LAYERS = 40
+FIRST_NS = 1_704_067_200 * NS_PER_S  # 2024-01-01, so that every demo is the same
+BUILDING = ".perfkit-building-"
+
+
+def demo(folder: Path | str) -> Project:
+    """Write the sample project to `folder` and open it; a second call opens what is there.
+
+    Raises InputError if the folder holds other files or a project of its own. perfkit.toml is written last, so an
+    interrupted call leaves no half project.
+    """
+    folder = Path(folder).resolve()
+    case = read_case()
+    if (folder / PROJECT_FILE).is_file():
+        project = open_project(folder)
+        if project.sample_case != case["case"]:
+            raise InputError(str(folder), [f"holds the project {project.name!r}; give the demo an empty folder"])
+        return project
+    _check_empty(folder)
+    building = folder / f"{BUILDING}{uuid.uuid4().hex}"
+    try:
+        _build(building, case)
+        children = sorted(building.iterdir(), key=lambda path: path.name == PROJECT_FILE)
+        for child in children:
+            child.rename(folder / child.name)
+    except OSError as error:
+        raise InputError(str(folder), [f"cannot be written: {error.strerror}"]) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    project = open_project(folder)
+    missing = [f"the sample {name} is not part of this installation" for name in SAMPLES if not _sample(name).exists()]
+    return replace(project, warnings=(*project.warnings, *missing))
+
+
+def predictions(case: Mapping[str, Any]) -> list[float | None]:
+    """Tokens/s/device of every round by the layer-unit model, from what its parent reported; None for the first.
+
+    One unit is the forward of a layer for one sequence; training a layer takes 3, recomputing adds its share. A step takes
+    sum(t) + (m - 1) max(t) for stage times t and m micro-batches (1F1B with equal forward and backward order). Gradient
+    synchronization and optimizer are not modelled.
+    """
+    found: list[float | None] = []
+    for parent, row in zip([None, *case["rounds"]], case["rounds"], strict=False):
+        if parent is None:
+            found.append(None)
+        else:
+            found.append(
+                parent["reported"] * _sequence_units(parent, case["layer_units"]) / _sequence_units(row, case["layer_units"])
+            )
+    return found
+
+
+def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[float]:
+    """Time of one micro-batch of one sequence on each pipeline stage of a round, in layer units."""
+    num_stages = len(row["full_layers"])
+    layers = NUM_LAYERS / num_stages
+    times: list[float] = [
+        layers * units["training"] + full + fine * units["fine_recompute"]
+        for full, fine in zip(row["full_layers"], row["fine_layers"], strict=True)
+    ]
+    times[-1] += units["head"] * units["training"]
+    return times
+
+
+def step_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
+    """Time of one step of a round in layer units: sum(t) + (m - 1) max(t)."""
+    times, micro_batches = stage_units(row, units), int(row["micro_batches"])
+    return sum(times) + (micro_batches - 1) * max(times)
+
+
+def _sequence_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
+    """Device time of one sequence in layer units: step time x stages over micro-batches."""
+    return step_units(row, units) * len(row["full_layers"]) / int(row["micro_batches"])
+
+
+def read_case() -> dict[str, Any]:
+    """The bundled case: `goal`, `device`, `layer_units` and the six `rounds` with what each changed, was reported and teaches."""
+    return tomllib.loads((data_folder() / CASE_FOLDER / "rounds.toml").read_text(encoding="utf-8"))
+
+
+def _sample(name: str) -> Path:
+    return data_folder() / SAMPLES[name]
+
+
+def _check_empty(folder: Path) -> None:
+    if settings.read_only():
+        raise InputError(str(folder), ["perfkit was started with PERFKIT_READ_ONLY; the demo cannot be written"])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = sorted(path.name for path in folder.iterdir() if not path.name.startswith(BUILDING))
+    except OSError as error:
+        raise InputError(str(folder), [f"cannot be used as a folder: {error.strerror}"]) from error
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        raise InputError(str(folder), [f"is not empty ({', '.join(found[:3])}{more}); give the demo an empty folder"])
+
+
+def _build(folder: Path, case: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True)
+    paths = {name: _copy_sample(name, folder) for name in SAMPLES if _sample(name).exists()}
+    _write_rounds(folder, case)
+    last = len(case["rounds"]) - 1
+    create_project(
+        folder,
+        case["name"],
+        goal_metric=case["goal"]["metric"],
+        goal_value=case["goal"]["value"],
+        peak_flops_per_s=case["device"]["peak_flops_per_s"],
+        device_memory_bytes=case["device"]["memory_bytes"],
+        usable_limit_bytes=case["device"]["usable_limit_bytes"],
+        open_run=folder / paths["profile"] if "profile" in paths else None,
+        open_config=folder / "rounds" / f"{last:02d}" / "config.yaml",
+        open_round=last,
+        sample_case=case["case"],
+        document={"samples": {"paths": paths}},
+    )
+
+
+def _copy_sample(name: str, folder: Path) -> str:
+    source = _sample(name)
+    target = folder / "samples" / source.name
+    target.parent.mkdir(exist_ok=True)
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        shutil.copyfile(source, target)
+    return target.relative_to(folder).as_posix()
+
+
+def _write_rounds(folder: Path, case: Mapping[str, Any]) -> None:
+    log = ExperimentLog(folder, author=AUTHOR, clock=_clock())
+    goal, device = case["goal"], case["device"]
+    log.set_project(
+        case["name"],
+        goal_metric=goal["metric"],
+        goal_value=goal["value"],
+        peak_flops_per_s=device["peak_flops_per_s"],
+        device_memory_bytes=device["memory_bytes"],
+    )
+    for row, predicted in zip(case["rounds"], predictions(case), strict=True):
+        number = log.start(row["title"], row["hypothesis"], change=row["change"])
+        log.attach(number, data_folder() / CASE_FOLDER / f"round{number}.yaml", "config")
+        if predicted is not None:
+            margin = case["layer_units"]["margin_ratio"]
+            log.predict(
+                number,
+                goal["metric"],
+                predicted,
+                low=predicted * (1 - margin),
+                high=predicted * (1 + margin),
+                method=f"layer-unit model; the range of {margin:.0%} is assumed",
+            )
+        log.add_run(number, [Measurement(metric=goal["metric"], value=float(row["reported"]), source=case["source"])])
+        log.record_accuracy(number, "not_checked", note=case["accuracy_note"])
+        log.decide(number, "keep", row["lesson"], confirmation=CONFIRMATION)
+
+
+def _clock() -> Callable[[], int]:
+    ticks: Iterator[int] = count(FIRST_NS, NS_PER_S)
+    return lambda: next(ticks)

@@ -1,0 +1,201 @@
+"""Collectives of rank folders: their communication files, and their communication kernels joined with them.
+
+communication.json: {step: {"p2p" or "collective": {operation: blocks}}}; communication_matrix.json: the same with links in place
+of the blocks. The kernel row has the exact start and duration, the JSON the transit, the wait and the size: they are joined by
+step and name, in order of their starts where a name repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from perfkit.record.format import Sink
+from perfkit.record.formats.ascend._layout import Groups
+from perfkit.record.formats.ascend.communication import TOTAL, Link, Losses, Operation, entries, link, operation, step_number
+from perfkit.record.formats.ascend.json import read_json
+from perfkit.record.listing import File
+from perfkit.record.readers.kinds import operation_of
+
+TIMED = ("kind", "step", "name", "start_ns", "duration_ns")
+"""What is needed of kernels."""
+Use = tuple[str, str | None]
+"""The name of an operation and its group; without the numbers at the end of the name if the group is known."""
+_NUMBERS = "0123456789_"
+_KEY = ["rank", "step", "name", "occurrence"]
+
+
+class _Blocks(msgspec.Struct, gc=False):
+    """What is told of an operation, unread."""
+
+
+_OPERATIONS = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Blocks]]])
+
+
+def read_operations(file: File, rank: int, sink: Sink) -> list[Operation]:
+    """The operations of communication.json; what of it cannot be read is counted."""
+    content, losses = _open(file, sink), Losses()
+    found = [
+        read
+        for step, kinds in entries(content, losses)
+        for _, operations in entries(kinds, losses)
+        for key, info in entries(operations, losses)
+        if key != TOTAL and (read := operation(rank, step_number(step), key, info, losses)) is not None
+    ]
+    _report(losses, file, sink)
+    return found
+
+
+def read_use(file: File) -> set[Use] | None:
+    """Which operations communication.json has, without their times, which takes a tenth; None if it must be read with care."""
+    try:
+        content = _OPERATIONS.decode(file.path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    found = {key.partition("@") for kinds in content.values() for keys in kinds.values() for key in keys if key != TOTAL}
+    return {(name.rstrip(_NUMBERS), group) if group else (name, None) for name, _, group in found}
+
+
+def use_of(operations: Sequence[Operation]) -> set[Use]:
+    """What `read_use` finds, of operations that were read."""
+    return {(item.name.rstrip(_NUMBERS) if item.group else item.name, item.group) for item in operations}
+
+
+def use_rows(uses: Mapping[int, Collection[Use]], groups: Groups) -> pd.DataFrame:
+    """The different `rank`, `group`, `group_size` and `operation` of the rows that `collectives` makes of the same operations."""
+    tails = _tails(groups)
+    rows = [
+        (rank, *pair)
+        for rank, use in uses.items()
+        for pair in dict.fromkeys((group or _group_of_tail(name, tails), operation_of(name)) for name, group in use)
+    ]
+    used = pd.Series([group for _, group, _ in rows], dtype="object")
+    return pd.DataFrame(
+        {
+            "rank": np.array([rank for rank, _, _ in rows], dtype=np.int64),
+            "group": used,
+            "group_size": used.map(_sizes(used, groups)).astype("Int64"),
+            "operation": pd.Series([operation for _, _, operation in rows], dtype="object"),
+        }
+    )
+
+
+def _sizes(used: pd.Series, groups: Groups) -> dict[Any, int]:
+    return {name: len(members) for name in used.dropna().unique() if (members := groups.members(name)) is not None}
+
+
+def read_links(file: File, rank: int, sink: Sink) -> list[Link]:
+    """The links of communication_matrix.json with their numbers as recorded; what of it cannot be read is counted."""
+    content, losses = _open(file, sink), Losses()
+    found = [
+        read
+        for step, kinds in entries(content, losses)
+        for _, operations in entries(kinds, losses)
+        for name, links in entries(operations, losses)
+        for key, info in entries(links, losses)
+        if (read := link(step_number(step), name, key, info, losses, rank=rank)) is not None
+    ]
+    _report(losses, file, sink)
+    return found
+
+
+def _open(file: File, sink: Sink) -> object:
+    content, dropped_bytes = read_json(file, depth=3)
+    sink.drop("bytes after the break of a cut file", dropped_bytes, file)
+    return content
+
+
+def _report(losses: Losses, file: File, sink: Sink) -> None:
+    for what, count in losses.counts.items():
+        sink.drop(what, count, file)
+
+
+def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]], groups: Groups) -> pd.DataFrame:
+    """The communication of ranks, of each its number, operations and kernels, with the columns of the table `collectives`."""
+    told = _told(recorded)
+    timed = pd.concat([_timed(rank, kernels) for rank, _, kernels in recorded if kernels is not None] or [_timed(0, None)])
+    _number_steps(told, timed)
+    both = _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
+    tails = _tails(groups)
+    names = pd.Series(both["name"].unique(), dtype="object")
+    kinds = {name: operation_of(name) for name in names}
+    group = both["group"].where(both["group"].notna(), both["name"].map({name: _group_of_tail(name, tails) for name in names}))
+    rows = pd.DataFrame(
+        {
+            "rank": both["rank"],
+            "step": both["step"],
+            "name": both["name"],
+            "operation": both["name"].map(kinds),
+            "group": group,
+            "group_size": group.map(_sizes(group, groups)).astype("Int64"),
+            "start_ns": both["start_ns"].fillna(both["start_ns_told"]),
+            "duration_ns": both["duration_ns"].fillna(both["duration_ns_told"]),
+            "transit_ns": both["transit_ns"],
+            "wait_ns": both["wait_ns"],
+            "bytes": both["bytes"],
+        }
+    )
+    return rows.sort_values(["rank", "step", "start_ns"], ignore_index=True)
+
+
+def _told(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]]) -> pd.DataFrame:
+    items = [item for _, operations, _ in recorded for item in operations]
+    ranks = [rank for rank, _, _ in recorded]
+    return pd.DataFrame(
+        {
+            "rank": np.repeat(np.array(ranks, dtype=np.int64), [len(operations) for _, operations, _ in recorded]),
+            "step": pd.array([item.step for item in items], dtype="Int64"),
+            "name": pd.Series([item.name for item in items], dtype="object"),
+            "group": pd.Series([item.group for item in items], dtype="object"),
+            "start_ns": pd.array([item.start_ns for item in items], dtype="Int64"),
+            "duration_ns": pd.array([item.duration_ns for item in items], dtype="Int64"),
+            "transit_ns": pd.array([item.transit_ns for item in items], dtype="Int64"),
+            "wait_ns": pd.array([item.wait_ns for item in items], dtype="Int64"),
+            "bytes": pd.array([item.size_bytes for item in items], dtype="Int64"),
+        }
+    )
+
+
+def _timed(rank: int, kernels: pd.DataFrame | None) -> pd.DataFrame:
+    if kernels is None:
+        kernels = pd.DataFrame({name: [] for name in TIMED})
+    frame = kernels.loc[kernels["kind"] == "communication", list(TIMED[1:])]
+    frame = frame.astype({"step": "Int64", "name": "object", "start_ns": "Int64", "duration_ns": "Int64"})
+    return frame.assign(rank=np.int64(rank))
+
+
+def _number_steps(told: pd.DataFrame, timed: pd.DataFrame) -> None:
+    """Give operations of ranks recorded without a schedule, which write "step" in place of a number, the step of the kernels."""
+    if not len(timed) or not len(told):
+        return
+    schedules = told.groupby("rank")["step"].agg(["min", "max"])
+    without = schedules.index[((schedules["min"] == 0) & (schedules["max"] == 0)).to_numpy(dtype=bool)]
+    steps = timed[timed["rank"].isin(without)].groupby("rank")["step"].agg(["nunique", "first"])
+    numbers = steps.loc[(steps["nunique"] == 1).to_numpy(dtype=bool), "first"]
+    told["step"] = told["rank"].map(numbers).astype("Int64").fillna(told["step"])
+
+
+def _numbered(frame: pd.DataFrame) -> pd.DataFrame:
+    ordered = frame.sort_values("start_ns", kind="stable").reset_index(drop=True)
+    return ordered.assign(occurrence=ordered.groupby(["rank", "step", "name"], dropna=False).cumcount())
+
+
+def _tails(groups: Groups) -> dict[str, list[str]]:
+    tails: dict[str, list[str]] = {}
+    for group in groups.users:
+        tails.setdefault(group[-3:], []).append(group)
+    return tails
+
+
+def _group_of_tail(name: str, tails: dict[str, list[str]]) -> str | None:
+    """The group of "hcom_allReduce__586_0_1": the hash that ends in 586 if the run has one such, else the tail itself."""
+    _, found, rest = name.partition("__")
+    tail = rest.split("_")[0]
+    if not found or not tail.isdigit():
+        return None
+    known = tails.get(tail.zfill(3), [])
+    return known[0] if len(known) == 1 else tail

@@ -1,0 +1,174 @@
+"""Recordings of Ascend ranks: what was read of each one, and the tables that follow from it, whatever files it came from.
+
+Files are known by what they answer (STEPS, KERNELS, COLLECTIVES, LINKS), so that text and database output end in equal tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.placement import members_text
+from perfkit.record.format import Sink
+from perfkit.record.formats.ascend import _layout
+from perfkit.record.formats.ascend import steps as _ascend_steps
+from perfkit.record.formats.ascend._collectives import collectives
+from perfkit.record.formats.ascend.communication import Link, Operation, add_links
+from perfkit.record.formats.ascend.folders import KERNELS, LINKS, STEPS, Rank
+from perfkit.record.listing import File
+from perfkit.record.steps import Window, add_summary_steps, add_window_steps, windows_until
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a user calls the sources of the steps, the kernels and the links."""
+
+    steps: str = STEPS
+    kernels: str = KERNELS
+    links: str = LINKS
+
+
+TEXT_NAMES = Names()
+
+
+@dataclass
+class Recording:
+    """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name.
+
+    `keys` has the numbers of each kernel of a database: `connection` leads to its launch, `task` to its counters.
+    """
+
+    rank: Rank
+    stage: int | None
+    steps: pd.DataFrame | None = None
+    kernels: pd.DataFrame | None = None
+    keys: pd.DataFrame | None = None
+    operations: list[Operation] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+
+
+def add_kernels(recording: Recording, kernels: pd.DataFrame, source: File, sink: Sink) -> None:
+    """Add the kernels of a rank; those of a recording without a schedule are one step, numbered by its summary if that has one."""
+    if kernels["step"].isna().all():
+        numbers = set() if recording.steps is None else {int(step) for step in recording.steps["step"]}
+        kernels["step"] = kernels["step"].fillna(numbers.pop() if len(numbers) == 1 else 0)
+    recording.kernels = kernels
+    columns: dict[str, Any] = {name: kernels[name] for name in kernels.columns}
+    recording.rows[KERNELS] = sink.add("kernels", source=source, **columns)
+
+
+def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> None:
+    """Add the steps of the summary, and from the kernels those that it does not tell."""
+    kernels, summary, rank = recording.kernels, recording.steps, recording.rank.rank
+    spans = _spans(kernels)
+    told: set[int] = set()
+    if summary is not None:
+        starts = pd.Series({window.step: window.start_ns for window in spans}, dtype="Int64")
+        summary = summary.assign(start=summary["step"].map(starts).astype("Int64"))
+        recording.steps = add_summary_steps(sink, summary, recording.rank.source.files[STEPS])
+        told = {int(step) for step in recording.steps["step"]}
+        if len(recording.steps) < len(summary):
+            recording.cut.add(STEPS)
+    if kernels is None:
+        return
+    ends = {window.step: window.end_ns for window in spans}
+    left = [window for window in windows_until(spans, ends) if window.step not in told]
+    if left:
+        add_window_steps(sink, rank=rank, windows=left, kernels=kernels, pipeline_stage=recording.stage)
+        sink.note(
+            f"steps that {names.steps} does not tell were computed from the kernels between the first and the last of each step"
+        )
+
+
+def _spans(kernels: pd.DataFrame | None) -> list[Window]:
+    """Each step from its first to the end of its last kernel."""
+    if kernels is None:
+        return []
+    timed = kernels[["step", "start_ns", "duration_ns"]].dropna(subset=["start_ns", "step"])
+    ends = (timed["start_ns"] + timed["duration_ns"]).groupby(timed["step"]).max()
+    starts = timed["start_ns"].groupby(timed["step"]).min()
+    return [Window(int(step), int(starts[step]), int(ends[step])) for step in starts.index]
+
+
+def compare(recordings: list[Recording], sink: Sink, names: Names = TEXT_NAMES) -> None:
+    """Note where the parts of a step do not add up, and where the summary and the kernels differ."""
+    summaries = [recording.steps for recording in recordings if recording.steps is not None and len(recording.steps)]
+    if not summaries:
+        return
+    steps = pd.concat(summaries, ignore_index=True)
+    kernels = [recording.kernels for recording in recordings if recording.kernels is not None]
+    _ascend_steps.check_sums(sink, steps, names.steps)
+    _ascend_steps.compare_with_kernels(sink, steps, kernels, kernels_name=names.kernels, steps_name=names.steps)
+    operations = [str(name) for frame in kernels for name in frame.loc[frame["kind"] == "communication", "name"].unique()]
+    if any("batchsendrecv" in name.lower() for name in operations) and not steps["bubble"].fillna(0).any():
+        sink.note("Bubble is 0, but it does not count the combined sends and receives (hcom_batchSendRecv) of this run")
+
+
+def add_communication(
+    recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]], sink: Sink, names: Names = TEXT_NAMES
+) -> None:
+    """Add the collectives and links of all ranks; `named` are the process groups that the run names."""
+    groups = groups_of_users(recordings, named)
+    add_collectives(recordings, groups, sink)
+    add_groups(groups, named, sink)
+    peers = add_all_links(recordings, groups, sink, names)
+    fact = sink.facts.get("num_devices")
+    if sentence := _layout.missing_ranks(groups.found, int(fact.value) if fact else None, peers, names.links):
+        sink.note(sentence)
+
+
+def groups_of_users(recordings: list[Recording], named: list[tuple[str, tuple[int, ...]]]) -> _layout.Groups:
+    """The groups that the operations and links of all ranks use."""
+    used: dict[int, set[str | None]] = {recording.rank.rank: set() for recording in recordings}
+    for recording in recordings:
+        used[recording.rank.rank].update(item.group for item in recording.operations)
+        used[recording.rank.rank].update(item.group for item in recording.links)
+    return groups_of_use(used, named)
+
+
+def groups_of_use(used: Mapping[int, Collection[str | None]], named: list[tuple[str, tuple[int, ...]]]) -> _layout.Groups:
+    """The groups by the names of those that every rank used."""
+    users: dict[str, set[int]] = {}
+    for rank, groups in used.items():
+        for group in groups:
+            if group is not None:
+                users.setdefault(group, set()).add(rank)
+    distinct = tuple(dict.fromkeys(members for _, members in named))
+    return _layout.Groups({group: frozenset(ranks) for group, ranks in users.items()}, distinct, frozenset(used))
+
+
+def add_groups(groups: _layout.Groups, named: list[tuple[str, tuple[int, ...]]], sink: Sink) -> None:
+    """Add the process groups: those that the run names, with the hash that collectives use where one group fits it."""
+    hashes = {members: group for group in groups.users if (members := groups.members(group)) is not None}
+    texts = {members: members_text(members) for _, members in named}
+    rows = [(rank, label, members) for label, members in named for rank in members if rank in groups.found]
+    if rows:
+        sink.add(
+            "groups",
+            rank=[rank for rank, _, _ in rows],
+            group=[hashes.get(members) for _, _, members in rows],
+            label=[label for _, label, _ in rows],
+            members=[texts[members] for _, _, members in rows],
+        )
+
+
+def add_collectives(recordings: list[Recording], groups: _layout.Groups, sink: Sink) -> None:
+    """Add the collectives of some ranks."""
+    recorded = [(recording.rank.rank, recording.operations, recording.kernels) for recording in recordings]
+    rows = collectives(recorded, groups)
+    columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
+    if len(rows):
+        sink.add("collectives", **columns)
+
+
+def add_all_links(recordings: list[Recording], groups: _layout.Groups, sink: Sink, names: Names = TEXT_NAMES) -> set[int]:
+    """Add the links of all ranks and return the ranks at their ends."""
+    links, lost = _layout.to_global([link for recording in recordings for link in recording.links], groups)
+    sink.drop("link between ranks that are numbered inside an unknown group", lost, names.links)
+    add_links(sink, links)
+    return {end for link in links for end in (link.source, link.target)}

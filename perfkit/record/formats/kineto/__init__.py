@@ -1,0 +1,1 @@
+"""Kineto traces of PyTorch."""

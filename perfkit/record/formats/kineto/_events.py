@@ -1,0 +1,327 @@
+"""Kineto events: one trace file as columns, before steps are made of it.
+
+Category names are those of PyTorch 1.8 (`Kernel`, `Memcpy`, `Runtime`, `Operator`) and of today; AMD traces use the same. Spans of
+`gpu_user_annotation` cover kernels and are never device work. Times are us in decimal text, absolute, or relative to the top-level
+`baseTimeNanoseconds`, which may stand at the end of the file; here they become absolute int64 ns.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.record.format import stacked
+from perfkit.record.listing import File
+from perfkit.record.readers import chrome_counters as chrome
+from perfkit.record.readers import kinds
+from perfkit.record.readers.lexer import EventReader
+from perfkit.record.readers.pairs import Pairs
+from perfkit.record.readers.spool import Spool
+from perfkit.record.steps import Window
+from perfkit.record.store import times_ns
+
+HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
+KERNEL_CATEGORIES = frozenset({"kernel", "Kernel"})
+COPY_CATEGORIES = frozenset({"gpu_memcpy", "gpu_memset", "Memcpy", "Memset"})
+DEVICE_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
+LAUNCH_CATEGORIES = frozenset(
+    {"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver"}
+)
+STEP_CATEGORIES = frozenset({"user_annotation", "cpu_op", "Operator"})
+_NOT_HOST = DEVICE_CATEGORIES | {"gpu_user_annotation", "Trace"}
+_STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
+_ABSOLUTE_NS = 10**18
+_INT64 = 2**63
+NO_CORRELATION = 0
+_PHASES = "nIstfPNODSTpFRcvV(),M"
+
+
+class Arguments(msgspec.Struct, gc=False):
+    """What is used of `args`; foreign values of any type are taken and judged later."""
+
+    correlation: Any = None
+    stream: Any = None
+    device: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    in_elements: Any = msgspec.field(name="In msg nelems", default=None)
+    out_elements: Any = msgspec.field(name="Out msg nelems", default=None)
+    element_type: Any = msgspec.field(name="dtype", default=None)
+    group_size: Any = msgspec.field(name="Group size", default=None)
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    label: Any = msgspec.field(name="Process Group Description", default=None)
+    members: Any = msgspec.field(name="Process Group Ranks", default=None)
+    first_rank: Any = msgspec.field(name="Global rank start", default=None)
+    stride: Any = msgspec.field(name="Global rank stride", default=None)
+
+
+class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+    args: Arguments | str | int | float | list[Any] | None = None
+
+
+class Begin(Span, gc=False, tag_field="ph", tag="B"):
+    """The beginning of an event that nests on its thread."""
+
+
+class End(Span, gc=False, tag_field="ph", tag="E"):
+    """Its end."""
+
+
+class AsyncBegin(Span, gc=False, tag_field="ph", tag="b"):
+    """The beginning of an event that its category and id name."""
+
+    id: Any = None
+
+
+class AsyncEnd(Span, gc=False, tag_field="ph", tag="e"):
+    """Its end."""
+
+    id: Any = None
+
+
+_OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd | chrome.Counter | chrome.Instant)
+_NO_ARGUMENTS = Arguments()
+_SAMPLED = (chrome.Counter, chrome.Instant)
+
+
+@dataclass
+class Recording:
+    """One trace file as columns.
+
+    `device` has a row per execution: `name`, `kind`, `stream`, `device`, `start_ns`, `duration_ns`, `correlation`, in frames whose
+    times `executions` makes absolute with `base_ns`; `collectives` one per communication: `row` (its number in `device`) and what
+    its metadata says; `launches` the `correlation` and `start_ns` of calls on the host. `steps` are the marks of the host in order
+    of start, `host` its span, only if there is no device event. `counters` has samples, `time_ns` as absolute as `start_ns`.
+    """
+
+    file: File
+    num_events: int = 0
+    head: Mapping[str, Any] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
+    repaired: int = 0
+    damage: str | None = None
+    base_ns: int = 0
+    device: Spool = field(default_factory=Spool)
+    collectives: pd.DataFrame = field(default_factory=pd.DataFrame)
+    launches: pd.DataFrame = field(default_factory=pd.DataFrame)
+    steps: list[Window] = field(default_factory=list)
+    host: Window | None = None
+    counters: Spool = field(default_factory=Spool)
+
+    def executions(self) -> Iterator[pd.DataFrame]:
+        """The rows of `device` frame by frame, with absolute times, numbered through."""
+        first = 0
+        for frame in self.device:
+            rows = absolute(frame, self.base_ns)
+            yield rows.set_axis(pd.RangeIndex(first, first + len(rows)))
+            first += len(rows)
+
+    def samples(self) -> Iterator[pd.DataFrame]:
+        """The rows of `counters` frame by frame, with absolute times."""
+        for frame in self.counters:
+            yield absolute(frame.rename(columns={"time_ns": "start_ns"}), self.base_ns).rename(columns={"start_ns": "time_ns"})
+
+
+def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> Recording:
+    """Read one trace file; what cannot be read is counted in `lost`, why it ends early is said in `damage`."""
+    reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS, on_read=on_read)
+    columns = _Columns()
+    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
+    for events in reader:
+        columns.take([event for event in events if type(event) is Span] + pairs.take(events))
+        columns.count([event for event in events if type(event) in _SAMPLED])
+        del events  # so that one block of events is alive at a time, not two
+    columns.take(pairs.rest())
+    base_ns = base_ns_of(reader.head)
+    recording = Recording(file, reader.num_events, reader.head, reader.lost + pairs.lost, reader.repaired, reader.damage)
+    recording.base_ns = base_ns
+    recording.device = columns.device
+    recording.counters = columns.counters
+    recording.collectives = joined(columns.collectives)
+    recording.launches = joined(columns.launches, base_ns)
+    recording.steps = _windows(joined(columns.marks, base_ns), recording.lost)
+    recording.host = None if len(columns.device) else _extent(joined(columns.host, base_ns))
+    return recording
+
+
+@dataclass
+class _Columns:
+    """What is kept of the blocks read so far."""
+
+    device: Spool = field(default_factory=Spool)
+    collectives: list[pd.DataFrame] = field(default_factory=list)
+    launches: list[pd.DataFrame] = field(default_factory=list)
+    marks: list[pd.DataFrame] = field(default_factory=list)
+    host: list[pd.DataFrame] = field(default_factory=list)
+    counters: Spool = field(default_factory=Spool)
+
+    def count(self, events: list[chrome.Counter | chrome.Instant]) -> None:
+        """Add the samples of one block."""
+        rows = chrome.counter_rows([event for event in events if type(event) is chrome.Counter or event.name == chrome.MEMORY])
+        if len(rows):
+            self.counters.append(rows.drop(columns="pid"))
+
+    def take(self, spans: list[Span]) -> None:
+        """Add the spans of one block."""
+        if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
+            rows = _device_rows(executed)
+            self.collectives.append(_collective_rows(executed, rows["kind"], len(self.device)))
+            self.device.append(rows)
+        elif not len(self.device):
+            self.host.append(_timed([span for span in spans if span.cat not in _NOT_HOST]))
+        if calls := [span for span in spans if span.cat in LAUNCH_CATEGORIES]:
+            self.launches.append(_launch_rows(calls))
+        if steps := {name for name in {span.name for span in spans} if name and _STEP.match(name)}:
+            self.marks.append(_mark_rows([span for span in spans if span.name in steps and span.cat in STEP_CATEGORIES]))
+
+
+def text(value: object) -> str | None:
+    """A foreign value as text, `stream 7` as `7`; None for one that is no text and no number."""
+    return value.removeprefix("stream ") if isinstance(value, str) else str(value) if isinstance(value, (int, float)) else None
+
+
+def texts(values: list[Any]) -> pd.Series:
+    """Foreign values as a column of text."""
+    try:
+        known = {value: text(value) for value in set(values)}
+    except TypeError:  # lists and objects have no hash
+        return pd.Series([text(value) for value in values], dtype="object")
+    return pd.Series([known[value] for value in values], dtype="object")
+
+
+def integers(values: list[Any]) -> npt.NDArray[np.int64]:
+    """Foreign values as int64; 0 for one that is no whole number."""
+    try:
+        array = np.array(values)
+    except ValueError:  # lists of different lengths
+        array = np.array([])
+    if array.dtype == np.int64 and array.ndim == 1:
+        return array
+    return np.array([value if type(value) is int and abs(value) < _INT64 else 0 for value in values], dtype=np.int64)
+
+
+def _device_rows(spans: list[Span]) -> pd.DataFrame:
+    arguments = _arguments(spans)
+    names = [span.name or "" for span in spans]
+    communicates = {name: kinds.is_communication(name) for name in set(names)}
+    kind = [
+        "copy" if span.cat in COPY_CATEGORIES else "communication" if communicates[name] or argument.collective else "computing"
+        for span, name, argument in zip(spans, names, arguments, strict=True)
+    ]
+    streams = [span.tid if argument.stream is None else argument.stream for span, argument in zip(spans, arguments, strict=True)]
+    devices = [span.pid if argument.device is None else argument.device for span, argument in zip(spans, arguments, strict=True)]
+    rows = _timed(spans)
+    rows["name"] = labels(names)
+    rows["kind"] = labels(kind)
+    rows["stream"] = labels(texts(streams))
+    rows["device"] = labels(texts(devices))
+    rows["correlation"] = integers([argument.correlation for argument in arguments])
+    return rows
+
+
+def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.DataFrame:
+    """The metadata of communication kernels; sizes that are not recorded are 0."""
+    rows = np.flatnonzero((kind == "communication").to_numpy())
+    arguments = _arguments([spans[int(row)] for row in rows])
+    in_elements = integers([argument.in_elements for argument in arguments])
+    out_elements = integers([argument.out_elements for argument in arguments])
+    return pd.DataFrame(
+        {
+            "row": rows + first_row,
+            "operation": texts([argument.collective for argument in arguments]),
+            "group": texts([argument.group for argument in arguments]),
+            "label": texts([argument.label for argument in arguments]),
+            "members": texts([argument.members for argument in arguments]),
+            "first_rank": integers([argument.first_rank for argument in arguments]),
+            "stride": integers([argument.stride for argument in arguments]),
+            "group_size": integers([argument.group_size for argument in arguments]),
+            "elements": np.maximum(in_elements, out_elements),
+            "element_type": texts([argument.element_type for argument in arguments]),
+        }
+    )
+
+
+def _launch_rows(spans: list[Span]) -> pd.DataFrame:
+    rows = pd.DataFrame({"correlation": integers([argument.correlation for argument in _arguments(spans)])})
+    rows["start_ns"] = times_ns([span.ts for span in spans], "us")
+    return rows[(rows["correlation"] != NO_CORRELATION) & rows["start_ns"].notna()]
+
+
+def _mark_rows(spans: list[Span]) -> pd.DataFrame:
+    rows = _timed(spans)
+    rows["step"] = np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64)
+    return rows
+
+
+def _timed(spans: list[Span]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
+    )
+
+
+def _arguments(spans: list[Span]) -> list[Arguments]:
+    return [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
+
+
+def absolute(frame: pd.DataFrame, base_ns: int) -> pd.DataFrame:
+    """The frame with absolute times."""
+    if not base_ns or "start_ns" not in frame:
+        return frame
+    return frame.assign(start_ns=frame["start_ns"].where(frame["start_ns"].abs() >= _ABSOLUTE_NS, frame["start_ns"] + base_ns))
+
+
+def joined(frames: list[pd.DataFrame], base_ns: int = 0) -> pd.DataFrame:
+    """The frames as one, with absolute times; the list is used up."""
+    absolute_frames = [absolute(frames.pop(0), base_ns) for _ in range(len(frames))]
+    return stacked(absolute_frames) if absolute_frames else pd.DataFrame()
+
+
+def labels(values: Iterable[str | None]) -> pd.Series:
+    """Text that repeats, as a number each instead of a pointer."""
+    return pd.Series(pd.Categorical(pd.Series(list(values), dtype="object")))
+
+
+def base_ns_of(head: Mapping[str, Any]) -> int:
+    value = head.get("baseTimeNanoseconds")
+    return value if type(value) is int and 0 < value < _INT64 else 0
+
+
+def _windows(marks: pd.DataFrame, lost: Counter[str]) -> list[Window]:
+    """The steps that the host marked, in order of start; of marks with one number the first counts."""
+    if marks.empty:
+        return []
+    good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
+    first = good.drop_duplicates("step")
+    lost["step mark without a time or with a number used before"] += len(marks) - len(first)
+    return [
+        Window(int(step), int(start_ns), int(start_ns + duration_ns))
+        for step, start_ns, duration_ns in first[["step", "start_ns", "duration_ns"]].itertuples(index=False)
+    ]
+
+
+def _extent(spans: pd.DataFrame) -> Window | None:
+    """From the first to the last moment of the spans, as one step 0."""
+    if spans.empty:
+        return None
+    timed = spans[spans["start_ns"].notna() & (spans["duration_ns"] >= 0).fillna(False)]
+    if timed.empty:
+        return None
+    return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))

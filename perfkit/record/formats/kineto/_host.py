@@ -1,0 +1,266 @@
+"""Host side of a Kineto trace: operators, calls and marks, and which call launched which execution on the device.
+
+It is read on its own and only when it is asked for, because most questions need the device alone and a trace has several times as
+many events of the host. A call and what it launched carry one `correlation`.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.record.format import joined_categories, stacked
+from perfkit.record.formats.kineto._events import (
+    COPY_CATEGORIES,
+    DEVICE_CATEGORIES,
+    HEAD_KEYS,
+    LAUNCH_CATEGORIES,
+    NO_CORRELATION,
+    absolute,
+    base_ns_of,
+    integers,
+    joined,
+    labels,
+    texts,
+)
+from perfkit.record.listing import File
+from perfkit.record.readers import host as _host
+from perfkit.record.readers import kinds
+from perfkit.record.readers.lexer import EventReader
+from perfkit.record.readers.pairs import Pairs
+from perfkit.record.readers.spool import Spool
+from perfkit.record.steps import Window
+from perfkit.record.store import times_ns
+
+_KINDS = {
+    **dict.fromkeys(("cpu_op", "Operator"), "operator"),
+    **dict.fromkeys(LAUNCH_CATEGORIES, "call"),
+    "overhead": "call",
+    "user_annotation": "mark",
+    "python_function": "python",
+}
+_TIMES = {"start_ns": "int64", "duration_ns": "int64"}
+_PHASES = "niICstfPNODSTpFRcvV(),M"
+
+
+class HostArguments(msgspec.Struct, gc=False):
+    """What is used of `args`."""
+
+    correlation: Any = None
+    stream: Any = None
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default_factory=msgspec.Raw)
+    old_shapes: msgspec.Raw = msgspec.field(name="Input dims", default_factory=msgspec.Raw)
+    types: msgspec.Raw = msgspec.field(name="Input type", default_factory=msgspec.Raw)
+    occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
+    blocks: Any = msgspec.field(name="blocks per SM", default=None)
+
+
+class HostSpan(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """An event with a duration."""
+
+    name: str | None = None
+    cat: str | None = None
+    ts: msgspec.Raw = msgspec.Raw()
+    dur: msgspec.Raw = msgspec.Raw()
+    pid: Any = None
+    tid: Any = None
+    args: HostArguments | str | int | float | list[Any] | None = None
+
+
+class HostBegin(HostSpan, gc=False, tag_field="ph", tag="B"):
+    """The beginning of an event that nests on its thread."""
+
+
+class HostEnd(HostSpan, gc=False, tag_field="ph", tag="E"):
+    """Its end."""
+
+
+class HostAsyncBegin(HostSpan, gc=False, tag_field="ph", tag="b"):
+    """The beginning of an event that its category and id name."""
+
+    id: Any = None
+
+
+class HostAsyncEnd(HostSpan, gc=False, tag_field="ph", tag="e"):
+    """Its end."""
+
+    id: Any = None
+
+
+_OTHERS = tuple(
+    msgspec.defstruct(f"Skipped{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES)
+)
+_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | HostBegin | HostEnd | HostAsyncBegin | HostAsyncEnd)
+_NONE = HostArguments()
+
+
+@dataclass(frozen=True, slots=True)
+class HostSide:
+    """Rows of the table `host` in frames, and those of `launches` without `step`, both without `rank`."""
+
+    host: Iterable[pd.DataFrame]
+    launches: pd.DataFrame
+
+
+def read_host(file: File) -> HostSide:
+    """The host side of one trace file, with absolute times; what every event needs waits in a temporary file if it is much."""
+    reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS)
+    device, host = Spool(), Spool()
+    operators: list[pd.DataFrame] = []
+    calls: list[pd.DataFrame] = []
+    pairs = Pairs(HostSpan, {HostBegin: False, HostAsyncBegin: True}, {HostEnd: False, HostAsyncEnd: True})
+    for spans in _spans(reader, pairs):
+        if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
+            device.append(_device_rows(executed))
+        if done := [span for span in spans if span.cat in _KINDS]:
+            rows = _host_rows(done)
+            host.append(rows)
+            operators.append(_operator_rows(done, rows))
+            calls.append(_call_rows(done, rows))
+        del spans
+    base_ns = base_ns_of(reader.head)
+    executions = [absolute(frame, base_ns) for frame in device] or [_device_rows([])]
+    none = _host_rows([])
+    launches = _linked(
+        stacked(executions),
+        joined(calls, base_ns) if calls else _call_rows([], none),
+        joined(operators, base_ns) if operators else _operator_rows([], none),
+    )
+    return HostSide((absolute(frame, base_ns) for frame in host), launches)
+
+
+def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[HostSpan]]:
+    for events in reader:
+        spans = [event for event in events if type(event) is HostSpan] + pairs.take(events)
+        del events  # so that one block of events is alive at a time, not two
+        yield spans
+        del spans
+    yield pairs.rest()
+
+
+def step_windows_at(moments: pd.Series, windows: Sequence[Window]) -> pd.Series:
+    """The step of the host in which each moment lies; null outside of all."""
+    starts = np.array([window.start_ns for window in windows], dtype=np.int64)
+    ends = np.array([window.end_ns for window in windows], dtype=np.int64)
+    numbers = np.array([window.step for window in windows], dtype=np.int64)
+    at = moments.fillna(-1).to_numpy(dtype=np.int64)
+    index = np.searchsorted(starts, at, side="right") - 1
+    inside = (index >= 0) & (at < ends[index])
+    return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=moments.index)
+
+
+def _arguments(spans: list[HostSpan]) -> list[HostArguments]:
+    return [span.args if type(span.args) is HostArguments else _NONE for span in spans]
+
+
+def _timed(spans: list[HostSpan]) -> dict[str, pd.Series]:
+    return {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
+
+
+def _host_rows(spans: list[HostSpan]) -> pd.DataFrame:
+    """The spans with a time, by their place in `spans`."""
+    rows = pd.DataFrame(
+        {
+            "name": labels(span.name or "" for span in spans),
+            "kind": labels(_KINDS[span.cat or ""] for span in spans),
+            "thread": labels(f"{span.pid}/{span.tid}" for span in spans),
+            **_timed(spans),
+        }
+    )
+    return rows[(rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)).to_numpy(dtype=bool)].astype(_TIMES)
+
+
+def _operator_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+    """The operators among them with the shapes and types of their inputs."""
+    chosen = rows[(rows["kind"] == "operator").to_numpy(dtype=bool)]
+    arguments = _arguments([spans[place] for place in chosen.index])
+    return chosen.drop(columns="kind").assign(
+        shapes=labels(_decoded(bytes(each.shapes) or bytes(each.old_shapes)) for each in arguments).array,
+        types=labels(_decoded(bytes(each.types)) for each in arguments).array,
+    )
+
+
+def _call_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+    """The calls among them that launched something, with their correlation."""
+    chosen = rows[(rows["kind"] == "call").to_numpy(dtype=bool)]
+    calls = chosen.drop(columns="kind").assign(
+        correlation=integers([each.correlation for each in _arguments([spans[place] for place in chosen.index])])
+    )
+    return calls[calls["correlation"] != NO_CORRELATION]
+
+
+def _device_rows(spans: list[HostSpan]) -> pd.DataFrame:
+    arguments = _arguments(spans)
+    names = [span.name or "" for span in spans]
+    kind = [
+        "copy"
+        if span.cat in COPY_CATEGORIES
+        else "communication"
+        if each.collective or kinds.is_communication(name)
+        else "computing"
+        for span, name, each in zip(spans, names, arguments, strict=True)
+    ]
+    streams = [span.tid if each.stream is None else each.stream for span, each in zip(spans, arguments, strict=True)]
+    return pd.DataFrame(
+        {
+            "name": labels(names),
+            "kind": labels(kind),
+            "stream": labels(texts(streams)),
+            "correlation": integers([each.correlation for each in arguments]),
+            "occupancy_ratio": _numbers([each.occupancy for each in arguments]) / 100.0,
+            "blocks_per_sm": _numbers([each.blocks for each in arguments]),
+            **_timed(spans),
+        }
+    )
+
+
+def _numbers(values: list[Any]) -> pd.Series:
+    return pd.Series([float(value) if type(value) in (int, float) and value >= 0 else np.nan for value in values], dtype="float64")
+
+
+def _decoded(raw: bytes) -> str | None:
+    return raw.decode("utf-8", "replace") if raw else None
+
+
+def _linked(device: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) -> pd.DataFrame:
+    """Each execution with the first call of its correlation, and the innermost operator around that call."""
+    calls = calls.sort_values("start_ns", kind="stable").drop_duplicates("correlation").set_index("correlation")
+    calls = calls.astype(dict.fromkeys(_TIMES, "Int64"))  # int64 with gaps would become float, which loses ns
+    call = calls.reindex(device["correlation"]).reset_index(drop=True)
+    linked = call["start_ns"].notna().to_numpy(dtype=bool)
+    threads = joined_categories([operators["thread"], call.loc[linked, "thread"]]).codes.astype(np.int64)
+    starts = operators["start_ns"].to_numpy(dtype=np.int64)
+    inner = _host.innermost(
+        starts,
+        starts + operators["duration_ns"].to_numpy(dtype=np.int64),
+        threads[: len(operators)],
+        call.loc[linked, "start_ns"].to_numpy(dtype=np.int64),
+        threads[len(operators) :],
+    )
+    place = np.full(len(device), _host.NONE, dtype=np.int64)
+    place[linked] = inner
+    made = {name: pd.Series(_taken(operators[name], place)) for name in ("name", "shapes", "types")}
+    return device.drop(columns="correlation").assign(
+        call=call["name"],
+        thread=call["thread"],
+        launch_ns=call["start_ns"].astype("Int64"),
+        launch_duration_ns=call["duration_ns"].astype("Int64"),
+        operator=made["name"],
+        input_shapes=_host.each(made["shapes"], _host.shapes_text),
+        input_dtypes=_host.each(made["types"], _host.types_text),
+    )
+
+
+def _taken(texts: pd.Series, place: npt.NDArray[np.int64]) -> pd.Categorical:
+    """The text at each place, null for NONE."""
+    labelled = pd.Categorical(texts)
+    return pd.Categorical.from_codes(np.append(labelled.codes, -1)[place], categories=labelled.categories)

@@ -1,0 +1,335 @@
+"""Kineto: JSON traces of the PyTorch profiler, one file a rank, plain or gzip, under any name.
+
+A kernel belongs to the step (`ProfilerStep#n` on the host) in which it was launched: kernel and call carry one `correlation`. The
+steps are then cut on the device timeline. A trace without steps is one step 0 from the first to the last device event; a trace
+without device events has host times only, and says so.
+
+Collectives carry what NCCL's metadata states. `bytes` is the larger of the input and the output, in elements, times the size of an
+element, so that an all-gather and the reduce-scatter that undoes it are equally large. Their names count the operations of one
+group and step: the k-th on one rank is the k-th on every rank, since all must issue them in one order.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.record import workers
+from perfkit.record.format import Format, Match, Sink, stacked
+from perfkit.record.formats.kineto._events import NO_CORRELATION, Recording, read_recording, text
+from perfkit.record.formats.kineto._groups import add_groups
+from perfkit.record.formats.kineto._host import read_host, step_windows_at
+from perfkit.record.formats.kineto.files import find_traces, rank_in_name
+from perfkit.record.listing import File, Listing
+from perfkit.record.overlap import Timeline
+from perfkit.record.readers import host_tables, kinds
+from perfkit.record.readers.chrome_counters import held
+from perfkit.record.readers.losses import report_losses
+from perfkit.record.steps import Window, add_host_steps, add_window_steps, last_ends, windows_until
+
+ELEMENT_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(("bool", "byte", "char", "int8", "uint8"), 1),
+    **dict.fromkeys(("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"), 1),
+    **dict.fromkeys(("half", "bfloat16", "float16", "short", "int16", "uint16"), 2),
+    **dict.fromkeys(("float", "float32", "int", "int32", "uint32", "complexhalf"), 4),
+    **dict.fromkeys(("double", "float64", "long", "int64", "uint64", "complexfloat"), 8),
+    "complexdouble": 16,
+}
+"""Size of an element by the name that PyTorch gives its type, in lower case."""
+
+HOW_TO_COLLECT_KERNELS = (
+    "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) on a device that is in use, and "
+    "check that no other profiler holds it"
+)
+_GZIP_RATIO = 10
+"""How much larger a trace is than its gzip file, about."""
+_KERNEL_NAME = re.compile(r"[^(<\s]+")
+
+
+def detect(listing: Listing) -> Match | None:
+    """Traces by content: an object with Kineto's keys, or a list of events with Kineto's categories and no Ascend process."""
+    files = find_traces(listing)
+    return Match(files=files) if files else None
+
+
+def read(match: Match, sink: Sink) -> None:
+    """Read the files one by one; of two files of one rank the later recording is kept."""
+    chosen: dict[int, Recording] = {}
+    content_bytes = sum(file.size_bytes * (_GZIP_RATIO if file.is_gzip else 1) for file in match.files)
+    for recording in workers.each(
+        _read_file, match.files, report=sink.advance, name=lambda file: file.label, num_bytes=content_bytes
+    ):
+        report_losses(recording, sink)
+        rank = _rank_of(recording, sink)
+        if rank not in chosen:
+            chosen[rank] = recording
+            continue
+        earlier, later = sorted((chosen[rank], recording), key=_time_of)
+        sink.note(
+            f"two files are of rank {rank}: the later one, {later.file.label}, is kept and {earlier.file.label} is left "
+            "out; if they are of different ranks, put rank<number> into their names"
+        )
+        chosen[rank] = later
+    for rank in sorted(chosen):
+        _add_rank(sink, rank, chosen[rank])
+        add_groups(sink, rank, chosen[rank])
+    _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
+    marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
+    sink.recipe = [
+        [rank, str(file.relative), [[step.step, step.start_ns, step.end_ns] for step in steps]]
+        for rank, (file, steps) in marks.items()
+    ]
+    _offer(sink, marks)
+
+
+def offer_again(match: Match, sink: Sink, recipe: list[Any]) -> None:
+    """Offer the host side of the ranks that `read` chose, with the steps that it found."""
+    files = {str(file.relative): file for file in match.files}
+    _offer(sink, {rank: (files[name], [Window(*step) for step in steps]) for rank, name, steps in recipe})
+
+
+def _offer(sink: Sink, marks: Mapping[int, tuple[File, Sequence[Window]]]) -> None:
+    host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
+
+
+def _host_side(file: File, steps: Sequence[Window]) -> tuple[Iterable[pd.DataFrame], list[pd.DataFrame]]:
+    """The tables `host` and `launches` of one rank."""
+    side = read_host(file)
+    if steps:
+        moments = side.launches["launch_ns"] if side.launches["launch_ns"].notna().any() else side.launches["start_ns"]
+        step = step_windows_at(moments, steps)
+    else:
+        step = pd.Series(0, index=side.launches.index, dtype="Int64")
+    return side.host, [side.launches.assign(step=step)]
+
+
+def _read_file(file: File, report: workers.Report) -> Recording:
+    return read_recording(file, functools.partial(report, file.label))
+
+
+def _rank_of(recording: Recording, sink: Sink) -> int:
+    info = recording.head.get("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    if type(rank) is int and 0 <= rank < 2**31:
+        return rank
+    if (named := rank_in_name(recording.file)) is not None:
+        return named
+    sink.note(f"{recording.file.label} does not say its rank, neither in distributedInfo nor in its name: taken as rank 0")
+    return 0
+
+
+def _time_of(recording: Recording) -> tuple[int, float]:
+    """When a recording was made: its last device event or the end of the host, then the file's own time."""
+    ends_ns = [window.end_ns for window in (*recording.steps, recording.host) if window is not None]
+    starts = [frame["start_ns"].max() for frame in recording.executions()]
+    ends_ns.extend(int(start_ns) for start_ns in starts if not pd.isna(start_ns))
+    return max(ends_ns, default=0), recording.file.path.stat().st_mtime
+
+
+def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
+    file = recording.file
+    state = "partial" if recording.damage else None
+    sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
+    for sampled in recording.samples():
+        curve, samples = held(sampled)
+        for table, rows in (("memory_curve", curve), ("counters", samples)):
+            if len(rows):
+                sink.add(table, source=file, rank=rank, **{str(name): rows[name] for name in rows.columns})
+    if not len(recording.device):
+        _add_host_only(sink, rank, recording)
+        return
+    device = _Device(recording)
+    kept = 0
+    for kernels in device.frames():
+        columns = {name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")}
+        kept += sink.add("kernels", source=file, rank=rank, **columns)
+    sink.cover(rank, "kernels", file, rows=kept, state=state)
+    _add_collectives(sink, rank, recording, device.communication())
+    windows: list[Window] = []
+    if device.timelines:
+        timeline = Timeline.joined(device.timelines)
+        whole = [Window(0, timeline.start_ns, timeline.end_ns)]
+        windows = _step_windows(recording, device, sink) if recording.steps else whole
+        add_window_steps(sink, rank=rank, windows=windows, kernels=timeline)
+    sink.cover(rank, "step times", file, rows=len(windows), state=state)
+    if len(device.devices) > 1:
+        sink.note(f"{file.label} has kernels of {len(device.devices)} devices; they are shown as one timeline of rank {rank}")
+
+
+class _Device:
+    """What follows from the executions of a recording, gathered while `frames` is gone through."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.timelines: list[Timeline] = []
+        self.ends: dict[int, int] = {}
+        self.devices: set[str] = set()
+        self.first_ns: int | None = None
+        self.stray: list[pd.DataFrame] = []
+        self._communication: list[pd.DataFrame] = []
+        self._recording = recording
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """The executions with their `step`."""
+        launched = _Launches(self._recording.launches)
+        stated = self._recording.collectives.get("row", pd.Series(dtype="int64")).to_numpy(dtype=np.int64)
+        for rows in self._recording.executions():
+            kernels = rows.assign(step=_steps_of(rows, self._recording.steps, launched))
+            first, last = np.searchsorted(stated, [rows.index.start, rows.index.stop])  # type: ignore[attr-defined]
+            self._communication.append(kernels.loc[stated[first:last]])
+            self._gather(kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)])
+            self.devices.update(map(str, kernels["device"].dropna().unique()))
+            yield kernels
+
+    def _gather(self, timed: pd.DataFrame) -> None:
+        if timed.empty:
+            return
+        self.timelines.append(Timeline(timed))
+        stray = timed["step"].isna()
+        self.stray.append(timed.loc[stray, ["start_ns", "duration_ns"]])
+        inside = timed[~stray]
+        if len(inside):
+            first_ns = int(inside["start_ns"].min())
+            self.first_ns = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
+            for step, end_ns in last_ends(inside).items():
+                self.ends[step] = max(end_ns, self.ends.get(step, end_ns))
+
+    def communication(self) -> pd.DataFrame:
+        """The communication kernels in the order of `collectives`."""
+        return stacked(self._communication)
+
+
+def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
+    windows = recording.steps or ([recording.host] if recording.host else [])
+    add_host_steps(sink, rank=rank, windows=windows)
+    sink.cover(rank, "kernels", None)
+    sink.cover(rank, "step times", recording.file if windows else None, rows=len(windows), state="partial" if windows else None)
+    sink.note(
+        f"{recording.file.label}: no device kernels were recorded, so computing, communication and idle time of rank {rank} are "
+        f"not measured (they are not zero). To collect them: {HOW_TO_COLLECT_KERNELS}"
+    )
+
+
+class _Launches:
+    """When each correlation was launched first."""
+
+    def __init__(self, launches: pd.DataFrame) -> None:
+        if launches.empty:
+            self._known = self._starts = np.array([], dtype=np.int64)
+            return
+        known = launches["correlation"].to_numpy(dtype=np.int64)
+        starts = launches["start_ns"].to_numpy(dtype=np.int64)
+        order = np.lexsort((starts, known))
+        known, starts = known[order], starts[order]
+        first = np.append(True, known[1:] != known[:-1])
+        self._known, self._starts = known[first], starts[first]
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, kernels: pd.DataFrame) -> pd.Series:
+        """When each device event was launched: the first call with its correlation; null if there is none."""
+        wanted = kernels["correlation"].to_numpy(dtype=np.int64)
+        index = np.searchsorted(self._known, wanted).clip(max=len(self._known) - 1)
+        missing = (self._known[index] != wanted) | (wanted == NO_CORRELATION)
+        return pd.Series(pd.arrays.IntegerArray(self._starts[index], missing), index=kernels.index)
+
+
+def _steps_of(kernels: pd.DataFrame, steps: Sequence[Window], launches: _Launches) -> pd.Series:
+    """The step in which each device event was launched; by its own start only if the trace has no launches at all."""
+    if not steps:
+        return pd.Series(0, index=kernels.index, dtype="Int64")
+    return step_windows_at(launches.of(kernels) if len(launches) else kernels["start_ns"], steps)
+
+
+def _step_windows(recording: Recording, device: _Device, sink: Sink) -> list[Window]:
+    """The steps on the device; the first one begins when the device has finished what was launched before the recording."""
+    stray = stacked(device.stray)
+    first_ns = recording.steps[0].start_ns if device.first_ns is None else device.first_ns
+    before = stray[stray["start_ns"] < first_ns]
+    finished_ns = int((before["start_ns"] + before["duration_ns"]).max()) if len(before) else 0
+    if len(before):
+        sink.note(
+            f"{recording.file.label}: {len(before)} device event(s) were launched before the first recorded step; they belong to "
+            "no step, and that step begins on the device when they have ended"
+        )
+    if len(stray) > len(before):
+        sink.note(f"{recording.file.label}: {len(stray) - len(before)} later device event(s) were launched in no recorded step")
+    marks = [Window(mark.step, max(mark.start_ns, finished_ns), max(mark.end_ns, finished_ns)) for mark in recording.steps]
+    return windows_until(marks, device.ends)
+
+
+def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame) -> None:
+    stated = recording.collectives
+    if stated.empty:
+        return
+    base = stated["operation"].where(stated["operation"].notna(), rows["name"].astype("object").map(_short_name))
+    order = pd.DataFrame({"step": rows["step"].fillna(-1), "group": stated["group"].fillna(""), "start_ns": rows["start_ns"]})
+    number = order.sort_values("start_ns", kind="stable").groupby(["step", "group"]).cumcount().sort_index()
+    element_bytes = stated["element_type"].map(lambda name: ELEMENT_BYTES.get(name.lower(), 0), na_action="ignore").fillna(0)
+    num_bytes = (stated["elements"] * element_bytes).astype("Int64")
+    recorded = int(stated["operation"].notna().sum())
+    kept = sink.add(
+        "collectives",
+        source=recording.file,
+        rank=rank,
+        step=rows["step"],
+        name=base.astype(str) + "#" + number.astype(str),
+        operation=[kinds.operation_of(name) for name in base],
+        group=stated["group"],
+        group_size=_known(stated["group_size"]),
+        start_ns=rows["start_ns"],
+        duration_ns=rows["duration_ns"],
+        bytes=_known(num_bytes),
+    )
+    state = "partial" if recorded < len(stated) or recording.damage else None
+    sink.cover(rank, "collectives", recording.file, rows=kept, state=state)
+    if recorded < len(stated):
+        sink.note(
+            f"{recording.file.label}: {len(stated) - recorded} of {len(stated)} communication kernels carry no metadata, so their "
+            "group and bytes are not known"
+        )
+
+
+def _known(values: pd.Series) -> pd.Series:
+    """0 stands for: not recorded."""
+    return values.astype("Int64").where(values > 0)
+
+
+def _short_name(kernel: str) -> str:
+    found = _KERNEL_NAME.match(kernel)
+    return found[0] if found else kernel
+
+
+def _add_facts(sink: Sink, recordings: Sequence[Recording]) -> None:
+    sink.fact("num_events", sum(recording.num_events for recording in recordings), "traceEvents of the files that were read")
+    for recording in recordings:
+        info = recording.head.get("distributedInfo")
+        world_size = info.get("world_size") if isinstance(info, dict) else None
+        if type(world_size) is int and world_size > 0:
+            sink.fact("num_devices", world_size, f"{recording.file.label}, distributedInfo.world_size")
+        if (name := _device_name(recording.head.get("deviceProperties"))) is not None:
+            sink.fact("device_name", name, f"{recording.file.label}, deviceProperties")
+
+
+def _device_name(properties: Any) -> str | None:
+    first = properties[0] if isinstance(properties, list) and properties else None
+    return text(first.get("name")) if isinstance(first, dict) else None
+
+
+FORMAT = Format(
+    name="kineto",
+    title="Kineto trace of the PyTorch profiler (JSON)",
+    looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
+    detail=3,
+    provides=frozenset(
+        {"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "memory_curve", "coverage"}
+    ),
+    detect=detect,
+    read=read,
+    offer_again=offer_again,
+)

@@ -1,0 +1,98 @@
+"""Log steps: the steps that a training log prints, as rows of the tables `log` and `steps`.
+
+A rank is read from one log only, because launchers write the same lines to several files. A step that is printed again, after a
+restart from a checkpoint, keeps all its rows in `log` and its last one in `steps`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+from perfkit.record.format import Sink
+from perfkit.record.formats.logs.log_text import rank_of
+from perfkit.record.listing import File
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogStep:
+    """One printed step; the fields are the columns of the table `log`, None where the line does not say."""
+
+    step: int
+    line: int
+    duration_ns: int | None
+    num_steps: int = 1
+    timestamp_ns: int | None = None
+    loss: float | None = None
+    learning_rate: float | None = None
+    gradient_norm: float | None = None
+    global_batch_size: int | None = None
+    samples_per_s_per_device: float | None = None
+    tokens_per_s_per_device: float | None = None
+    flops_per_s_per_device: float | None = None
+    overflow: bool | None = None
+
+
+@dataclass
+class Log:
+    """What one file prints: its steps, and the settings that it states as name -> (value, file and line), first statement first."""
+
+    file: File
+    steps: list[LogStep] = field(default_factory=list)
+    facts: dict[str, tuple[int | float | str, str]] = field(default_factory=dict)
+
+    def state(self, name: str, value: int | float | str, where: str) -> None:
+        """Keep a setting unless it was stated before: later dumps repeat names for other parts of the program."""
+        self.facts.setdefault(name, (value, where))
+
+
+_COLUMNS = tuple(column.name for column in fields(LogStep))
+
+
+def add_logs(sink: Sink, logs: Sequence[Log]) -> None:
+    """Add every log to `log`, `steps`, `coverage` and the facts; of several logs of one rank the one with most steps is used.
+
+    A log whose name states no rank counts as rank 0. One that prints no step still gives its facts: ranks of one job share them.
+    """
+    chosen: dict[int, Log] = {}
+    for log in sorted(logs, key=lambda log: -len(log.steps)):
+        rank = rank_of(log.file) or 0
+        if rank not in chosen:
+            chosen[rank] = log
+        elif log.steps:
+            sink.note(
+                f"{log.file.label} also holds steps of rank {rank} and was left out for {chosen[rank].file.label}, which has at "
+                "least as many; open it on its own"
+            )
+    for rank, log in sorted(chosen.items()):
+        _add_log(sink, rank, log.file, log.steps)
+    for log in [*(chosen[rank] for rank in sorted(chosen)), *(log for log in logs if not log.steps)]:
+        for name, (value, where) in log.facts.items():
+            if name not in sink.facts:
+                sink.fact(name, value, where)
+
+
+def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> None:
+    possible = [step for step in steps if step.duration_ns is None or step.duration_ns >= 0]
+    sink.drop("step line with a negative time", len(steps) - len(possible), file)
+    steps = possible
+    last = {step.step: step for step in steps if step.duration_ns is not None}
+    state = None if last else "partial" if steps else "empty"
+    sink.cover(rank, "step times", file, rows=len(steps), state=state)
+    if not steps:
+        return
+    sink.add("log", source=file, rank=rank, **{name: [getattr(step, name) for step in steps] for name in _COLUMNS})
+    if last:
+        sink.add("steps", source=file, rank=rank, step=list(last), duration_ns=[step.duration_ns for step in last.values()])
+    _note_oddities(sink, file, steps)
+
+
+def _note_oddities(sink: Sink, file: File, steps: Sequence[LogStep]) -> None:
+    repeated = sum(count - 1 for count in Counter(step.step for step in steps).values())
+    if repeated:
+        sink.note(f"{file.label} prints {repeated} step(s) again, as after a restart; the last print counts as the step")
+    bad = [step.step for step in steps if step.loss is not None and not math.isfinite(step.loss)]
+    if bad:
+        sink.note(f"{file.label} prints a loss of nan or inf in {len(bad)} step(s), first in step {bad[0]}")

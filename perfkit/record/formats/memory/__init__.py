@@ -1,0 +1,1 @@
+"""Memory trackers and memory timelines."""

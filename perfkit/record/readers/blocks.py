@@ -1,0 +1,97 @@
+"""Blocks: the content of a plain or gzip file in pieces of bounded size, as much of it as is there.
+
+Gzip is recognised by its first bytes, whatever the name says. A file that was cut in half, or whose checksum is wrong, gives every
+byte before the damage; `damage` then says what is wrong. Content that grows beyond any trace is read up to that point.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from io import RawIOBase
+
+from perfkit.core.units import KIB, MIB
+from perfkit.record.listing import File
+
+BLOCK_BYTES = 12 * MIB
+MAX_RATIO = 200
+_HARMLESS_BYTES = 256 * MIB
+_PIECE_BYTES = 64 * KIB
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Blocks:
+    """Iterate once over the blocks of a file; `damage` is None or says, after the last block, why the content ends early.
+
+    `on_read` is called with the number of bytes read from the disk, which is less than the content of a gzip file.
+    """
+
+    def __init__(self, file: File, on_read: Callable[[int], None] | None = None) -> None:
+        self.damage: str | None = None
+        self._file = file
+        self._on_read = on_read
+
+    def __iter__(self) -> Iterator[bytes]:
+        gzipped = self._file.is_gzip
+        with self._file.path.open("rb", buffering=0) as stream:
+            yield from _joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES)
+
+    def _pieces(self, stream: RawIOBase, num_bytes: int) -> Iterator[bytes]:
+        while piece := stream.read(num_bytes):
+            if self._on_read is not None:
+                self._on_read(len(piece))
+            yield piece
+
+    def _inflated(self, stream: RawIOBase) -> Iterator[bytes]:
+        """The members of a gzip file, one after the other, up to the first defect."""
+        member = zlib.decompressobj(_GZIP)
+        inside = False
+        num_packed = num_content = 0
+        for piece in self._pieces(stream, _PIECE_BYTES):
+            rest = piece
+            num_packed += len(piece)
+            while rest:
+                before = member.copy()
+                try:
+                    content = member.decompress(rest, BLOCK_BYTES)
+                except zlib.error as error:
+                    self.damage = f"the gzip data is damaged ({error})"
+                    yield _until_defect(before, rest)
+                    return
+                yield content
+                num_content += len(content)
+                if num_content > max(_HARMLESS_BYTES, MAX_RATIO * num_packed):
+                    self.damage = f"the gzip data grows more than {MAX_RATIO}-fold, as no trace does; the rest was not read"
+                    return
+                inside = not member.eof
+                rest = member.unconsumed_tail
+                if member.eof:
+                    rest = member.unused_data.lstrip(b"\0")
+                    member = zlib.decompressobj(_GZIP)
+        if inside:
+            self.damage = "the gzip data ends early"
+
+
+def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Pieces put together to blocks of at least BLOCK_BYTES; the last one may be shorter."""
+    ready: list[bytes] = []
+    num_ready = 0
+    for piece in pieces:
+        ready.append(piece)
+        num_ready += len(piece)
+        if num_ready >= BLOCK_BYTES:
+            yield b"".join(ready)
+            ready, num_ready = [], 0
+    if num_ready:
+        yield b"".join(ready)
+
+
+def _until_defect(inflate: zlib._Decompress, data: bytes) -> bytes:
+    """What can be inflated before the byte that is wrong; `inflate` is in the state before `data`."""
+    found = []
+    for index in range(len(data)):
+        try:
+            found.append(inflate.decompress(data[index : index + 1]))
+        except zlib.error:
+            break
+    return b"".join(found)

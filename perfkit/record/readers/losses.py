@@ -1,0 +1,31 @@
+"""Losses: what reading a trace in JSON left out, told to the run in one wording by every format that reads such files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from perfkit.record.format import Sink
+from perfkit.record.listing import File
+
+
+class Reading(Protocol):
+    """A trace file that was read: `lost` counts what was not by reason, `damage` says why the file ends early."""
+
+    file: File
+    lost: Counter[str]
+    repaired: int
+    damage: str | None
+
+
+def report_losses(reading: Reading, sink: Sink) -> None:
+    """Count what was lost against its file, and note damage and repairs."""
+    for reason, count in reading.lost.items():
+        sink.drop(reason, count, reading.file)
+    if reading.damage:
+        sink.note(f"{reading.file.label} is damaged: {reading.damage}; everything complete before that was read")
+    if reading.repaired:
+        sink.note(
+            f"{reading.file.label}: {reading.repaired} event(s) had raw control characters, wrong escapes or NaN; "
+            "they were repaired and read"
+        )

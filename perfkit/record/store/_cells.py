@@ -1,0 +1,125 @@
+"""Cells: text as exact columns. Numbers are parsed from their decimal text, never through float.
+
+Epoch times in us have 19 digits and float64 keeps 0.25 us there. What does not parse is null and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.core.units import NS_PER_MS, NS_PER_US, decimal_to_ns
+
+if TYPE_CHECKING:
+    import polars as pl
+else:
+    from perfkit.record.store._polars import pl
+
+Cell = Literal["text", "label", "int", "float", "us", "ms", "ns"]
+"""How a cell is read: text, text that repeats (as categories), a whole number, a float, or a decimal time in us, ms or ns that
+becomes int64 ns."""
+
+NULLS = ("", "N/A", "NA", "n/a", "nan", "NaN", "None", "null", "-")
+_NS_PER_UNIT = {"us": NS_PER_US, "ms": NS_PER_MS, "ns": 1}
+_FRACTION_DIGITS = {"us": 3, "ms": 6, "ns": 0}
+
+
+def times_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> pd.Series:
+    """Decimal times as nullable int64 ns, one a text; quotes around a number are ignored, what is no number is null."""
+    joined = b"\n".join(texts).decode("utf-8", "replace")
+    text = pl.Series([joined] if texts else [], dtype=pl.String).str.split("\n").explode()
+    if len(text) != len(texts):  # one of them is no number and has lines of its own
+        text = pl.Series([bytes(value).decode("utf-8", "replace") for value in texts], dtype=pl.String)
+    return nullable(parse(text.str.strip_chars('"'), cell)[0])
+
+
+def cleaned(text: pl.Series) -> pl.Series:
+    """Text without spaces around it, null where it stands for nothing."""
+    stripped = text.str.strip_chars()
+    return stripped.set(stripped.is_in(list(NULLS)), None)
+
+
+def no_values(rows: int, cell: Cell) -> pd.Series:
+    """A column of a file that lacks it: all null."""
+    dtype: pl.DataType = {"label": pl.Categorical(), "text": pl.Categorical(), "float": pl.Float64()}.get(cell, pl.Int64())
+    return joined([pl.Series([None], dtype=dtype).new_from_index(0, rows)], cell)
+
+
+def parse(text: pl.Series, cell: Cell) -> tuple[pl.Series, int]:
+    """The cells of a column of numbers as values, and how many were neither null nor a value."""
+    stripped = text.str.strip_chars()
+    if cell == "float":
+        values = stripped.cast(pl.Float64, strict=False)
+        values = values.set(~values.is_finite().fill_null(True), None)
+    elif cell == "int":
+        values = stripped.cast(pl.Int64, strict=False)
+    else:
+        values = stripped.cast(pl.Decimal(38, _FRACTION_DIGITS[cell]), strict=False).to_physical().cast(pl.Int64, strict=False)
+    rest = stripped.is_not_null() & values.is_null()
+    if rest.any():
+        rest &= cleaned(stripped).is_not_null()
+    if cell == "float" or not rest.any():
+        return values, int(rest.sum())
+    odd = stripped.filter(rest)
+    if cell == "int":
+        again = odd.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
+    else:
+        again = pl.Series([_exact_ns(one, _NS_PER_UNIT[cell]) for one in odd], dtype=pl.Int64)
+    return values.scatter(rest.arg_true(), again), again.null_count()
+
+
+def joined(pieces: list[pl.Series], cell: Cell) -> pd.Series:
+    """The values of all blocks as pandas keeps them; the pieces are used up."""
+    values = pl.concat(pieces)
+    pieces.clear()
+    if cell in ("label", "text"):
+        labels = _labels(values)
+        return labels if cell == "label" else _shared_text(labels)
+    return pd.Series(values.to_numpy(), dtype="float64") if cell == "float" else nullable(values)
+
+
+def _labels(values: pl.Series) -> pd.Series:
+    """A polars Categorical, cleaned once a distinct text, as categories in ascending order."""
+    distinct = values.unique().drop_nulls()
+    clean = cleaned(distinct.cast(pl.String)).to_list()
+    known = sorted({text for text in clean if text is not None})
+    place = {text: index for index, text in enumerate(known)} | {None: -1}
+    new_code = np.full(_codes(distinct).max(initial=-1) + 2, -1, dtype=np.min_scalar_type(-1 - len(known)))
+    new_code[_codes(distinct)] = [place[text] for text in clean]
+    codes = new_code[values.to_physical().fill_null(len(new_code) - 1).to_numpy()]
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(known, dtype=None if known else "object")))
+
+
+def _codes(values: pl.Series) -> npt.NDArray[np.int64]:
+    return values.to_physical().to_numpy().astype(np.int64)
+
+
+def _shared_text(labels: pd.Series) -> pd.Series:
+    """Text that repeats, as one object a distinct value: names of millions of kernels are a few hundred texts."""
+    return pd.Series(np.array([*labels.cat.categories, None], dtype=object)[labels.cat.codes.to_numpy()], dtype="object")
+
+
+def _exact_ns(text: str, ns_per_unit: int) -> int | None:
+    try:
+        ns = decimal_to_ns(text, ns_per_unit)
+    except (ValueError, ArithmeticError):
+        return None
+    return ns if abs(ns) < 2**63 else None
+
+
+def nullable(values: pl.Series) -> pd.Series:
+    """Whole numbers as pandas keeps them with nulls."""
+    mask = values.is_null().to_numpy()
+    numbers = values.fill_null(0).to_numpy()
+    return pd.Series(pd.arrays.IntegerArray(numbers.copy(), mask.copy()))
+
+
+def categories(values: pl.Series) -> pd.Series:
+    """An Enum as pandas categories."""
+    texts = values.dtype.categories.to_list() if isinstance(values.dtype, pl.Enum) else []
+    codes = values.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(texts, dtype=None if texts else "object")))

@@ -1,0 +1,209 @@
+"""Megatron arguments: scripts, lists and JSON mean the same, and nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from perfkit import read_config
+from perfkit.config.dialects.read import read_text
+from perfkit.core.errors import InputError
+from perfkit.core.params import count_params
+
+SCRIPT = Path(__file__).parents[3] / "data" / "configs" / "pretrain_llama2_13b_megatron.sh"
+GPT3 = {
+    "num-layers": 96,
+    "hidden-size": 12288,
+    "num-attention-heads": 96,
+    "seq-length": 2048,
+    "max-position-embeddings": 2048,
+    "micro-batch-size": 1,
+    "global-batch-size": 1536,
+    "tensor-model-parallel-size": 8,
+    "pipeline-model-parallel-size": 16,
+    "vocab-size": 50257,
+    "fp16": True,
+}
+SMALL = {"num-layers": 8, "hidden-size": 64, "num-attention-heads": 4, "seq-length": 16, "micro-batch-size": 1, "vocab-size": 1000}
+
+
+def arguments(options: dict[str, object]) -> list[str]:
+    return [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
+
+
+def read(options: dict[str, object]):
+    return read_text(shlex.join(arguments(options)), "args.txt")
+
+
+def problems(options: dict[str, object]) -> str:
+    with pytest.raises(InputError) as error:
+        read(options)
+    return str(error.value)
+
+
+def test_the_script_is_the_training_it_starts():
+    plan = read_config(SCRIPT)
+    assert (plan.num_devices, plan.parallel.data_parallel_size, plan.num_micro_batches) == (16, 4, 256)
+    assert count_params(plan.model).total == 13_015_864_320
+    assert plan.recompute.attention_core
+    assert plan.parallel.sequence_parallel
+    assert plan.parallel.optimizer_shard_size == 4
+
+
+def test_gpt3_has_the_count_with_its_padded_vocabulary():
+    plan = read(GPT3)
+    assert count_params(plan.model).total == 174_615_846_912
+    assert any("padded to 51200" in note for note in plan.document.notes)
+    assert plan.workload.dtype == "float16"
+
+
+def test_a_list_a_json_list_and_a_json_object_mean_the_same():
+    flat = read(GPT3)
+    listed = read_text(json.dumps(arguments(GPT3)), "list.json")
+    named = read_text(json.dumps({name.replace("-", "_"): value for name, value in GPT3.items()}), "object.json")
+    for other in (listed, named):
+        assert (other.model, other.workload, other.parallel) == (flat.model, flat.workload, flat.parallel)
+
+
+def test_an_argument_a_line_and_an_equals_sign_are_read():
+    lines = "\n".join(arguments(SMALL))
+    equals = " ".join(f"--{name}={value}" for name, value in SMALL.items())
+    assert read_text(lines, "a").model == read_text(equals, "b").model == read(SMALL).model
+
+
+def test_without_devices_one_replica_is_assumed_and_noted():
+    assert any("data_parallel_size = 1" in text for text in read(GPT3).document.defaulted)
+
+
+def test_variables_are_resolved_within_the_file_only():
+    script = "LAYERS=8\nH=$((16*4))\nA=${HEADS:-4}\npretrain.py --num-layers $LAYERS --hidden-size ${H} --num-attention-heads $A "
+    plan = read_text(script + "--seq-length 16 --micro-batch-size 1 --vocab-size 1000\n", "x.sh")
+    assert (plan.model.num_layers, plan.model.hidden_size, plan.model.num_attention_heads) == (8, 64, 4)
+
+
+def test_an_unresolved_variable_is_named_and_the_environment_is_not_asked(monkeypatch):
+    monkeypatch.setenv("LAYERS", "8")
+    assert "num_layers: '$LAYERS' names a variable that the file does not set" in problems(SMALL | {"num-layers": "$LAYERS"})
+
+
+@pytest.mark.parametrize("call", ["$(touch {})", "`touch {}`"])
+def test_commands_in_a_script_are_never_executed(call, tmp_path):
+    witness = tmp_path / "witness"
+    with pytest.raises(InputError):
+        read(SMALL | {"num-layers": call.format(witness)})
+    assert not witness.exists()
+
+
+def test_comments_and_quotes_are_those_of_a_shell():
+    text = " ".join(arguments(SMALL)) + " # --num-layers 99\n--data-path 'a --num-layers 7'\n"
+    assert read_text(text, "x.sh").model.num_layers == 8
+
+
+def test_an_open_quote_is_named_with_its_line():
+    with pytest.raises(InputError, match="line 2: the quote ' is never closed"):
+        read_text(" ".join(arguments(SMALL)) + "\n--data-path 'open\n", "x.sh")
+
+
+def test_an_option_given_twice_is_reported_and_the_last_counts():
+    plan = read_text(" ".join(arguments(SMALL)) + " --num-layers 4", "x")
+    assert plan.model.num_layers == 4
+    assert any("--num-layers stands twice: 8, then 4" in note for note in plan.document.notes)
+
+
+def test_grouped_queries_need_their_flag():
+    assert read(SMALL | {"num-query-groups": 2}).model.num_key_value_heads == 4
+    assert read(SMALL | {"group-query-attention": True, "num-query-groups": 2}).model.num_key_value_heads == 2
+
+
+def test_a_mixture_with_leading_dense_layers():
+    experts = {"num-experts": 8, "moe-router-topk": 2, "moe-ffn-hidden-size": 32, "moe-layer-freq": "([0]*3+[1]*5)"}
+    model = read_text(json.dumps(SMALL | experts), "x.json").model
+    assert (model.num_experts, model.num_dense_layers, model.expert_ffn_hidden_size) == (8, 3, 32)
+    assert "leading dense layers" in problems(SMALL | {"num-experts": 8, "moe-layer-freq": 2})
+
+
+def test_latent_attention_has_the_programs_defaults():
+    model = read(SMALL | {"multi-latent-attention": True, "q-lora-rank": 32}).model
+    assert (model.kv_lora_rank, model.nope_head_size, model.rope_head_size, model.value_head_size) == (512, 128, 64, 128)
+
+
+@pytest.mark.parametrize(
+    ("options", "chunks", "layers"),
+    [
+        ({"num-layers-per-virtual-pipeline-stage": 2}, 2, None),
+        ({"num-virtual-stages-per-pipeline-rank": 4}, 4, None),
+        ({"pipeline-model-parallel-layout": "Ett|tt|ttt|tL"}, 2, ((2, 2), (3, 1))),
+        ({"pipeline-model-parallel-layout": "E,(t|)*4,t*4,L"}, None, None),
+        ({"decoder-first-pipeline-num-layers": 3}, 1, ((3, 5),)),
+        ({"num-layer-list": "3,5"}, 1, ((3, 5),)),
+    ],
+    ids=["layers a chunk", "chunks", "layout", "layout that does not fit", "first stage", "list"],
+)
+def test_stages_of_two_devices(options, chunks, layers):
+    options = SMALL | {"pipeline-model-parallel-size": 2, "global-batch-size": 4} | options
+    if chunks is None:
+        assert "pipeline_model_parallel_layout: 5 stages are no multiple of 2" in problems(options)
+        return
+    parallel = read(options).parallel
+    assert (parallel.virtual_pipeline_parallel_size, parallel.layers_per_stage) == (chunks, layers)
+
+
+def test_options_that_exclude_one_another_are_named():
+    both = {"num-layers-per-virtual-pipeline-stage": 2, "num-virtual-stages-per-pipeline-rank": 2}
+    assert "at most one of" in problems(SMALL | both)
+
+
+def test_full_recomputation_by_block_and_uniform():
+    block = read(SMALL | {"recompute-granularity": "full", "recompute-method": "block", "recompute-num-layers": 3})
+    assert block.recompute.full_layers == ((3,),)
+    uniform = read(SMALL | {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1})
+    assert uniform.recompute.all_layers
+    assert "uniform or block" in problems(SMALL | {"recompute-granularity": "full"})
+
+
+def test_all_problems_are_listed_at_once():
+    message = problems(SMALL | {"num-layers": "two", "seq-length": -1, "micro-batch-size": "nan", "normalization": "None2"})
+    for name in ("num_layers: 'two'", "seq_length: -1", "micro_batch_size: nan", "normalization: 'None2'"):
+        assert name in message
+
+
+def test_unused_options_are_listed():
+    assert read(SMALL | {"lr": 0.1, "weight-decay": 0.2}).document.unknown == ("lr", "weight_decay")
+
+
+@pytest.mark.parametrize("text", ['{"num_layers": ', '["--num-layers", null]', '[["--num-layers"]]'])
+def test_broken_json_is_an_input_error(text):
+    with pytest.raises(InputError):
+        read_text(text, "x.json")
+
+
+def test_switches_outside_a_plan_are_told_with_what_they_do():
+    switches = ["no-overlap-p2p-communication", "swap-attention", "adaptive-memory-optimization", "reuse-fp32-param"]
+    plan = read(SMALL | dict.fromkeys(switches, True) | {"noop-layers": "0,7"})
+    assert plan.document.unknown == ()
+    for name in (*switches, "noop-layers"):
+        assert any(note.startswith(f"--{name}:") for note in plan.document.notes), name
+    assert plan.model == read(SMALL).model
+
+
+def test_switches_that_exclude_one_another_are_all_named():
+    both = {"recompute-in-bubble": True, "recompute-in-advance": True, "automated-pipeline": True, "automated-pipeline-perf": True}
+    message = problems(SMALL | both | {"recompute-activations": True, "noop-layers": "8"})
+    assert "--recompute-in-advance and --recompute-in-bubble exclude" in message
+    assert "--automated-pipeline-perf and --automated-pipeline exclude" in message
+    assert message.count("needs virtual pipeline stages") == 2
+    assert "goes with no other recomputation" in message
+    assert "needs --recompute-method block" in message
+    assert "noop_layers: 8 must be numbers of layers, 0 to 7" in message
+
+
+def test_the_group_of_an_interleaved_schedule_leaves_no_few_micro_batches():
+    sizes = SMALL | {"pipeline-model-parallel-size": 4, "num-layers-per-virtual-pipeline-stage": 1, "global-batch-size": 10}
+    group = "microbatch-group-size-per-virtual-pipeline-stage"
+    assert any("10 micro batches in groups of 4 leave 2" in note for note in read(sizes).document.notes)
+    assert "4 (stages) to 10 (micro batches)" in problems(sizes | {group: 3})
+    assert "in groups of 9 leave 1" in problems(sizes | {group: 9})
+    assert not any("groups" in note for note in read(sizes | {group: 5}).document.notes)

@@ -1,0 +1,358 @@
+"""MindFormers YAML: real training files of three releases, the rules of batch and stages, and bad input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfkit import read_config
+from perfkit.config.dialects._mindformers_model import derived_ffn
+from perfkit.config.dialects.read import read_text
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.params import count_params
+
+DATA = Path(__file__).parents[2] / "data" / "configs"
+SAMPLES = sorted((DATA / "mindformers").rglob("*.yaml"))
+REFUSED = {
+    "finetune_mllama_11b.yaml": "no decoder-only language model",
+    "llm_pretrain_dense_template.yaml": "the catalogue knows no model 'llm'",
+    "llm_pretrain_moe_template.yaml": "the catalogue knows no model 'llm'",
+}
+CASES = json.loads((DATA / "offset_and_recompute_lists.json").read_text(encoding="utf-8"))["cases"]
+
+SMALL = """
+use_parallel: {use_parallel}
+runner_config: {{batch_size: 2, gradient_accumulation_steps: 3}}
+parallel: {{parallel_mode: {mode}}}
+parallel_config: {{data_parallel: 4, model_parallel: 2, pipeline_stage: {stages}, micro_batch_num: 8}}
+micro_batch_interleave_num: {copies}
+model:
+  model_config: {{type: LlamaConfig, num_layers: 8, hidden_size: 256, num_heads: 8, vocab_size: 1000, seq_length: 128}}
+"""
+
+
+def sample(name: str) -> Path:
+    return next(path for path in SAMPLES if path.name == name)
+
+
+def small(stages: int = 1, mode: object = 1, copies: int = 1, use_parallel: bool = True):
+    return read_text(SMALL.format(stages=stages, mode=mode, copies=copies, use_parallel=use_parallel), "small.yaml")
+
+
+def problems(text: str) -> str:
+    with pytest.raises(InputError) as error:
+        read_text(text, "bad.yaml")
+    return str(error.value)
+
+
+def test_all_63_samples_are_there():
+    assert len(SAMPLES) == 63
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_a_real_file_becomes_a_plan_or_says_why_not(path):
+    if path.name in REFUSED:
+        with pytest.raises(InputError, match=REFUSED[path.name]):
+            read_config(path)
+        return
+    plan = read_config(path)
+    assert plan.document.dialect == "mindformers"
+    assert plan.num_devices >= 8
+    assert plan.num_micro_batches * plan.workload.micro_batch_size <= plan.workload.global_batch_size
+    assert count_params(plan.model).total > 1e8
+    assert plan.document.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "model"),
+    [
+        ("pretrain_llama2_7b.yaml", "llama2-7b"),
+        ("pretrain_llama2_13b.yaml", "llama2-13b"),
+        ("pretrain_llama2_70b_bf16_64p.yaml", "llama2-70b"),
+        ("pretrain_codellama_34b.yaml", "llama2-34b"),
+        ("finetune_llama3_8b_8k_800T_A2_64G.yaml", "llama3-8b"),
+        ("pretrain_llama3_70b.yaml", "llama3-70b"),
+        ("finetune_qwen2_7b.yaml", "qwen2-7b"),
+        ("finetune_qwen2_72b_32k.yaml", "qwen2-72b"),
+        ("finetune_qwen_7b.yaml", "qwen-7b"),
+        ("pretrain_qwen2_57b.yaml", "qwen2-57b-a14b"),
+        ("pretrain_mixtral-8x7b.yaml", "mixtral-8x7b"),
+        ("finetune_glm2_6b_fp16.yaml", "glm2-6b"),
+        ("finetune_glm4_9b.yaml", "glm4-9b"),
+        ("finetune_baichuan2_13b.yaml", "baichuan2-13b"),
+        ("pretrain_yi_34b.yaml", "yi-34b"),
+        ("pretrain_gpt2_small_fp16.yaml", "gpt2-124m"),
+        ("finetune_deepseek2_236B.yaml", "deepseek-v2"),
+        ("pretrain_deepseek3_671b.yaml", "deepseek-v3"),
+        ("pretrain_qwen3_32b_4k.yaml", "qwen3-32b"),
+        ("pretrain_deepseek_33b_16k.yaml", "deepseek-coder-33b"),
+    ],
+)
+def test_the_shape_read_has_the_parameters_of_the_catalogue(file, model):
+    assert count_params(read_config(sample(file)).model).parts == count_params(catalog.model(model)).parts
+
+
+def test_qwen3_30b_has_its_published_count():
+    assert count_params(read_config(sample("pretrain_qwen3_30b_a3b_4k.yaml")).model).total == 30_532_122_624
+
+
+@pytest.mark.parametrize(
+    ("hidden", "multiple", "multiplier", "ffn"),
+    [(4096, 256, None, 11008), (5120, 256, None, 13824), (8192, 256, 1.3, 28672), (5120, 128, None, 13696)],
+)
+def test_a_missing_ffn_size_is_derived_as_the_program_does(hidden, multiple, multiplier, ffn):
+    assert derived_ffn(hidden, multiple, multiplier) == ffn
+
+
+def test_a_derived_size_is_said_to_be_derived():
+    assert any("13824, derived" in text for text in read_config(sample("pretrain_llama2_13b.yaml")).document.defaulted)
+
+
+@pytest.mark.parametrize(
+    ("settings", "batch", "devices"),
+    [
+        ({"stages": 2}, 2 * 4 * 8, 16),
+        ({"stages": 2, "copies": 2}, 2 * 4 * 8 * 2, 16),
+        ({"stages": 1}, 2 * 4 * 3, 8),
+        ({"stages": 1, "copies": 2}, 2 * 4 * 3 * 2, 8),
+        ({"mode": 0}, 2 * 8 * 3, 8),
+        ({"mode": "data_parallel"}, 2 * 8 * 3, 8),
+        ({"stages": 2, "use_parallel": False}, 2 * 3, 1),
+    ],
+    ids=["stages", "stages and copies", "no stages", "copies", "mode 0", "mode by name", "one device"],
+)
+def test_the_global_batch_follows_the_mode(settings, batch, devices):
+    plan = small(**settings)
+    assert (plan.workload.global_batch_size, plan.num_devices) == (batch, devices)
+
+
+def test_settings_without_effect_are_noted():
+    assert any("micro_batch_num = 8 has no effect" in note for note in small().document.notes)
+    assert any("gradient_accumulation_steps = 3 has no effect" in note for note in small(stages=2).document.notes)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+def test_offset_and_recompute_lists_mean_what_the_program_makes_of_them(case):
+    config, expected = case["config"], case["expected"]
+    chunks = config.get("pp_interleave_num", 1)
+    text = yaml.safe_dump(
+        {
+            "use_parallel": True,
+            "parallel": {"parallel_mode": 1, "pipeline_config": {"pipeline_interleave": chunks > 1}},
+            "parallel_config": {"pipeline_stage": config["pipeline_stage"], "micro_batch_num": 8},
+            "recompute_config": config.get("recompute_config", {}),
+            "model": {
+                "model_config": {
+                    **{key: config[key] for key in ("num_layers", "offset", "pp_interleave_num") if key in config},
+                    **{"hidden_size": 64, "num_heads": 4, "vocab_size": 100, "seq_length": 16},
+                }
+            },
+        }
+    )
+    if not expected["ok"]:
+        words = {"offset_sum": "adds up to", "offset_length": "must have 4 numbers", "offset_1d_with_interleave": "every chunk"}
+        assert words[expected["error"]] in problems(text)
+        return
+    plan = read_text(text, "lists.yaml")
+    layers = expected["layers"]
+    if plan.parallel.layers_per_stage is None:
+        assert len({count for row in layers for count in row}) == 1
+    else:
+        assert [list(row) for row in plan.parallel.layers_per_stage] == layers
+    assert disjoint(plan.recompute, layers) == {name: counts for name, counts in expected["counts"].items() if name != "none"}
+
+
+def disjoint(recompute, layers):
+    """Layers of every stage recomputed in full, by operator, by communication, by both: what the inclusive counts mean."""
+    zero = [[0] * len(row) for row in layers]
+    full = layers if recompute.all_layers else [list(row) for row in recompute.full_layers] or zero
+    select = [list(row) for row in max(recompute.operators.values(), key=lambda rows: sum(map(sum, rows)), default=())] or zero
+    comm = [list(row) for row in recompute.communication] or zero
+    kinds = {name: [[0] * len(row) for row in layers] for name in ("full", "both", "select", "comm")}
+    for chunk, row in enumerate(layers):
+        for stage, count in enumerate(row):
+            for layer in range(count):
+                chosen, sent = layer < select[chunk][stage], layer < comm[chunk][stage]
+                kind = "full" if layer < full[chunk][stage] else "both" if chosen and sent else "select" if chosen else "comm"
+                if kind != "comm" or sent:
+                    kinds[kind][chunk][stage] += 1
+    return kinds
+
+
+def test_patterns_keep_their_own_counts():
+    plan = read_config(sample("finetune_qwen2_5_14b_8k.yaml"))
+    assert plan.recompute.full_layers == ((3, 2, 0, 0),)
+    assert plan.recompute.operators[r"feed_forward\.w2\.reshape"] == ((11, 13, 13, 11),)
+    assert plan.parallel.layers_per_stage == ((11, 13, 13, 11),)
+
+
+def test_the_layer_that_predicts_further_tokens_is_left_out_of_the_last_stage():
+    plan = read_config(sample("pretrain_deepseek3_671b.yaml"))
+    assert plan.parallel.layers_per_stage == ((4,) * 15 + (1,),)
+    assert any("further tokens" in note for note in plan.document.notes)
+
+
+def test_the_catalogue_fills_in_for_a_file_without_sizes():
+    text = "trainer: {model_name: llama2_13b}\nmodel: {model_config: {type: LlamaConfig, seq_length: 4096}}\n"
+    plan = read_text(text, "short.yaml")
+    assert plan.model == catalog.model("llama2-13b")
+    assert any("catalogue's llama2-13b" in note for note in plan.document.notes)
+
+
+def test_placeholders_count_as_missing():
+    text = SMALL.format(stages=1, mode=1, copies=1, use_parallel=True).replace("model_parallel: 2", 'model_parallel: "auto"')
+    assert read_text(text, "auto.yaml").parallel.tensor_parallel_size == 1
+
+
+def test_a_count_written_with_a_point_is_a_count():
+    assert read_config(sample("pretrain_qwen2_57b.yaml")).model.num_shared_experts == 8
+
+
+def test_booleans_of_yaml_1_1_are_booleans():
+    text = SMALL.format(stages=1, mode=1, copies=1, use_parallel="on").replace("model_parallel: 2", "use_seq_parallel: yes")
+    assert read_text(text, "on.yaml").parallel.sequence_parallel
+
+
+BAD = """\
+use_parallel: True
+parallel_config:
+  data_parallel: -4
+  model_parallel: .nan
+  pipeline_stage: two
+  pipline_stage: 2
+runner_config:
+  batch_size: [1, 2]
+recompute_config:
+  recompute: maybe
+model:
+  model_config:
+    type: LlamaConfig
+    num_layers: 4.5
+    hidden_size: 256
+    num_heads: 8
+    vocab_size: "32000"
+    seq_length: 128
+    compute_dtype: int8
+"""
+
+
+def test_every_problem_is_listed_at_once_with_line_key_and_value():
+    message = problems(BAD)
+    for expected in (
+        "line 3, parallel_config.data_parallel: -4 must be a whole number of at least 1",
+        "line 4, parallel_config.model_parallel: nan must be a whole number",
+        "line 5, parallel_config.pipeline_stage: 'two' must be a whole number",
+        "line 6, parallel_config.pipline_stage: unknown key 'pipline_stage'; did you mean 'pipeline_stage'?",
+        "line 8, runner_config.batch_size: [1, 2] must be a whole number",
+        "line 14, model.model_config.num_layers: 4.5 must be a whole number",
+        "line 17, model.model_config.vocab_size: '32000' must be a whole number",
+        "line 19, model.model_config.compute_dtype: 'int8' must be one of",
+    ):
+        assert expected in message
+
+
+def test_a_wrong_recompute_form_is_named():
+    text = SMALL.format(stages=2, mode=1, copies=1, use_parallel=True)
+    for value, wanted in (
+        ("maybe", "must be True, False, or a list"),
+        ("[1, 2, 3]", "must have 2 counts"),
+        ("[-1, 0]", "negative"),
+        ("[a, b]", "whole numbers"),
+    ):
+        message = problems(text + f"recompute_config:\n  recompute: {value}\n")
+        assert "recompute_config.recompute" in message
+        assert wanted in message
+
+
+def test_a_section_that_is_no_section_is_named():
+    assert "parallel_config: 8 must be a section" in problems("parallel_config: 8\nmodel: {model_config: {num_layers: 2}}\n")
+
+
+def test_unknown_keys_outside_strict_sections_are_kept_and_listed():
+    text = SMALL.format(stages=1, mode=1, copies=1, use_parallel=True) + "pipline: 3\n"
+    plan = read_text(text, "extra.yaml")
+    assert plan.document.unknown == ("pipline",)
+    assert plan.document.values["pipline"] == 3
+
+
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system [touch {}]", "!!python/object/new:os.system [touch {}]", "!Custom {}"]
+)
+def test_a_python_object_is_refused_and_never_executed(tag, tmp_path):
+    witness = tmp_path / "witness"
+    message = problems(f"model:\n  model_config: {tag.format(witness)}\n")
+    assert "line 2, model.model_config: tag" in message
+    assert "is refused; it is never executed" in message
+    assert not witness.exists()
+
+
+def test_duplicate_keys_are_reported_and_the_last_counts():
+    text = SMALL.format(stages=1, mode=1, copies=1, use_parallel=True) + "micro_batch_interleave_num: 2\n"
+    plan = read_text(text, "twice.yaml")
+    assert plan.parallel.micro_batch_interleave_size == 2
+    assert any("stands twice (first on line 6)" in note for note in plan.document.notes)
+
+
+def test_every_line_with_a_tab_is_named():
+    message = problems("parallel_config:\n\tdata_parallel: 8\n\tmodel_parallel: 1\n")
+    assert "line 2: indented with a tab" in message
+    assert "line 3: indented with a tab" in message
+
+
+def test_a_syntax_error_names_its_line_and_text():
+    message = problems("recompute_config:\n  select_recompute:\n    'attention': [20, 0]e\n")
+    assert "line 3" in message
+    assert "[20, 0]e" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: &a [*a]\nrunner_config: {}\n",
+        "model: " + "[" * 1500,
+        "model: 2001-99-99\n",
+        "model: {[a]: 1}\n",
+        "model:\n  ? {a: b}\n  : c\n",
+    ],
+    ids=["an alias of itself", "deep nesting", "an impossible date", "a list as key", "a mapping as key"],
+)
+def test_hostile_yaml_is_an_input_error(text):
+    problems(text)
+
+
+def test_sizes_that_would_never_end_are_refused():
+    text = SMALL.format(stages=10**9, mode=1, copies=1, use_parallel=True)
+    assert "leave some empty" in problems(text)
+    assert "must be at most" in problems(SMALL.format(stages=10**12, mode=1, copies=1, use_parallel=True))
+
+
+def test_hostile_text_is_kept_as_data():
+    text = SMALL.format(stages=1, mode=1, copies=1, use_parallel=True) + "trainer: {model_name: '<img src=x onerror=alert(1)>'}\n"
+    assert read_text(text, "x.yaml").model.name == "<img src=x onerror=alert(1)>"
+
+
+WEIRD = ["two", "-1", ".nan", ".inf", "[1, 2]", "{a: 1}", "null", '""', "010", "9" * 5000, "*x", "[[true]]", "2001-01-01", "- a"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(SAMPLES), st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(WEIRD)), min_size=1, max_size=3))
+def test_a_damaged_file_is_a_plan_or_an_input_error(path, damage):
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for position, value in damage:
+        index = position % len(lines)
+        lines[index] = f"{lines[index].partition(':')[0]}: {value}"
+    with contextlib.suppress(InputError):
+        assert read_text("\n".join(lines), "damaged.yaml").num_devices >= 1
+
+
+def test_windows_line_ends_change_nothing():
+    text = sample("pretrain_llama2_13b.yaml").read_text(encoding="utf-8")
+    plain, windows = read_text(text, "a.yaml"), read_text(text.replace("\n", "\r\n"), "a.yaml")
+    assert (plain.model, plain.workload, plain.parallel) == (windows.model, windows.workload, windows.parallel)

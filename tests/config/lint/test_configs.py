@@ -1,0 +1,93 @@
+"""Checks of configurations on real files: what fires at the level of an error is right; the guides' broken lists are all found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from perfkit.config.lint import all_checks, lint, lint_text
+from perfkit.core.resources import data_folder
+
+ROOT = Path(__file__).parents[2]
+REAL = [data_folder() / "configs", data_folder() / "case13b", ROOT / "data" / "configs" / "mindformers"]
+
+
+@pytest.fixture(scope="module")
+def real():
+    return lint(*REAL)
+
+
+def test_real_configurations_give_no_error(real):
+    assert real.checked["config"] > 60
+    assert real.failed == ()
+    assert [problem for problem in real.problems if problem.severity == "error"] == []
+
+
+def test_warnings_on_real_configurations_are_those_that_were_read_and_found_true(real):
+    """Each was read in the file: a runner that overrides the dataset's batch, 59 GB pools, pipelines with few micro batches, no
+    flash attention at 2,048 tokens and more, sequence parallel without tensor parallel, 50,257 words over 8 devices, a replica
+    group without optimizer parallel, recompute: True beside patterns, use_past in two fine-tuning files."""
+    warned = Counter(problem.rule for problem in real.problems if problem.severity == "warning")
+    assert set(warned) <= {
+        "batch-size-mismatch",
+        "max-device-memory",
+        "micro-few",
+        "flash-attention-off",
+        "seq-parallel-no-tp",
+        "optimizer-dim0",
+        "width-not-divisible",
+        "optimizer-parallel-off",
+        "recompute-select-ignored",
+        "predict-config-for-training",
+    }
+
+
+def test_there_are_at_least_forty_checks_of_configurations_and_environments():
+    assert sum(check.kind != "code" for check in all_checks()) >= 40
+
+
+@pytest.fixture(scope="module")
+def case():
+    return json.loads((ROOT / "data" / "plans" / "d19_repair_13b.json").read_text(encoding="utf-8"))
+
+
+def test_every_misprint_of_the_guides_list_is_found_with_its_repair(case):
+    text = "parallel_config:\n  pipeline_stage: 2\nrecompute_config:\n  " + case["list_form_text"]
+    found = {problem.message.split()[0]: problem.message for problem in lint_text("a.yaml", text).problems}
+    for entry in case["list_form"]:
+        if entry["problems"]:
+            assert entry["repaired_pattern"] in found[entry["pattern"].split()[0]]
+
+
+def test_the_printed_map_does_not_parse_and_every_line_is_named(case):
+    body = "".join(f"  {line}\n" for line in case["dict_form_text"].splitlines())
+    text = f"parallel_config:\n  pipeline_stage: 2\nrecompute_config:\n{body}"
+    broken = [problem for problem in lint_text("a.yaml", text).problems if problem.rule == "recompute-yaml-broken"]
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("]e")]
+    assert [problem.line for problem in broken] == lines
+    assert len(lines) == 4
+
+
+def test_misprinted_names_of_the_map_are_found_once_the_junk_is_gone(case):
+    body = "".join(f"  {line}\n" for line in case["dict_form_text"].replace("]e", "]").splitlines())
+    text = f"parallel_config:\n  pipeline_stage: 2\nrecompute_config:\n{body}"
+    messages = [problem.message for problem in lint_text("a.yaml", text).problems if problem.rule == "recompute-pattern-no-match"]
+    wanted = [entry for entry in case["dict_form"] if entry["pattern"] != entry["repaired_pattern"]]
+    assert len(messages) == len(wanted)
+    for entry in wanted:
+        assert any(entry["repaired_pattern"] in message for message in messages)
+
+
+def test_an_unresolved_variable_counts_as_not_stated():
+    text = "torchrun pretrain_gpt.py --tensor-model-parallel-size $TP --num-attention-heads 30 --hidden-size $H --num-layers 12"
+    assert [problem for problem in lint_text("a.sh", text).problems if problem.rule != "plan-invalid"] == []
+
+
+def test_a_megatron_script_is_checked_too():
+    text = "torchrun x.py --tensor-model-parallel-size 16 "
+    text += " --num-attention-heads 40 --hidden-size 5120 --num-layers 40 --seq-length 4096"
+    rules = {problem.rule for problem in lint_text("a.sh", text).problems}
+    assert {"heads-not-divisible", "tp-across-nodes", "tp-without-seq-parallel"} <= rules

@@ -1,0 +1,102 @@
+"""The Chinese catalogue has what pages say, and nothing that they no longer say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, t, told
+from perfkit.core.texts._sentences import Sentences
+from perfkit.explain.diagnose import all_rules, diagnose
+from perfkit.face.panels import open_panel
+from perfkit.face.panels.one_round import PANEL
+from perfkit.record.load import load
+from tests.core.texts_used import texts_of, used
+
+SECTIONS = catalogue("zh")
+KNOWN = {english: text for section in SECTIONS.values() for english, text in section.items()}
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return used()
+
+
+def test_every_text_of_the_pages_has_a_chinese_one(wanted):
+    missing = {text: place for section in wanted.values() for text, place in section.items() if text not in KNOWN}
+    assert missing == {}, "add them to perfkit/core/texts/zh.toml"
+
+
+def test_scripts_find_theirs_in_their_own_section(wanted):
+    assert set(for_browser("zh")) == set(wanted["browser"])
+
+
+def test_the_catalogue_holds_nothing_that_no_page_says(wanted):
+    assert set(KNOWN) - {text for section in wanted.values() for text in section} == set()
+
+
+def test_places_for_values_are_kept():
+    for english, text in KNOWN.items():
+        assert sorted(re.findall(r"\{\d\}", english)) == sorted(re.findall(r"\{\d\}", text)), english
+
+
+def test_titles_and_leads_are_chinese():
+    for english, text in SECTIONS["pages"].items():
+        assert re.search(r"[\u4e00-\u9fff]", text), english
+
+
+def test_a_cell_keeps_its_marks_and_what_is_not_translated():
+    source = "# Where did the step go?\n\nunknown words\n- Why rounds?\n<details><summary>How to read it</summary>"
+    assert markdown(source, "en") == source
+    assert markdown(source, "zh").split("\n") == [
+        f"# {KNOWN['Where did the step go?']}",
+        "",
+        "unknown words",
+        f"- {KNOWN['Why rounds?']}",
+        f"<details><summary>{KNOWN['How to read it']}</summary>",
+    ]
+    assert english_lines(source) == ["Where did the step go?", "unknown words", "Why rounds?", "How to read it"]
+
+
+def test_a_panel_speaks_the_language_of_its_process(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh_CN.UTF-8")
+    assert t("Start the round") == "开始这一轮"
+    assert open_panel(PANEL).title == KNOWN["The round"]
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
+    assert t("Start the round") == "Start the round"
+
+
+def test_no_text_of_a_script_is_built_at_run_time():
+    for path in (Path(__file__).resolve().parents[2] / "js" / "src").glob("*.js"):
+        if path.name != "texts.js":
+            assert not re.findall(r"(?<![\w.])t\((?!\")", path.read_text()), path.name
+
+
+def test_a_sentence_keeps_its_figures_and_the_names_that_somebody_chose():
+    clause, sentence = "The device of rank {0} {1}", "{0} {1} ms a step {2}"
+    told_of = Sentences({"waits": "等待", clause: "rank {0} 的设备{1}", sentence: "{0} {1} ms，{2}"}, [sentence], [clause])
+    assert told_of.told("The device of rank 3 waits 1.5 ms a step <img src=x>") == "rank 3 的设备等待 1.5 ms，<img src=x>"
+    assert told_of.told("The device of rank 3") == "The device of rank 3"
+    assert told_of.told("{0} {1}") == "{0} {1}"
+    assert told_of.told("x " * 20_000 + " ms a step") == "x " * 20_000 + " ms a step"
+
+
+def test_every_finding_of_a_rule_is_told_in_chinese_and_a_rule_without_a_title_is_missed(wanted, monkeypatch):
+    title, *_ = texts_of(ast.parse('f\'{x:.0f} launches{" too" if y else ""} of {z}\'', mode="eval").body, ast.parse(""))
+    assert title == "{0} launches too of {1}"
+    new = replace(all_rules()[0], name="new-rule", title="A title that nobody translated")
+    rules = (*all_rules(), new)
+    monkeypatch.setattr("perfkit.core.discover.constants", lambda *_: rules)
+    assert {text for section in used().values() for text in section if text not in KNOWN} >= {new.title}
+    monkeypatch.undo()
+    findings = diagnose(load(data_folder() / "traces" / "torch_npu_2rank")).findings
+    assert findings
+    for finding in findings:
+        for text in (finding.title, *finding.actions):
+            assert re.search(r"[\u4e00-\u9fff]", told(text, "zh")), text
+            assert told(text, "en") == text

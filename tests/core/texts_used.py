@@ -1,0 +1,264 @@
+"""Every text that a page can say besides what it computes, with where it comes from."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfkit.core import discover
+from perfkit.core.texts import catalogue, english_lines
+from perfkit.face import panels
+from perfkit.face.panels import _header, class_exercise
+from perfkit.face.panels._style import column_label
+from perfkit.teach import _mark, exercises
+from tests.notebook_format import pages
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def used() -> dict[str, dict[str, str]]:
+    """Section, English text, place."""
+    found: dict[str, dict[str, str]] = {}
+    for section, text, place in (
+        *_pages(),
+        *_next(),
+        *_panels(),
+        *_titles(),
+        *_rules(),
+        *_sentences(),
+        *_words(),
+        *_columns(),
+        *_header_texts(),
+        *_scripts(),
+        *_templates(),
+        *_class(),
+    ):
+        if text.strip() and re.search(r"[A-Za-z]{2}", text):
+            found.setdefault(section, {}).setdefault(text, place)
+    return found
+
+
+def _pages() -> Iterator[tuple[str, str, str]]:
+    from perfkit.core.resources import pages as known
+
+    for page in known():
+        yield "pages", page.group, page.name
+    for path in pages():
+        cells = json.loads(path.read_text())["cells"]
+        for cell in cells:
+            if cell["id"] == "question":
+                for line in english_lines("".join(cell["source"])):
+                    yield "pages", line, path.name
+            elif cell["cell_type"] == "markdown":
+                for line in english_lines("".join(cell["source"]))[:1]:
+                    yield "pages", line, path.name
+
+
+def _next() -> Iterator[tuple[str, str, str]]:
+    for path in pages():
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["id"] == "next":
+                for node in ast.walk(ast.parse("".join(cell["source"]))):
+                    if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
+                        yield "next", node.value.value, path.name
+
+
+def _panels() -> Iterator[tuple[str, str, str]]:
+    for name in panels.names():
+        module = importlib.import_module(f"perfkit.face.panels.{name.replace('-', '_')}")
+        panel = getattr(module, "PANEL", None)
+        if panel is None:
+            continue
+        yield "panels", panel.title, name
+        for control in panel.controls:
+            yield "controls", control.label or panels._control.words(control.path), f"{name} {control.path}"
+            yield "help", control.help.rstrip("."), f"{name} {control.path}"
+            for field in ("placeholder", "prompt"):
+                yield "controls", getattr(control, field, ""), f"{name} {control.path}"
+            options = getattr(control, "options", ())
+            for option in () if callable(options) else options:
+                if isinstance(option, tuple):
+                    yield "options", str(option[0]), f"{name} {control.path}"
+                    yield "options", str(option[2]) if len(option) == 3 else "", f"{name} {control.path}"
+                elif isinstance(option, str):
+                    yield "options", option, f"{name} {control.path}"
+        for action in panel.actions:
+            yield "actions", action.label, name
+            yield "actions", action.help, name
+        if panel.empty:
+            yield "actions", panel.empty.action, name
+
+
+def _titles() -> Iterator[tuple[str, str, str]]:
+    """Titles of figures and tables that are written as they are; those with figures in them are made of data."""
+    for path in sorted((ROOT / "perfkit" / "face" / "panels").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Table", "Figure"):
+                for word in node.keywords:
+                    if word.arg == "title" and isinstance(word.value, ast.Constant):
+                        yield "titles", word.value.value, path.name
+
+
+def _rules() -> Iterator[tuple[str, str, str]]:
+    for rule in discover.constants("perfkit.explain.diagnose.rules", "RULE"):
+        yield "rules", rule.title, rule.name
+
+
+def _sentences() -> Iterator[tuple[str, str, str]]:
+    """What rules and the page of their findings say with figures in it, with places for these."""
+    folder = ROOT / "perfkit" / "explain" / "diagnose"
+    for path in sorted([*folder.rglob("*.py"), *(ROOT / "perfkit" / "face" / "panels" / name for name in SENTENCES)]):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call):
+                name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                said = [word.value for word in node.keywords if (name, word.arg) in SAID]
+                said += node.args[:1] if name in ("NotMeasuredError", "told") else []
+                said += [each for word in node.keywords if (name, word.arg) in ADVISED for each in _elements(word.value)]
+                for text in (text for value in said for text in texts_of(value, tree)):
+                    yield "sentences", text, path.name
+    for rule in discover.constants("perfkit.explain.diagnose.rules", "RULE"):
+        yield "sentences", rule.how_to_collect, rule.name
+        for name, value in vars(importlib.import_module(rule.check.__module__)).items():
+            if name.isupper():
+                for text in _strings(value):
+                    yield "sentences", re.sub(r"\{[^}]*\}", "{0}", text), f"{rule.name} {name}"
+
+
+SENTENCES = ("findings.py", "_finding_text.py", "_diagnosis.py")
+ADVISED = (("Finding", "actions"), ("finding", "actions"))
+SAID = (("NotMeasuredError", "how_to_collect"), ("Finding", "title"), ("finding", "title"), ("Table", "title"), ("Figure", "title"))
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    """The single sentences of a tuple, or of the two that a condition chooses from."""
+    if isinstance(node, ast.IfExp):
+        return [*_elements(node.body), *_elements(node.orelse)]
+    return [each for part in node.elts for each in _elements(part)] if isinstance(node, ast.Tuple) else [node]
+
+
+def _strings(value: object) -> Iterator[str]:
+    """The sentences in a constant of a rule, its actions for example."""
+    if isinstance(value, str) and " " in value:
+        yield value
+    elif isinstance(value, tuple | list):
+        for entry in value:
+            yield from _strings(entry)
+    elif isinstance(value, dict):
+        yield from _strings(list(value.values()))
+
+
+def texts_of(node: ast.expr, tree: ast.AST, depth: int = 0) -> list[str]:
+    """Every text that an expression may be, with places for what is computed; none that is nothing but a place."""
+    found = [""]
+    for part in _parts(node, tree, depth):
+        found = [text + more for text in found for more in part]
+    numbered = [_numbered(text) for text in found]
+    return [text for text in numbered if re.search(r"[A-Za-z]{2}", re.sub(r"\{\d\}", "", text))]
+
+
+def _parts(node: ast.expr, tree: ast.AST, depth: int) -> list[list[str]]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [[node.value]]
+    if isinstance(node, ast.JoinedStr):
+        return [part for value in node.values for part in _parts(value, tree, depth)]
+    if isinstance(node, ast.IfExp):
+        return [
+            [
+                text
+                for branch in (node.body, node.orelse)
+                for text in ["".join(p) for p in itertools.product(*_parts(branch, tree, depth))]
+            ]
+        ]
+    if isinstance(node, ast.FormattedValue) and (isinstance(node.value, ast.IfExp) or _is_plural(node.value)):
+        return _parts(node.value, tree, depth)
+    if _is_plural(node):
+        return [["", node.left.value]]  # type: ignore[attr-defined]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_parts(node.left, tree, depth), *_parts(node.right, tree, depth)]
+    if isinstance(node, ast.Name) and node.id == "title" and not depth:
+        assigned = [
+            each.value for each in ast.walk(tree) if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "title"
+        ]
+        return [["".join(p) for value in assigned for p in itertools.product(*_parts(value, tree, depth + 1))] or [PLACE]]
+    return [[PLACE]]
+
+
+def _is_plural(node: ast.expr) -> bool:
+    """An ending that stands for many only: 's' * (number > 1)."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(getattr(node.left, "value", None), str)
+
+
+PLACE = "{}"
+
+
+def _numbered(text: str) -> str:
+    numbers = itertools.count()
+    return re.sub(r"\{\}", lambda _: f"{{{next(numbers)}}}", text)
+
+
+def _words() -> Iterator[tuple[str, str, str]]:
+    """Clauses that stand in the places of sentences: those of the catalogue that the code still has."""
+    paths = [
+        *(ROOT / "perfkit" / "explain" / "diagnose").rglob("*.py"),
+        *(ROOT / "perfkit" / "face" / "panels" / name for name in SENTENCES),
+    ]
+    code = "\n".join(path.read_text() for path in [*paths, ROOT / "perfkit" / "explain" / "data_feed.py"])
+    for section in ("costs", "words"):
+        for text in catalogue("zh").get(section, {}):
+            if all(piece in code for piece in re.split(r"\{\d\}", text)):
+                yield section, text, "perfkit/explain/diagnose"
+
+
+def _columns() -> Iterator[tuple[str, str, str]]:
+    """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
+    code = "\n".join(path.read_text() for path in (ROOT / "perfkit" / "face" / "panels").glob("*.py"))
+    keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
+    labels = {column_label(key) for pair in keys for key in pair if key}
+    for text in catalogue("zh").get("columns", {}):
+        if text in labels:
+            yield "columns", text, "perfkit/face/panels"
+
+
+def _class() -> Iterator[tuple[str, str, str]]:
+    """What an exercise asks and says; a formula is the same in all languages."""
+    for exercise in exercises().values():
+        for text in (exercise.title, exercise.text, exercise.idea, exercise.group, *exercise.wrong.values()):
+            yield "class", text, exercise.name
+    for text in (class_exercise.LETTERS, *_mark.SAID.values()):
+        yield "class", text, "class"
+    for text in re.findall(r"""\bt\("([^"]*)"\)""", (ROOT / "perfkit" / "face" / "panels" / "class_exercise.py").read_text()):
+        yield "class", text, "class_exercise"
+
+
+def _header_texts() -> Iterator[tuple[str, str, str]]:
+    for _, label, work, _ in _header.CYCLE:
+        yield "cycle", label, "header"
+        yield "cycle", work, "header"
+
+
+def _scripts() -> Iterator[tuple[str, str, str]]:
+    for path in (ROOT / "js" / "src").glob("*.js"):
+        for text in re.findall(r'\bt\("((?:[^"\\]|\\.)*)"', path.read_text()):
+            yield "browser", text.replace('\\"', '"'), path.name
+
+
+def _templates() -> Iterator[tuple[str, str, str]]:
+    for path in (ROOT / "perfkit" / "face" / "app" / "templates").glob("*.j2"):
+        for text in re.findall(r"\bt\('((?:[^'\\]|\\.)*)'\)", path.read_text()):
+            yield "frame", text.replace("\\'", "'"), path.name
+    for module in (
+        "face/panels/_status.py",
+        "face/panels/_header.py",
+        "face/panels/_control.py",
+        "face/panels/_navigation.py",
+        "face/panels/_finding_links.py",
+        "face/panels/finding_timeline.py",
+    ):
+        for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
+            yield "states", text, module

@@ -1,0 +1,41 @@
+"""Copies between host and device that nothing hides."""
+
+import pytest
+
+from perfkit.explain.diagnose.rules.host_copies import RULE
+from tests.explain.diagnose.made import MS, Training, added, healthy, judged, lacks, stays_healthy
+
+PAGEABLE, PINNED = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
+
+
+def copied(run, name, length_ns, *, beside=False):
+    """A run with one copy a step on every rank: in the time that its host stops, or beside its first kernels."""
+    rows = run.frame("kernels")
+    rows = rows[rows["kind"] == "computing"].sort_values("start_ns")
+    new = []
+    for (rank, step), mine in rows.groupby(["rank", "step"]):
+        ends = mine["start_ns"] + mine["duration_ns"]
+        gap = (mine["start_ns"].shift(-1) - ends).idxmax()
+        start = int(mine["start_ns"].iloc[0]) if beside else int(ends.loc[gap])
+        new.append(
+            {"rank": rank, "step": step, "name": name, "kind": "copy", "stream": "9", "start_ns": start, "duration_ns": length_ns}
+        )
+    return added(run, kernels=new)
+
+
+def test_a_copy_that_the_device_waits_for_is_named_with_its_time_and_its_memory():
+    run = Training(stop_us=dict.fromkeys(range(4), 1000.0)).run()
+    (found,) = judged(RULE, copied(run, PAGEABLE, MS)).findings
+    assert found.evidence["exposed_copies_ns"] == pytest.approx(MS, rel=0.01)
+    assert found.cost_ns == pytest.approx(MS, rel=0.01)
+    assert found.evidence["pageable_share"] == 1.0
+    assert found.subject["ranks"] == (0, 1, 2, 3)
+
+
+def test_a_copy_beside_kernels_and_a_short_one_cost_nothing():
+    assert stays_healthy(RULE, copied(healthy(), PINNED, MS, beside=True))["exposed_copies_share"] < 0.02
+    assert stays_healthy(RULE, copied(Training(stop_us={0: 1000.0}).run(), PAGEABLE, 20_000))["exposed_copies_share"] < 0.02
+
+
+def test_without_copies_that_say_where_they_go_it_is_not_measured():
+    assert lacks(RULE, healthy()) == lacks(RULE, copied(healthy(), "MEMCPY_ASYNC", MS)) == "copies between host and device by name"

@@ -1,0 +1,58 @@
+"""Forward operators that run twice."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.explain.diagnose.recomputation import BACKWARD, _alike
+from perfkit.explain.diagnose.rules.recompute_cost import RULE
+from perfkit.predict.simulate import simulate
+from tests.explain.diagnose.made import Training, judged, won_ns
+from tests.predict.simulate.plans import plan_of
+
+
+def test_full_recomputation_is_named_with_what_it_costs():
+    run = Training(recompute=True).run()
+    (found,) = judged(RULE, run).findings
+    assert found.evidence["layers_recomputed_ratio"] == pytest.approx(1.0)
+    assert found.cost_ns == pytest.approx(won_ns(run), rel=0.15)
+
+
+def test_what_the_plan_computes_again_is_as_planned_and_what_it_does_not_is_named():
+    plan = plan_of("gpt-7.5b", 8, dp=2, recompute=True)
+    plan = replace(plan, model=replace(plan.model, num_layers=2))
+    result = judged(RULE, simulate(plan, steps=2))
+    assert result.findings == ()
+    assert result.healthy[0].evidence["planned_recomputed_ratio"] == 1
+    unplanned = replace(plan, recompute=RecomputePlan())
+    assert judged(RULE, simulate(unplanned, ["full_recompute"], steps=2)).findings
+
+
+CUDNN = "cudnn_generated_fort_native_sdpa_sm90_flash_{}_wgmma_f16"
+
+
+@pytest.mark.parametrize(
+    ("forward", "backward"), [(CUDNN.format("fprop"), CUDNN.format("bprop")), ("fmha_cutlassF_bf16", "fmha_cutlassB_bf16")]
+)
+def test_backward_attention_is_known_by_the_names_of_cudnn_and_of_cutlass(forward, backward):
+    assert not BACKWARD.search(forward)
+    assert BACKWARD.search(backward)
+
+
+def test_what_stops_before_the_end_of_a_layer_costs_only_what_runs_again():
+    run = Training(recompute=True).run()
+    rows = run.frame("kernels")
+    rows = rows.assign(op=rows["name"].astype(str)).sort_values(["rank", "start_ns"])
+    # The activation, the last forward kernel of a layer, does not run again: its place stays idle.
+    backward_next = rows["op"].shift(-1) == "FlashAttentionGrad"
+    kept = rows[~((rows["op"] == "Swiglu") & backward_next)].drop(columns="op")
+    (whole,), (less,) = judged(RULE, run).findings, judged(RULE, replace(run, tables={**run.tables, "kernels": kept})).findings
+    assert less.cost_ns == pytest.approx(whole.cost_ns * 460 / 500, rel=0.03)
+
+
+def test_the_kernels_alike_may_lack_a_few_but_not_change_their_order():
+    forward = np.array(["Cast", "MatMul", "Add", "Norm", "MatMul"])
+    assert _alike(forward, np.array(["MatMul", "Add", "Norm", "Grad", "MatMul"])) == 3
+    assert _alike(forward, np.array(["Grad", "MatMul"])) == 0

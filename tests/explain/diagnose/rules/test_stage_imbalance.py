@@ -1,0 +1,73 @@
+"""A stage with more layers, and none for a head or a slow rank."""
+
+from dataclasses import replace
+
+from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.rules.stage_imbalance import RULE
+from perfkit.predict.simulate import simulate
+from perfkit.record.format import Sink
+from tests.explain.diagnose.made import Training, run_of, summaries
+from tests.predict.simulate.plans import plan_of
+
+HEALTHY = Training().run()
+
+
+def judged(run, baseline=None):
+    return diagnose(run, baseline, only=[RULE])
+
+
+def seconds_won(changed, healthy=HEALTHY):
+    """What a step really wins without the fault, in ns."""
+    return changed.steps()["duration_ns"].mean() - healthy.steps()["duration_ns"].mean()
+
+
+def test_without_its_tables_nothing_is_measured():
+    result = judged(run_of(Sink()))
+    assert result.findings == result.healthy == ()
+    assert result.not_measured[0].how_to_collect
+
+
+def pipelined(counts, factors=None):
+    sink = Sink()
+    for rank in range(2 * len(counts)):
+        stage, start = rank // 2, 0
+        ops = [op for _ in range(counts[stage]) for op in ("MatMul", "FlashAttention", "Norm")]
+        ops += ["Head"] * 3 if stage == len(counts) - 1 else []
+        for step in (1, 2, 3):
+            lengths = [round(200_000 * (factors or {}).get(rank, 1.0))] * len(ops)
+            starts = [start + sum(lengths[:at]) for at in range(len(ops))]
+            sink.add("kernels", rank=rank, step=step, name=ops, type=ops, kind="computing", start_ns=starts, duration_ns=lengths)
+            sink.add("steps", rank=rank, step=step, pipeline_stage=stage, duration_ns=10**7, computing_ns=sum(lengths), free_ns=0)
+            start += 10**7
+    return run_of(sink)
+
+
+def test_the_stage_with_more_layers_is_named():
+    (found,) = judged(pipelined([4, 6, 4, 4])).findings
+    assert found.subject["stages"] == (1,)
+    assert found.subject["ranks"] == (2, 3)
+
+
+def test_a_head_on_the_last_stage_and_a_slow_rank_are_no_imbalance():
+    assert judged(pipelined([4, 4, 4, 4])).findings == ()
+    assert judged(pipelined([4, 4, 4, 4], {2: 1.5, 3: 1.5})).findings == ()
+
+
+def test_without_operators_only_a_large_difference_of_time_is_named():
+    stages = {rank: rank // 2 for rank in range(4)}
+    assert judged(summaries({0: 100, 1: 100, 2: 115, 3: 115}, stages=stages)).findings == ()
+    (found,) = judged(summaries({0: 100, 1: 100, 2: 180, 3: 180}, stages=stages)).findings
+    assert found.subject["stages"] == (1,)
+
+
+def test_one_stage_is_not_measured():
+    assert judged(HEALTHY).not_measured
+
+
+def test_layers_that_the_plan_does_not_divide_evenly_are_as_planned_and_more_is_not():
+    plan = plan_of("llama2-7b", 8, pp=4)
+    plan = replace(plan, model=replace(plan.model, num_layers=10))
+    result = judged(simulate(plan, steps=3))
+    assert result.findings == ()
+    assert result.healthy[0].evidence["planned_layers_over_mean"] > 0.1
+    assert judged(simulate(plan, ["imbalanced_pp_stage:1:1.5"], steps=3)).findings

@@ -1,0 +1,242 @@
+"""Real recordings, read as an expert reads them: what must be said, with its numbers, and what must not."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.explain.diagnose import diagnose
+from perfkit.record.load import load
+
+TRACES = data_folder() / "traces"
+MORE = Path(__file__).parents[2] / "data" / "traces"
+
+
+@cache
+def verdicts(name: str, folder: Path = TRACES) -> dict[str, object]:
+    result = diagnose(load(folder / name))
+    assert result.failed == ()
+    assert sum(finding.cost_ns or 0 for finding in result.findings) <= (result.step_ns or 0)
+    return {
+        **{entry.rule: entry for entry in result.not_measured},
+        **{entry.rule: entry for entry in result.healthy},
+        **{finding.rule: finding for finding in result.findings},
+    }
+
+
+def said(found: dict[str, object]) -> set[str]:
+    """The rules with a finding."""
+    return {rule for rule, entry in found.items() if hasattr(entry, "severity")}
+
+
+def test_sixteen_cards_have_no_slow_rank_although_rank_8_computes_most():
+    # Rank 8: 80.072 ms, 1.003 of its stage's median; the stages differ by 5.8 %, which a head on the last one explains.
+    found = verdicts("cluster_16card")
+    assert found["slow-rank"].evidence["largest_z"] < found["slow-rank"].evidence["z_needed"]
+    assert found["stage-imbalance"].evidence["largest_computing_over_mean"] == pytest.approx(0.02849, abs=1e-4)
+    assert not said(found) & {"slow-rank", "stage-imbalance"}
+
+
+def test_two_of_eight_ranks_of_a_small_model_communicate_and_wait_for_launches():
+    # 96 of 137 ms are exposed all-reduces of a model that computes 9 ms; its kernels (median 17 us) wait for the host.
+    found = verdicts("torch_npu_2rank")
+    assert found["exposed-communication"].share_of_step > 0.4
+    assert found["exposed-communication"].severity == "medium", "one or two steps do not show that it lasts"
+    assert found["host-bound"].evidence["largest_idle_share"] == pytest.approx(0.143, abs=0.005)
+    assert found["slow-rank"].missing, "two ranks are too few to call one slow"
+    assert found["data-feed"].missing == ("when the step began",), "one step, cut at its first kernel"
+    assert not said(found) & {"clock-skew", "slow-link"}, "8 us between the clocks of one host are none"
+
+
+def test_the_small_model_runs_in_float32_and_converts_formats():
+    # All 23 kinds of products have FLOAT inputs, 2.4 ms of 137; TransData is 1.4 of 2.0 ms of conversions.
+    found = verdicts("torch_npu_2rank")
+    assert found["fp32-hot-operator"].evidence["float32_products_share"] == pytest.approx(0.0173, abs=0.001)
+    assert found["excess-casts"].evidence["formats_share"] == pytest.approx(0.0104, abs=0.0005)
+    assert "TransData" in found["excess-casts"].subject["operators"]
+    # Its reductions run on after the last product, which the finding about exposed communication says already.
+    assert "gradient-allreduce-tail" in found["exposed-communication"].next
+    assert not said(found) & {"gradient-allreduce-tail", "fusion-candidate", "allocator-churn", "memory-late-release", "warm-up"}
+    assert {rule for rule in ("hfu-low", "bandwidth-low", "inefficient-operators") if hasattr(found[rule], "missing")}
+
+
+def test_an_image_model_with_checkpoints_hides_little_of_its_gradients():
+    # One rank of a DDP job: 11.8 of 15.7 ms of communication are exposed in a step of 18.8 ms; nothing else stands out.
+    found = verdicts("kineto_resnet")
+    assert found["exposed-communication"].evidence["exposed_share"] == pytest.approx(0.624, abs=0.01)
+    assert said(found) == {"exposed-communication"}
+    assert found["slow-rank"].missing
+    assert found["missing-communication"].missing, "the recording does not state its replicas"
+
+
+def test_a_job_that_is_starved_of_data_says_so_and_which_operator_reads():
+    # 85.8 of 125.9 ms of a step are interval, the host queue is empty in every step, and the source is the reader of TFRecords.
+    found = verdicts("mindinsight_feed")
+    assert found["data-feed"].share_of_step == pytest.approx(0.68, abs=0.01)
+    assert "TFReader" in found["data-feed"].title
+    assert found["gradient-allreduce-tail"].cost_ns is None, "a step trace does not say what its tail is made of"
+    assert said(found) == {"data-feed", "gradient-allreduce-tail"}
+
+
+def test_a_language_model_of_separate_operators_could_fuse_a_quarter_of_its_step():
+    # Qwen1.5 in eager mode on an H100, 24 layers: rotary embedding of queries and keys, 49 norms and 24 SwiGLU are made of parts.
+    found = verdicts("tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz", MORE)
+    chains = found["fusion-candidate"].evidence
+    assert (chains["RotaryPositionEmbedding_chains_a_rank_and_step"], chains["RmsNorm_chains_a_rank_and_step"]) == (48, 49)
+    assert chains["SwiGLU_chains_a_rank_and_step"] == 24
+    assert found["fusion-candidate"].cost_ns > found["excess-casts"].cost_ns > found["inefficient-operators"].cost_ns
+    assert not said(found) & {"fp32-hot-operator", "host-bound", "core-idle", "cpu-contention", "data-feed"}
+
+
+def test_a_small_model_on_a_large_device_waits_for_launches_and_uses_nothing_of_it():
+    # BERT-small on an H100: kernels of 4.6 us, 81 % of the step without work; 0.2 % of the peak.
+    found = verdicts("tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz", MORE)
+    assert found["host-bound"].share_of_step > 0.8
+    assert found["hfu-low"].evidence["hfu"] == pytest.approx(0.0017, abs=0.0002)
+    assert said(found) == {"host-bound", "hfu-low"}
+
+
+def test_a_tracker_shows_blocks_that_outlive_their_last_use():
+    # 22 MiB are in use at once, 42 MiB allocated; nothing else can be said without steps and kernels.
+    found = verdicts("memory_tracker")
+    assert found["memory-late-release"].evidence["live_over_use_ratio"] == pytest.approx(44040192 / 23068672)
+    assert said(found) == {"memory-late-release"}
+
+
+READ = {
+    # Healthy, or nothing that could be judged.
+    "hta/ns_resolution_trace": set(),
+    "hta/cupti_profiler": set(),
+    "hta/rank_unavailable": set(),
+    "tracelens/mi210/gpu_only_trace": set(),
+    "kineto_tb_samples/docs_traces": set(),
+    "msinsight_groups/new": set(),
+    "torch_memory_timeline": set(),
+    "synthetic_ms": set(),
+    "ascend_memory": set(),
+    "logs/torchtitan/mi355x_excerpt.log": set(),
+    "logs/mindformers/llama3_1_8b_ckpt_health.log": set(),
+    "logs/dryrun/sim_level1.log": set(),
+    "mindinsight/run_3": set(),
+    # One of four ranks does not fit, by activations.
+    "logs/dryrun/pp4_output_dryrun": {"oom-dynamic"},
+    # 63 us between the clocks of eight ranks; no rank and no link is slow.
+    "cluster_db": {"clock-skew"},
+    # Conversions are 1.2 % of a step that is otherwise busy; its interval is 0.9 % of it.
+    "mindinsight/run_2": {"excess-casts"},
+    # 341 all-reduces and 122 of 179 ms of computing on the second stage, 14 ms on the first.
+    "mindinsight/cluster_propose": {"stage-imbalance", "warm-up"},
+    # A kernel table of some rows: two idle times of seconds, and what the host did is not known.
+    "msprof_analyze/compute_advice_small": {"host-pause"},
+    "msprof_analyze/compute_advice": {"exposed-communication", "host-bound", "excess-casts"},
+    "ascend_trace_view/single_npu": {"host-bound", "data-feed", "excess-casts", "ai-cpu-on-path"},
+    "torch_npu_level0": {"exposed-communication", "host-bound", "excess-casts"},
+    # Three large products at a fifth of an MI300X.
+    "tracelens/torch_compile_triton": {"inefficient-operators"},
+    # Kernels of 14 us that start as soon as they are launched; the first calls of an allocator are no churn.
+    "param/linear_kineto.json.gz": {"host-bound"},
+}
+"""What an expert says of each recording, and nothing else."""
+
+
+@pytest.mark.parametrize("name", READ)
+def test_each_recording_gets_the_findings_of_an_expert_and_no_other(name: str):
+    assert said(verdicts(name, MORE)) == READ[name]
+
+
+def test_an_image_model_without_loader_workers_waits_for_data_and_with_four_it_does_not():
+    # 31 of 149 ms before each step, 99 % of it in the data loader; the other recording of the same job waits 7 us.
+    found = verdicts("kineto_tb_samples/resnet50_num_workers_0", MORE)
+    assert found["data-feed"].share_of_step == pytest.approx(0.209, abs=0.003)
+    assert found["data-feed"].evidence["share_in_data_loader"] > 0.95
+    assert said(found) == {"data-feed", "host-bound"}
+    # Batches of images come from pageable memory: 3.3 of 121 ms in which nothing else runs.
+    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-bound", "host-copies"}
+
+
+def test_a_recording_without_marks_of_steps_shows_the_loader_and_the_search_for_an_algorithm():
+    # 7.3 of 14.5 s idle inside enumerate(DataLoader), once each batch; 1.8 s in the cudaFree of cuDNN's first convolution.
+    found = verdicts("param/resnet_kineto.json.gz", MORE)
+    assert found["data-feed"].share_of_step == pytest.approx(0.505, abs=0.01)
+    assert "cudaFree" in found["host-pause"].title
+    assert said(found) == {"data-feed", "host-pause", "host-copies"}
+    assert found["host-copies"].evidence["pageable_share"] == 1.0
+    assert found["frequent-sync"].missing == ("marks of steps, to count calls in one",)
+
+
+def test_a_late_start_of_steps_outside_any_loader_is_not_blamed_on_data():
+    # DistributedDataParallel flattens its buffers to broadcast them: 5.8 ms before the first operator of every step.
+    found = verdicts("hta/nccl_parser_config", MORE)
+    assert "not for a data loader: the host is in aten::flatten_dense_tensors" in found["data-feed"].title
+    assert found["host-bound"].share_of_step == pytest.approx(0.527, abs=0.01)
+    assert said(found) == {"host-bound", "data-feed", "excess-casts"}
+
+
+def test_exchanges_of_a_recommendation_model_are_not_hidden():
+    # All its collectives are all-to-all, which NCCL names SendRecv: 152 of 619 ms.
+    found = verdicts("hta/trace_filter", MORE)
+    assert found["exposed-communication"].evidence["exposed_share"] == pytest.approx(0.245, abs=0.005)
+    assert not said(found) & {"data-feed", "host-pause", "frequent-sync"}
+
+
+def test_an_allocator_without_a_cache_is_not_called_fragmented():
+    # PYTORCH_NO_HIP_MEMORY_CACHING: 1,298 frees in a recording of 2,360 kernels, 89 % of it idle at them.
+    found = verdicts("tracelens/mi300/ddp_resnet18_no_pool", MORE)
+    assert found["allocator-churn"].evidence["most_returns_a_step"] == 1298
+    assert found["allocator-churn"].share_of_step > 0.85
+    assert found["allocator-churn"].severity == "medium", "one recording without marks does not show that it lasts"
+    assert said(found) == {"allocator-churn"}
+
+
+def test_the_first_calls_of_a_benchmark_are_named_by_the_call_that_waits():
+    found = verdicts("hta/critical_path/simple_add", MORE)
+    assert found["host-pause"].subject["operators"] == ("cudaFree",)
+    assert said(found) == {"host-pause"}
+
+
+def test_gradients_in_one_message_are_told_though_nothing_is_sent_late():
+    # AlexNet on two devices: one all-reduce of 9 ms and more after the backward pass; steps wait 18 ms for data.
+    found = verdicts("msprof_export/alexnet", MORE)
+    assert found["exposed-communication"].evidence["hidden_ratio"] == 0.0
+    assert found["exposed-communication"].cost_ns < found["data-feed"].cost_ns
+    assert found["ai-cpu-on-path"].subject["operators"] == ("DropoutGenMask",)
+    assert said(found) == {"data-feed", "exposed-communication", "excess-casts", "ai-cpu-on-path"}
+
+
+def test_a_kernel_table_that_holds_a_part_of_what_ran_says_nothing_about_idle_times():
+    # 20 and 22 rows with 36 and 3 % of the computing time that the step table states.
+    found = verdicts("msinsight_trimmed", MORE)
+    assert said(found) == set()
+    for rule in ("host-bound", "host-pause", "exposed-communication", "gradient-allreduce-tail", "recompute-cost"):
+        assert found[rule].missing[0].startswith("all kernels of a step")
+
+
+def test_the_same_job_reads_the_same_in_text_and_in_a_database():
+    text, database = verdicts("torch_npu_2rank"), verdicts("torch_npu_db/level1", MORE)
+    assert said(text) == said(database)
+    assert database["exposed-communication"].share_of_step == pytest.approx(0.65, abs=0.05)
+
+
+def test_collectives_that_hardly_move_data_are_told_as_waiting():
+    # Data move in 3.9 of 100 ms; six of the eight ranks were not recorded.
+    found = verdicts("torch_npu_2rank")["exposed-communication"]
+    assert found.evidence["moving_ns"] == pytest.approx(3.86e6, rel=0.02)
+    assert "ranks that come late or were not recorded" in found.title
+    assert found.actions[0].startswith("record all ranks of the group")
+
+
+def test_a_healthy_training_log_gives_no_finding():
+    for name in ("meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log", "llama2_13b_8card_worker_0.log"):
+        assert said(verdicts(f"logs/{name}")) == set()
+
+
+def test_layers_that_run_again_cost_what_the_same_training_without_them_is_faster():
+    # Measured without a profiler: 199.2 ms a step, 168.0 ms without checkpoints. 21.7 of 80 GiB are reserved.
+    found = verdicts("kineto_h100", MORE)
+    assert found["recompute-cost"].evidence["layers_recomputed_ratio"] == 1.0
+    assert found["recompute-cost"].cost_ns == pytest.approx(199.2e6 - 168.0e6, rel=0.05)
+    assert found["recompute-with-headroom"].evidence["headroom_bytes"] == pytest.approx(58.3 * 2**30, rel=0.01)
+    assert said(found) == {"recompute-cost", "recompute-with-headroom", "excess-casts"}

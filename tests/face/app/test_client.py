@@ -1,0 +1,64 @@
+"""The server's client of a page's kernel: when it takes the kernel for ready, and when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from queue import Empty
+
+import pytest
+
+from perfkit.face.app.client import PageClient
+
+
+class Kernel(PageClient):
+    """A kernel of which one says what it sends: `shell` and `iopub` are taken from the front, None is silence."""
+
+    def __init__(self, shell: list, iopub: list, *, alive: bool = True) -> None:
+        super().__init__()
+        self.shell, self.iopub, self.alive, self.asked = shell, iopub, alive, 0
+
+    def kernel_info(self, reply: bool = False, timeout: float | None = None) -> str:
+        self.asked += 1
+        return str(self.asked)
+
+    async def get_shell_msg(self, *_: object, **__: object) -> dict:
+        return self._next(self.shell)
+
+    async def get_iopub_msg(self, *_: object, **__: object) -> dict:
+        return self._next(self.iopub)
+
+    async def is_alive(self) -> bool:
+        return self.alive
+
+    @staticmethod
+    def _next(messages: list) -> dict:
+        if (message := messages.pop(0) if messages else None) is None:
+            raise Empty
+        return message
+
+
+INFO = {"msg_type": "kernel_info_reply", "content": {"protocol_version": "5.4"}}
+STATUS = {"msg_type": "status"}
+
+
+def test_it_is_ready_with_the_first_answer_that_comes_with_a_broadcast():
+    kernel = Kernel([INFO], [STATUS, STATUS])
+    asyncio.run(kernel.wait_for_ready(timeout=5))
+    assert kernel.asked == 1
+    assert kernel.iopub == [STATUS]  # nothing is waited for that is not needed
+
+
+def test_it_asks_again_until_broadcasts_are_heard():
+    kernel = Kernel([None, {"msg_type": "execute_reply"}, INFO, INFO], [None, STATUS])
+    asyncio.run(kernel.wait_for_ready(timeout=5))
+    assert kernel.asked == 4
+
+
+def test_a_kernel_that_has_ended_is_not_waited_for():
+    with pytest.raises(RuntimeError, match="ended before it answered"):
+        asyncio.run(Kernel([], [], alive=False).wait_for_ready())
+
+
+def test_a_silent_kernel_is_given_up():
+    with pytest.raises(RuntimeError, match=r"did not answer within 0\.05 s"):
+        asyncio.run(Kernel([], []).wait_for_ready(timeout=0.05))

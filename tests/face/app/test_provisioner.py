@@ -1,0 +1,91 @@
+"""Kernels that are forked from a process with all imports: what they have, how they end, and what happens where that cannot be."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.factory import KernelProvisionerFactory
+
+from perfkit.face.app import provisioner
+from perfkit.face.app.provisioner import ForkedProvisioner, Preloaded
+
+needs_forks = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are forked on Linux alone")
+ASKED = (
+    "(os.environ.get('PERFKIT_MADE_UP'), os.environ.get('PERFKIT_LEFT'), os.getcwd(), "
+    "'perfkit.face.panels' in was, 'polars' in was)"
+)
+WIDGET_TARGETS = "sorted(get_ipython().kernel.comm_manager.targets)"
+
+
+@pytest.fixture(scope="module")
+def preloaded() -> Iterator[Preloaded]:
+    process = Preloaded()
+    yield process
+    process.end()
+
+
+def started(preloaded: Preloaded, folder: Path, **environment: str) -> KernelManager:
+    """A kernel with the connection file of a manager, forked."""
+    manager = KernelManager(connection_file=str(folder / "kernel.json"), transport="ipc", ip=str(folder / "socket"))
+    manager.write_connection_file()
+    process = preloaded.fork(["-f", manager.connection_file], {**os.environ, **environment}, str(folder))
+    assert process is not None
+    manager.forked = process
+    return manager
+
+
+def value_of(manager: KernelManager, expression: str) -> object:
+    client = manager.client()
+    client.start_channels()
+    asked = client.execute("import os, sys; was = set(sys.modules)", user_expressions={"asked": expression})
+    while (reply := client.get_shell_msg(timeout=60))["parent_header"]["msg_id"] != asked:
+        pass
+    client.stop_channels()
+    return ast.literal_eval(reply["content"]["user_expressions"]["asked"]["data"]["text/plain"])
+
+
+@needs_forks
+def test_a_fork_has_its_environment_its_folder_and_the_imports(preloaded, tmp_path, monkeypatch):
+    manager = started(preloaded, tmp_path, PERFKIT_MADE_UP="yes")
+    assert value_of(manager, ASKED) == ("yes", None, str(tmp_path), True, False)
+    assert value_of(manager, WIDGET_TARGETS) == ["jupyter.widget", "jupyter.widget.control"]
+    assert manager.forked.poll() is None
+    manager.forked.kill()
+    assert manager.forked.wait(30) is not None
+    manager.forked.send_signal(signal.SIGTERM)  # its number may be another process's by now
+
+
+@needs_forks
+def test_kernels_end_with_the_process_that_they_come_from_and_the_next_one_gets_a_new_one(preloaded, tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    first = started(preloaded, folders[0])
+    value_of(first, "1")
+    preloaded.end()
+    assert first.forked.wait(30) is not None
+    second = started(preloaded, folders[1])
+    assert value_of(second, "2") == 2
+    second.forked.kill()
+    second.forked.wait(30)
+
+
+def test_where_the_system_cannot_fork_so_jupyter_starts_the_kernel(monkeypatch):
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    assert Preloaded().fork([], {}, "/") is None
+
+
+def test_a_process_that_does_not_come_up_is_no_error(monkeypatch, caplog):
+    monkeypatch.setattr(provisioner.sys, "executable", "/bin/false")
+    assert Preloaded().fork([], {}, "/") is None
+
+
+def test_jupyter_finds_the_provisioner():
+    provisioner.register()
+    assert KernelProvisionerFactory.provisioners[provisioner.NAME].load() is ForkedProvisioner

@@ -1,0 +1,112 @@
+"""The server without a browser: what it refuses, how it counts kernels, and what its rail shows."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.core.resources import pages
+from perfkit.face.app import handlers
+from perfkit.face.app.access import access_to
+from perfkit.face.app.kernels import PageKernels, free_memory_bytes
+from perfkit.face.app.navigation import navigation
+from perfkit.face.app.server import MAX_MESSAGE_BYTES, _configuration, serve
+
+
+def write_page(folder, name, *cells):
+    document = {"cells": [{"cell_type": kind, "source": source} for kind, source in cells], "nbformat": 4}
+    (folder / f"{name}.ipynb").write_text(json.dumps(document))
+
+
+def test_a_port_that_is_taken_is_said_with_the_next_one(tmp_path):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(InputError, match=rf"{port} is taken by another program; try --port {port + 1}"):
+            serve(tmp_path, port=port)
+
+
+@pytest.mark.parametrize("port", [0, -1, 70_000])
+def test_a_number_that_is_no_port_is_refused(tmp_path, port):
+    with pytest.raises(InputError, match=f"{port} is no port"):
+        serve(tmp_path, port=port)
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(InputError, match="is no folder; `perfkit demo FOLDER`"):
+        serve(tmp_path / "gone")
+
+
+def test_a_wrong_limit_is_told_before_the_first_page(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_MAX_KERNELS", "many")
+    with pytest.raises(InputError, match="PERFKIT_MAX_KERNELS = 'many'"):
+        serve(tmp_path)
+
+
+def test_free_memory_is_read_from_the_system_or_assumed():
+    assert free_memory_bytes(["MemTotal: 9 kB", "MemAvailable:   2048 kB"]) == 2 * 2**20
+    assert free_memory_bytes([]) == 4 * 2**30
+
+
+def test_warm_kernels_take_no_place_from_visitors(monkeypatch):
+    monkeypatch.setenv("PERFKIT_MAX_KERNELS", "2")
+    kernels = PageKernels()
+    monkeypatch.setattr(kernels, "list_kernel_ids", lambda: ["page", "warm", "warming"])
+    kernels._warm.append("warm")
+    kernels._warming.add("warming")
+    assert (kernels.num_pages, kernels.full) == (1, False)
+    kernels._starting.add("next page")
+    assert (kernels.num_pages, kernels.full) == (2, True)
+
+
+def test_the_rail_comes_from_the_folder_alone(tmp_path):
+    write_page(tmp_path, "00_start_here", ("markdown", "# Where am I?\n\nWords"))
+    write_page(tmp_path, "11_steps", ("code", "# not a title"), ("markdown", ["## no\n", "# Where did it go?"]))
+    write_page(tmp_path, "30_case")
+    write_page(tmp_path, "notes")
+    rail = navigation(tmp_path, "11_steps")
+    assert [(group, [page.title for page in members]) for group, members in rail.groups] == [
+        ("Start", ["Where am I?"]),
+        ("Measure", ["Where did it go?"]),
+        ("Learn", ["Case"]),
+    ]
+    assert rail.current is not None
+    assert (rail.previous.name, rail.current.name, rail.following.name) == ("00_start_here", "11_steps", "30_case")
+    assert navigation(tmp_path, "gone").current is None
+    assert navigation(tmp_path, "00_start_here").previous is None
+
+
+def test_the_bundled_pages_have_a_question_as_title():
+    found = pages()
+    assert found
+    assert found[0].name == "00_start_here"
+    assert all(page.title.endswith("?") for page in found), [page.title for page in found]
+
+
+def test_only_named_assets_are_served():
+    with pytest.raises(Exception, match="404"):
+        handlers.AssetHandler.get_absolute_path("", "../server.py")
+    for name in handlers.ASSETS:
+        assert handlers.ASSETS[name].is_file()
+        assert handlers.asset_url(name).startswith(f"perfkit/static/{name}?v=")
+
+
+def test_a_damaged_project_still_has_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+    (tmp_path / "perfkit.toml").write_text("name = [")
+    assert handlers.project_name(tmp_path) == tmp_path.name
+    assert handlers.project_name(None) == ""
+
+
+def test_an_upload_may_be_larger_than_tornado_allows_by_itself():
+    assert MAX_MESSAGE_BYTES > 200 * 2**20
+
+
+def test_a_browser_that_is_busy_for_two_minutes_keeps_its_page_and_a_proxy_its_connection():
+    settings = _configuration(8866, access_to("127.0.0.1"), shared=False)["Voila"]["tornado_settings"]
+    assert settings["ws_ping_timeout"] > 120_000
+    assert settings["ws_ping_interval"] < 60_000

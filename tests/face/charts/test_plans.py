@@ -1,0 +1,39 @@
+"""Charts of strategies: rows carry the numbers, structure stays."""
+
+from __future__ import annotations
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.source import Source
+from perfkit.face.charts import plans, spec
+
+SOURCE = Source("assumed", "this test")
+MARK = {"id": "r1", "plan": "<b>dp 2</b>", "tp": 3, "pp": 2, "micro": 1, "tokens": 100.0, "step_s": 2.0, "peak_bytes": 2**31}
+
+
+def test_marks_keep_their_names_as_text_and_rare_sizes_share_a_colour():
+    rows = plans.scatter_rows([MARK], [(2**31, 100.0), (2**30, 90.0)], [{**MARK, "label": "1"}], 2**32)
+    assert rows["plans"][0]["plan"] == "<b>dp 2</b>"
+    assert (rows["plans"][0]["tp"], rows["plans"][0]["pp"], rows["plans"][0]["gib"]) == ("other", "2", 2.0)
+    assert [row["gib"] for row in rows["front"]] == [1.0, 2.0]
+    assert rows["limit"] == [{"gib": 4.0}]
+
+
+def test_other_strategies_change_rows_only():
+    one, two = (spec.split(plans.plan_scatter(plans.scatter_rows([MARK] * count, [], [], 2**32))) for count in (1, 5))
+    assert one.digest == two.digest
+    assert one.datasets != two.datasets
+
+
+def test_parts_of_a_step_are_stacked_in_one_order_and_sum_to_it():
+    step = Breakdown("s", {"bubble": 1.0, "computing/forward/matmul": 2.0, "computing/forward/attention": 1.0, "free": 0.5}, SOURCE)
+    rows = plans.step_rows({"a": step})["steps"]
+    assert [row["part"] for row in rows] == ["forward", "bubble", "host"]
+    assert sum(row["seconds"] for row in rows) == step.total
+    other = plans.step_rows({"a": step, "b": step.scale(2)})
+    assert spec.split(plans.step_bars({"steps": rows})).digest == spec.split(plans.step_bars(other)).digest
+
+
+def test_reasons_are_drawn_most_frequent_first():
+    rows = plans.rejected_rows({"few": 2, "many": 10})
+    assert [row["reason"] for row in rows["reasons"]] == ["many", "few"]
+    assert spec.split(plans.rejected_bars(rows)).datasets["reasons"]

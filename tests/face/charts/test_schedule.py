@@ -1,0 +1,78 @@
+"""The schedule picture: every nanosecond of work is drawn once, on its stage."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit.face.charts import schedule, spec
+from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
+
+
+def simulated(microbatches=8, mode="overlap", backward=20):
+    case = ScheduleCase(
+        schedule="1f1b",
+        num_stages=4,
+        num_microbatches=microbatches,
+        fwd_ns=((10, 11, 12, 13),),
+        bwd_ns=((backward,) * 4,),
+        p2p_ns=3,
+        p2p_mode=mode,
+    )
+    return simulate_schedule(case)
+
+
+def drawn_ms(rows, stage, *activities):
+    bars = rows["operations"]
+    columns = (bars["stage"], bars["activity"], bars["start_ms"], bars["end_ms"])
+    return sum(end - start for own, activity, start, end in zip(*columns, strict=True) if own == stage and activity in activities)
+
+
+def test_bars_of_a_stage_sum_to_its_work_and_lanes_to_the_step():
+    result = simulated()
+    rows = schedule.schedule_rows(result.frame())
+    for stage, busy_ns in enumerate(result.stage_busy_ns):
+        assert drawn_ms(rows, stage, "forward", "backward") == pytest.approx(busy_ns / 1e6)
+    assert set(rows["lanes"]["end_ms"]) == {result.makespan_ns / 1e6}
+
+
+def test_recomputation_is_drawn_as_a_part_of_the_backward():
+    result = simulated()
+    rows = schedule.schedule_rows(result.frame(), [[5, 0, 0, 0]])
+    assert drawn_ms(rows, 0, "recompute") == pytest.approx(8 * 5 / 1e6)
+    assert drawn_ms(rows, 0, "backward") == pytest.approx(8 * 15 / 1e6)
+    assert drawn_ms(rows, 1, "recompute") == 0
+
+
+def test_blocking_transfers_are_drawn_on_both_stages():
+    rows = schedule.schedule_rows(simulated(mode="rendezvous").frame())
+    assert drawn_ms(rows, 0, "transfer") > 0
+    assert drawn_ms(rows, 3, "transfer") > 0
+
+
+def test_many_operations_are_reduced_and_keep_their_shares():
+    result = simulated(microbatches=2_000)
+    rows = schedule.schedule_rows(result.frame())
+    assert len(rows["operations"]["stage"]) <= schedule.MOST_BARS
+    total = drawn_ms(rows, 3, "forward", "backward")
+    assert total == pytest.approx(result.stage_busy_ns[3] / 1e6, rel=1e-6)
+
+
+def test_a_longer_backward_changes_rows_and_no_structure():
+    first, second = (
+        spec.split(schedule.schedule_picture(schedule.schedule_rows(simulated(backward=time).frame()))) for time in (20, 40)
+    )
+    assert first.digest == second.digest
+    assert first.datasets != second.datasets
+
+
+def test_memory_is_stacked_in_gib_beside_its_limit():
+    rows = schedule.memory_rows({"constant": [0, 0], "parameters": [2**30, 2**31], "activations": [2**30, 0]}, 3 * 2**30)
+    assert rows["limit"] == [{"gib": 3.0}]
+    assert sum(row["gib"] for row in rows["memory"] if row["stage"] == "0") == 2.0
+    assert schedule.memory_rows({"constant": [0]}, None)["limit"] == []
+    chart = spec.split(schedule.memory_bars(rows))
+    assert set(chart.datasets) == {"memory", "limit"}
+
+
+def test_lanes_are_of_one_height_until_there_are_many():
+    assert [schedule.picture_height(stages) for stages in (1, 4, 16, 64)] == [34, 136, 416, 640]

@@ -1,0 +1,106 @@
+"""Page 30 without a browser: the published arithmetic of the six rounds, and nothing is told before the guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.face.panels import case_13b
+from perfkit.face.panels.case_13b import State
+from perfkit.project.experiments import ExperimentLog
+from perfkit.project.sample import demo, read_case
+
+PUBLISHED = {
+    # round: stage units, predicted, reported, error %, step s, MFU full %, MFU causal without head %
+    0: ((161.37,), None, 1860, None, 4.404, 43.12, 40.15),
+    1: ((80.00, 81.37), 1830, 2136, -14.3, 122.727, 49.52, 46.10),
+    2: ((75.62, 76.99), 2258, 2189, 3.1, 119.755, 50.75, 47.25),
+    3: ((75.62, 61.37), 2232, 2210, 1.0, 118.617, 51.24, 47.70),
+    4: ((73.00, 66.37), 2288, 2353, -2.8, 111.408, 54.55, 50.79),
+    5: ((64.00, 61.37), 2683, 2562, 4.7, 102.320, 59.40, 55.30),
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
+    monkeypatch.setattr(case_13b, "_kept_here", {})
+
+
+def answer_after(number: int, guess: float = 2000.0):
+    case_13b.reveal(State(round=number, guess=guess, idea="less recomputing"))
+    return case_13b.view(case_13b.compute(State(round=number)))
+
+
+@pytest.mark.parametrize("number", PUBLISHED)
+def test_every_round_has_the_published_figures(number):
+    units, predicted, reported, error, step_s, mfu_full, mfu_causal = PUBLISHED[number]
+    found = case_13b.told(read_case())[number]
+    assert found.stages == pytest.approx(units, abs=0.006)
+    assert found.row["reported"] == reported
+    assert found.step_s == pytest.approx(step_s, abs=5e-4)
+    assert 100 * found.mfu_full == pytest.approx(mfu_full, abs=0.006)
+    assert 100 * found.mfu_causal == pytest.approx(mfu_causal, abs=0.006)
+    if predicted is not None:
+        assert round(found.predicted) == predicted
+        assert round(100 * found.error, 1) == error
+
+
+def test_the_steps_of_the_model_the_gains_and_the_mean_error_are_the_published_ones():
+    rounds = case_13b.told(read_case())
+    assert [item.step_units for item in rounds[1:]] == pytest.approx([10495.2, 9930.2, 9740.8, 9410.4, 8253.4], abs=0.08)
+    assert [round(100 * item.gain, 2) for item in rounds[1:]] == [14.84, 2.48, 0.96, 6.47, 8.88]
+    assert sum(abs(item.error) for item in rounds[2:]) / 4 == pytest.approx(0.0290, abs=5e-5)
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+def test_nothing_is_told_before_the_guess(number):
+    answer = case_13b.view(case_13b.compute(State(round=number)))
+    said = f"{answer.text} {answer.notes} {[list(table.frame.to_numpy().ravel()) for table in answer.tables.values()]}"
+    assert f"{PUBLISHED[number][2]:,}" not in said
+    assert "answers" not in answer.charts
+
+
+def test_round_1_is_red_with_what_the_model_leaves_out():
+    answer = answer_after(1)
+    assert "error -14.3%. That far off: gradient synchronisation not modelled." in answer.text
+    rows = answer.charts["answers"].chart.datasets["answers"]
+    assert rows[1]["judged"] == "more than 10 % off"
+    assert (rows[1]["label"], rows[1]["why"]) == ("1,830 (-14.3%)", "gradient synchronisation not modelled")
+
+
+def test_round_5_is_predicted_4_7_percent_too_high_and_ends_the_story():
+    answer = answer_after(5, guess=2683)
+    assert "predicted 2,683, the guide reports 2,562: error +4.7%" in answer.text
+    assert "In total +37.74%." in answer.text
+    assert any("2.90%" in note and "0.775%" in note for note in answer.notes)
+
+
+def test_round_3_is_no_measurable_change_by_rule():
+    assert any(note.startswith("+0.96% is below the noise limit") for note in answer_after(3).notes)
+
+
+def test_without_guess_or_idea_nothing_is_revealed():
+    with pytest.raises(InputError) as caught:
+        case_13b.reveal(State(round=2))
+    assert len(caught.value.problems) == 2
+
+
+def test_the_guess_is_an_event_of_the_project_and_found_again(monkeypatch, tmp_path):
+    folder = demo(tmp_path / "d").folder
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    answer_after(4, guess=2345)
+    event = ExperimentLog(folder).events()[-1]
+    assert (event["action"], event["page"], event["detail"]["value"]) == ("guess", "30_case_13b", 2345)
+    assert case_13b.guesses()[4]["idea"] == "less recomputing"
+
+
+def test_a_project_that_cannot_be_written_keeps_the_guess_on_the_page(monkeypatch, tmp_path):
+    folder = demo(tmp_path / "d").folder
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
+    before = len(ExperimentLog(folder).events())
+    assert "until this page is closed" in case_13b.reveal(State(round=1, guess=2000, idea="pp 2"))
+    assert len(ExperimentLog(folder).events()) == before
+    assert case_13b.guesses()[1]["value"] == 2000

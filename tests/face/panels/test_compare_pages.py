@@ -1,0 +1,180 @@
+"""Pages 21 and 22 without a browser: sentences, tables, buttons, and what is saved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.face.charts.compare import loss_rows, waterfall_rows
+from perfkit.face.panels import accuracy_alignment, compare, decide
+from perfkit.face.panels._status import NothingYet
+from perfkit.project import create_project
+from perfkit.project.experiments import ExperimentLog
+from perfkit.project.sample import demo
+
+DATA = data_folder()
+
+
+def losses(name: str) -> str:
+    return str(DATA / "losses" / f"{name}.csv")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    made = create_project(tmp_path / "project", "tuning", goal_value=2000.0)
+    monkeypatch.setenv("PERFKIT_PROJECT", str(made.folder))
+    log = ExperimentLog(made.folder)
+    log.set_project("tuning")
+    log.start("other tensor parallel size", "fewer exposed collectives in every layer")
+    return made
+
+
+def test_page_21_opens_with_the_last_rounds_of_the_case():
+    answer = compare.view(compare.compute(compare.start()))
+    assert answer.text.startswith("A step is 14.5 s shorter (-10.8%)")
+    assert "computing/recompute changed most" in answer.text
+    assert set(answer.tables["config"].frame["key"]) == {"context.max_device_memory", "recompute_config.recompute"}
+    parts = answer.tables["parts"].frame
+    assert parts["difference_ns"].iloc[:-1].sum() == parts["difference_ns"].iloc[-1]
+
+
+def test_the_waterfall_ends_where_b_is():
+    answer = compare.view(compare.compute(compare.start()))
+    steps = answer.charts["waterfall"].chart.datasets["steps"]
+    assert steps[0]["path"] == "a"
+    assert steps[-2]["end"] == pytest.approx(steps[-1]["end"])
+    for before, after in pairwise(steps[1:-1]):
+        assert after["start"] == pytest.approx(before["end"])
+
+
+def test_two_recordings_are_compared_with_operators():
+    runs = compare.State(a=str(DATA / "traces/torch_npu_2rank"), b=str(DATA / "traces/kineto_resnet"), operators=True)
+    answer = compare.view(compare.compute(runs))
+    assert {"parts", "operators", "only in a", "only in b"} <= set(answer.tables)
+    assert any("too few steps" in note for note in answer.notes)
+
+
+def test_graphs_and_hostile_names_stay_text():
+    state = compare.State(a=str(DATA / "ir/silu_mul_not_in_effect.ir"), b=str(DATA / "ir/silu_mul_in_effect.ir"))
+    answer = compare.view(compare.compute(state))
+    assert answer.text == "Operators: 2 added, 12 removed, 8 moved, 16 changed."
+    assert (answer.tables["nodes"].frame["what"] == "added").sum() == 2
+
+
+def test_recalibration_is_refused_for_what_is_no_run_of_the_plan():
+    with pytest.raises(InputError, match="needs a run and its plan"):
+        compare.recalibrate_from_run(compare.start())
+
+
+def test_the_button_to_recalibrate_shows_only_for_a_run_and_a_plan():
+    action = next(action for action in compare.PANEL.actions if action.name == "recalibrate")
+    assert action.visible is not None
+    assert not action.visible(compare.start())
+    assert action.visible(compare.State(a=str(DATA / "traces/torch_npu_2rank"), b=str(DATA / "configs/llama2_13b.toml")))
+
+
+def test_a_comparison_is_kept_with_the_open_round(project):
+    text = compare.save(compare.State(a=str(DATA / "case13b/round4.yaml"), b=str(DATA / "case13b/round5.yaml")))
+    assert "Saved to round 0 of tuning" in text
+    event = ExperimentLog(project.folder).events()[-1]
+    assert (event["action"], event["detail"]["kind"]) == ("compare", "plans")
+
+
+def test_nothing_chosen_is_an_empty_page():
+    with pytest.raises(NothingYet):
+        compare.compute(compare.State())
+    with pytest.raises(NothingYet):
+        accuracy_alignment.compute(accuracy_alignment.State())
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("tensor_parallel", "Aligned: "),
+        ("drift", "Suspicious: the difference drifts"),
+        ("diverged", "Diverged: the losses part from step 120"),
+    ],
+)
+def test_page_22_says_what_the_samples_are(name, start):
+    state = replace(accuracy_alignment.start(), candidate=losses(name))
+    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
+    assert answer.text.startswith(start)
+    assert {"losses", "differences"} == set(answer.charts)
+
+
+def test_the_configurations_name_the_class_and_the_likely_cause():
+    configs = {"old_config": str(DATA / "case13b/round0.yaml"), "new_config": str(DATA / "case13b/round1.yaml")}
+    state = replace(accuracy_alignment.start(), candidate=losses("diverged"), **configs)
+    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
+    causes = answer.tables["causes"].frame
+    assert "parallel_config.pipeline_stage" in set(causes["setting"])
+    assert "It may come from" in answer.text
+
+
+def test_another_limit_and_class_change_the_verdict():
+    state = replace(accuracy_alignment.start(), candidate=losses("tensor_parallel"))
+    strict = replace(state, own_limit=True, limit_percent=0.01)
+    assert accuracy_alignment.compute(state).found.verdict == "aligned"
+    assert accuracy_alignment.compute(strict).found.verdict != "aligned"
+    assert accuracy_alignment.compute(replace(state, change_class="exact")).found.verdict == "suspicious"
+
+
+def test_the_verdict_is_written_to_the_open_round_but_never_for_a_sample(project, tmp_path):
+    own = {}
+    for name in ("reference", "tensor_parallel", "diverged"):
+        own[name] = tmp_path / f"{name}.csv"
+        own[name].write_bytes((DATA / "losses" / f"{name}.csv").read_bytes())
+    state = accuracy_alignment.State(reference=str(own["reference"]), candidate=str(own["tensor_parallel"]))
+    assert "stored as pass" in accuracy_alignment.save(state)
+    assert "stored as fail" in accuracy_alignment.save(replace(state, candidate=str(own["diverged"])))
+    row = ExperimentLog(project.folder).show("json")["rounds"][0]
+    assert row["accuracy"] == "fail"
+    assert row["accuracy_checks"][0]["steps"] == 300
+    with pytest.raises(InputError, match="sample"):
+        accuracy_alignment.save(accuracy_alignment.start())
+
+
+def test_many_points_are_thinned_and_gaps_are_gaps():
+    found = accuracy_alignment.compute(accuracy_alignment.start()).found
+    rows = loss_rows(found.points, band=0.005, first_divergence=None)
+    assert len(rows["losses"]) == 600
+    assert rows["divergence"] == []
+    import pandas as pd
+
+    many = pd.concat([found.points] * 40, ignore_index=True)
+    assert len(loss_rows(many, band=None, first_divergence=3)["losses"]) <= 5_000
+    parts = pd.DataFrame({"path": ["x", "y"], "a": [1, 0], "b": [3, 0]})
+    assert [row["path"] for row in waterfall_rows(parts, scale=1)["steps"]] == ["a", "x", "b"]
+
+
+def test_predictions_of_all_rounds_lie_beside_what_was_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(demo(tmp_path / "demo").folder))
+    answer = decide.view(decide.compute(decide.State()))
+    points = answer.charts["predictions"].chart.datasets["rounds"]
+    assert [point["name"] for point in points] == [f"round {number}" for number in range(1, 6)]
+    assert points[-1]["error"] == "+4.7%"
+    assert "off by" in answer.text
+
+
+def test_a_round_is_decided_only_with_its_evidence(project):
+    before = decide.view(decide.compute(decide.State()))
+    assert before.text.startswith("Round 0 (other tensor parallel size) waits for its decision: not measured yet")
+    with pytest.raises(InputError, match="choose a verdict"):
+        decide.decide(decide.State())
+    with pytest.raises(InputError) as refused:
+        decide.decide(decide.State(verdict="keep", reason="short"))
+    assert len(refused.value.problems) >= 3
+    text = decide.decide(decide.State(verdict="revert", reason="the collectives took longer than before"))
+    assert text == "Round 0 is decided: revert."
+    assert decide.view(decide.compute(decide.State())).text.startswith("All 1 rounds are decided")
+
+
+def test_without_a_project_there_is_nothing_to_decide(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
+    with pytest.raises(NothingYet):
+        decide.compute(decide.State())

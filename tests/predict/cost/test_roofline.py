@@ -1,0 +1,62 @@
+"""The roofline of one layer against counts made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec import HardwareSpec, ModelSpec, ParallelPlan, Workload
+from perfkit.predict.cost.roofline import layer_floor, layer_matmuls
+
+LLAMA2_7B = ModelSpec(
+    num_layers=32,
+    hidden_size=4096,
+    num_attention_heads=32,
+    num_key_value_heads=32,
+    head_size=128,
+    ffn_hidden_size=11008,
+    vocab_size=32000,
+)
+WORK = Workload(seq_length=4096, micro_batch_size=1, global_batch_size=8)
+DEVICE = HardwareSpec(name="made up", peak_flops_per_s={"bfloat16": 376e12}, memory_bytes=64 * 2**30, memory_bytes_per_s=1.6e12)
+
+
+def test_the_products_of_a_llama2_7b_layer_sum_to_the_published_layer():
+    products = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
+    assert products["flops"].sum() == pytest.approx(1932.735e9, rel=1e-6)
+    assert products.set_index("part").loc["qkv", "flops"] == 2 * 4096 * 4096 * 3 * 4096
+
+
+def test_a_large_product_reaches_the_peak_and_a_single_token_does_not():
+    training = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
+    assert set(training["bound"]) == {"compute"}
+    assert (training["attainable_flops_per_s"] == 376e12).all()
+    one_token = layer_matmuls(LLAMA2_7B, replace(WORK, seq_length=1, global_batch_size=1), ParallelPlan(), DEVICE)
+    assert set(one_token["bound"]) == {"memory"}
+
+
+def test_splitting_over_tensor_ranks_divides_the_work_and_lowers_the_intensity():
+    whole = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
+    split = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(tensor_parallel_size=8), DEVICE)
+    assert split["flops"].sum() == pytest.approx(whole["flops"].sum() / 8)
+    assert (split["intensity_flop_per_byte"] <= whole["intensity_flop_per_byte"]).all()
+
+
+def test_time_times_rate_gives_back_the_work():
+    products = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
+    floor = layer_floor(LLAMA2_7B, WORK, ParallelPlan(), DEVICE)
+    assert floor.total == pytest.approx(products["flops"].sum() / 376e12)
+
+
+def test_a_mixture_layer_counts_the_active_experts_only():
+    mixture = replace(LLAMA2_7B, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=11008)
+    dense = layer_matmuls(LLAMA2_7B, WORK, ParallelPlan(), DEVICE).set_index("part")["flops"]
+    active = layer_matmuls(mixture, WORK, ParallelPlan(), DEVICE).set_index("part")["flops"]
+    assert active["ffn up"] == pytest.approx(2 * dense["ffn up"])
+
+
+def test_a_dtype_without_a_peak_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match="no peak for dtype 'float8'; known are bfloat16"):
+        layer_matmuls(LLAMA2_7B, replace(WORK, dtype="float8"), ParallelPlan(), DEVICE)

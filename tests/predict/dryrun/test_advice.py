@@ -1,0 +1,87 @@
+"""Advice after a dry run: every branch of the tree fires, and a change that is called enough is enough."""
+
+from dataclasses import replace
+
+import pytest
+
+from perfkit import read_config
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.units import GIB
+from perfkit.predict import dryrun
+
+PLAN = read_config(data_folder() / "dryrun" / "qwen2.5_7b" / "as_trained" / "pretrain.sh")
+
+
+def peak(used_gib: float, actual_gib: float | None = None, limit_gib: float = 58, rank: int = 0) -> dryrun.LoggedPeak:
+    return dryrun.LoggedPeak(
+        rank=rank,
+        label=f"rank {rank}",
+        file="rank_0.log",
+        line=1,
+        used_bytes=round(used_gib * GIB),
+        actual_bytes=round((actual_gib or used_gib) * GIB),
+        limit_bytes=round(limit_gib * GIB),
+    )
+
+
+def advice(*peaks: dryrun.LoggedPeak, plan=None) -> dryrun.Advice:
+    likely = dryrun.substitute(plan, peaks) if plan else None
+    return dryrun.advise(dryrun.rank_rows(peaks, likely), likely)
+
+
+def test_much_room_asks_for_less_recomputation_if_there_is_any():
+    recomputed = read_config(data_folder() / "dryrun" / "qwen2.5_7b" / "full_recompute" / "pretrain.sh")
+    assert advice(peak(34), plan=recomputed).rule == "recompute-with-headroom"
+    plain = advice(peak(40))
+    assert (plain.verdict, plain.rule) == ("fits", "")
+    assert "larger micro batch" in plain.reason
+
+
+def test_between_nine_tenths_and_the_limit_it_is_tight():
+    assert advice(peak(55)).verdict == "tight"
+    assert advice(peak(52)).verdict == "fits"
+
+
+def test_gaps_that_alone_break_the_limit_are_the_only_advice():
+    found = advice(peak(56, 60), plan=PLAN)
+    assert (found.rule, found.steps) == ("memory-fragmentation", ())
+    assert "enable_vmm:True" in found.reason
+    assert advice(peak(59, 60)).rule != "memory-fragmentation"
+
+
+def test_memory_that_stays_is_shared_or_split_first():
+    small = replace(PLAN, parallel=ParallelPlan(data_parallel_size=2, tensor_parallel_size=2, pipeline_parallel_size=1))
+    likely = dryrun.substitute(small)
+    rows = dryrun.rank_rows([], likely, 58 * GIB)
+    found = dryrun.advise(rows, likely)
+    assert found.rule == "oom-static"
+    assert found.steps[0].change == "share the optimizer state"
+    changes = [step.change for step in found.steps]
+    assert changes.index("share the optimizer state") < changes.index("tensor parallel 4") < changes.index("recompute every layer")
+
+
+def test_memory_of_a_step_is_recomputed_cheapest_first_and_enough_is_enough():
+    found = advice(peak(62, limit_gib=58), plan=PLAN)
+    assert found.rule == "oom-dynamic"
+    changes = [step.change for step in found.steps]
+    assert changes.index("recompute Silu and Mul") < changes.index("recompute every layer")
+    for step in found.steps:
+        assert step.enough == (step.peak_bytes <= 58 * GIB)
+        assert step.saved_bytes > 0
+
+
+def test_the_fullest_rank_is_judged_also_if_it_has_no_log():
+    likely = dryrun.substitute(PLAN, [peak(46, rank=2)])
+    rows = dryrun.rank_rows([peak(46, rank=2)], likely)
+    row = dryrun.fullest(rows)
+    assert row is not None
+    assert (row.rank, row.origin) == (0, "predicted")
+
+
+def test_without_a_limit_nothing_is_judged():
+    with pytest.raises(NotMeasuredError):
+        dryrun.advise(dryrun.rank_rows([replace(peak(40), limit_bytes=None)]))
+    row = dryrun.rank_rows([replace(peak(40), limit_bytes=None)], limit_bytes=30 * GIB)[0]
+    assert row.headroom_bytes == -10 * GIB

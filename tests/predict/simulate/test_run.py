@@ -1,0 +1,146 @@
+"""A simulated run has the tables of a recorded one, and says what the prediction says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import perfkit
+from perfkit.core.breakdown import align
+from perfkit.core.errors import InputError
+from perfkit.core.run import Run
+from perfkit.core.units import NS_PER_S
+from perfkit.explain.summary import summarize
+from perfkit.predict.estimate import estimate
+from perfkit.predict.simulate import simulate
+from perfkit.record.overlap import device_time
+from tests.predict.simulate.plans import SMALL, plan_of
+
+PLANS = {
+    "data and tensor": plan_of("gpt-7.5b", 64, micro=2, dp=4, tp=2),
+    "pipeline": plan_of("llama2-13b", 128, seq=4096, dp=8, pp=2),
+    "all three, recomputed": plan_of("gpt-7.5b", 64, micro=2, dp=2, tp=4, pp=4, recompute=True),
+    "sequence parallel": plan_of("llama2-70b", 64, seq=4096, dp=2, tp=4, pp=8, sequence_parallel=True),
+    "interleaved": plan_of("gpt-7.5b", 192, micro=2, dp=2, tp=4, pp=4, vp=2),
+    "context": plan_of("llama2-13b", 32, seq=16384, dp=2, tp=2, pp=2, cp=2),
+    "experts": plan_of("mixtral-8x7b", 64, seq=4096, dp=4, tp=2, pp=2, ep=4),
+    "sharded parameters": plan_of("gpt-7.5b", 64, micro=2, dp=8, optimizer_shard_size=8, optimizer_shard_level=3),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_without_faults_the_step_and_its_parts_are_the_predicted_ones(name):
+    plan = PLANS[name]
+    predicted = estimate(plan).breakdown
+    run = simulate(plan, steps=2)
+    steps = run.steps()
+    assert steps["duration_ns"].max() / NS_PER_S == pytest.approx(float(predicted.total), rel=0.005)
+    slowest = steps[steps["step"] == 2].sort_values("computing_ns").iloc[-1]
+    ours, theirs = align(run.step_breakdown(int(slowest["rank"]), 2), predicted)
+    for path in {*ours.parts, *theirs.parts}:
+        assert abs(ours.parts.get(path, 0) - theirs.parts.get(path, 0)) < 0.005 * theirs.total, path
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return simulate(SMALL, ["slow_rank:5:1.3"], steps=2)
+
+
+def test_leaves_sum_to_the_step_and_none_is_negative(run):
+    for row in run.steps().to_dict("records"):
+        parts = run.step_breakdown(row["rank"], row["step"])
+        assert parts.total == row["duration_ns"]
+        assert min(parts.parts.values()) >= 0
+
+
+def test_steps_are_what_their_kernels_say(run):
+    kernels = run.frame("kernels")
+    for row in run.steps().to_dict("records"):
+        mine = kernels[(kernels["rank"] == row["rank"]) & (kernels["step"] == row["step"])]
+        times = device_time(mine)
+        assert times.computing_ns == row["computing_ns"]
+        assert times.communication_ns == row["communication_ns"]
+        assert times.overlapped_ns == row["overlapped_ns"]
+        assert mine["start_ns"].min() >= row["start_ns"]
+        assert (mine["start_ns"] + mine["duration_ns"]).max() <= row["start_ns"] + row["duration_ns"]
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_members_of_a_collective_end_together_and_one_of_them_does_not_wait(run, experts):
+    if experts:  # ranks meet in tensor and in expert groups, so that a slow one holds up others that it never talks to
+        plan = plan_of("mixtral-8x7b", 12, dp=2, tp=2, pp=2, ep=2)
+        run = simulate(replace(plan, model=replace(plan.model, num_layers=2)), ["slow_rank:0:2.5"], steps=1)
+    rows = run.frame("collectives")
+    rows = rows[~rows["operation"].isin(["send", "receive"])].sort_values(["rank", "start_ns"])
+    turn = rows.groupby(["rank", "step", "group", "name"], observed=True).cumcount()
+    together = rows.assign(end_ns=rows["start_ns"] + rows["duration_ns"], turn=turn).groupby(
+        ["step", "group", "name", "turn"], observed=True
+    )
+    assert (together["rank"].nunique() == together["group_size"].first()).all()
+    assert (together["end_ns"].nunique() == 1).all()
+    assert (together["wait_ns"].min() == 0).all()
+
+
+def test_a_receive_ends_after_its_send_began_and_every_send_is_received(run):
+    rows = run.frame("collectives")
+    keys = ["step", "group", "name"]
+    both = rows[rows["operation"] == "send"].merge(rows[rows["operation"] == "receive"], on=keys, suffixes=("", "_there"))
+    assert len(both) == (rows["operation"] == "send").sum() == (rows["operation"] == "receive").sum() > 0
+    assert (both["start_ns_there"] + both["duration_ns_there"] > both["start_ns"]).all()
+
+
+def test_computing_of_a_rank_never_overlaps_itself(run):
+    kernels = run.frame("kernels")
+    for _, mine in kernels[kernels["kind"] == "computing"].groupby("rank"):
+        ordered = mine.sort_values("start_ns")
+        assert ((ordered["start_ns"] + ordered["duration_ns"]).shift(fill_value=0) <= ordered["start_ns"]).all()
+
+
+def test_a_slow_rank_waits_least_and_its_peers_wait_for_it(run):
+    rows = run.frame("collectives")
+    waits = rows[rows["group"] == "tp_4"].groupby("rank", observed=True)["wait_ns"].sum()
+    assert waits[5] < 0.05 * waits[4]
+
+
+def test_the_peak_of_the_memory_curve_is_the_predicted_one(run):
+    from perfkit.predict.memory.memory import peak_memory
+
+    curve, predicted = run.frame("memory_curve"), peak_memory(SMALL)
+    for stage, rank in ((0, 0), (1, 4)):
+        mine = curve[curve["rank"] == rank]
+        whole = predicted.stages[stage]
+        context, gaps = whole.amount("reserved/context"), whole.amount("reserved/fragmentation")
+        assert mine["allocated_bytes"].max() == pytest.approx(whole.total - context - gaps, rel=1e-6)
+        assert mine["reserved_bytes"].max() == pytest.approx(whole.total - context, rel=1e-6)
+
+
+def test_equal_arguments_give_equal_runs_and_another_seed_another_one():
+    tables = ("kernels", "collectives", "steps", "memory_curve")
+    one, same, other = (simulate(SMALL, ["jitter:0.05"], steps=1, seed=seed) for seed in (3, 3, 4))
+    for table in tables:
+        assert one.frame(table).equals(same.frame(table))
+    assert not one.frame("kernels").equals(other.frame("kernels"))
+
+
+def test_a_part_of_a_table_is_that_part_of_the_whole(run):
+    part = run.frame("kernels", ranks=[6, 1], columns=["rank", "name", "duration_ns"])
+    whole = run.frame("kernels")[["rank", "name", "duration_ns"]]
+    whole = whole[whole["rank"].isin([1, 6])]
+    assert part["duration_ns"].tolist() == whole["duration_ns"].tolist()
+    assert part["name"].astype(str).tolist() == whole["name"].astype(str).tolist()
+
+
+def test_the_summary_takes_a_simulated_run(run):
+    summary = summarize(run)
+    assert summary["kind"] == "simulated"
+    assert len(summary["ranks"]) == 8
+    assert perfkit.simulate is simulate
+
+
+def test_everything_that_is_wrong_is_said_at_once():
+    with pytest.raises(InputError) as caught:
+        simulate(SMALL, ["slow_rank:8:1.3", "slow_link:1-1:2", "slow_op:MatMul:0"], steps=0, seed=-1, ranks=[3, 99])
+    text = str(caught.value)
+    for piece in ("rank 8", "within one device", "'0'", "steps = 0", "seed = -1", "99"):
+        assert piece in text
