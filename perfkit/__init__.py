@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from perfkit.project.sample import demo as demo
     from perfkit.record.load import load as load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "compare": "perfkit.explain.compare",

@@ -9,6 +9,7 @@ import pytest
 
 from perfkit.face.cli import commands
 from perfkit.record.load import formats
+from tests import readme_formats
 from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,6 +28,11 @@ def test_every_command_is_documented(command):
 @pytest.mark.parametrize("name", [known.name for known in formats()])
 def test_every_format_is_documented(name):
     assert f"`{name}`" in text("docs/formats.md")
+
+
+def test_the_formats_of_the_readme_are_those_that_are_read():
+    assert readme_formats.renewed(text("README.md")) == text("README.md"), "run: python -m tests.readme_formats"
+    assert readme_formats.listed() in text("README.md")
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
