@@ -47,6 +47,9 @@ class HardwareSpec:
         for name in ("peak_flops_per_s", "links", "sources"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
+    def __hash__(self) -> int:
+        return hash((self.name, self.memory_bytes, self.devices_per_node))
+
     def peak(self, dtype: str) -> float:
         """Dense peak of `dtype` in FLOP/s; raises InputError that names the dtypes known."""
         if dtype not in self.peak_flops_per_s:

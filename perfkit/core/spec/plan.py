@@ -12,7 +12,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.workload import Workload
 
 
@@ -133,10 +133,9 @@ class Plan:
         """Layers of every chunk (row) and stage (column); an uneven split gives the first chunks one layer more."""
         if self.parallel.layers_per_stage is not None:
             return self.parallel.layers_per_stage
-        stages, chunks = self.parallel.pipeline_parallel_size, self.parallel.virtual_pipeline_parallel_size
-        each, extra = divmod(self.model.num_layers, stages * chunks)
-        sizes = [each + (index < extra) for index in range(stages * chunks)]
-        return tuple(tuple(sizes[start : start + stages]) for start in range(0, len(sizes), stages))
+        return even_layers(
+            self.model.num_layers, self.parallel.pipeline_parallel_size, self.parallel.virtual_pipeline_parallel_size
+        )
 
     @property
     def num_devices(self) -> int:
@@ -155,3 +154,10 @@ class Plan:
     def tokens_per_step(self) -> int:
         """Tokens that one step processes on all devices."""
         return self.workload.global_batch_size * self.workload.seq_length
+
+
+def even_layers(layers: int, stages: int, chunks: int) -> Counts:
+    """Layers of every chunk (row) and stage (column) of an even split; what is left over goes to the first chunks."""
+    each, extra = divmod(layers, stages * chunks)
+    sizes = [each + (index < extra) for index in range(stages * chunks)]
+    return tuple(tuple(sizes[start : start + stages]) for start in range(0, len(sizes), stages))

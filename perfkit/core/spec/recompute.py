@@ -40,6 +40,10 @@ class RecomputePlan:
             raise InputError("RecomputePlan", problems)
         object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
 
+    def __hash__(self) -> int:
+        named = (self.full_layers, self.communication, self.swapped_layers, *self.operators.items())
+        return hash((self.all_layers, self.attention_core, named))
+
     def num_full_layers(self, num_layers: int) -> int:
         """How many of the model's layers are recomputed in full, at most `num_layers`."""
         if self.all_layers:

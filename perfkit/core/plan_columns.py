@@ -1,0 +1,261 @@
+"""Plan columns: many plans as arrays of one length, the form in which whatever is predicted of plans is computed.
+
+A column has the name of its field; a single plan is a table of one. Counts are float64 (products of sizes exceed 2**53 nowhere),
+a field that is not stated is nan. Words, layouts, recompute plans and devices are `Coded`: the few different values once each, and
+every plan's position among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Generic, TypeVar, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.workload import Workload
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.intp]
+Rows = Codes | Flags | slice
+
+MANY = 16
+"""Values of a coded column beyond which those that a part of it does not have are dropped from it."""
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Coded(Generic[T]):
+    """A column of few different values: every plan's position (`codes`) in `values`."""
+
+    codes: Codes
+    values: tuple[T, ...]
+
+    @classmethod
+    def of(cls, items: Iterable[T]) -> Coded[T]:
+        """The column of these values."""
+        known: dict[T, int] = {}
+        codes = [known.setdefault(item, len(known)) for item in items]
+        return cls(np.array(codes, dtype=np.intp), tuple(known))
+
+    @classmethod
+    def same(cls, item: T, count: int) -> Coded[T]:
+        """The column of one value."""
+        return cls(np.zeros(count, dtype=np.intp), (item,))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, index: int) -> T:
+        return self.values[int(self.codes[index])]
+
+    def take(self, rows: Rows) -> Coded[T]:
+        """The values at `rows`."""
+        codes = self.codes[rows]
+        if len(self.values) <= MANY:
+            return Coded(codes, self.values)
+        kept, codes = np.unique(codes, return_inverse=True)
+        return Coded(codes, tuple(self.values[code] for code in kept.tolist()))
+
+    def numbers(self, of: Callable[[T], float]) -> Floats:
+        """A number of every plan's value."""
+        return np.array([of(value) for value in self.values], dtype=np.float64)[self.codes]
+
+    def flags(self, of: Callable[[T], bool]) -> Flags:
+        """Whether something holds of every plan's value."""
+        return np.array([of(value) for value in self.values], dtype=np.bool_)[self.codes]
+
+    def is_(self, *words: T) -> Flags:
+        """Whether every plan's value is one of these."""
+        return self.flags(lambda value: value in words)
+
+
+def combined(*columns: Coded[Any]) -> Coded[tuple[Any, ...]]:
+    """The combinations of several columns' values, as one column."""
+    code = columns[0].codes
+    for column in columns[1:]:
+        code = code * len(column.values) + column.codes
+    _, first, codes = np.unique(code, return_index=True, return_inverse=True)
+    return Coded(codes, tuple(tuple(column[row] for column in columns) for row in first.tolist()))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanColumns:
+    """All fields of `Plan` but the document that it was read from; `model_name` and `optimizer_name` are the specs' `name`."""
+
+    num_layers: Floats
+    hidden_size: Floats
+    num_attention_heads: Floats
+    num_key_value_heads: Floats
+    head_size: Floats
+    ffn_hidden_size: Floats
+    vocab_size: Floats
+    model_name: Coded[str]
+    gated_ffn: Flags
+    tied_embeddings: Flags
+    norm: Coded[str]
+    bias: Coded[str]
+    max_position_embeddings: Floats
+    embedding_norm: Flags
+    query_key_norm: Flags
+    num_experts: Floats
+    num_experts_per_token: Floats
+    expert_ffn_hidden_size: Floats
+    num_shared_experts: Floats
+    shared_expert_ffn_hidden_size: Floats
+    shared_expert_gate: Flags
+    router_bias: Flags
+    num_dense_layers: Floats
+    expert_capacity_factor: Floats
+    query_lora_rank: Floats
+    kv_lora_rank: Floats
+    nope_head_size: Floats
+    rope_head_size: Floats
+    value_head_size: Floats
+    seq_length: Floats
+    micro_batch_size: Floats
+    global_batch_size: Floats
+    dtype: Coded[str]
+    attention_kernel: Coded[str]
+    dropout: Flags
+    data_parallel_size: Floats
+    tensor_parallel_size: Floats
+    pipeline_parallel_size: Floats
+    virtual_pipeline_parallel_size: Floats
+    context_parallel_size: Floats
+    expert_parallel_size: Floats
+    sequence_parallel: Flags
+    optimizer_shard_size: Floats
+    micro_batch_interleave_size: Floats
+    layers_per_stage: Coded[Counts | None]
+    optimizer_shard_level: Floats
+    context_parallel_algorithm: Coded[str]
+    ulysses_size: Floats
+    sequence_chunks: Floats
+    expert_tensor_parallel_size: Floats
+    optimizer_name: Coded[str]
+    state_bytes_per_parameter: Floats
+    master_weights: Flags
+    gradient_dtype: Coded[str]
+    matrix_state_bytes_per_parameter: Floats
+    gradient_accumulation_bytes_per_parameter: Floats
+    recompute: Coded[RecomputePlan]
+    hardware: Coded[HardwareSpec | None]
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> PlanColumns:
+        """One row a plan."""
+        cells = zip(*map(_READ, plans), strict=True) if plans else iter([()] * len(FIELDS))
+        return cls(**{name: _column(field.kind, values) for (name, field), values in zip(FIELDS.items(), cells, strict=True)})
+
+    def __len__(self) -> int:
+        return len(self.num_layers)
+
+    @property
+    def num_devices(self) -> Floats:
+        """Devices of the job."""
+        split = self.tensor_parallel_size * self.pipeline_parallel_size * self.context_parallel_size
+        return self.data_parallel_size * split
+
+    @property
+    def num_micro_batches(self) -> Floats:
+        """Micro batches of a step and replica."""
+        return self.global_batch_size / (self.micro_batch_size * self.data_parallel_size * self.micro_batch_interleave_size)
+
+    def take(self, rows: Rows) -> PlanColumns:
+        """The plans at `rows` (positions, flags or a slice)."""
+        columns: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}
+        return PlanColumns(**{name: _taken(column, rows) for name, column in columns.items()})
+
+    def chunks(self, size: int) -> Iterator[PlanColumns]:
+        """The plans in pieces of at most `size`, small enough for the arrays of a formula to stay in the processor's cache."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size))
+
+    def plan(self, index: int) -> Plan:
+        """The plan of one row. Raises InputError with everything in which it contradicts itself."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, field in FIELDS.items():
+            found.setdefault(field.part, {})[field.name] = field.value(getattr(self, name)[index])
+        parts: dict[str, Any] = {}
+        problems: list[str] = []
+        for part, values in found.items():
+            try:
+                parts[part] = PARTS[part](**values) if part in PARTS else values[part]
+            except InputError as error:
+                problems += error.problems
+        if problems:
+            raise InputError("Plan", problems)
+        return Plan(**parts)
+
+
+PARTS: Mapping[str, type] = {"model": ModelSpec, "workload": Workload, "parallel": ParallelPlan, "optimizer": OptimizerSpec}
+"""Parts of a plan whose fields are columns of their own; every other field of `Plan` is one column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a column's values stand in a plan: the part, the name in it, and the types of the column and of the value."""
+
+    part: str
+    name: str
+    kind: str
+    type: Any
+
+    @property
+    def path(self) -> str:
+        """The attribute of a plan."""
+        return f"{self.part}.{self.name}" if self.part in PARTS else self.part
+
+    def value(self, cell: Any) -> Any:
+        """A cell of the column as the field has it."""
+        if self.kind == "Flags":
+            return bool(cell)
+        if self.kind != "Floats":
+            return cell
+        if np.isnan(cell):
+            return None
+        return float(cell) if self.type is float else bool(cell) if self.type == bool | None else int(cell)
+
+
+def _fields() -> dict[str, Field]:
+    kinds = {item.name: str(item.type) for item in fields(PlanColumns)}
+    found = {}
+    for item in fields(Plan):
+        if item.name in PARTS:
+            hints = get_type_hints(PARTS[item.name])
+            for own in fields(PARTS[item.name]):
+                name = f"{item.name}_name" if own.name == "name" else own.name
+                found[name] = Field(item.name, own.name, kinds[name], hints[own.name])
+        elif item.name != "document":
+            found[item.name] = Field(item.name, item.name, kinds[item.name], get_type_hints(Plan)[item.name])
+    return found
+
+
+FIELDS: Mapping[str, Field] = _fields()
+"""Every column by name, in the order of the parts of a plan."""
+
+_READ = attrgetter(*(field.path for field in FIELDS.values()))
+
+
+def _column(kind: str, values: Sequence[Any]) -> Any:
+    if kind == "Flags":
+        return np.array(values, dtype=np.bool_)
+    if kind == "Floats":
+        return np.array(values, dtype=np.float64)
+    return Coded.of(values)
+
+
+def _taken(column: Any, rows: Rows) -> Any:
+    return column.take(rows) if isinstance(column, Coded) else column[rows]
