@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -61,3 +62,32 @@ def test_make_targets_that_the_documents_name_exist():
     targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
     named = {target for document in DOCUMENTS for target in re.findall(r"`make ([a-z-]+)", document.read_text(encoding="utf-8"))}
     assert named <= targets
+
+
+def _exists(dotted: str) -> bool:
+    """Whether a dotted name is a module, or what follows the longest module in it is a name there."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[length:]:
+            found = getattr(found, name, None)
+        return found is not None
+    return False
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS[:2], *DOCUMENTS[3:]], ids=lambda path: path.name)
+def test_what_the_documents_import_exists(document):
+    for module, names in re.findall(
+        r"^ *from (perfkit[\w.]*) import ([\w, ]+)$", document.read_text(encoding="utf-8"), re.MULTILINE
+    ):
+        for name in re.split(r", ?", re.sub(r" as \w+", "", names)):
+            assert _exists(f"{module}.{name}"), f"{module}.{name}"
+
+
+@pytest.mark.parametrize("document", [*DOCUMENTS[:2], *DOCUMENTS[3:]], ids=lambda path: path.name)
+def test_modules_that_the_documents_name_exist(document):
+    named = set(re.findall(r"(?<![\w./])(perfkit(?:\.\w+){2,})(?![\w/]|\.\w)", document.read_text(encoding="utf-8")))
+    assert [name for name in named if not _exists(name)] == []

@@ -11,7 +11,7 @@ RANKS = f"""
 import altair as alt
 import pandas as pd
 from perfkit import panels
-from perfkit.face.charts import _theme as theme
+from perfkit.face.charts import theme
 from perfkit.face.panels import *
 
 def compute(state):

@@ -1,6 +1,7 @@
 """DryRun: commands that simulate ranks on one machine, what their logs say, and a substitute where no MindSpore is installed.
 
-from perfkit.predict import dryrun, read_config
+from perfkit import read_config
+from perfkit.predict import dryrun
 plan = read_config("config.yaml")
 print(dryrun.commands(plan, "2.7")[0].text)                     # first and last rank of every stage
 peaks = dryrun.read_peaks(perfkit.load("output_dryrun"))
