@@ -27,11 +27,16 @@ Kind = Literal["measured", "simulated", "reported"]
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a reader or the profiler lost: never silent."""
+    """What a reader or the profiler lost: never silent.
+
+    `table` names the table whose rows these would have been, so that rows kept and rows lost add up to those of the file; "" where
+    other things than rows were counted: bytes, cells, files.
+    """
 
     what: str
     count: int
     file: str
+    table: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

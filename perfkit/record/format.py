@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core.run import Dropped, Fact, Kind, LazyTable, Position
 from perfkit.core.schema import TABLES, Column, pandas_dtype
 from perfkit.core.source import Source
+from perfkit.record import times
 from perfkit.record.listing import File, Listing, printable
 from perfkit.record.readers.spool import Spool
 
@@ -78,6 +79,7 @@ class Sink:
     kind: Kind = "measured"
     clock: dict[int, int] | None = None
     _pieces: dict[str, Spool] = field(default_factory=dict)
+    _middles: dict[str, int] = field(default_factory=dict)
     _bytes_done: int = 0
     total_bytes: int = 0
 
@@ -99,12 +101,13 @@ class Sink:
             values = _series(columns.get(column.name), column, rows)
             refused = _refused(values, column)
             if refused.any():
-                self.drop(f"{table}.{column.name}: value missing or negative", int((refused & ~bad).sum()), file)
+                self.drop(f"{table}.{column.name}: value missing or negative", int((refused & ~bad).sum()), file, table)
                 bad |= refused
             kept[column.name] = values
         if {"start_ns", "duration_ns"} <= kept.keys():
             beyond = _ends_beyond_int64(kept["start_ns"], kept["duration_ns"])
-            self.drop(f"{table}.duration_ns: the end is no time that 64 bits can hold", int((beyond & ~bad).sum()), file)
+            what = f"{table}.duration_ns: the end is no time that 64 bits can hold"
+            self.drop(what, int((beyond & ~bad).sum()), file, table)
             bad |= beyond
         if bad.any():
             kept = {name: values[~bad] for name, values in kept.items()}
@@ -117,10 +120,26 @@ class Sink:
         self._pieces.setdefault(table, Spool()).append(frame)
         return len(frame)
 
-    def drop(self, what: str, count: int, file: str | File) -> None:
-        """Count something that could not be read. Nothing happens for a count of 0."""
+    def sound(self, table: str, rows: pd.DataFrame, source: File | None) -> pd.DataFrame:
+        """The rows of a table of executions whose start and duration can be true; the others are counted as lost.
+
+        To be asked before anything is summed, because what has no time is in no step. `rows` has `start_ns` and `duration_ns`; the
+        middle of a recording is that of the first rows of its file.
+        """
+        file = source.label if source else ""
+        if file not in self._middles and (middle_ns := times.middle_of(rows["start_ns"])) is not None:
+            self._middles[file] = middle_ns
+        timed = times.possible(rows["start_ns"], self._middles.get(file))
+        durable = (rows["duration_ns"] >= 0).fillna(False).to_numpy(dtype=bool)
+        self.drop(f"{table}: no start, or one that is not of this recording", int((~timed).sum()), file, table)
+        self.drop(f"{table}: no duration, or a negative one", int((timed & ~durable).sum()), file, table)
+        good = timed & durable
+        return rows if good.all() else rows[good]
+
+    def drop(self, what: str, count: int, file: str | File, table: str = "") -> None:
+        """Count something that could not be read, rows of `table` if that is named. Nothing happens for a count of 0."""
         if count:
-            self.dropped.append(Dropped(what, count, file.label if isinstance(file, File) else printable(file)))
+            self.dropped.append(Dropped(what, count, file.label if isinstance(file, File) else printable(file), table))
 
     def note(self, sentence: str) -> None:
         """A sentence for the user about how the run was read; repeated ones are kept once."""

@@ -10,14 +10,18 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from io import RawIOBase
 from pathlib import Path
 from stat import S_ISREG
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import MIB
+from perfkit.record import encoding
 
 HEAD_BYTES = 4096
 MAX_FILES = 200_000
 _GZIP_MAGIC = b"\x1f\x8b"
+_PIECE_BYTES = MIB
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".ipynb_checkpoints"})
 
 
@@ -36,7 +40,11 @@ class File:
 
     @cached_property
     def head(self) -> bytes:
-        """The first 4 KiB of its content, decompressed if it is gzip; empty if it cannot be read."""
+        """The first 4 KiB of its content, decompressed if it is gzip, as UTF-8 with line feeds; empty if it cannot be read."""
+        return b"".join(encoding.as_utf8([self._start]))
+
+    @cached_property
+    def _start(self) -> bytes:
         try:
             with self.path.open("rb") as stream:
                 start = stream.read(HEAD_BYTES)
@@ -54,6 +62,13 @@ class File:
         """Whether the content is gzip, whatever the name says."""
         with self.path.open("rb") as stream:
             return stream.read(2) == _GZIP_MAGIC
+
+    def open(self) -> RawIOBase:
+        """Its content as it is if that is UTF-8 (or no text), else as UTF-8 with line feeds. Raises OSError as `Path.open` does."""
+        raw = self.path.open("rb", buffering=0)
+        if encoding.is_plain(self._start):
+            return raw
+        return encoding.stream(iter(lambda: raw.read(_PIECE_BYTES) or b"", b""), raw)
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from io import RawIOBase
 
 from perfkit.core.units import KIB, MIB
+from perfkit.record.encoding import as_utf8
 from perfkit.record.listing import File
 
 BLOCK_BYTES = 12 * MIB
@@ -34,7 +35,7 @@ class Blocks:
     def __iter__(self) -> Iterator[bytes]:
         gzipped = self._file.is_gzip
         with self._file.path.open("rb", buffering=0) as stream:
-            yield from _joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES)
+            yield from as_utf8(_joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES))
 
     def _pieces(self, stream: RawIOBase, num_bytes: int) -> Iterator[bytes]:
         while piece := stream.read(num_bytes):

@@ -29,7 +29,7 @@ def row_blocks(file: File) -> Iterator[bytes]:
     data = np.empty(size, dtype=np.uint8)  # used again and again: fresh memory takes as long as reading
     first_line = carry = b""
     try:
-        with file.path.open("rb", buffering=0) as stream:
+        with file.open() as stream:
             while True:
                 kept = first_line + carry
                 if len(data) < len(kept) + size:

@@ -28,7 +28,8 @@ def read_json(file: File, *, depth: int = 0) -> tuple[Any, int]:
     if file.size_bytes == 0:
         raise InputError(file.label, ["the file is empty (0 bytes)"])
     try:
-        data = file.path.read_bytes()
+        with file.open() as stream:
+            data = stream.read()
     except OSError as error:
         raise InputError(file.label, [f"cannot be read: {error.strerror}"]) from error
     try:

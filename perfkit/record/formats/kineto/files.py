@@ -68,8 +68,8 @@ def _is_ascend(file: File, start: bytes) -> bool:
 def _start(file: File) -> bytes:
     """The start of the content, or what can be read of it."""
     try:
-        with file.path.open("rb") as stream:
-            start = stream.read(_DEEP_BYTES)
+        with file.open() as stream:
+            start: bytes = stream.read(_DEEP_BYTES)
         return zlib.decompressobj(wbits=31).decompress(start, _DEEP_BYTES) if file.is_gzip else start
     except (OSError, zlib.error):
         return b""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from io import BufferedReader, TextIOWrapper
 
 import numpy as np
 import pandas as pd
@@ -46,7 +47,7 @@ def read_lines(file: File, required: tuple[str, ...]) -> Iterator[Lines]:
     if file.size_bytes == 0:
         raise InputError(file.label, ["the file is empty (0 bytes)"])
     try:
-        with file.path.open(encoding="utf-8-sig", errors="replace", newline="\n") as stream:
+        with file.open() as raw, TextIOWrapper(BufferedReader(raw), "utf-8-sig", errors="replace", newline="\n") as stream:
             names = [name.strip() for name in _whole(stream.readline()).split(",")]
             if missing := [name for name in required if name not in names]:
                 raise InputError(

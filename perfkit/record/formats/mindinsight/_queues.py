@@ -53,7 +53,8 @@ def _add(rows: Iterator[Row], rank: int, file: File, sink: Sink) -> int:
 
 def _lines(file: File, sink: Sink) -> list[str]:
     try:
-        return file.path.read_bytes().decode("utf-8", "replace").splitlines()
+        with file.open() as stream:
+            return bytes(stream.read()).decode("utf-8", "replace").splitlines()
     except OSError as error:
         sink.drop(f"cannot be read: {error.strerror}", 1, file)
         return []
