@@ -11,6 +11,7 @@ from pathlib import Path
 from perfkit.core.errors import InputError
 from perfkit.core.units import parse_bytes
 
+_CGROUP_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 PROJECT_FILE = "perfkit.toml"
 """The file that makes a folder a tuning project."""
 
@@ -47,11 +48,40 @@ def memory_limit_bytes() -> int:
 
 def free_memory_bytes() -> int:
     """Memory that processes can still get; 4 GiB where the system does not say."""
+    machine_bytes = _memory_bytes("MemAvailable:") or parse_bytes("4GiB")
+    return min([machine_bytes, *(max(0, limit - used) for limit, used in _container_memory())])
+
+
+def kernel_memory_bytes() -> int:
+    """Memory that one page may take (`PERFKIT_KERNEL_MEMORY`, for example `8GiB`), by default half of the machine's or 2 GiB."""
+    text = os.environ.get("PERFKIT_KERNEL_MEMORY")
+    if not text:
+        return max(parse_bytes("2GiB"), (_memory_bytes("MemTotal:") or parse_bytes("8GiB")) // 2)
+    try:
+        return max(parse_bytes("512MiB"), parse_bytes(text))
+    except ValueError as error:
+        raise InputError("environment", [f"PERFKIT_KERNEL_MEMORY: {error}"]) from error
+
+
+def _memory_bytes(name: str) -> int:
+    """A line of /proc/meminfo in bytes; 0 where the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
     except (OSError, StopIteration, ValueError, IndexError):
-        return parse_bytes("4GiB")
+        return 0
+
+
+def _container_memory(root: Path = Path("/sys/fs/cgroup")) -> list[tuple[int, int]]:
+    """Limit and use of the container that this runs in, as (bytes, bytes); empty without a limit."""
+    for folder, limit, used in ((root, "memory.max", "memory.current"), (root / "memory", *_CGROUP_1)):
+        try:
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+            kept = int(stat.get("inactive_file", 0))  # of files that were read: given back when somebody needs it
+            return [(int((folder / limit).read_text()), int((folder / used).read_text()) - kept)]
+        except (OSError, ValueError):  # absent, or "max"
+            continue
+    return []
 
 
 def dask_address() -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
+import psutil
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
@@ -25,6 +26,7 @@ from perfkit.core import settings
 from perfkit.core.texts import LANGUAGES, for_browser, markdown, t
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE, navigation
+from perfkit.face.app.room import room
 
 LANGUAGE_COOKIE = "perfkit-language"
 NAME_COOKIE = "perfkit-name"
@@ -39,6 +41,13 @@ ASSETS = {
 }
 """The only files that the app serves of its own."""
 SEEN_S = 2.0
+ENDED = {
+    "gone": "The kernel of this page has ended. Reopen it to go on; your choices come back.",
+    "killed": "The kernel of this page was ended from outside of perfkit. Reopen it to go on; your choices come back.",
+    "memory": "This page needed more memory than there is, so its kernel was ended. Reopen it to go on; your choices come back.",
+    "processes": "This page started more processes than it may, so its kernel was ended. Reopen it; your choices come back.",
+}
+"""What a page is told when its kernel ends, by why it did."""
 
 
 class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
@@ -57,26 +66,39 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
             self.redirect(without_token(self.request.uri))
             return
         kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
-        if kernels.full or kernels.full_for(visitor):
+        if shortage := kernels.shortage(visitor):
+            self.log.warning("page %s refused: no %s left", name, shortage)
             self.set_header("Retry-After", "5")
-            own = 0 if kernels.full else kernels.visitor_limit
-            await self._plain("busy.html.j2", 503, name, own_pages=own)
+            await self._plain("busy.html.j2", 503, name, shortage=shortage, own_pages=kernels.visitor_limit)
             return
         start = PageStart(visitor=visitor, environment=wishes_of(self))
         self._started = start.kernel_ids
         page_start.set(start)
+        kernels.take_place(start)
         try:
             await super().get(f"{name}.ipynb")
             await self._until_seen(kernels)
-        except Exception:
-            if not self._left:  # else its kernel has been ended in the middle of it
-                raise
+        except Exception as error:
+            if not self._left and not self._kernel_gone():
+                await self._failed(name, error)
         finally:
+            kernels.give_place_back(start)
             for kernel_id in self._started:
                 if self._left:  # while the kernel was being started
                     await kernels.end(kernel_id)
                 else:
                     kernels.expect_connection(kernel_id)
+
+    def _kernel_gone(self) -> bool:
+        """Whether the kernel of this request has ended before the page was complete; its page has been told."""
+        started = getattr(self, "_started", [])
+        return bool(started) and not any(kernel_id in self.kernel_manager for kernel_id in started)
+
+    async def _failed(self, name: str, error: Exception) -> None:
+        """Say in words that the page could not be started; why stands in the server's log alone."""
+        self.log.error("page %s could not be started", name, exc_info=error)
+        if not self._headers_written:
+            await self._plain("failed.html.j2", 500, name)
 
     async def _until_seen(self, kernels: PageKernels) -> None:
         """Keep the connection until the page's script has run: a browser that leaves before closes it, which is noticed."""
@@ -86,7 +108,7 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
 
     def flush(self, include_footers: bool = False) -> Future[None]:
         """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
-        if self._left:
+        if self._left or self._kernel_gone():
             raise StreamClosedError
         return super().flush(include_footers)  # type: ignore[no-any-return]
 
@@ -118,17 +140,31 @@ class HealthHandler(JupyterHandler):
 
     def get(self) -> None:
         """Answer with numbers as JSON."""
-        kernels = cast(PageKernels, self.kernel_manager)
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")
-        answer = {
-            "pages": kernels.num_pages,
-            "limit": kernels.limit,
-            "warm": len(kernels.warm_kernels),
-            "full": kernels.full or kernels.full_for(visitor_of(self)),
-            "version": __version__,
-        }
-        self.finish(json.dumps(answer))
+        self.finish(json.dumps(health(cast(PageKernels, self.kernel_manager), visitor_of(self))))
+
+
+def health(kernels: PageKernels, visitor: str) -> dict[str, Any]:
+    """What is open and what is left, counted now: pages, processes, sockets and files from the table, the rest from the system."""
+    left, shortage = room(), kernels.shortage(visitor)
+    counts = kernels.owned.counts()
+    return {
+        "pages": kernels.num_pages,
+        "limit": kernels.limit,
+        "warm": len(kernels.warm_kernels),
+        "full": bool(shortage),
+        "shortage": shortage,
+        "processes": counts["process"],
+        "children": kernels.supervisor.children,
+        "sockets": counts["socket"],
+        "descriptors": left.descriptors,
+        "descriptor_limit": left.descriptor_limit,
+        "free_bytes": left.free_bytes,
+        "memory_bytes": psutil.Process().memory_info().rss,
+        "mended": kernels.supervisor.mended,
+        "version": __version__,
+    }
 
 
 class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
@@ -143,7 +179,7 @@ class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self._kernel_id = kernel_id
         super().open()
         if not cast(PageKernels, self.kernel_manager).arrive(kernel_id, self._tell):
-            self._tell()
+            self._tell("gone")
 
     def on_message(self, message: str | bytes) -> None:
         """Pages say nothing."""
@@ -153,9 +189,9 @@ class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         super().on_close()
         cast(PageKernels, self.kernel_manager).leave(self._kernel_id, self._tell)
 
-    def _tell(self) -> None:
+    def _tell(self, why: str) -> None:
         if self.ws_connection is not None:
-            self.write_message({"ended": True})
+            self.write_message({"ended": True, "text": t(ENDED.get(why, ENDED["gone"]), language=language_of(self))})
 
 
 class ChannelsHandler(VoilaKernelWebsocketHandler):  # type: ignore[misc]

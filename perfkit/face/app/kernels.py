@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import zmq
 from jupyter_client.manager import KernelManager
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+from tornado.web import HTTPError
 from traitlets import Float, Integer
 
 from perfkit.core import settings
+from perfkit.face.app.owned import OwnedTable
 from perfkit.face.app.provisioner import Preloaded
+from perfkit.face.app.room import Shortage, room
+from perfkit.face.app.supervisor import Supervisor
 
 WARM_UP = "import perfkit.face.panels, polars"
 """What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
@@ -33,7 +38,7 @@ KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False"]
 """Pages run no commands worth keeping, and many kernels at once damage the one file that IPython keeps them in."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class PageStart:
     """A page's request: who asks, what the kernel should know, and the ids of the kernels that were started for it."""
 
@@ -46,8 +51,6 @@ page_start: ContextVar[PageStart | None] = ContextVar("page_start", default=None
 """Set by a page's request, read where its kernel is started."""
 
 _REPLY_TIMEOUT_S = 60.0
-_MEMINFO = Path("/proc/meminfo")
-_UNKNOWN_MEMORY_BYTES = 4 * 2**30
 
 
 class PageKernels(AsyncMappingKernelManager):
@@ -63,50 +66,88 @@ class PageKernels(AsyncMappingKernelManager):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.preloaded = Preloaded()
+        self.owned = OwnedTable()
+        self.supervisor = Supervisor(self)
+        self.context.set(zmq.MAX_SOCKETS, int(self.context.get(zmq.SOCKET_LIMIT)))
         self._warm: list[str] = []
         self._warming: set[str] = set()
         self._starting: set[str] = set()
         self._ending: set[str] = set()
-        self._open_pages: dict[str, set[Callable[[], None]]] = {}
+        self._open_pages: dict[str, set[Callable[[str], None]]] = {}
+        self._why: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._visitors: dict[str, str] = {}
-        self._starting_for: Counter[str] = Counter()
+        self._places: set[PageStart] = set()
         if not self.limit:
-            self.limit = settings.max_kernels(free_memory_bytes())
+            self.limit = settings.max_kernels(settings.free_memory_bytes())
 
     @property
     def num_pages(self) -> int:
-        """Kernels that serve a page or are being started for one."""
-        return len((set(self.list_kernel_ids()) | self._starting) - self._warming - self._ending - set(self._warm))
+        """Kernels that serve a page or are being started for one, and whatever else has a process."""
+        running = set(self.list_kernel_ids()) | set(self.owned.processes().values())
+        return len(self._places) + len(running - self._starting - self._warming - self._ending - set(self._warm))
+
+    def managed(self) -> set[str]:
+        """Kernels that somebody has or will have."""
+        return set(self.list_kernel_ids()) | self._starting | self._warming | self._ending
+
+    def own_pids(self) -> set[int]:
+        """Processes of the server that are no kernels."""
+        return self.preloaded.pids()
+
+    def ended_by_themselves(self) -> list[str]:
+        """Kernels without a process that nobody is ending."""
+        running = set(self.owned.processes().values())
+        return [
+            kernel_id
+            for kernel_id in self.list_kernel_ids()
+            if kernel_id not in running | self._ending | self._starting | self._warming
+        ]
 
     @property
     def warm_kernels(self) -> tuple[str, ...]:
         """Ids of the kernels that wait for a page."""
         return tuple(self._warm)
 
-    @property
-    def full(self) -> bool:
-        """Whether the next visitor has to wait."""
-        return self.num_pages >= self.limit
+    def shortage(self, visitor: str) -> Shortage:
+        """Why a visitor has to wait; empty if there is room."""
+        if self.num_pages >= self.limit:
+            return "pages"
+        # A warm kernel waits already: a page takes little more than it has.
+        return "own pages" if self.full_for(visitor) else room().shortage
 
     def full_for(self, visitor: str) -> bool:
         """Whether a visitor has as many pages open as one may have."""
         own = sum(name == visitor and kernel_id not in self._ending for kernel_id, name in self._visitors.items())
-        return bool(self.visitor_limit) and own + self._starting_for[visitor] >= self.visitor_limit
+        starting = sum(place.visitor == visitor for place in self._places)
+        return bool(self.visitor_limit) and own + starting >= self.visitor_limit
+
+    def take_place(self, start: PageStart) -> None:
+        """Count a page from the moment in which it was let in: others ask while its kernel starts."""
+        self._places.add(start)
+
+    def give_place_back(self, start: PageStart) -> None:
+        """The page has a kernel, or will have none."""
+        self._places.discard(start)
 
     async def start_kernel(self, **kwargs: Any) -> str:  # type: ignore[override]
         """A kernel for a page: a warm one if there is, else a new one."""
         start = page_start.get() or PageStart()
         environment = {**(kwargs.get("env") or {}), **start.environment}
-        self._starting_for[start.visitor] += 1
+        self.take_place(start)
         try:
             kernel_id = await self._take_warm(environment) or await self._start_cold(**{**kwargs, "env": environment})
             self._visitors[kernel_id] = start.visitor
         finally:
-            self._starting_for[start.visitor] -= 1
+            self.give_place_back(start)
         start.kernel_ids.append(kernel_id)
         self.refill_later()
         return kernel_id
+
+    def begin(self) -> None:
+        """Start what runs as long as the server: the supervisor, and the first warm kernel."""
+        self._later(self.supervisor.watch())
+        self.refill_later(0.0)
 
     def refill_later(self, delay_s: float | None = None) -> None:
         """Start the missing warm kernels after a pause."""
@@ -116,30 +157,37 @@ class PageKernels(AsyncMappingKernelManager):
         """A page was sent in full; if its browser never connects, nobody is there."""
         self._later(self._end_if_left(kernel_id, self.connect_s))
 
-    async def end(self, kernel_id: str) -> None:
+    async def end(self, kernel_id: str, why: str = "") -> None:
         """End a kernel and its workers at once; everything worth keeping is on disk, written in transactions.
 
-        Asking politely takes each kernel a second of processor time, which is long when 20 tabs are closed together.
+        Asking politely takes each kernel a second of processor time, which is long when 20 tabs are closed together. `why` is told
+        to its page: "killed" from outside, "memory", "processes" or nothing.
         """
-        if kernel_id in self._ending or kernel_id not in self:
+        if kernel_id in self._ending:
             return
         self._ending.add(kernel_id)
+        self._why[kernel_id] = why
         try:
-            kernel: Any = self.get_kernel(kernel_id)
-            await kernel.signal_kernel(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
-            await self.shutdown_kernel(kernel_id, now=True)  # type: ignore[no-untyped-call]
-        except (KeyError, RuntimeError) as error:
+            if kernel_id in self:
+                kernel: Any = self.get_kernel(kernel_id)
+                await kernel.signal_kernel(signal.SIGKILL if os.name != "nt" else signal.SIGTERM)
+                await self.shutdown_kernel(kernel_id, now=True)  # type: ignore[no-untyped-call]
+        except (KeyError, RuntimeError, HTTPError) as error:
             self.log.info("kernel %s had ended already: %s", kernel_id, error)
         finally:
+            if kernel_id in self:
+                self.remove_kernel(kernel_id)
+            self.owned.end(kernel_id)
             self._ending.discard(kernel_id)
+            self._why.pop(kernel_id, None)
 
     async def cull_kernel_if_idle(self, kernel_id: str) -> None:
         """Warm kernels are idle on purpose."""
         if kernel_id not in self._warm:
             await super().cull_kernel_if_idle(kernel_id)  # type: ignore[no-untyped-call]
 
-    def arrive(self, kernel_id: str, on_end: Callable[[], None]) -> bool:
-        """A page says that it is open; `on_end` is called when its kernel ends. False if there is no such kernel."""
+    def arrive(self, kernel_id: str, on_end: Callable[[str], None]) -> bool:
+        """A page says that it is open; `on_end(why)` is called when its kernel ends. False if there is no such kernel."""
         if kernel_id in self:
             self._open_pages.setdefault(kernel_id, set()).add(on_end)
         return kernel_id in self
@@ -148,25 +196,31 @@ class PageKernels(AsyncMappingKernelManager):
         """Whether a page has said that it shows what this kernel computes, or the kernel is gone."""
         return kernel_id in self._open_pages or kernel_id not in self
 
-    def leave(self, kernel_id: str, on_end: Callable[[], None]) -> None:
+    def leave(self, kernel_id: str, on_end: Callable[[str], None]) -> None:
         """A page is gone. If it does not come back soon, its kernel ends."""
         self._open_pages.get(kernel_id, set()).discard(on_end)
         self._later(self._end_if_left(kernel_id, self.grace_s))
 
     def remove_kernel(self, kernel_id: str) -> KernelManager:
-        """Forget a kernel that has ended, however it did, and tell its page."""
+        """Forget a kernel that has ended, however it did, close what it had open, and tell its page."""
         self._visitors.pop(kernel_id, None)
+        if kernel_id in self._warm:
+            self._warm.remove(kernel_id)
         for on_end in self._open_pages.pop(kernel_id, ()):
-            on_end()
-        return super().remove_kernel(kernel_id)
+            on_end(self._why.get(kernel_id, ""))
+        if kernel_id in self:
+            # A socket that closed while the kernel was being ended has left its channels in the buffer for a page that comes back.
+            self.stop_buffering(kernel_id)  # type: ignore[no-untyped-call]
+        kernel = super().remove_kernel(kernel_id)
+        self.owned.end(kernel_id)
+        return kernel
 
     async def shutdown_all(self, now: bool = True) -> None:  # type: ignore[override]
         """End every kernel, the warm ones and those still starting too."""
         for task in tuple(self._tasks):
             task.cancel()
-        self._warm.clear()
-        await asyncio.gather(*(self.end(kernel_id) for kernel_id in self.list_kernel_ids()))
-        await super().shutdown_all(now=True)
+        await asyncio.gather(*(self.end(kernel_id) for kernel_id in self.managed() | self.owned.owners()))
+        self.preloaded.end()
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -180,19 +234,21 @@ class PageKernels(AsyncMappingKernelManager):
 
     async def _refill(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
-        while len(self._warm) + len(self._warming) < self.num_warm:
+        while len(self._warm) + len(self._warming) < self.num_warm and not room().shortage:
             kernel_id = self.new_kernel_id()
             self._warming.add(kernel_id)
             try:
-                await super().start_kernel(kernel_id=kernel_id, kernel_name="python3", extra_arguments=KERNEL_ARGUMENTS)
-                ready = await self._execute(kernel_id, WARM_UP)
+                await self._start(kernel_id=kernel_id, kernel_name="python3")
+                if await self._execute(kernel_id, WARM_UP):
+                    self._warm.append(kernel_id)
+            except Exception as error:  # a start fails in many ways; pages start their own
+                self.log.warning("a kernel could not be started ahead: %s", error)
             finally:
                 self._warming.discard(kernel_id)
-            if not ready:
+            if kernel_id not in self._warm:
                 self.log.warning("a kernel could not be warmed up; pages start their own")
                 await self.end(kernel_id)
                 return
-            self._warm.append(kernel_id)
 
     async def _take_warm(self, environment: dict[str, str]) -> str | None:
         while self._warm:
@@ -210,9 +266,17 @@ class PageKernels(AsyncMappingKernelManager):
         kernel_id = self.new_kernel_id()
         self._starting.add(kernel_id)
         try:
-            return str(await super().start_kernel(**{**kwargs, "kernel_id": kernel_id, "extra_arguments": KERNEL_ARGUMENTS}))
+            return await self._start(**{**kwargs, "kernel_id": kernel_id})
         finally:
             self._starting.discard(kernel_id)
+
+    async def _start(self, *, kernel_id: str, **kwargs: Any) -> str:
+        """Start a kernel; one whose start fails, or is given up, leaves nothing behind."""
+        try:
+            return str(await super().start_kernel(kernel_id=kernel_id, extra_arguments=KERNEL_ARGUMENTS, **kwargs))
+        except BaseException:
+            await asyncio.shield(self.end(kernel_id))
+            raise
 
     async def _hand_over(self, kernel_id: str, environment: dict[str, str]) -> bool:
         # Voila names some variables by members of an enumeration, whose repr is no Python.
@@ -222,29 +286,23 @@ class PageKernels(AsyncMappingKernelManager):
 
     async def _execute(self, kernel_id: str, code: str) -> bool:
         """Whether `code` ran in the kernel without an error."""
-        client = self.get_kernel(kernel_id).client()
+        kernel = self.get_kernel(kernel_id)
+        client = kernel.client()
         client.start_channels(iopub=False, stdin=False, hb=False, control=False)
         try:
             client.execute(code, silent=True, store_history=False, allow_stdin=False)
-            # The shell channel is ordered: the reply is that of this request, whenever the kernel comes up.
-            reply = await client.get_shell_msg(timeout=_REPLY_TIMEOUT_S)  # type: ignore[misc]
-        except Empty:
-            self.log.warning("kernel %s does not answer", kernel_id)
-            return False
+            reply = await _reply(client, kernel)
         finally:
             client.stop_channels()
-        if reply["content"]["status"] != "ok":
-            self.log.warning("kernel %s could not be prepared: %s", kernel_id, reply["content"].get("evalue"))
-            return False
-        return True
+        if reply["status"] != "ok":
+            self.log.warning("kernel %s could not be prepared: %s", kernel_id, reply.get("evalue"))
+        return bool(reply["status"] == "ok")
 
 
-def free_memory_bytes(lines: Iterable[str] | None = None) -> int:
-    """Memory that new processes can have; 4 GiB where the system does not say."""
-    if lines is None:
-        lines = _MEMINFO.read_text(encoding="ascii").splitlines() if _MEMINFO.exists() else ()
-    for line in lines:
-        name, _, rest = line.partition(":")
-        if name == "MemAvailable":
-            return int(rest.split()[0]) * 1024
-    return _UNKNOWN_MEMORY_BYTES
+async def _reply(client: Any, kernel: Any) -> dict[str, Any]:
+    """The answer to the only request of `client`: the shell channel is ordered, whenever the kernel comes up."""
+    end = time.monotonic() + _REPLY_TIMEOUT_S
+    while time.monotonic() < end and await kernel.is_alive():
+        with suppress(Empty):
+            return dict((await client.get_shell_msg(timeout=1.0))["content"])
+    return {"status": "error", "evalue": "it does not answer"}

@@ -14,6 +14,8 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets.log import get_logger
+
+from perfkit.face.app.bounds import bound
+from perfkit.face.app.owned import Owned, OwnedTable
 
 NAME = "perfkit-forked"
 _LAUNCHER = "ipykernel_launcher"
@@ -113,6 +118,10 @@ class Preloaded:
                 )
         return self._channel
 
+    def pids(self) -> set[int]:
+        """The process, if it runs."""
+        return {self._process.pid} if self._process is not None and self._process.poll() is None else set()
+
     def end(self) -> None:
         """End the process, and with it the kernels that came from it."""
         if self._channel is not None:
@@ -136,11 +145,29 @@ class ForkedProvisioner(LocalProvisioner):
             folder = str(kwargs.get("cwd") or Path.cwd())
             process = await asyncio.to_thread(preloaded.fork, arguments, dict(kwargs["env"]), folder)
         if process is None:
-            return await super().launch_kernel(cmd, **kwargs)
-        self.process = process
-        self.pid = self.pgid = process.pid
-        self.cwd = kwargs.get("cwd", Path.cwd())
+            await super().launch_kernel(cmd, **kwargs)
+        else:
+            self.process = process
+            self.pid = self.pgid = process.pid
+            self.cwd = kwargs.get("cwd", Path.cwd())
+        self._enter(self.process)
         return self.connection_info
+
+    def _enter(self, process: Any) -> None:
+        """Enter the process in the server's table, within its bounds; raises TooLate if nobody waits for it any more."""
+        owned: OwnedTable | None = getattr(self.parent, "owned", None)
+        if owned is not None:
+            bound(process.pid)
+            ends = partial(_kill_group, process, self.pgid)
+            owned.own(self.kernel_id, Owned(kind="process", pid=process.pid, close=ends, is_open=lambda: process.poll() is None))
+
+
+def _kill_group(process: Any, group: int | None) -> None:
+    """End a kernel with its workers."""
+    if group and hasattr(os, "killpg"):
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    process.kill()
 
 
 def register() -> None:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
+from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
 from traitlets.config import Config
 from voila.app import Voila, VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
@@ -32,6 +34,7 @@ from perfkit.face.app.class_mode import start_class
 from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
+from perfkit.face.app.room import raise_descriptor_limit, room
 
 CULL_IDLE_S = 15 * 60
 CULL_CHECK_S = 60
@@ -43,6 +46,7 @@ PING_MS = 30_000
 PONG_MS = 180_000
 """A browser that draws 20 pages at once answers late, and is not gone; one that is gone closes its connections."""
 
+REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TEMPLATES = Path(__file__).parent / "templates"
 WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
 
@@ -82,6 +86,7 @@ def serve(
         _start_lab(port, access, open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
+    raise_descriptor_limit()
     register_provisioner()
     app = App(config=_configuration(port, access, shared=classroom or not access.is_local))
     app.initialize(argv=[])
@@ -132,9 +137,27 @@ class App(Voila):  # type: ignore[misc]
         return f"{self.base_url}{path}"
 
     def listen(self) -> None:
-        """Serve until stopped; the first warm kernel starts with the loop."""
-        IOLoop.current().add_callback(self.kernel_manager.refill_later, 0.0)
-        super().listen()
+        """Serve until stopped; the supervisor and the first warm kernel start with the loop."""
+        Connections(self.app).listen(self.port, self.ip)
+        self.ioloop = IOLoop.current()
+        self.ioloop.add_callback(self.kernel_manager.begin)
+        try:
+            self.ioloop.start()
+        except KeyboardInterrupt:
+            self.log.info("stopping")
+        finally:
+            self.stop()
+
+
+class Connections(HTTPServer):
+    """Answers as long as there are descriptors; with few left a new connection is refused, so that the pages that are open live."""
+
+    def handle_stream(self, stream: IOStream, address: Any) -> None:
+        """Take a connection, or close it with the shortest answer there is."""
+        if room().accepts_connections:
+            super().handle_stream(stream, address)
+        else:
+            stream.write(REFUSED).add_done_callback(lambda _: stream.close())
 
 
 class OwnKernels(KernelSpecManager):
@@ -198,6 +221,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "cull_idle_timeout": CULL_IDLE_S,
                 "cull_interval": CULL_CHECK_S,
                 "cull_connected": False,
+                "kernel_manager_class": "perfkit.face.app.page_kernel.PageKernel",
                 "visitor_limit": settings.max_kernels_per_visitor(shared=shared),
             },
         }

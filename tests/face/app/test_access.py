@@ -54,8 +54,11 @@ def test_a_visitor_has_as_many_pages_as_one_may_have(monkeypatch):
     assert (kernels.full_for("a"), kernels.full_for("b")) == (True, False)
     kernels._ending.add("k1")
     assert not kernels.full_for("a")
-    kernels._starting_for["b"] += 1
-    assert kernels.full_for("b")
+    start = PageStart(visitor="b")
+    kernels.take_place(start)
+    assert (kernels.full_for("b"), kernels.num_pages) == (True, 1)
+    kernels.give_place_back(start)
+    assert (kernels.full_for("b"), kernels.num_pages) == (False, 0)
     assert not PageKernels(limit=9).full_for("a")
     assert page_start.get() is None
     assert PageStart(visitor="a").kernel_ids == []

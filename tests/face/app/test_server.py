@@ -11,7 +11,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import pages
 from perfkit.face.app import handlers
 from perfkit.face.app.access import access_to
-from perfkit.face.app.kernels import PageKernels, free_memory_bytes
+from perfkit.face.app.kernels import PageKernels, PageStart
 from perfkit.face.app.navigation import navigation
 from perfkit.face.app.server import MAX_MESSAGE_BYTES, _configuration, serve
 
@@ -47,20 +47,15 @@ def test_a_wrong_limit_is_told_before_the_first_page(tmp_path, monkeypatch):
         serve(tmp_path)
 
 
-def test_free_memory_is_read_from_the_system_or_assumed():
-    assert free_memory_bytes(["MemTotal: 9 kB", "MemAvailable:   2048 kB"]) == 2 * 2**20
-    assert free_memory_bytes([]) == 4 * 2**30
-
-
 def test_warm_kernels_take_no_place_from_visitors(monkeypatch):
     monkeypatch.setenv("PERFKIT_MAX_KERNELS", "2")
     kernels = PageKernels()
     monkeypatch.setattr(kernels, "list_kernel_ids", lambda: ["page", "warm", "warming"])
     kernels._warm.append("warm")
     kernels._warming.add("warming")
-    assert (kernels.num_pages, kernels.full) == (1, False)
-    kernels._starting.add("next page")
-    assert (kernels.num_pages, kernels.full) == (2, True)
+    assert (kernels.num_pages, kernels.shortage("")) == (1, "")
+    kernels.take_place(PageStart())
+    assert (kernels.num_pages, kernels.shortage("")) == (2, "pages")
 
 
 def test_the_rail_comes_from_the_folder_alone(tmp_path):

@@ -37,6 +37,7 @@
       manager = own;
       new MutationObserver(drawGivenUp).observe(document.getElementById("content"), { subtree: true, attributeFilter: ["class"] });
       drawGivenUp();
+      followPanels();
     },
 
     /** How many widgets this page has, for js/src/ready.js. */
@@ -85,22 +86,80 @@
       failures = 0;
     });
     socket.addEventListener("message", (event) => {
-      if (!JSON.parse(event.data).ended) return;
+      const { ended, text } = JSON.parse(event.data);
+      if (!ended) return;
       leaving = true;
-      showEnded("The kernel of this page has ended. Reopen it to go on; the view is restored.");
+      showEnded(text);
     });
     socket.addEventListener("close", () => {
       if (leaving) return;
       failures += 1;
-      if (failures > 2) showEnded("perfkit's server does not answer. Start it again, then reopen this page.");
-      else setTimeout(holdPresence, 1000);
+      if (failures > 2) showEnded("perfkit's server does not answer. This page reopens when it does.");
+      setTimeout(failures > 2 ? reopenOnceThere : holdPresence, 1000);
     });
+  }
+
+  /** The server was away: its kernels are gone, and the page begins anew as soon as it answers. */
+  async function reopenOnceThere() {
+    if (await getHealth()) reopen();
+    else setTimeout(reopenOnceThere, 2000);
   }
 
   function showEnded(text) {
     document.getElementById("ended-text").textContent = text;
     document.getElementById("ended").hidden = false;
     document.getElementById("content").inert = true;
+  }
+
+  // Choices: what stands in the controls of a page whose kernel has ended comes back with the next one ----------------------
+
+  const KEPT = `perfkit-choices:${location.pathname}`;
+
+  function reopen() {
+    const choices = {};
+    for (const panel of panels) {
+      const shown = panel.get("controls").filter((control) => !control.hidden);
+      choices[panel.get("name")] = Object.fromEntries(shown.map((control) => [control.name, control.value]));
+    }
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify(choices));
+    } catch {
+      // Private mode: what stands in the address comes back.
+    }
+    location.reload();
+  }
+
+  const panels = [];
+  const kept = (() => {
+    try {
+      const text = sessionStorage.getItem(KEPT);
+      sessionStorage.removeItem(KEPT);
+      return JSON.parse(text) ?? {};
+    } catch {
+      return {};
+    }
+  })();
+
+  /** Panels in the order of the page; each gets back what it had once it shows its controls. */
+  async function followPanels() {
+    for (const id of places.values()) {
+      while (!manager.has_model(id)) await new Promise((resolve) => setTimeout(resolve, 100));
+      const model = await manager.get_model(id);
+      if (model.get("kind") !== "panel") continue;
+      panels.push(model);
+      giveBack(model, kept[model.get("name")]);
+    }
+  }
+
+  function giveBack(model, choices) {
+    if (!choices) return;
+    const controls = model.get("controls");
+    if (!controls.length) {
+      model.once("change:controls", () => giveBack(model, choices));
+      return;
+    }
+    const other = controls.filter(({ name, value }) => name in choices && JSON.stringify(choices[name]) !== JSON.stringify(value));
+    if (other.length) model.send({ type: "set", seq: 0, values: Object.fromEntries(other.map(({ name }) => [name, choices[name]])) });
   }
 
   // The loading state --------------------------------------------------------
@@ -167,6 +226,6 @@
       const open = rail.classList.toggle("rail-open");
       toggle.setAttribute("aria-expanded", String(open));
     });
-    document.getElementById("reopen")?.addEventListener("click", () => location.reload());
+    document.getElementById("reopen")?.addEventListener("click", reopen);
   });
 })();
