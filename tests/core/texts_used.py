@@ -13,6 +13,7 @@ from pathlib import Path
 from perfkit.core import discover
 from perfkit.core.texts import catalogue, english_lines
 from perfkit.face import panels
+from perfkit.face.app.handlers import ENDED
 from perfkit.face.panels import _header, class_exercise
 from perfkit.face.panels._style import column_label
 from perfkit.teach import _mark, exercises
@@ -252,6 +253,8 @@ def _templates() -> Iterator[tuple[str, str, str]]:
     for path in (ROOT / "perfkit" / "face" / "app" / "templates").glob("*.j2"):
         for text in re.findall(r"\bt\('((?:[^'\\]|\\.)*)'\)", path.read_text()):
             yield "frame", text.replace("\\'", "'"), path.name
+    for why, text in ENDED.items():
+        yield "frame", text, f"ended: {why}"
     for module in (
         "face/panels/_status.py",
         "face/panels/_header.py",
