@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.core.catalog import hardware_named
 from perfkit.core.params import count_params
+from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.resources import data_folder
-from perfkit.predict.cost.plan_rows import plan_columns
-from perfkit.predict.memory._columns import peak_columns
 from perfkit.predict.memory._rows import MemoryRow, read_row
 from perfkit.predict.memory.guide import guide_activations, guide_static
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.memory_table import predict_memory
-from perfkit.predict.memory.settings import preset
+from perfkit.predict.memory.table import ALL, fullest_bytes
 
 Formula = Callable[[MemoryRow], float]
 
@@ -111,12 +109,15 @@ def estimates_per_s(seconds: float = 2.0) -> float:
 
 
 def columns_per_s(plans: int = 200_000) -> float:
-    """Plans a second on one core, as columns."""
-    table = plan_columns([replace(read_row(records(scored_rows())[0]).plan, hardware=hardware_named("A100-80GB-SXM"))] * 500)
-    many = table.take(np.tile(np.arange(500), plans // 500))
+    """Plans a second on one core, as columns: the rows of the table again and again, each with a micro batch of its own."""
+    read = [read_row(row) for row in records(scored_rows())]
+    rows = np.tile(np.arange(len(read)), plans // len(read))
+    many = PlanColumns.of([row.plan for row in read]).take(rows)
+    size = 1.0 + np.arange(len(many)) % 7
+    many = replace(many, micro_batch_size=many.micro_batch_size * size, global_batch_size=many.global_batch_size * size)
+    settings = Coded.of([row.settings for row in read]).take(rows)
     started = time.perf_counter()
-    for chunk in many.chunks(4096):
-        peak_columns(chunk, preset("megatron"))
+    fullest_bytes(many, settings, ALL)
     return len(many) / (time.perf_counter() - started)
 
 

@@ -19,7 +19,6 @@ from perfkit.core.spec.workload import AttentionKernel, Workload
 from perfkit.core.units import GIB
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._control import Choice, Control, Number, Slider, Toggle
-from perfkit.predict.memory.layout import stage_layers
 from perfkit.predict.memory.settings import FRAMEWORKS, Framework, settings_for
 from perfkit.predict.memory.switches import with_full_layers, with_silu_mul
 
@@ -188,7 +187,7 @@ def _layers_of_a_stage(state: State) -> list[float]:
         return [float(state.full_layers)]
     try:
         return [
-            float(count) for count in range(1, max(max(row) for row in stage_layers(plan_of(replace(state, recompute="none")))) + 1)
+            float(count) for count in range(1, max(max(row) for row in plan_of(replace(state, recompute="none")).stage_layers) + 1)
         ]
     except InputError:
         return [float(state.full_layers)]

@@ -81,7 +81,7 @@ def _light(plan: Plan, tensors: tuple[Saved, ...], patterns: tuple[str, ...]) ->
 
 
 def _written(tensor: Saved) -> float:
-    return tensor.bytes - tensor.gathered
+    return float(tensor.bytes - tensor.gathered)
 
 
 def _traffic(maker: str) -> float:

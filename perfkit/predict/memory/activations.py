@@ -1,9 +1,8 @@
 """Memory activations: what one layer keeps of one micro batch until its backward pass, tensor by tensor.
 
 A tensor names the operator that makes it, so that recomputing the operator frees it; the names are those of the Llama layers of
-MindFormers (`_recomputed`). For a GPT layer in 16 bit with dropout the sum is the sbh(34 + 5as/h) of arXiv 2205.05198, table 2,
-and its splits over tensor and sequence parallel devices. Letters: s tokens, b sequences, h hidden, a heads, k key-value heads,
-d head size, f ffn hidden, t tensor, c context parallel size, E experts.
+MindFormers (`perfkit.core.recomputed`). For a GPT layer in 16 bit with dropout the sum is the sbh(34 + 5as/h) of arXiv 2205.05198,
+table 2, and its splits over tensor and sequence parallel devices.
 """
 
 from __future__ import annotations
@@ -11,254 +10,246 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from perfkit.core.params import shared_width
+import numpy as np
+
 from perfkit.core.recomputed import repeated
-from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.settings import MemorySettings
+from perfkit.predict.memory.sizes import Kind, Number, Sizes, of_plan
+
+PROJECTED = ("attention.flash_attention.flash_attention", "attention.merger_head_transpose", "attention.batch_matmul")
+ROTARY = "attention.apply_rotary_emb"
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A tensor kept for the backward pass: the part of the layer, what it is, its size in the guides' letters, bytes a device.
+    """A tensor kept for the backward pass: the part of the layer, what it is, bytes a device.
 
     `makers` are the names of the operator that makes it; the first tensor of a layer is its input and has none. `core` marks the
     attention core, which selective recomputation repeats. `gathered` bytes of it came from other devices and can be gathered
-    again; `widened` bytes exist only because a value was cast up.
+    again; half of a `widened` tensor exists only because a value was cast up.
     """
 
     part: str
     name: str
-    formula: str
-    bytes: float
+    bytes: Number
     makers: tuple[str, ...] = ()
     core: bool = False
-    gathered: float = 0.0
-    widened: float = 0.0
+    gathered: Number = 0.0
+    widened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
-    """One micro batch on one device: `tokens` x sequences, bytes an element, and the bytes of h values of every token."""
+class MicroBatch:
+    """One micro batch, or a piece of its sequence, on one device: tokens x sequences, and bytes of h values of every token.
 
-    tokens: float
-    element: int
-    hidden: float
-    split_hidden: float
-    tensor: int
+    `hidden` counts all tokens, `split` those that a device has where sequence parallelism divides them.
+    """
+
+    tokens: Number
+    hidden: Number
+    split: Number
+
+
+def micro_batch(kind: Kind, sizes: Sizes) -> MicroBatch:
+    """What a device sees of a micro batch."""
+    whole = sizes.seq_length * sizes.micro_batch_size * sizes.micro_batch_interleave_size
+    tokens = whole / (sizes.context_parallel_size * sizes.sequence_chunks)
+    hidden = tokens * sizes.hidden_size * kind.element_bytes
+    return MicroBatch(tokens, hidden, hidden / sizes.sequence_split)
+
+
+def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) -> tuple[Saved, ...]:
+    """All tensors that a layer without recomputation keeps of one micro batch, on one device, in the order of the forward pass."""
+    value = sizes.value_head_size if kind.kv_lora_rank else sizes.head_size
+    width = batch.tokens * sizes.num_attention_heads * value * kind.element_bytes / sizes.tensor_parallel_size
+    mask = [Saved("attention", "dropout mask", batch.split / kind.element_bytes, ("attention.dropout",))]
+    inner = _experts if experts else _dense
+    return (
+        _norm_input("attention_norm", kind, batch, makers=()),
+        _norm_output("attention", "attention_norm", kind, batch),
+        *(_latent if kind.kv_lora_rank else _projections)(kind, sizes, batch),
+        *_core(kind, sizes, batch),
+        Saved("attention", "input of the projection", width, PROJECTED),
+        *(mask if kind.dropout else ()),
+        _norm_input("ffn_norm", kind, batch, makers=("add",)),
+        *inner(kind, sizes, batch),
+        *([Saved("ffn", "dropout mask", batch.split / kind.element_bytes, ("feed_forward.dropout",))] if kind.dropout else ()),
+    )
 
 
 def layer_tensors(plan: Plan, settings: MemorySettings, *, experts: bool) -> tuple[Saved, ...]:
-    """All tensors that a layer without recomputation keeps of one micro batch, on one device, in the order of the forward pass."""
-    sizes = _sizes(plan)
-    model, work = plan.model, plan.workload
-    attention = _latent(model, sizes) if model.kv_lora_rank else _projections(model, sizes)
-    width = model.num_attention_heads * (model.value_head_size or model.head_size)
-    rows = [
-        *_norm("attention_norm", sizes, settings, layer_input=True),
-        _gathered("attention", "attention_norm", sizes, settings),
-        *attention,
-        *_core(plan, sizes),
-        Saved(
-            "attention",
-            "input of the projection",
-            "2sbad" if width != model.hidden_size else "2sbh",
-            sizes.tokens * width * sizes.element / sizes.tensor,
-            ("attention.flash_attention.flash_attention", "attention.merger_head_transpose", "attention.batch_matmul"),
-        ),
-    ]
-    if work.dropout:
-        rows.append(Saved("attention", "dropout mask", "sbh", sizes.split_hidden / sizes.element, ("attention.dropout",)))
-    rows += _norm("ffn_norm", sizes, settings, layer_input=False)
-    if experts:
-        rows += _experts(plan, settings, sizes)
-    else:
-        rows += [
-            _gathered("ffn", "ffn_norm", sizes, settings),
-            *_ffn(plan, settings, sizes.tokens * model.ffn_hidden_size / sizes.tensor, "ffn"),
-        ]
-    if work.dropout:
-        rows.append(Saved("ffn", "dropout mask", "sbh", sizes.split_hidden / sizes.element, ("feed_forward.dropout",)))
-    return tuple(rows)
+    """As `tensors_of`, of one plan."""
+    kind, sizes = of_plan(plan, settings)
+    return tensors_of(kind, sizes, micro_batch(kind, sizes), experts=experts)
 
 
 def layer_input(plan: Plan) -> float:
     """Bytes of a layer's input: all that a layer recomputed in full keeps."""
-    return _sizes(plan).split_hidden
-
-
-def hidden_bytes(plan: Plan) -> tuple[float, float]:
-    """Bytes of the hidden values of a micro batch on a device: whole, and as norms and dropout see them."""
-    sizes = _sizes(plan)
-    return sizes.hidden, sizes.split_hidden
+    return float(micro_batch(*of_plan(plan, MemorySettings())).split)
 
 
 def micro_batch_tokens(plan: Plan) -> float:
     """Tokens x sequences of a micro batch (or of a piece of its sequence) on one device."""
-    return _sizes(plan).tokens
+    return float(micro_batch(*of_plan(plan, MemorySettings())).tokens)
 
 
 def kept_bytes(
     tensors: Iterable[Saved], patterns: Iterable[str] = (), *, attention_core: bool = False, gather_again: bool = False
-) -> dict[str, float]:
+) -> dict[str, Number]:
     """Bytes by part that are left when the operators that match `patterns` are repeated in the backward pass.
 
     Repeating the cast of a norm keeps its 16-bit input instead of the wide copy. Repeating only the cast back to 16 bit keeps the
     wide output instead: memory grows.
     """
     chosen = tuple(patterns)
-    left: dict[str, float] = {}
+    left: dict[str, Number] = {}
     for tensor in tensors:
         kept = tensor.bytes
-        if tensor.widened and repeated(tensor.makers, chosen):
-            kept -= tensor.widened
-        elif not tensor.widened and ((tensor.core and attention_core) or repeated(tensor.makers, chosen)):
-            kept = 2 * tensor.bytes if _only_cast_back(tensor.makers, chosen) else 0.0
-        elif tensor.gathered and gather_again:
-            kept -= tensor.gathered
+        if (tensor.core and attention_core) or (chosen and repeated(tensor.makers, chosen)):
+            kept = kept * (0.5 if tensor.widened else 2.0 if _only_cast_back(tensor.makers, chosen) else 0.0)
+        elif gather_again:
+            kept = kept - tensor.gathered
         left[tensor.part] = left.get(tensor.part, 0.0) + kept
     return left
 
 
-def backward_workspace(plan: Plan, settings: MemorySettings, *, experts: bool) -> float:
+def backward_gradients(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) -> Number:
     """Gradients that are live at once in the backward pass of one layer: of its output, and of its largest block inside."""
-    sizes, model = _sizes(plan), plan.model
-    width = model.expert_ffn_hidden_size * model.num_experts_per_token if experts else model.ffn_hidden_size
-    ffn = sizes.tokens * width * sizes.element / sizes.tensor * (3 if model.gated_ffn else 2)
-    scores = 0.0
-    if plan.workload.attention_kernel == "unfused":
-        scores = 2 * _scores(plan, sizes) * sizes.element
-    return 2 * sizes.split_hidden + max(ffn, scores)
+    width = sizes.expert_ffn_hidden_size * sizes.num_experts_per_token if experts else sizes.ffn_hidden_size
+    largest = batch.tokens * width * kind.element_bytes / sizes.tensor_parallel_size * (3 if kind.gated_ffn else 2)
+    if not kind.flash:
+        largest = np.maximum(largest, 2 * scores(sizes, batch) * kind.element_bytes)
+    return 2 * batch.split + largest
 
 
-def score_buffer(plan: Plan, settings: MemorySettings) -> float:
-    """Bytes of the buffer of attention scores that outlives the step."""
-    if not settings.keeps_score_buffer or plan.workload.attention_kernel == "flash":
-        return 0.0
-    sizes = _sizes(plan)
-    return _scores(plan, sizes) * sizes.element
+def outside_layers(kind: Kind, batch: MicroBatch, sizes: Sizes) -> dict[str, Number]:
+    """Activations of one micro batch outside of the layers.
+
+    `embedding` is its dropout mask (first stage), `head` the final norm's input and its output, which is the head's input (last
+    stage), `batch` the batch itself (both): token ids, labels and positions in 64 bit, a loss mask in 32 bit.
+    """
+    wide = kind.settings.keeps_norm_in_fp32 and kind.element_bytes == 2
+    inputs = batch.hidden if kind.settings.keeps_gathered_inputs else batch.split
+    masks = batch.tokens * sizes.seq_length if kind.settings.masks_in_batch else 0.0
+    return {
+        "embedding": batch.split / kind.element_bytes if kind.dropout else 0.0,
+        "head": (2 * batch.split if wide else batch.split) + inputs,
+        "batch": batch.tokens * (8 + 8 + 8 + 4) + masks,
+    }
 
 
-def _sizes(plan: Plan) -> _Sizes:
-    work, parallel = plan.workload, plan.parallel
-    element = 4 if work.dtype == "float32" else 2
-    tokens = work.seq_length * work.micro_batch_size * parallel.micro_batch_interleave_size
-    share = tokens / (parallel.context_parallel_size * parallel.sequence_chunks)
-    hidden = share * plan.model.hidden_size * element
-    t = parallel.tensor_parallel_size
-    return _Sizes(share, element, hidden, hidden / t if parallel.sequence_parallel else hidden, t)
-
-
-def _norm(name: str, sizes: _Sizes, settings: MemorySettings, *, layer_input: bool) -> list[Saved]:
-    """The input of a norm; where norms run in 32 bit that is the copy that was cast up, else the residual stream itself."""
-    if settings.keeps_norm_in_fp32 and sizes.element == 2:
-        wide = sizes.split_hidden
-        return [Saved("norm", f"input of {name}", "4sbh (fp32)", 2 * wide, (f"{name}.cast",), widened=wide)]
-    makers = () if layer_input else ("add",)
-    return [Saved("norm", f"input of {name}", "2sbh", sizes.split_hidden, makers)]
-
-
-def _gathered(part: str, norm: str, sizes: _Sizes, settings: MemorySettings) -> Saved:
-    """The output of a norm, which is the input of products; with sequence parallelism it was gathered from the tensor group."""
-    makers = (f"{norm}.rcast", f"{norm}.norm") if settings.keeps_norm_in_fp32 else (f"{norm}.norm",)
-    if sizes.hidden == sizes.split_hidden or not settings.keeps_gathered_inputs:
-        return Saved(part, f"input of the {part} products", "2sbh", sizes.split_hidden, makers)
-    gathered = sizes.hidden - sizes.split_hidden
-    return Saved(part, f"input of the {part} products, gathered", "2sbh", sizes.hidden, makers, gathered=gathered)
-
-
-def _projections(model: ModelSpec, sizes: _Sizes) -> list[Saved]:
-    unit = sizes.tokens * model.head_size * sizes.element / sizes.tensor
-    keys = unit * max(model.num_key_value_heads, sizes.tensor)
-    rotary = "attention.apply_rotary_emb"
-    plain = model.num_attention_heads == model.num_key_value_heads
-    formula = "2sbh" if plain else "2sbkd"
-    return [
-        Saved("attention", "queries", "2sbh", unit * model.num_attention_heads, ("attention.wq.matmul", rotary)),
-        Saved("attention", "keys", formula, keys, ("attention.wk.matmul", rotary)),
-        Saved("attention", "values", formula, keys, ("attention.wv.matmul",)),
-    ]
-
-
-def _latent(model: ModelSpec, sizes: _Sizes) -> list[Saved]:
-    """Latent attention keeps the compressed vectors, whole on every device, and the queries, keys and values made of them."""
-    tokens, a = sizes.tokens * sizes.element, model.num_attention_heads / sizes.tensor
-    key = model.nope_head_size + model.rope_head_size
-    rows = [Saved("attention", "compressed keys and values", "4sbr", tokens * (2 * model.kv_lora_rank + model.rope_head_size))]
-    if model.query_lora_rank:
-        rows.append(Saved("attention", "compressed queries", "4sbq", 2 * tokens * model.query_lora_rank))
-    return [
-        *rows,
-        Saved("attention", "queries", "2sba(n+r)", tokens * a * key, ("attention.q_proj.matmul",)),
-        Saved("attention", "keys", "2sba(n+r)", tokens * a * key, ("attention.kv2l.matmul",)),
-        Saved("attention", "values", "2sbaw", tokens * a * model.value_head_size, ("attention.kv2l.matmul",)),
-    ]
-
-
-def _scores(plan: Plan, sizes: _Sizes) -> float:
+def scores(sizes: Sizes, batch: MicroBatch) -> Number:
     """Elements of the matrix of attention scores on one device: a x s x s/c."""
-    keys = plan.workload.seq_length
-    return sizes.tokens * keys * plan.model.num_attention_heads / sizes.tensor
+    return batch.tokens * sizes.seq_length * sizes.num_attention_heads / sizes.tensor_parallel_size
 
 
-def _core(plan: Plan, sizes: _Sizes) -> list[Saved]:
-    scores, heads = _scores(plan, sizes), plan.model.num_attention_heads
-    if plan.workload.attention_kernel == "flash":
-        flash = ("attention.flash_attention.flash_attention",)
-        return [Saved("attention", "row statistics", "4abs", 4 * sizes.tokens * heads / sizes.tensor, flash, core=True)]
-    softmax = Saved("attention", "softmax", "2abs²", scores * sizes.element, ("attention.softmax",), core=True)
-    if not plan.workload.dropout:
+def _norm_input(norm: str, kind: Kind, batch: MicroBatch, makers: tuple[str, ...]) -> Saved:
+    """The input of a norm; where norms run in 32 bit that is the copy that was cast up, else the residual stream itself."""
+    if kind.settings.keeps_norm_in_fp32 and kind.element_bytes == 2:
+        return Saved("norm", f"input of {norm}", 2 * batch.split, (f"{norm}.cast",), widened=True)
+    return Saved("norm", f"input of {norm}", batch.split, makers)
+
+
+def _norm_output(part: str, norm: str, kind: Kind, batch: MicroBatch) -> Saved:
+    """The output of a norm, which is the input of products; with sequence parallelism it was gathered from the tensor group."""
+    makers = (f"{norm}.rcast", f"{norm}.norm") if kind.settings.keeps_norm_in_fp32 else (f"{norm}.norm",)
+    held = batch.hidden if kind.settings.keeps_gathered_inputs else batch.split
+    return Saved(part, f"input of the {part} products", held, makers, gathered=held - batch.split)
+
+
+def _projections(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    unit = batch.tokens * sizes.head_size * kind.element_bytes / sizes.tensor_parallel_size
+    # Fewer key-value heads than devices are copied, one to each.
+    keys = unit * np.maximum(sizes.num_key_value_heads, sizes.tensor_parallel_size)
+    return [
+        Saved("attention", "queries", unit * sizes.num_attention_heads, ("attention.wq.matmul", ROTARY)),
+        Saved("attention", "keys", keys, ("attention.wk.matmul", ROTARY)),
+        Saved("attention", "values", keys, ("attention.wv.matmul",)),
+    ]
+
+
+def _latent(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    """Latent attention keeps the compressed vectors, whole on every device, and the queries, keys and values made of them."""
+    values = batch.tokens * kind.element_bytes
+    heads = values * sizes.num_attention_heads / sizes.tensor_parallel_size
+    key = heads * (sizes.nope_head_size + sizes.rope_head_size)
+    compressed = [Saved("attention", "compressed keys and values", values * (2 * sizes.kv_lora_rank + sizes.rope_head_size))]
+    if kind.query_lora_rank:
+        compressed.append(Saved("attention", "compressed queries", 2 * values * sizes.query_lora_rank))
+    return [
+        *compressed,
+        Saved("attention", "queries", key, ("attention.q_proj.matmul",)),
+        Saved("attention", "keys", key, ("attention.kv2l.matmul",)),
+        Saved("attention", "values", heads * sizes.value_head_size, ("attention.kv2l.matmul",)),
+    ]
+
+
+def _core(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    if kind.flash:
+        statistics = 4 * batch.tokens * sizes.num_attention_heads / sizes.tensor_parallel_size
+        return [Saved("attention", "row statistics", statistics, ("attention.flash_attention.flash_attention",), core=True)]
+    count, dropout = scores(sizes, batch), ("attention.attention_dropout",)
+    softmax = Saved("attention", "softmax", count * kind.element_bytes, ("attention.softmax",), core=True)
+    if not kind.dropout:
         return [softmax]
-    dropout = ("attention.attention_dropout",)
     return [
         softmax,
-        Saved("attention", "softmax dropout mask", "abs²", scores, dropout, core=True),
-        Saved("attention", "softmax after dropout", "2abs²", scores * sizes.element, dropout, core=True),
+        Saved("attention", "softmax dropout mask", count, dropout, core=True),
+        Saved("attention", "softmax after dropout", count * kind.element_bytes, dropout, core=True),
     ]
 
 
-def _ffn(plan: Plan, settings: MemorySettings, values: float, part: str) -> list[Saved]:
+def _dense(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
+    values = batch.tokens * sizes.ffn_hidden_size / sizes.tensor_parallel_size
+    return [_norm_output("ffn", "ffn_norm", kind, batch), *_ffn("ffn", kind, values)]
+
+
+def _ffn(part: str, kind: Kind, values: Number) -> list[Saved]:
     """Tensors inside of a feed-forward block of which a device computes `values` elements (tokens x width)."""
-    unit = values * _sizes(plan).element
-    if not plan.model.gated_ffn:
-        formula = "8sbh" if plan.model.ffn_hidden_size == 4 * plan.model.hidden_size else "2sbf"
+    unit = values * kind.element_bytes
+    if not kind.gated_ffn:
         return [
-            Saved(part, "input of the activation", formula, unit, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul")),
-            Saved(part, "input of the second product", formula, unit, ("feed_forward.w1.activation", "mlp.activation")),
+            Saved(part, "input of the activation", unit, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul")),
+            Saved(part, "input of the second product", unit, ("feed_forward.w1.activation", "mlp.activation")),
         ]
-    rows = [
-        Saved(part, "gate", "2sbf", unit, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul")),
-        Saved(part, "hidden", "2sbf", unit, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul")),
+    activated = [Saved(part, "activated gate", unit, ("feed_forward.w1.activation.silu",))]
+    return [
+        Saved(part, "gate", unit, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul")),
+        Saved(part, "hidden", unit, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul")),
+        *(activated if kind.settings.keeps_activation_output else ()),
+        Saved(part, "input of the second product", unit, ("feed_forward.mul",)),
     ]
-    if settings.keeps_activation_output:
-        rows.append(Saved(part, "activated gate", "2sbf", unit, ("feed_forward.w1.activation.silu",)))
-    return [*rows, Saved(part, "input of the second product", "2sbf", unit, ("feed_forward.mul",))]
 
 
-def _experts(plan: Plan, settings: MemorySettings, sizes: _Sizes) -> list[Saved]:
+def _experts(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
     """Routed tokens replace the layer's own: copies sent to the experts, the experts' inner values, and what they return."""
-    model, parallel = plan.model, plan.parallel
-    split = parallel.expert_tensor_parallel_size or parallel.tensor_parallel_size
-    # With sequence parallelism a device sends only its own tokens, and gathers those of the experts' tensor group.
-    share = split / sizes.tensor if parallel.sequence_parallel else 1.0
-    load = settings.expert_imbalance
-    if model.expert_capacity_factor:
-        load = min(load, model.expert_capacity_factor) if settings.expert_imbalance > 1 else model.expert_capacity_factor
-    routed = sizes.tokens * share * model.num_experts_per_token * load
-    copies = routed * model.hidden_size * sizes.element
-    own = sizes.split_hidden / (model.hidden_size * sizes.element)
-    own_values = sizes.tokens * shared_width(model) / sizes.tensor
+    routed = _routed(kind, sizes, batch)
+    copies = routed * sizes.hidden_size * kind.element_bytes
+    own = batch.split / (sizes.hidden_size * kind.element_bytes)
     rows = [
-        _gathered("experts", "ffn_norm", sizes, settings),
-        Saved("experts", "router probabilities", "8sbE", 8 * own * model.num_experts, ("feed_forward.router",)),
-        Saved("experts", "tokens at their experts", "2sbh x routed", copies, ("feed_forward.dispatch",)),
-        *_ffn(plan, settings, routed * model.expert_ffn_hidden_size / split, "experts"),
-        Saved("experts", "outputs before they are weighted", "2sbh x routed", copies, ("feed_forward.experts",)),
+        _norm_output("experts", "ffn_norm", kind, batch),
+        Saved("experts", "router probabilities", 8 * own * sizes.num_experts, ("feed_forward.router",)),
+        Saved("experts", "tokens at their experts", copies, ("feed_forward.dispatch",)),
+        *_ffn("experts", kind, routed * sizes.expert_ffn_hidden_size / sizes.expert_split),
+        Saved("experts", "outputs before they are weighted", copies, ("feed_forward.experts",)),
     ]
-    shared = [replace(row, name=f"{row.name}, shared") for row in _ffn(plan, settings, own_values, "experts")]
-    return [*rows, *shared] if own_values else rows
+    if not kind.num_shared_experts:
+        return rows
+    shared = _ffn("experts", kind, batch.tokens * sizes.shared_width / sizes.tensor_parallel_size)
+    return [*rows, *(replace(row, name=f"{row.name}, shared") for row in shared)]
+
+
+def _routed(kind: Kind, sizes: Sizes, batch: MicroBatch) -> Number:
+    """Tokens that the experts of a device compute, each as often as it was routed there."""
+    load, room = kind.settings.expert_imbalance, sizes.expert_capacity_factor
+    held = np.where(room > 0, np.minimum(load, room) if load > 1 else room, load)
+    # With sequence parallelism a device sends only its own tokens, and gathers those of the experts' tensor group.
+    gathered = sizes.expert_split / sizes.tensor_parallel_size
+    share = 1 + sizes.sequence_parallel * (gathered - 1)
+    return batch.tokens * share * sizes.num_experts_per_token * held
 
 
 def _only_cast_back(makers: tuple[str, ...], patterns: tuple[str, ...]) -> bool:
     """Whether the cast of a norm's output is repeated and the norm before it is not."""
-    return makers[0].endswith(".rcast") and not repeated(makers[1:], patterns)
+    return bool(makers) and makers[0].endswith(".rcast") and not repeated(makers[1:], patterns)

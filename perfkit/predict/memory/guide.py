@@ -7,6 +7,7 @@ without flash attention (erratum X10); the static 10N leaves out the fp32 master
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -15,12 +16,33 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.activations import Saved, kept_bytes, layer_tensors
+from perfkit.predict.memory.memory import parameters_of, static_of
 from perfkit.predict.memory.settings import MemorySettings
-from perfkit.predict.memory.static import stage_parameters, static_bytes
 
 Case = Literal["tensor", "tensor and sequence", "tensor, selective", "tensor and sequence, selective", "full"]
 PLAIN = MemorySettings()
 """The tensors alone: no framework's buffers."""
+FORMULAS: Mapping[str, Mapping[str, str]] = {
+    "": {
+        "row statistics": "4abs",
+        "softmax": "2abs²",
+        "softmax dropout mask": "abs²",
+        "softmax after dropout": "2abs²",
+        "dropout mask": "sbh",
+        "router probabilities": "8sbE",
+        "tokens at their experts": "2sbh x routed",
+        "outputs before they are weighted": "2sbh x routed",
+    },
+    "latent": {
+        "compressed keys and values": "4sbr",
+        "compressed queries": "4sbq",
+        "queries": "2sba(n+r)",
+        "keys": "2sba(n+r)",
+        "values": "2sbaw",
+    },
+    "ffn": dict.fromkeys(("input of the activation", "input of the second product", "gate", "hidden", "activated gate"), "2sbf"),
+}
+"""Sizes of tensors in the guides' letters: of any layer (else 2sbh), of latent attention, and of feed-forward blocks."""
 BYTES_A_PARAMETER = {"10N (guide)": 10, "16N (16-bit gradient)": 16, "18N (fp32 gradient)": 18}
 
 
@@ -36,8 +58,8 @@ def static_table(plan: Plan, settings: MemorySettings = PLAIN, stage: int = 0) -
 
     The guide divides all of the model by pipeline and tensor size alike; the exact one counts the device's own parameters.
     """
-    parallel, held = plan.parallel, static_bytes(plan, settings, stage)
-    local = stage_parameters(plan, settings, stage).total
+    parallel, held = plan.parallel, static_of(plan, settings, stage)
+    local = parameters_of(plan, settings, stage).total
     shards = parallel.optimizer_shard_size
     copy = plan.num_micro_batches > 1 or parallel.pipeline_parallel_size > 1
     rows = [
@@ -84,25 +106,39 @@ def activation_table(plan: Plan, settings: MemorySettings = PLAIN, *, experts: b
     )
     theirs = {(tensor.part, tensor.name): tensor for tensor in layer_tensors(gpt, PLAIN, experts=False)}
     ours = {(tensor.part, tensor.name): tensor for tensor in layer_tensors(plan, settings, experts=experts)}
-    rows = [_row(ours.get(key), theirs.get(key)) for key in dict.fromkeys([*ours, *theirs])]
+    rows = [_row(plan, ours.get(key), theirs.get(key)) for key in dict.fromkeys([*ours, *theirs])]
     return pd.DataFrame(rows)
 
 
-def _row(ours: Saved | None, theirs: Saved | None) -> dict[str, object]:
+def _row(plan: Plan, ours: Saved | None, theirs: Saved | None) -> dict[str, object]:
     named = ours or theirs
     if named is None:
         raise ValueError("a row needs a tensor of at least one of the two tables")
     return {
         "part": named.part,
         "tensor": named.name,
-        "formula": named.formula,
-        "exact_bytes": ours.bytes if ours else 0.0,
-        "guide_bytes": theirs.bytes if theirs else None,
+        "formula": _formula(plan, named),
+        "exact_bytes": float(ours.bytes) if ours else 0.0,
+        "guide_bytes": float(theirs.bytes) if theirs else None,
     }
+
+
+def _formula(plan: Plan, tensor: Saved) -> str:
+    """The size of a tensor of a 16-bit layer in the guides' letters."""
+    model, name = plan.model, tensor.name.removesuffix(", shared")
+    if tensor.part in ("ffn", "experts") and name in FORMULAS["ffn"]:
+        return "8sbh" if not model.gated_ffn and model.ffn_hidden_size == 4 * model.hidden_size else "2sbf"
+    if tensor.widened:
+        return "4sbh (fp32)"
+    if name in ("keys", "values") and not model.kv_lora_rank:
+        return "2sbh" if model.num_attention_heads == model.num_key_value_heads else "2sbkd"
+    if name == "input of the projection" and model.num_attention_heads * model.head_size != model.hidden_size:
+        return "2sbad"
+    return FORMULAS["latent" if model.kv_lora_rank else ""].get(name) or FORMULAS[""].get(name, "2sbh")
 
 
 def freed_bytes(plan: Plan, patterns: tuple[str, ...], settings: MemorySettings = PLAIN, *, gather_again: bool = False) -> float:
     """Bytes that a layer no longer keeps of a micro batch when the operators that match are repeated; negative if it keeps more."""
     tensors = layer_tensors(plan, settings, experts=False)
     kept = kept_bytes(tensors, patterns, gather_again=gather_again)
-    return sum(kept_bytes(tensors).values()) - sum(kept.values())
+    return float(sum(kept_bytes(tensors).values()) - sum(kept.values()))

@@ -1,23 +1,27 @@
 """Static memory: parameters, gradients and optimizer state of one device, exact to the parameter.
 
 Every matrix is split over the tensor group and its bias where the split keeps it apart (rows); norms, the other biases and the
-router are whole on every device. Tied weights exist on the first and on the last stage. Letters: h hidden, d head size, a heads,
-k key-value heads, t tensor, e expert parallel size, o devices that share one optimizer state (arXiv 1910.02054, section 3).
+router are whole on every device. Tied weights exist on the first and on the last stage. What devices share follows arXiv
+1910.02054, section 3.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from perfkit.core.params import attention_weights, ffn_weights, shared_width
-from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
-from perfkit.predict.memory.layout import expert_layers_in, stage_layers
-from perfkit.predict.memory.settings import MemorySettings
+import numpy as np
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 2}
-"""Of a stored parameter; with float8 the parameter stays in 16 bit beside its 8-bit copies (`float8_copy_bytes`)."""
+from perfkit.predict.memory.sizes import Kind, Number, Sizes
+
+
+class Part(NamedTuple):
+    """Layers that a device holds: 1 where with the embedding, 1 where with the head, how many, and how many have experts."""
+
+    first: Number
+    last: Number
+    layers: Number
+    mixed: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +32,14 @@ class StageParameters:
     routers and positions; `largest_layer` is the largest layer's share of all.
     """
 
-    matrices: float
-    experts: float
-    embedding: float
-    others: float
-    largest_layer: float
+    matrices: Number
+    experts: Number
+    embedding: Number
+    others: Number
+    largest_layer: Number
 
     @property
-    def total(self) -> float:
+    def total(self) -> Number:
         """All parameters of the device."""
         return self.matrices + self.experts + self.embedding + self.others
 
@@ -44,127 +48,128 @@ class StageParameters:
 class StaticBytes:
     """Bytes of one device. `gathered` are weights that are stored in parts and live whole at the peak."""
 
-    parameters: float
-    gradients: float
-    optimizer: float
-    gathered: float
+    parameters: Number
+    gradients: Number
+    optimizer: Number
+    gathered: Number
+
+    @property
+    def total(self) -> Number:
+        """All of it."""
+        return self.parameters + self.gradients + self.optimizer + self.gathered
 
 
-def stage_parameters(plan: Plan, settings: MemorySettings, stage: int) -> StageParameters:
-    """The parameters of a device of `stage` (0-based)."""
-    model, parallel, layers = plan.model, plan.parallel, stage_layers(plan)
-    mixed = expert_layers_in(model, layers)
-    num_layers, num_mixed = sum(row[stage] for row in layers), sum(row[stage] for row in mixed)
-    last = parallel.pipeline_parallel_size - 1
-    attention, dense = (
-        _attention_matrices(model, parallel),
-        ffn_weights(model, model.ffn_hidden_size) / parallel.tensor_parallel_size,
+def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
+    """The parameters of a device of every stage."""
+    t, h, mixed = sizes.tensor_parallel_size, sizes.hidden_size, stage.mixed
+    dense = stage.layers - mixed
+    attention, ffn = _attention_matrices(kind, sizes), _ffn_weights(kind, h, sizes.ffn_hidden_size) / t
+    shared, experts = _ffn_weights(kind, h, sizes.shared_width) / t, _expert_weights(kind, sizes)
+    every, of_dense, of_mixed = _small_weights(kind, sizes)
+    table = padded_vocab(kind, sizes) * h / t
+    positions = sizes.max_position_embeddings * h + sizes.embedding_norm * sizes.norm_values * h
+    # One device holds a tied table once; two stages hold a copy each.
+    tables = stage.first + stage.last * (1.0 - stage.first * sizes.tied_embeddings)
+    inner = np.maximum((dense > 0) * ffn, (mixed > 0) * (shared + experts))
+    return StageParameters(
+        matrices=stage.layers * attention + dense * ffn + mixed * shared,
+        experts=mixed * experts,
+        embedding=tables * table,
+        others=stage.layers * every
+        + dense * of_dense
+        + mixed * of_mixed
+        + stage.first * positions
+        + stage.last * sizes.norm_values * h,
+        largest_layer=attention + inner,
     )
-    shared = ffn_weights(model, shared_width(model)) / parallel.tensor_parallel_size if num_mixed else 0.0
-    experts, small = _expert_weights(model, parallel), _small_weights(model, parallel)
-    matrices = num_layers * attention + (num_layers - num_mixed) * dense + num_mixed * shared
-    others = num_layers * small[0] + (num_layers - num_mixed) * small[1] + num_mixed * small[2]
-    embedding = 0.0
-    table = padded_vocab(plan, settings) * model.hidden_size / parallel.tensor_parallel_size
-    if stage == 0:
-        embedding += table
-        others += model.max_position_embeddings * model.hidden_size + (_norm(model) if model.embedding_norm else 0)
-    if stage == last:
-        others += _norm(model)
-        # One device holds a tied table once; two stages hold a copy each.
-        embedding += 0 if model.tied_embeddings and stage == 0 else table
-    heaviest = attention + max(dense if num_layers > num_mixed else 0.0, (shared + experts) if num_mixed else 0.0)
-    return StageParameters(matrices, num_mixed * experts, embedding, others, heaviest)
 
 
-def static_bytes(plan: Plan, settings: MemorySettings, stage: int) -> StaticBytes:
-    """What a device of `stage` holds from step to step."""
-    held, parallel, optimizer = stage_parameters(plan, settings, stage), plan.parallel, plan.optimizer
-    shards, expert_shards = parallel.optimizer_shard_size, _expert_shards(parallel)
-    level = parallel.optimizer_shard_level if max(shards, expert_shards) > 1 else 0
+def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
+    """What devices that have these parameters hold from step to step."""
+    shards, level, width = sizes.optimizer_shard_size, sizes.level, kind.element_bytes
     dense, total = held.total - held.experts, held.total
-    shared = dense / shards + held.experts / expert_shards
-    width = BYTES[plan.workload.dtype]
-    master = 4 if optimizer.master_weights and width == 2 else 0
-    matrix_state = optimizer.matrix_state_bytes_per_parameter
-    matrix_state = optimizer.state_bytes_per_parameter if matrix_state < 0 else matrix_state
-    state = (
+    experts = held.experts / _expert_shards(sizes)
+    shared = dense / shards + experts
+    state, own = sizes.state_bytes_per_parameter, sizes.matrix_state_bytes_per_parameter
+    master = 4.0 * (width == 2) * sizes.master_weights
+    optimizer = (
         shared * master
-        + (held.matrices / shards + held.experts / expert_shards) * matrix_state
-        + (held.embedding + held.others) / shards * optimizer.state_bytes_per_parameter
+        + (held.matrices / shards + experts) * (own + (own < 0) * (state - own))
+        + (held.embedding + held.others) / shards * state
     )
-    stored = level == 3 or (settings.shares_weights and level > 0)
-    copies = settings.float8_copy_bytes * (held.matrices + held.experts) if plan.workload.dtype == "float8" else 0.0
-    parameters = (shared if stored else total) * width + copies * (shared / total if stored else 1.0)
-    gathered = 0.0
-    if stored and settings.shares_weights and level < 3:
-        gathered = (total - shared) * 2
-    elif stored:
-        gathered = min(total, 2 * held.largest_layer) * 2  # The layer in work, and the next one on its way.
-    return StaticBytes(parameters, _gradients(plan, settings, total, shared, level), state, gathered)
+    stored = (level > 0) if kind.settings.shares_weights else (level == 3)
+    copies = kind.settings.float8_copy_bytes * (held.matrices + held.experts) if kind.eight_bit else 0.0
+    kept = 1.0 + stored * (shared / np.maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
+    # At level 3 the layer in work and the next one on its way are whole, below that all weights.
+    whole = np.where(level < 3, total - shared, np.minimum(total, 2 * held.largest_layer))
+    return StaticBytes(
+        parameters=(total * width + copies) * kept,
+        gradients=_gradients(kind, sizes, total, shared),
+        optimizer=optimizer,
+        gathered=stored * whole * 2.0,
+    )
 
 
-def padded_vocab(plan: Plan, settings: MemorySettings) -> int:
+def padded_vocab(kind: Kind, sizes: Sizes) -> Number:
     """The vocabulary as the framework stores it."""
-    unit = settings.vocab_multiple * plan.parallel.tensor_parallel_size
-    return -(-plan.model.vocab_size // unit) * unit if unit > 1 else plan.model.vocab_size
+    unit = np.maximum(kind.settings.vocab_multiple * sizes.tensor_parallel_size, 1)
+    padded: Number = np.ceil(sizes.vocab_size / unit) * unit
+    return padded
 
 
-def _gradients(plan: Plan, settings: MemorySettings, total: float, shared: float, level: int) -> float:
-    optimizer, parallel = plan.optimizer, plan.parallel
-    width = BYTES[optimizer.gradient_dtype]
-    once = plan.num_micro_batches == 1 and parallel.pipeline_parallel_size == 1
-    held = shared if level >= 2 or (once and not settings.keeps_transient_gradients) else total
-    return held * width + total * optimizer.gradient_accumulation_bytes_per_parameter
+def _gradients(kind: Kind, sizes: Sizes, total: Number, shared: Number) -> Number:
+    once = (sizes.num_micro_batches == 1) & (sizes.pipeline_parallel_size == 1)
+    parts = (sizes.level >= 2) | (once if not kind.settings.keeps_transient_gradients else False)
+    held = np.where(parts, shared, total) * sizes.gradient_bytes
+    gradients: Number = held + total * sizes.gradient_accumulation_bytes_per_parameter
+    return gradients
 
 
-def _attention_matrices(model: ModelSpec, parallel: ParallelPlan) -> float:
-    t = parallel.tensor_parallel_size
-    if model.kv_lora_rank:  # The compressing matrices are whole on every device of the tensor group.
-        h, a = model.hidden_size, model.num_attention_heads
-        q, r = model.query_lora_rank, model.kv_lora_rank
-        whole = h * q + h * (r + model.rope_head_size)
-        key = model.nope_head_size + model.rope_head_size
-        split = (q or h) * a * key + r * a * (model.nope_head_size + model.value_head_size) + a * model.value_head_size * h
-        return whole + split / t
-    weights = attention_weights(model)
+def _attention_matrices(kind: Kind, sizes: Sizes) -> Number:
+    """Elements of the attention matrices of one layer on one device."""
+    h, a, t, d = sizes.hidden_size, sizes.num_attention_heads, sizes.tensor_parallel_size, sizes.head_size
+    if kind.kv_lora_rank:  # The compressing matrices are whole on every device of the tensor group (arXiv 2405.04434, 2.1).
+        q, r, rope = sizes.query_lora_rank, sizes.kv_lora_rank, sizes.rope_head_size
+        queries = (q + (q == 0) * h) * a * (sizes.nope_head_size + rope)
+        split = queries + r * a * (sizes.nope_head_size + sizes.value_head_size) + a * sizes.value_head_size * h
+        return h * q + h * (r + rope) + split / t
     # Fewer key-value heads than devices are copied, one to each.
-    copies = max(model.num_key_value_heads, t) / model.num_key_value_heads
-    keys = 2 * model.hidden_size * model.num_key_value_heads * model.head_size
-    return (sum(weights.values()) + (copies - 1) * keys) / t
+    return (2 * h * a * d + 2 * h * d * np.maximum(sizes.num_key_value_heads, t)) / t
 
 
-def _expert_weights(model: ModelSpec, parallel: ParallelPlan) -> float:
+def _ffn_weights(kind: Kind, hidden: Number, width: Number) -> Number:
+    return (3 if kind.gated_ffn else 2) * hidden * width
+
+
+def _expert_weights(kind: Kind, sizes: Sizes) -> Number:
     """Routed experts of one layer on one device, biases included."""
-    if not model.num_experts:
+    if not kind.num_experts:
         return 0.0
-    split = parallel.expert_tensor_parallel_size or parallel.tensor_parallel_size
-    here = model.num_experts / parallel.expert_parallel_size
-    width, bias = model.expert_ffn_hidden_size, 0.0
-    if model.bias == "all":
-        bias = (2 if model.gated_ffn else 1) * width / split + model.hidden_size
-    return here * (ffn_weights(model, width) / split + bias)
+    width, split = sizes.expert_ffn_hidden_size, sizes.expert_split
+    bias = _ffn_biases(kind, sizes, width / split)
+    weights = _ffn_weights(kind, sizes.hidden_size, width) / split + bias
+    return sizes.num_experts / sizes.expert_parallel_size * weights
 
 
-def _small_weights(model: ModelSpec, parallel: ParallelPlan) -> tuple[float, float, float]:
+def _small_weights(kind: Kind, sizes: Sizes) -> tuple[Number, Number, Number]:
     """Biases, norms and router of one layer on one device: of any layer, more of a dense one, more of one with experts."""
-    t, h = parallel.tensor_parallel_size, model.hidden_size
-    norms = 2 * _norm(model) + (2 * model.head_size if model.query_key_norm else 0)
-    norms += (model.query_lora_rank + model.kv_lora_rank) if model.kv_lora_rank else 0
-    qkv = model.head_size * (model.num_attention_heads + 2 * model.num_key_value_heads) / t
-    bias = {"none": 0.0, "qkv": qkv, "attention": qkv + h, "all": qkv + h}[model.bias]
-    dense = (2 if model.gated_ffn else 1) * model.ffn_hidden_size / t + h if model.bias == "all" else 0.0
-    shared = (2 if model.gated_ffn else 1) * shared_width(model) / t + h if model.bias == "all" and shared_width(model) else 0.0
-    router = h * (model.num_experts + (1 if model.shared_expert_gate else 0))
-    return norms + bias, dense, shared + router + (model.num_experts if model.router_bias else 0)
+    t, h = sizes.tensor_parallel_size, sizes.hidden_size
+    norms = 2 * sizes.norm_values * h + 2 * sizes.query_key_norm * sizes.head_size
+    inner = sizes.query_lora_rank + sizes.kv_lora_rank if kind.kv_lora_rank else 0.0
+    qkv = sizes.qkv_bias * sizes.head_size * (sizes.num_attention_heads + 2 * sizes.num_key_value_heads) / t
+    dense = _ffn_biases(kind, sizes, sizes.ffn_hidden_size / t)
+    shared = _ffn_biases(kind, sizes, sizes.shared_width / t) if kind.num_shared_experts else 0.0
+    router = h * (sizes.num_experts + sizes.shared_expert_gate) + sizes.router_bias * sizes.num_experts
+    return norms + inner + qkv + sizes.output_bias * h, dense, shared + router
 
 
-def _norm(model: ModelSpec) -> int:
-    return model.hidden_size * (2 if model.norm == "layernorm" else 1)
+def _ffn_biases(kind: Kind, sizes: Sizes, width: Number) -> Number:
+    """Biases of a feed-forward block, of which a device has the share `width` of those inside."""
+    return sizes.ffn_bias * ((2 if kind.gated_ffn else 1) * width + sizes.hidden_size)
 
 
-def _expert_shards(parallel: ParallelPlan) -> float:
+def _expert_shards(sizes: Sizes) -> Number:
     """Devices that hold the same experts and share their optimizer state."""
-    inner = parallel.expert_tensor_parallel_size or parallel.tensor_parallel_size
-    copies = parallel.optimizer_shard_size * parallel.tensor_parallel_size / (parallel.expert_parallel_size * inner)
-    return max(1.0, copies) if parallel.optimizer_shard_size > 1 else 1.0
+    copies = sizes.optimizer_shard_size * sizes.tensor_parallel_size / (sizes.expert_parallel_size * sizes.expert_split)
+    shared: Number = np.maximum(1.0, copies * (sizes.optimizer_shard_size > 1))
+    return shared

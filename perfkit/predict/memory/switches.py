@@ -13,7 +13,6 @@ from typing import Any
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.predict.memory.layout import stage_layers
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
 from perfkit.predict.memory.settings import MemorySettings
 
@@ -40,13 +39,13 @@ def switches(plan: Plan, settings: MemorySettings, schedule: str = "1f1b") -> tu
 
 def with_silu_mul(plan: Plan) -> RecomputePlan:
     """Silu and Mul repeated in every layer."""
-    counts = stage_layers(plan)
+    counts = plan.stage_layers
     return RecomputePlan(operators=dict.fromkeys(SILU_MUL, counts))
 
 
 def with_full_layers(plan: Plan, layers: int) -> RecomputePlan:
     """The first `layers` of every chunk and stage recomputed in full."""
-    return RecomputePlan(full_layers=tuple(tuple(min(layers, count) for count in row) for row in stage_layers(plan)))
+    return RecomputePlan(full_layers=tuple(tuple(min(layers, count) for count in row) for row in plan.stage_layers))
 
 
 _Change = tuple[str, str, Callable[[], Plan]]
@@ -72,7 +71,7 @@ def _recomputations(plan: Plan) -> Iterator[_Change]:
     now, work = plan.recompute, plan.workload
     nothing = RecomputePlan()
     if not now.all_layers:
-        half = max(1, max(max(row) for row in stage_layers(plan)) // 2)
+        half = max(1, max(max(row) for row in plan.stage_layers) // 2)
         yield (
             "recompute every layer",
             "one more forward pass: a third more computing",
@@ -97,7 +96,7 @@ def _recomputations(plan: Plan) -> Iterator[_Change]:
         yield (
             "swap all layers to the host",
             "host link traffic twice a step",
-            lambda: _with(plan, recompute=replace(now, swapped_layers=stage_layers(plan))),
+            lambda: _with(plan, recompute=replace(now, swapped_layers=plan.stage_layers)),
         )
 
 

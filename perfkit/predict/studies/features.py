@@ -21,7 +21,6 @@ from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.plan_rows import plan_row
 from perfkit.predict.estimate import step_parts
-from perfkit.predict.memory.layout import stage_layers
 from perfkit.predict.memory.memory import peak_memory
 
 COLUMNS = (
@@ -139,7 +138,7 @@ def _with(plan: Plan, **fields: object) -> Plan:
 def _spread(layers: int, plan: Plan, parallel: ParallelPlan) -> tuple[tuple[int, ...], ...]:
     """As many layers recomputed in full as before, spread over the stages of the new split."""
     share = layers / plan.model.num_layers
-    split = stage_layers(replace(plan, parallel=parallel))
+    split = replace(plan, parallel=parallel).stage_layers
     return tuple(tuple(round(count * share) for count in row) for row in split)
 
 
@@ -252,7 +251,7 @@ def _experts(plan: Plan, _more: bool) -> tuple[Plan, str]:
 def _swap(plan: Plan, _more: bool) -> tuple[Plan, str]:
     if plan.recompute.all_layers:
         raise InputError("feature", ["every layer is recomputed already; a layer is swapped or recomputed, not both"])
-    counts = tuple(tuple(min(1, count) for count in row) for row in stage_layers(plan))
+    counts = tuple(tuple(min(1, count) for count in row) for row in plan.stage_layers)
     return replace(plan, recompute=replace(plan.recompute, swapped_layers=counts)), "one layer a stage waits on the host"
 
 

@@ -6,9 +6,9 @@ from perfkit.core.params import count_params
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.predict.memory.activations import layer_tensors
 from perfkit.predict.memory.guide import PLAIN, guide_activations, guide_static
-from perfkit.predict.memory.layout import in_flight_of
+from perfkit.predict.memory.in_flight import in_flight_of
+from perfkit.predict.memory.memory import static_of
 from perfkit.predict.memory.settings import preset
-from perfkit.predict.memory.static import static_bytes
 from perfkit.teach.models import gpt_layer, named, plan_of
 from perfkit.teach.worked import Draw, Group, Worked
 
@@ -34,7 +34,7 @@ def exact_static(draw: Draw) -> Worked:
     """E15: weights and gradients whole, optimizer state sharded."""
     model, shards = named(draw["model"]), draw["d"]
     parallel = ParallelPlan(data_parallel_size=shards, optimizer_shard_size=shards)
-    held = static_bytes(plan_of(model, s=SEQ, b=1, parallel=parallel), PLAIN, 0)
+    held = static_of(plan_of(model, s=SEQ, b=1, parallel=parallel), PLAIN, 0)
     total = held.parameters + held.gradients + held.optimizer
     count = float(count_params(model).total)
     wrong = {
@@ -94,8 +94,8 @@ def recomputed_cast(draw: Draw) -> Worked:
     model, b = named(draw["model"]), draw["b"]
     tensors = layer_tensors(plan_of(model, s=SEQ, b=b), preset("mindspore"), experts=False)
     casts = [tensor for tensor in tensors if tensor.widened]
-    right = sum(tensor.widened for tensor in casts) * model.num_layers / MIB
     wide = sum(tensor.bytes for tensor in casts) * model.num_layers / MIB
+    right = wide / 2  # The other half would be kept in 16 bit.
     shown = {"model": draw["model"], "s": SEQ, "b": b, "norms_per_layer": len(casts)}
     return Worked(shown, right, {"one_norm": right / len(casts), "fp32_size": wide})
 

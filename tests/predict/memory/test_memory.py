@@ -24,10 +24,9 @@ from perfkit.predict.memory.guide import (
     guide_static,
     static_table,
 )
-from perfkit.predict.memory.layout import in_flight, stage_layers
-from perfkit.predict.memory.memory import chunk_activations, peak_memory
+from perfkit.predict.memory.in_flight import in_flight
+from perfkit.predict.memory.memory import chunk_activations, parameters_of, peak_memory, static_of
 from perfkit.predict.memory.settings import PRESETS, SOURCES, MemorySettings, preset, settings_for
-from perfkit.predict.memory.static import stage_parameters, static_bytes
 
 PLAIN = MemorySettings()
 LLAMA_7B, LLAMA_13B = catalog.model("llama2-7b"), catalog.model("llama2-13b")
@@ -101,9 +100,9 @@ def test_activations_of_the_first_stage_are_those_of_the_paper(name):
 def test_static_memory_of_the_7b_test_run_of_megatron():
     model = replace(gpt(32, 4096, 32), num_key_value_heads=8, vocab_size=131_073, max_position_embeddings=8192)
     plan = plan_of(model, seq=8192, batch=2, data_parallel_size=2, tensor_parallel_size=4, optimizer_shard_size=2)
-    held = stage_parameters(plan, preset("megatron"), 0)
+    held = parameters_of(plan, preset("megatron"), 0)
     assert held.matrices + held.embedding == 1_678_770_176
-    static = static_bytes(plan, preset("megatron"), 0)
+    static = static_of(plan, preset("megatron"), 0)
     assert (static.parameters + static.gradients + static.optimizer) == 12 * held.total
     # Measured between steps on an A100, framework counter; all but 0.02 % is accounted for.
     measured = 20_634_103_808
@@ -115,7 +114,7 @@ def test_static_memory_of_the_7b_test_run_of_megatron():
 def test_the_parameters_of_the_stages_sum_to_the_model(name, stages):
     model = catalog.model(name)
     plan = plan_of(model, pipeline_parallel_size=stages, micro_batches=stages)
-    total = sum(stage_parameters(plan, PLAIN, stage).total for stage in range(stages))
+    total = sum(parameters_of(plan, PLAIN, stage).total for stage in range(stages))
     copied = model.vocab_size * model.hidden_size if model.tied_embeddings and stages > 1 else 0
     assert total == count_params(model).total + copied
 
@@ -131,7 +130,7 @@ def test_the_guides_static_memory_and_the_exact_one():
     assert [round(width * seven / 1e9, 2) for width in BYTES_A_PARAMETER.values()] == [67.38, 107.81, 121.29]
     for gradient, width in (("bfloat16", 16), ("float32", 18)):
         plan = plan_of(LLAMA_7B, optimizer=OptimizerSpec(gradient_dtype=gradient))
-        static = static_bytes(plan, PLAIN, 0)
+        static = static_of(plan, PLAIN, 0)
         assert static.parameters + static.gradients + static.optimizer == width * seven
     table = static_table(plan_of(LLAMA_7B, data_parallel_size=8, optimizer_shard_size=8, micro_batches=4))
     assert table["guide_bytes"].sum() == pytest.approx(10 * seven / 8 + 2 * seven)
@@ -144,8 +143,8 @@ def test_a_gradient_copy_exists_with_accumulation_or_a_pipeline():
     sizes = {"data_parallel_size": 8, "optimizer_shard_size": 8}
     total = count_params(LLAMA_7B).total
     single = OptimizerSpec(gradient_dtype="bfloat16")
-    once = static_bytes(plan_of(LLAMA_7B, optimizer=single, **sizes), mindspore, 0)
-    several = static_bytes(plan_of(LLAMA_7B, optimizer=single, micro_batches=2, **sizes), mindspore, 0)
+    once = static_of(plan_of(LLAMA_7B, optimizer=single, **sizes), mindspore, 0)
+    several = static_of(plan_of(LLAMA_7B, optimizer=single, micro_batches=2, **sizes), mindspore, 0)
     assert once.gradients == 2 * total / 8
     assert several.gradients == 2 * total
     assert once.parameters + once.gathered == 2 * total
@@ -156,7 +155,7 @@ def test_zero_levels_share_more_and_more():
     found = []
     for level in (1, 2, 3):
         plan = plan_of(LLAMA_7B, data_parallel_size=8, optimizer_shard_size=8, optimizer_shard_level=level)
-        static = static_bytes(plan, PLAIN, 0)
+        static = static_of(plan, PLAIN, 0)
         found.append((static.parameters / total, static.gradients / total, static.optimizer / total))
         assert (static.gathered > 0) == (level == 3)
     assert found == [(2, 4, 1.5), (2, 0.5, 1.5), (0.25, 0.5, 1.5)]
@@ -165,19 +164,19 @@ def test_zero_levels_share_more_and_more():
 def test_other_optimizers_keep_other_states():
     total, plan = count_params(LLAMA_7B).total, plan_of(LLAMA_7B)
     sgd = replace(plan, optimizer=OptimizerSpec(name="sgd", state_bytes_per_parameter=4, master_weights=False))
-    assert static_bytes(sgd, PLAIN, 0).optimizer == 4 * total
+    assert static_of(sgd, PLAIN, 0).optimizer == 4 * total
     muon = replace(plan, optimizer=OptimizerSpec(name="muon", matrix_state_bytes_per_parameter=4))
-    held = stage_parameters(plan, PLAIN, 0)
-    assert static_bytes(muon, PLAIN, 0).optimizer == 8 * held.matrices + 12 * (held.embedding + held.others)
+    held = parameters_of(plan, PLAIN, 0)
+    assert static_of(muon, PLAIN, 0).optimizer == 8 * held.matrices + 12 * (held.embedding + held.others)
 
 
 def test_8_bit_products_keep_the_weights_of_the_layers_twice_more():
     plan = plan_of(LLAMA_7B)
     eight = replace(plan, workload=replace(plan.workload, dtype="float8"))
-    held = stage_parameters(plan, PLAIN, 0)
-    assert static_bytes(eight, PLAIN, 0).parameters == static_bytes(plan, PLAIN, 0).parameters + 2 * held.matrices
+    held = parameters_of(plan, PLAIN, 0)
+    assert static_of(eight, PLAIN, 0).parameters == static_of(plan, PLAIN, 0).parameters + 2 * held.matrices
     once = replace(PLAIN, float8_copy_bytes=1)
-    assert static_bytes(eight, once, 0).parameters == 2 * held.total + held.matrices
+    assert static_of(eight, once, 0).parameters == 2 * held.total + held.matrices
 
 
 GPT_7B = gpt(32, 4096, 32)
@@ -372,7 +371,7 @@ def test_a_large_vocabulary_makes_the_loss_the_peak():
 
 
 def test_an_uneven_split_gives_the_first_stages_one_layer_more():
-    assert stage_layers(plan_of(replace(LLAMA_7B, num_layers=10), pipeline_parallel_size=4, micro_batches=4)) == ((3, 3, 2, 2),)
+    assert plan_of(replace(LLAMA_7B, num_layers=10), pipeline_parallel_size=4, micro_batches=4).stage_layers == ((3, 3, 2, 2),)
 
 
 def test_settings_follow_the_file_and_the_device():

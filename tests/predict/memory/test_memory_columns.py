@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from perfkit.core import catalog
+from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.spec import ParallelPlan, Plan, RecomputePlan, Workload
-from perfkit.predict.cost.plan_rows import plan_columns
-from perfkit.predict.memory._columns import peak_columns
 from perfkit.predict.memory.memory import peak_memory
-from perfkit.predict.memory.settings import preset
+from perfkit.predict.memory.settings import PRESETS, preset
+from perfkit.predict.memory.table import ALL, fullest_bytes
 
 
 def plans(name: str) -> list[Plan]:
@@ -39,17 +40,25 @@ def plans(name: str) -> list[Plan]:
 
 @pytest.mark.parametrize("framework", ["megatron", "fsdp", "mindspore"])
 @pytest.mark.parametrize("name", ["llama2-7b", "llama2-70b", "mixtral-8x7b"])
-def test_columns_agree_with_the_estimate_of_every_plan(name, framework):
+def test_many_plans_at_once_need_what_each_needs_alone(name, framework):
     settings, many = preset(framework), plans(name)
-    exact = np.array([peak_memory(plan, settings=settings).peak.total for plan in many])
-    errors = np.abs(peak_columns(plan_columns(many), settings) / exact - 1)
-    assert errors.max() < 0.02
-    assert errors.mean() < 0.005
+    alone = [peak_memory(plan, settings=settings) for plan in many]
+    columns = PlanColumns.of(many)
+    peak, static = fullest_bytes(columns, Coded.same(settings, len(many)), ALL, ("static",))
+    np.testing.assert_array_equal(peak, [max(stage.total for stage in found.stages) for found in alone])
+    np.testing.assert_array_equal(static, [max(stage.amount("static") for stage in found.stages) for found in alone])
 
 
-def test_a_larger_batch_or_fewer_devices_never_need_less():
-    settings, columns = preset("megatron"), plan_columns(plans("llama2-7b"))
-    base = peak_columns(columns, settings)
-    names = {name: getattr(columns, name) for name in columns.__dataclass_fields__}
-    twice = type(columns)(**{**names, "micro_batch": 2 * columns.micro_batch, "global_batch": 2 * columns.global_batch})
-    assert (peak_columns(twice, settings) > base).all()
+def test_plans_of_all_kinds_may_stand_in_one_table():
+    many = [plan for name in ("gpt2-124m", "deepseek-v3", "llama2-7b", "mixtral-8x7b") for plan in plans(name)[:24]]
+    settings = Coded.of([preset(framework) for _, framework in zip(many, itertools.cycle(PRESETS), strict=False)])
+    (peak,) = fullest_bytes(PlanColumns.of(many), settings, ALL)
+    alone = [peak_memory(plan, settings=settings[row]).peak.total for row, plan in enumerate(many)]
+    np.testing.assert_array_equal(peak, alone)
+
+
+def test_a_larger_batch_never_needs_less():
+    settings, many = preset("megatron"), PlanColumns.of(plans("llama2-7b"))
+    twice = replace(many, micro_batch_size=2 * many.micro_batch_size, global_batch_size=2 * many.global_batch_size)
+    same = Coded.same(settings, len(many))
+    assert (fullest_bytes(twice, same, ALL)[0] > fullest_bytes(many, same, ALL)[0]).all()

@@ -21,9 +21,8 @@ from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.cost.step_columns import micro_batch_work
 from perfkit.predict.memory import activations
-from perfkit.predict.memory.memory import peak_memory
+from perfkit.predict.memory.memory import peak_memory, static_of
 from perfkit.predict.memory.settings import MemorySettings, settings_for
-from perfkit.predict.memory.static import static_bytes
 from perfkit.predict.plans.balance._evaluator import Evaluator
 from perfkit.predict.plans.balance.config_lists import layout_of_lists
 from perfkit.predict.plans.balance.problem import EndPart, Kind, LayerType, Layout, PipelineProblem
@@ -202,8 +201,7 @@ def _layer_static(plan: Plan, settings: MemorySettings) -> float:
 
 
 def _static(plan: Plan, settings: MemorySettings, stage: int) -> float:
-    held = static_bytes(plan, settings, stage)
-    return (1 + settings.fragmentation) * (held.parameters + held.gradients + held.optimizer + held.gathered)
+    return (1 + settings.fragmentation) * float(static_of(plan, settings, stage).total)
 
 
 def _ends(plan: Plan, efficiency: Efficiency, settings: MemorySettings, types: Sequence[LayerType]) -> tuple[EndPart, EndPart]:

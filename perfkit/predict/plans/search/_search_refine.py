@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts
-from perfkit.predict.memory.layout import stage_layers
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import MemorySettings
 
@@ -30,7 +29,7 @@ def least_full(plan: Plan, limit_bytes: float, settings: MemorySettings, known: 
     Layers are taken from the first chunk on, whose activations wait longest. Stages do not depend on one another, so that one
     search serves all of them. Megatron has one number for the chunks of all stages: the least that fits. `known` is filled.
     """
-    layers, alike = stage_layers(plan), settings.framework == "megatron"
+    layers, alike = plan.stage_layers, settings.framework == "megatron"
     stages = plan.parallel.pipeline_parallel_size
     most = [max(map(max, layers))] * stages if alike else [sum(row[stage] for row in layers) for stage in range(stages)]
 
@@ -69,7 +68,7 @@ def _guess(known: StageTotals, stage: int, low: int, high: int, limit_bytes: flo
 def with_full(plan: Plan, full: Sequence[int], settings: MemorySettings) -> Plan:
     """`full[stage]` layers of every stage recomputed, from the first chunk on; for Megatron of every chunk."""
     left, rows = list(full), []
-    for row in stage_layers(plan):
+    for row in plan.stage_layers:
         taken = tuple(min(count, rest) for count, rest in zip(row, left, strict=True))
         if settings.framework != "megatron":
             left = [rest - count for rest, count in zip(left, taken, strict=True)]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
+from perfkit.core.plan_columns import Coded
+from perfkit.core.plan_columns import PlanColumns as Plans
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
@@ -18,6 +21,17 @@ from perfkit.predict.memory.switches import with_silu_mul
 from perfkit.predict.plans.search.strategy_space import Columns, StrategySpace, sharing_group
 
 NONE, SELECTIVE, FULL = "none", "selective", "full"
+SIZES = {
+    "data_parallel_size": "dp",
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel_size": "pp",
+    "virtual_pipeline_parallel_size": "vpp",
+    "context_parallel_size": "cp",
+    "expert_parallel_size": "ep",
+    "micro_batch_interleave_size": "copies",
+    "micro_batch_size": "mbs",
+}
+"""Fields of a plan that are dimensions of a strategy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +66,26 @@ class StrategyPlans:
         workload = replace(self.base.workload, micro_batch_size=row["mbs"], global_batch_size=self.space.global_batch)
         plain = replace(self.base, parallel=parallel, workload=workload, recompute=RecomputePlan())
         return replace(plain, recompute=recompute_of(self.space.recompute[row["recompute"]], plain))
+
+    def plans(self, columns: Columns) -> Plans:
+        """The strategies as plans, equal to `plan` of every row."""
+        count = len(columns["tp"])
+        first = Plans.of([self.plan(self.row(columns, 0))]).take(np.zeros(count, dtype=np.intp))
+        sizes: dict[str, Any] = {field: columns[name].astype(np.float64) for field, name in SIZES.items()}
+        return replace(
+            first,
+            **sizes,
+            sequence_parallel=columns["sp"] > 0,
+            optimizer_shard_size=_shards(columns, self.space),
+            optimizer_shard_level=np.maximum(columns["zero"], 1.0),
+            recompute=self._recompute(columns),
+        )
+
+    def _recompute(self, columns: Columns) -> Coded[RecomputePlan]:
+        """What every strategy recomputes, which depends on its kind and on how the layers lie."""
+        key = (columns["recompute"] * (columns["pp"].max() + 1) + columns["pp"]) * (columns["vpp"].max() + 1) + columns["vpp"]
+        _, first, codes = np.unique(key, return_index=True, return_inverse=True)
+        return Coded(codes, tuple(self.plan(self.row(columns, row)).recompute for row in first.tolist()))
 
     def columns(self, columns: Columns) -> PlanColumns:
         """The strategies in the form of the step-time formulas; equal to `plan_columns` of their plans."""

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from perfkit.core.plan_columns import Coded
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.plan_columns import Floats
 from perfkit.predict.cost.plan_rows import Row, plan_columns, plan_row
 from perfkit.predict.estimate import Estimate, estimates, step_parts
 from perfkit.predict.memory.settings import MemorySettings
+from perfkit.predict.memory.table import ALL, fullest_bytes
 from perfkit.predict.plans.search._search_refine import StageTotals, least_full, with_full
 from perfkit.predict.plans.search._search_sensitivity import win_shares
-from perfkit.predict.plans.search._strategy_memory import strategy_memory
 from perfkit.predict.plans.search._strategy_plans import StrategyPlans
 from perfkit.predict.plans.search.strategy_space import RULES, Columns, Ints, Strategies, enumerate_strategies
 
@@ -80,8 +81,8 @@ class Scored:
         if not sum(map(len, found)):
             peak = static = np.zeros(0)
         else:
-            memory = strategy_memory(plans, _joined(found), settings)
-            peak, static = memory.peak, memory.static
+            rows = plans.plans(_joined(found))
+            peak, static = fullest_bytes(rows, Coded.same(settings, len(rows)), ALL, ("static",))
         start = 0
         for size, strategies in zip(sizes, found, strict=True):
             part = slice(start, start + len(strategies))

@@ -1,8 +1,7 @@
-"""Memory layout: which layers a pipeline stage holds, and how many micro batches of them wait for their backward pass.
+"""In flight: how many micro batches wait for their backward pass on a pipeline stage.
 
-Layers lie in the order chunk 0 of stage 0, 1, ..., then chunk 1 of stage 0, 1, ... The micro batches in flight follow from the
-order of operations of a schedule: forward adds one, backward removes one, and the largest count vectors over the chunks are kept
-(no vector is below another one). They are exact, not the usual closed forms.
+The counts follow from the order of operations of a schedule: forward adds one, backward removes one, and the largest count vectors
+over the chunks are kept (no vector is below another one). They are exact, not the usual closed forms.
 """
 
 from __future__ import annotations
@@ -12,34 +11,9 @@ from functools import cache
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
-from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.plan import Plan
-from perfkit.core.spec.recompute import Counts
 
 Schedule = Literal["gpipe", "1f1b", "zbh1", "vpp", "vpp_lm", "dualpipe"]
 Vector = tuple[int, ...]
-
-
-def stage_layers(plan: Plan) -> Counts:
-    """Layers of every chunk (row) and stage (column)."""
-    return plan.stage_layers
-
-
-def expert_layers_in(model: ModelSpec, layers: Counts) -> Counts:
-    """How many of the layers of every chunk and stage have experts: all after the leading dense ones."""
-    return _mixed(layers, model.num_dense_layers if model.num_experts else model.num_layers)
-
-
-@cache
-def _mixed(layers: Counts, num_dense_layers: int) -> Counts:
-    done, rows = 0, []
-    for row in layers:
-        mixed = []
-        for count in row:
-            mixed.append(max(0, done + count - max(done, num_dense_layers)))
-            done += count
-        rows.append(tuple(mixed))
-    return tuple(rows)
 
 
 @cache
