@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.core import placement
+from perfkit.core import placement, robust
 from perfkit.core.run import Run
 
 Ints = npt.NDArray[np.int64]
@@ -32,7 +32,6 @@ MAX_DRIFT = 1e-3
 """Oscillators are off by some 1e-5; a larger slope is no drift but ends that do not belong together."""
 _SURE = 5.0
 _ROUNDING_NS = 0.5
-_MAD_TO_SIGMA = 1.4826
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ def _line(first_ns: Ints, second_ns: Ints, at_ns: int | None) -> _Pair:
     drift = _slope(moments, rest)
     rest = rest - drift * moments
     offset = float(np.median(rest))
-    sigma = max(_spread(rest - offset), _ROUNDING_NS)
+    sigma = max(robust.sigma(rest), _ROUNDING_NS)
     variance = sigma**2 / len(rest)
     if drift:
         variance += (_slope_error(moments, sigma) * float(np.median(moments))) ** 2
@@ -191,16 +190,12 @@ def _slope(moments: Floats, rest: Floats) -> float:
         return 0.0
     slope = float(np.median((rest[-half:] - rest[:half]) / spans))
     left = rest - slope * moments
-    sigma = max(_spread(left - np.median(left)), _ROUNDING_NS)
+    sigma = max(robust.sigma(left), _ROUNDING_NS)
     return slope if _SURE * _slope_error(moments, sigma) < abs(slope) < MAX_DRIFT else 0.0
 
 
 def _slope_error(moments: Floats, sigma: float) -> float:
     return sigma / (math.sqrt(len(moments)) * max(float(moments.std()), 1.0))
-
-
-def _spread(values: Floats) -> float:
-    return _MAD_TO_SIGMA * float(np.median(np.abs(values)))
 
 
 def _largest_part(pairs: Mapping[tuple[int, int], _Pair]) -> dict[int, _Pair]:

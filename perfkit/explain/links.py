@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.run import Run
 from perfkit.core.units import MIB, NS_PER_S
 
@@ -23,7 +24,6 @@ MIN_BYTES = MIB
 """Links that moved less are ruled by latency, not by bandwidth; they are listed but not judged."""
 LOCAL = "LOCAL"
 _ROUNDS = 4
-_MAD_TO_SIGMA = 1.4826
 _FLOOR = 0.01
 _ENDS = ["source_rank", "target_rank"]
 _TOTAL, _GRAND_TOTAL = "total", "total op info"
@@ -103,7 +103,7 @@ def _judged(like: pd.DataFrame) -> pd.DataFrame:
             common = _shared(ranks, rest)
             np.add(share, common, out=share)
             rest = rest - common
-    spread = max(_MAD_TO_SIGMA * float(np.median(np.abs(rest - np.median(rest)))), _FLOOR)
+    spread = max(robust.sigma(rest), _FLOOR)
     transit = like["transit_ns"].to_numpy(dtype=np.float64)
     excess = transit * (1.0 - np.exp(-slowness))
     return like.assign(

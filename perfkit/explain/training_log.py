@@ -1,29 +1,24 @@
 """Training log: how long a step takes, how steady it is, and how the log divides its throughput.
 
 Works on rows of the table `log` of a `Run`. Steps at the start hold compilation, memory allocation and the filling of caches: they
-are cut off as warm-up, shown apart, and never averaged in. Medians and the median absolute deviation (MAD) are used throughout,
-because one checkpoint or one evaluation would move a mean.
+are cut off as warm-up, shown apart, and never averaged in. Medians and the median absolute deviation (MAD) are used throughout
+(`perfkit.core.robust`), because one checkpoint or one evaluation would move a mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.units import NS_PER_S
 
-SCALED_MAD = 1.4826
-OUTLIER_MADS = 3
-WARMUP_MADS = 5
-WARMUP_RATIO = 0.05
 RESOLUTION_NS = 1_000_000
-
-Ints = npt.NDArray[np.int64]
+"""Logs print whole ms: of equal times some are 1 ms more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,23 +68,6 @@ def timed(log: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def suggest_warmup(durations_ns: Sequence[int] | Ints) -> int:
-    """How many steps to cut off at the start: those longer than the second half of the run explains.
-
-    The second half is taken as steady: its median plus 5 scaled MAD, but at least 5 % more than the median, is the limit, and
-    steps are cut from the start until the first one within it. 5 scaled MAD are 5 standard deviations of normal jitter; the floor
-    keeps a step of a very even run that is longer by next to nothing. At most the first half is cut, and nothing of a single step.
-    """
-    times = np.asarray(durations_ns, dtype=np.int64)
-    half = len(times) // 2
-    if not half:
-        return 0
-    median, mad = _median_and_mad(times[half:])
-    limit = median + max(WARMUP_MADS * SCALED_MAD * mad, WARMUP_RATIO * median)
-    slow = times[:half] > limit
-    return half if slow.all() else int(slow.argmin())
-
-
 def step_statistics(log: pd.DataFrame, warmup: int) -> StepStatistics:
     """Statistics of the rows of a table `log` after its first `warmup` steps.
 
@@ -102,20 +80,19 @@ def step_statistics(log: pd.DataFrame, warmup: int) -> StepStatistics:
         raise InputError("step statistics", [f"warmup = {warmup} must leave a step; the log has {len(rows)}"])
     kept = rows.iloc[warmup:]
     times = kept["duration_ns"].to_numpy(dtype=np.int64)
-    median, mad = _median_and_mad(times)
-    spread = max(OUTLIER_MADS * SCALED_MAD * mad, RESOLUTION_NS)
+    median_ns = robust.median_ns(times)
     p10, p90 = (round(float(value)) for value in np.percentile(times - times.min(), (10, 90)))
     first_ns = int(rows["duration_ns"].iloc[0])
     return StepStatistics(
         num_steps=len(kept),
         num_warmup=warmup,
-        median_ns=median,
-        mad_ns=mad,
+        median_ns=median_ns,
+        mad_ns=robust.median_ns(np.abs(times - median_ns)),
         p10_ns=p10 + int(times.min()),
         p90_ns=p90 + int(times.min()),
         first_ns=first_ns,
-        outlier_steps=tuple(int(step) for step in kept["step"].to_numpy()[np.abs(times - median) > spread]),
-        first_to_median=first_ns / median if median else None,
+        outlier_steps=tuple(int(step) for step in kept["step"].to_numpy()[robust.outliers(times, least=RESOLUTION_NS)]),
+        first_to_median=first_ns / median_ns if median_ns else None,
         samples_per_s_per_device=_median_or_none(kept["samples_per_s_per_device"]),
         tokens_per_s_per_device=_median_or_none(kept["tokens_per_s_per_device"]),
         flops_per_s_per_device=_median_or_none(kept["flops_per_s_per_device"]),
@@ -162,18 +139,6 @@ def _slowest_rank(log: pd.DataFrame) -> pd.DataFrame:
         return log.sort_values("line", kind="stable")
     slowest = log.sort_values("duration_ns", kind="stable").drop_duplicates("step", keep="last")
     return slowest.sort_values("step")
-
-
-def _median_and_mad(times: Ints) -> tuple[int, int]:
-    median = _median(times)
-    return median, _median(np.abs(times - median))
-
-
-def _median(times: Ints) -> int:
-    """The median as an exact int: of two middle values the mean, a half rounded down."""
-    ordered = np.sort(times)
-    low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return int(low) + (int(high) - int(low)) // 2
 
 
 def _median_or_none(values: pd.Series) -> float | None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfkit.core import robust
 from perfkit.core.errors import InputError
 from perfkit.core.units import NS_PER_MS
-from perfkit.explain.training_log import detect_divisor, step_statistics, suggest_warmup
+from perfkit.explain.training_log import detect_divisor, step_statistics
 from perfkit.record.load import load
 
 SAMPLE = Path(__file__).parents[2] / "data/traces/logs/llama2_13b_8card_worker_0.log"
@@ -35,7 +36,7 @@ def log_of(*durations_ms: int, rank: int = 0) -> pd.DataFrame:
 def test_the_sample_log_has_one_warmup_step_and_a_median_of_1755_ms():
     log = load(SAMPLE).frame("log")
     assert log["duration_ns"].tolist() == [103_328_000_000, 1_752_000_000, 1_754_000_000, 1_756_000_000, 1_758_000_000]
-    assert suggest_warmup(log["duration_ns"]) == 1
+    assert robust.warm_up(log) == (1,)
     statistics = step_statistics(log, 1)
     assert (statistics.num_steps, statistics.num_warmup) == (4, 1)
     assert statistics.median_ns == 1_755_000_000
@@ -48,36 +49,6 @@ def test_the_sample_log_has_one_warmup_step_and_a_median_of_1755_ms():
 
 def test_without_warmup_the_median_of_the_sample_log_is_1756_ms():
     assert step_statistics(load(SAMPLE).frame("log"), 0).median_ns == 1_756_000_000
-
-
-@pytest.mark.parametrize(
-    ("durations_ms", "warmup"),
-    [
-        ([95_000, 1_000, 1_020, 980], 1),
-        ([95_000, 4_000, 1_000, 1_020, 980, 1_010], 2),
-        ([1_000, 1_000, 1_000, 1_000], 0),
-        ([1_010, 1_000, 990, 1_005, 1_002, 998], 0),
-        ([157_149, 8_266], 1),
-        ([95_000], 0),
-        ([], 0),
-        ([500, 1_000, 1_000, 1_000], 0),
-    ],
-    ids=["compile", "two slow", "even", "jitter", "two steps", "one step", "none", "a fast start"],
-)
-def test_warmup_is_what_the_second_half_does_not_explain(durations_ms, warmup):
-    assert suggest_warmup([duration * NS_PER_MS for duration in durations_ms]) == warmup
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 10**15), max_size=30))
-def test_warmup_leaves_at_least_half_of_the_steps(durations_ns):
-    assert 0 <= suggest_warmup(durations_ns) <= len(durations_ns) // 2
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=30), st.integers(1, 1000))
-def test_warmup_does_not_depend_on_the_unit_of_time(durations_ns, factor):
-    assert suggest_warmup(durations_ns) == suggest_warmup([duration * factor for duration in durations_ns])
 
 
 def test_statistics_are_exact_and_ordered():

@@ -1,6 +1,6 @@
 """Noise: how much losses scatter from step to step, and whether a difference drifts, stays off or departs beyond that.
 
-Differences are relative to the reference. Scales are robust (1.4826 x median absolute deviation), so that spikes do not widen them.
+Differences are relative to the reference. Scales are robust (`perfkit.core.robust`), so that spikes do not widen them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from perfkit.core import robust
+
 Floats = npt.NDArray[np.float64]
 
-SCALED_MAD = 1.4826
 DEVIATIONS = 4.5
 """Standard deviations that a mean of points must exceed: 1 of 150,000 by chance."""
 SIGNIFICANT_T = 5.0
@@ -42,7 +43,7 @@ def scatter(values: Floats) -> float:
     if len(values) < 5:
         return 0.0
     bends = values[1:-1] - (values[:-2] + values[2:]) / 2
-    return SCALED_MAD * float(np.median(np.abs(bends))) / math.sqrt(1.5)
+    return robust.sigma(bends, middle=0.0) / math.sqrt(1.5)
 
 
 def relative_scatter(losses: Floats) -> float:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perfkit.core import catalog
+from perfkit.core import catalog, robust
 from perfkit.core.breakdown import Amount, Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.core.robust import NOISE_RATIO
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_ns
@@ -117,7 +116,7 @@ def compare(
     b: Any,
     *,
     kind: Kind | None = None,
-    noise_ratio: float = NOISE_RATIO,
+    noise_ratio: float = robust.NOISE_RATIO,
     device: str | None = None,
     calibration: str | Calibration | None = None,
     operators: bool = False,

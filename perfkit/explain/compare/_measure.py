@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
-from perfkit.core.robust import NOISE_RATIO, is_real_change
 from perfkit.core.run import Run
 from perfkit.core.source import Source
-from perfkit.explain.training_log import SCALED_MAD, suggest_warmup, timed
+from perfkit.explain.training_log import timed
 
 WHOLE = "step"
 """The only part of a step of which nothing but the length is known."""
 
-OUTLIER_MADS = 3
 OUTLIER_RATIO = 0.02
-"""Steps further from the median than 3 scaled MAD and 2 % of it are outliers."""
+"""Steps nearer to the median than 2 % of it are no outliers: they move a mean of several by less than the noise."""
 
-FEWEST_FOR_OUTLIERS = 5
 FEWEST_SAMPLES = 3
 
 
@@ -51,7 +48,7 @@ class Measure:
     @property
     def mad_ns(self) -> float:
         """Median absolute deviation of the steady steps, not scaled."""
-        return float(np.median(np.abs(np.asarray(self.durations_ns) - self.median_ns)))
+        return robust.mad(self.durations_ns)
 
 
 def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
@@ -69,8 +66,8 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
         steps = steps.merge(broken_down, on=["rank", "step"])
     steps, notes = _common(steps)
     durations = steps.groupby("step")["duration_ns"].mean().sort_index()
-    kept = _steady(durations.to_numpy(dtype=np.float64))
-    chosen = durations[kept]
+    after = durations.drop(list(robust.warm_up(steps)))
+    chosen = after[~robust.outliers(after, least=OUTLIER_RATIO * float(after.median()))]
     if len(chosen) < len(durations):
         notes.append(f"{run.name}: {len(durations) - len(chosen)} of {len(durations)} steps left out as warm-up or outliers")
     steady = steps[steps["step"].isin(chosen.index)]
@@ -97,7 +94,7 @@ def stages(run: Run) -> Mapping[int, tuple[int, ...]]:
     return {stage: tuple(sorted(found[stage])) for stage in sorted(found)} if len(found) > 1 else {}
 
 
-def beyond_noise(a: Measure | float, b: Measure | float, noise_ratio: float = NOISE_RATIO) -> bool | None:
+def beyond_noise(a: Measure | float, b: Measure | float, noise_ratio: float = robust.NOISE_RATIO) -> bool | None:
     """Whether two steps differ by more than noise: 3 standard errors of the medians, and `noise_ratio`.
 
     A side may be a figure without scatter (a prediction, in ns). None where a change above `noise_ratio` cannot be told from noise,
@@ -110,7 +107,7 @@ def beyond_noise(a: Measure | float, b: Measure | float, noise_ratio: float = NO
     measured = [side for side in sides if side is not None]
     if not measured or min(len(side.durations_ns) for side in measured) < FEWEST_SAMPLES:
         return None
-    return is_real_change(
+    return robust.is_real_change(
         low,
         high,
         num_samples=min(len(side.durations_ns) for side in measured),
@@ -136,18 +133,6 @@ def _common(steps: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     missing = len(counts) - len(complete)
     notes = [f"{missing} step(s) that not all ranks recorded are left out"] if missing else []
     return steps[steps["step"].isin(complete)], notes
-
-
-def _steady(durations: Any) -> Any:
-    """Which steps are neither warm-up nor outliers."""
-    warmup = suggest_warmup(np.asarray(durations, dtype=np.int64))
-    rest = durations[warmup:]
-    after = np.arange(len(durations)) >= warmup
-    if len(rest) < FEWEST_FOR_OUTLIERS:
-        return after
-    median = np.median(rest)
-    limit = max(OUTLIER_MADS * SCALED_MAD * float(np.median(np.abs(rest - median))), OUTLIER_RATIO * float(median))
-    return after & (np.abs(durations - median) <= limit)
 
 
 def _breakdown(run: Run, steps: pd.DataFrame, parts: pd.DataFrame | None) -> Breakdown:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
-from perfkit.core.robust import NOISE_RATIO, is_real_change
 from perfkit.core.run import Run
 from perfkit.explain.compare._measure import FEWEST_SAMPLES
 from perfkit.explain.compare._operator_names import FUSIONS, OTHER, operator_of
@@ -57,7 +57,7 @@ class OperatorComparison:
 
 
 def compare_operators(
-    a: Run, b: Run, *, ranks: tuple[Sequence[int], Sequence[int]] | None = None, noise_ratio: float = NOISE_RATIO
+    a: Run, b: Run, *, ranks: tuple[Sequence[int], Sequence[int]] | None = None, noise_ratio: float = robust.NOISE_RATIO
 ) -> OperatorComparison:
     """Compare the computing kernels of two runs; `ranks` chooses those of a and of b (by default up to 4 of each).
 
@@ -199,10 +199,10 @@ def _beyond(spread: list[dict[tuple[Any, ...], Any]], key: tuple[Any, ...], nois
     if len(sides) < 2 or any(len(side) < FEWEST_SAMPLES for side in sides):
         return None
     medians = [float(np.median(side)) for side in sides]
-    mads = [float(np.median(np.abs(side - median))) for side, median in zip(sides, medians, strict=True)]
+    mads = [robust.mad(side) for side in sides]
     low, high = sorted(medians)
     count = min(len(side) for side in sides)
-    return is_real_change(low, high, num_samples=count, median_abs_devs=mads, noise_ratio=noise_ratio)
+    return robust.is_real_change(low, high, num_samples=count, median_abs_devs=mads, noise_ratio=noise_ratio)
 
 
 def _calls(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,11 @@ def diagnose(
 
     `limits` replaces thresholds by name. A rule that raises is in `failed`, and the others still count.
     """
-    case = Case(run, baseline, dict(limits or {}))
+    return judged(Case(run, baseline, dict(limits or {})), only)
+
+
+def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
+    """As `diagnose`, of a case that its caller looks at further."""
     findings: list[Finding] = []
     healthy: list[Healthy] = []
     missing: list[NotMeasured] = []
@@ -45,7 +49,7 @@ def diagnose(
     chosen = all_rules() if only is None else tuple(only)
     for rule in chosen:
         try:
-            lacking = tuple(sorted(table for table in rule.needs if not run.has(table)))
+            lacking = tuple(sorted(table for table in rule.needs if not case.run.has(table)))
             if lacking:
                 missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
                 continue
@@ -62,7 +66,7 @@ def diagnose(
             healthy.append(Healthy(rule.name, verdict.evidence))
     ordered = _ordered(_explained(findings, chosen))
     return Diagnosis(
-        run=run.name,
+        run=case.run.name,
         step_ns=case.step_ns,
         findings=tuple(_judged(finding, case) for finding in _within_the_step(ordered, case)),
         healthy=tuple(healthy),

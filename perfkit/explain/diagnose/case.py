@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from perfkit.core import clock, placement
+from perfkit.core import clock, placement, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
-from perfkit.explain import collectives
+from perfkit.explain import collectives, stragglers
 from perfkit.explain.diagnose import _gaps, _operator_names, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.rule import Threshold
@@ -29,8 +29,6 @@ COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
 WHOLE = 0.9
 """The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
-WARM_UP_FACTOR = 1.5
-"""A first step longer than this many median steps is compilation and the like."""
 
 KERNEL_COLUMNS = (
     "rank",
@@ -65,25 +63,17 @@ class Case:
     @cached_property
     def all_steps(self) -> pd.DataFrame:
         """Every recorded step of every rank, with its `stage` (-1: not known)."""
-        steps = self.run.steps()
-        placed = {rank: position.pipeline for rank, position in self.run.placement.items() if position.pipeline is not None}
-        stage = steps["pipeline_stage"].fillna(steps["rank"].map(placed).astype("Int64")).fillna(-1).astype("int64")
-        return steps.assign(stage=stage)
+        return stragglers.staged_steps(self.run)
 
     @cached_property
     def steps(self) -> pd.DataFrame:
         """The steps after warm-up, all ranks."""
-        steps = self.all_steps
-        warm_up = self.warm_up_step
-        return steps if warm_up is None else steps[steps["step"] != warm_up].reset_index(drop=True)
+        return robust.after_warm_up(self.all_steps)
 
     @cached_property
-    def warm_up_step(self) -> int | None:
-        """The first recorded step if it is much longer than the others; None otherwise, or with fewer than three steps."""
-        lengths = self.all_steps.groupby("step")["duration_ns"].median().sort_index()
-        if len(lengths) < 3 or lengths.iloc[0] <= WARM_UP_FACTOR * lengths.iloc[1:].median():
-            return None
-        return int(lengths.index[0])
+    def warm_up_steps(self) -> tuple[int, ...]:
+        """The first recorded steps that are much longer than the others."""
+        return robust.warm_up(self.all_steps)
 
     @cached_property
     def step_numbers(self) -> tuple[int, ...]:
@@ -131,8 +121,8 @@ class Case:
     def notes(self) -> tuple[str, ...]:
         """Sentences about how the run was judged."""
         notes = []
-        if self.warm_up_step is not None:
-            notes.append(f"step {self.warm_up_step} is warm-up and was left out")
+        if self.warm_up_steps:
+            notes.append(_left_out(self.warm_up_steps))
         if len(self.detail_ranks) < len(self.run.ranks):
             notes.append(f"kernels of {len(self.detail_ranks)} of {len(self.run.ranks)} ranks were looked at")
         if "torn" in vars(self) and self.torn:
@@ -294,6 +284,11 @@ KERNELS_BY = (
     "record device activity: torch.profiler with activities CPU and CUDA or NPU, or profiler_level 1 (MindSpore), which writes "
     "kernel_details.csv"
 )
+
+
+def _left_out(steps: tuple[int, ...]) -> str:
+    told = ", ".join(map(str, steps))
+    return f"steps {told} are warm-up and were left out" if len(steps) > 1 else f"step {told} is warm-up and was left out"
 
 
 def _ranks(ranks: Collection[int]) -> str:

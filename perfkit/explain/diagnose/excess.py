@@ -1,4 +1,7 @@
-"""Excess: how much longer a rank computes than ranks of equal work, and whether that is more than noise."""
+"""Excess: how much longer a rank takes than ranks of equal work, and whether that is more than noise.
+
+This is the one definition of a slow rank: the rule `slow-rank` judges computing time by it, and pages whatever they compare.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.thresholds import (
@@ -21,7 +25,6 @@ from perfkit.explain.diagnose.thresholds import (
     SLOW_RANK_Z,
 )
 
-MAD_TO_SIGMA = 1.4826
 MEDIAN_TO_MEAN = 1.2533
 """The standard error of a median over that of a mean, for normal noise."""
 FALSE_ALARMS = 0.001
@@ -49,12 +52,27 @@ class Culprits:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """By rank: `excess` (median log ratio to its peers), `excess_ns`, `z`; and the `culprits` that pass all limits."""
+    """By rank: `excess` (median log ratio to its peers), `excess_ns`, `z`, `slow_steps`; and the `culprits` that pass all limits.
+
+    `scale` is the standard deviation (log ratio) that `z` counts in, `least` the smallest excess that counts.
+    """
 
     ranks: pd.DataFrame
     culprits: tuple[Culprits, ...]
+    scale: float
     z_needed: float
+    least: float
     num_steps: int
+
+    @property
+    def band(self) -> float:
+        """The log ratio to its peers from which a rank is slow if it lasts."""
+        return max(self.least, self.z_needed * self.scale)
+
+    @property
+    def slow_ranks(self) -> tuple[int, ...]:
+        """The ranks of all culprits, ascending."""
+        return tuple(sorted(rank for culprits in self.culprits for rank in culprits.ranks))
 
 
 def percent(log_ratio: float) -> str:
@@ -63,14 +81,25 @@ def percent(log_ratio: float) -> str:
 
 
 def of_ranks(case: Case) -> Excess:
-    """The excess of every rank that has peers. Raises NotMeasuredError where none has."""
-    table, own = _table(case)
-    ratios, of_slow_nodes = _log_ratios(table, case)
+    """The excess in computing of every rank that has peers. Raises NotMeasuredError where none has."""
+    table = _table(case.steps, "computing_ns")
+    return _judged(table, *_log_ratios(table, case, by_operator=True), case)
+
+
+def of_values(values: pd.DataFrame, case: Case) -> Excess:
+    """The excess in anything else, from rows `rank`, `step` and `value_ns`. Raises NotMeasuredError as `of_ranks` does."""
+    table = _table(values, "value_ns")
+    return _judged(table, *_log_ratios(table, case, by_operator=False), case)
+
+
+def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int, ...], case: Case) -> Excess:
+    own = table.mean(axis=1)
     excess = ratios.median(axis=1)
     steps = ratios.shape[1]
     others = excess[~excess.index.isin(of_slow_nodes)]
-    noise = MAD_TO_SIGMA * float(np.nanmedian(np.abs(ratios.to_numpy() - excess.to_numpy()[:, None])))
-    between = MAD_TO_SIGMA * float((others - others.median()).abs().median()) * len(others) / max(1.0, len(others) - 0.8)
+    distances = (ratios.to_numpy() - excess.to_numpy()[:, None]).ravel()
+    noise = robust.sigma(distances[~np.isnan(distances)], middle=0.0)
+    between = robust.sigma(others) * len(others) / max(1.0, len(others) - 0.8)
     scale = max(case.limit(SLOW_RANK_FLOOR), between, MEDIAN_TO_MEAN * noise / math.sqrt(steps))
     z_needed = max(case.limit(SLOW_RANK_Z), NormalDist().inv_cdf(1 - FALSE_ALARMS / len(excess)))
     step_scale = math.hypot(scale, noise)
@@ -86,23 +115,21 @@ def of_ranks(case: Case) -> Excess:
     culprits += _transient(
         rows, ratios.drop(index=persistent.index), own, max(z_needed * step_scale, 2 * case.limit(SLOW_RANK_EXCESS))
     )
-    return Excess(rows, tuple(culprits), z_needed, steps)
+    return Excess(rows, tuple(culprits), scale, z_needed, case.limit(SLOW_RANK_EXCESS), steps)
 
 
-def _table(case: Case) -> tuple[pd.DataFrame, pd.Series]:
-    """Computing time by rank and step in ns, and its mean by rank; ranks without any are left out."""
-    known = case.steps.dropna(subset=["computing_ns"])
-    known = known[known["computing_ns"] > 0]
+def _table(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A column of ns by rank and step; values of 0 are left out, for which no ratio can be told."""
+    known = rows[(rows[column] > 0).fillna(False).to_numpy(dtype=bool)]
     if known["rank"].nunique() < MIN_PEERS:
         raise NotMeasuredError(
             f"peers: computing time is known of {known['rank'].nunique()} rank(s), and {MIN_PEERS} of equal work are needed",
             how_to_collect="record all ranks of a stage, at least three",
         )
-    table = known.pivot(index="rank", columns="step", values="computing_ns").astype("float64")
-    return table, table.mean(axis=1)
+    return known.pivot(index="rank", columns="step", values=column).astype("float64")
 
 
-def _log_ratios(table: pd.DataFrame, case: Case) -> tuple[pd.DataFrame, tuple[int, ...]]:
+def _log_ratios(table: pd.DataFrame, case: Case, *, by_operator: bool) -> tuple[pd.DataFrame, tuple[int, ...]]:
     """The log ratio of each rank and step to ranks of equal work, by equal operators for roles that have too few ranks.
 
     With them the ranks of whole nodes that are slower than the others.
@@ -115,10 +142,10 @@ def _log_ratios(table: pd.DataFrame, case: Case) -> tuple[pd.DataFrame, tuple[in
     pieces = [rows - rows.loc[~rows.index.isin(left)].median(axis=0) for rows, left in zip(several, slow, strict=True)]
     of_slow_nodes = tuple(rank for ranks in slow for rank in ranks)
     lonely = tuple(int(rank) for rank in sizes.index[sizes < MIN_PEERS])
-    if case.run.has("kernels") and (lonely or _on_one_node(several, case)):
-        by_operator, far = _across_roles(case)
-        pieces = [rows + by_operator.loc[rows.index].median(axis=0) if set(rows.index) <= set(far) else rows for rows in pieces]
-        pieces.append(by_operator.loc[by_operator.index.isin(lonely)])
+    if by_operator and case.run.has("kernels") and (lonely or _on_one_node(several, case)):
+        equal, far = _across_roles(case)
+        pieces = [rows + equal.loc[rows.index].median(axis=0) if set(rows.index) <= set(far) else rows for rows in pieces]
+        pieces.append(equal.loc[equal.index.isin(lonely)])
         of_slow_nodes += tuple(rank for rank in far if rank not in of_slow_nodes)
     if not pieces:
         raise NotMeasuredError(

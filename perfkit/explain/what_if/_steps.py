@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.core import clock
+from perfkit.core import clock, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.explain.dependencies import MEETING, Dependencies, dependencies, retime, with_lags
@@ -30,7 +30,6 @@ MOST_KERNELS = 400_000
 """Kernels of all ranks and steps that one question looks at; of longer runs it takes fewer steps."""
 BUSY_HOST = 0.5
 """A host that works for more than this share of the step is taken to set the pace where the device waited for it."""
-WARM_UP = 1.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,9 +131,8 @@ def _chosen(run: Run, steps: Sequence[int] | None, ranks: Sequence[int] | None) 
         raise NotMeasuredError("kernels of a recorded step", how_to_collect=HOW_TO_COLLECT)
     if steps is not None:
         return tuple(step for step in known if step in set(steps)) or tuple(known[-1:])
-    lengths = rows[rows["step"].isin(known)].groupby("step")["duration_ns"].median().sort_index()
-    if len(lengths) > 2 and lengths.iloc[0] > WARM_UP * lengths.iloc[1:].median():
-        known = known[1:]
+    cut = robust.warm_up(rows)
+    known = [step for step in known if step not in cut] or known
     most = max(1, MOST_KERNELS * len(known) // max(1, len(kernels)))
     return tuple(known[-min(MOST_STEPS, most) :])
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfkit.core import catalog
+from perfkit.core import catalog, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, TERA, format_si
-from perfkit.explain.training_log import StepStatistics, step_statistics, suggest_warmup, timed
+from perfkit.explain.training_log import StepStatistics, step_statistics, timed
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._plan_state import preset_plan
 from perfkit.predict.cost.flops import training_flops
@@ -85,7 +85,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
             how_to_collect="choose the training log of MindFormers or Megatron; page 11 shows what the profiled steps are made of",
         )
     log = timed(run.frame("log"))
-    suggested = suggest_warmup(log["duration_ns"].to_numpy())
+    suggested = len(robust.warm_up(log))
     statistics = step_statistics(log, suggested if state.suggest else min(state.num_warmup, len(log) - 1))
     plan = preset_plan(state.config) if state.config else None
     model = catalog.model(state.model) if state.model else plan.model if plan else None

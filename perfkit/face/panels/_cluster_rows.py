@@ -13,13 +13,13 @@ from perfkit.core import placement
 from perfkit.core.run import Position, Run
 from perfkit.core.units import NS_PER_MS, format_ns, significant
 from perfkit.explain import links
-from perfkit.explain.stragglers import LEAST_DEVIATION, NO_STAGE, pooled_spread
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rules.slow_link import slow_pairs
+from perfkit.explain.stragglers import NO_STAGE
 from perfkit.face.charts import theme
 from perfkit.face.charts.cluster import RELATIONS
 
 NODE_SIZE = 8
-SLOW_LINK = 1.25
-SLOW_LINK_Z = 3.5
 
 
 def stage_name(stage: int) -> str:
@@ -84,9 +84,11 @@ def grid_rows(table: pd.DataFrame, run: Run, *, axes: str, scale: str) -> list[d
     return sorted(cells, key=lambda cell: (_as_number(cell["row"]), cell["place"]))
 
 
-def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, z_limit: float) -> dict[str, list[dict[str, Any]]]:
-    """The data sets of `stage_dots` from rows of `against_stage`; `slow` are the ranks that the rule names."""
-    spread = max(LEAST_DEVIATION, z_limit * pooled_spread(table["deviation"]))
+def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, band: float | None) -> dict[str, list[dict[str, Any]]]:
+    """The data sets of `stage_dots` from ranks with `z` and `stands_out`; `slow` are the ranks that the rule names.
+
+    `band` is the log ratio from which a rank stands out; None where ranks cannot be judged.
+    """
     ordered = table.sort_values(["stage", "rank"])
     dots = [
         {
@@ -103,30 +105,33 @@ def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, z_limit: float) -> dic
     bands = []
     for stage, rows in ordered.groupby("stage"):
         median = float(rows["stage_median_ns"].iloc[0]) / NS_PER_MS
-        known = rows["deviation"].notna().any()
-        factor = math.exp(spread) if known else 1.0
+        factor = math.exp(band or 0.0)
         bands.append(
             {"stage": stage_name(int(str(stage))), "median_ms": median, "low_ms": median / factor, "high_ms": median * factor}
         )
     return {"ranks": sorted(shown, key=lambda dot: (_as_number(dot["stage"]), dot["rank"])), "bands": bands}
 
 
-def link_table(run: Run, *, transport: str = "all") -> pd.DataFrame:
-    """One row a pair of ranks: its slow link, else the one that moved most; slow ones first.
+def link_table(case: Case, *, transport: str = "all") -> pd.DataFrame:
+    """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most; slow ones first.
 
     Columns: `source_rank`, `target_rank`, `transport`, `operation`, `bytes`, `bytes_per_s`, `slowness` and `z` against like links
     (null where nothing is alike), `slow`.
     """
+    run = case.run
     if not run.has("links"):
         return pd.DataFrame(columns=[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"])
     table = links.links(run)
-    judged = links.slow_links(run)[[*_LINK_KEYS, "operation", "peers", "slowness", "z", "link", "num_like"]]
+    judged = links.slow_links(run)[[*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
     table = table.merge(judged, on=[*_LINK_KEYS, "operation", "peers"], how="left")
     table = table[table["bytes_per_s"].notna()]
     if transport != "all":
         table = table[table["transport"].astype(str) == transport]
-    table["slow"] = ((table["link"] >= SLOW_LINK) & (table["z"] >= SLOW_LINK_Z) & (table["num_like"] > 3)).astype(bool)
-    table = table.sort_values(["slow", "bytes"], ascending=False, kind="stable")
+    named = slow_pairs(case)
+    ends = zip(table["source_rank"], table["target_rank"], strict=True)
+    table["slow"] = [(min(pair), max(pair)) in named for pair in ends]
+    table["first"] = table["slowness"].fillna(0.0).where(table["slow"], 0.0)
+    table = table.sort_values(["slow", "first", "bytes"], ascending=False, kind="stable")
     return table.drop_duplicates(["source_rank", "target_rank"])[
         [*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]
     ].reset_index(drop=True)

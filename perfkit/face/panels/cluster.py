@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,8 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_MS, THIN_SPACE
 from perfkit.explain import stragglers
-from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, diagnose
+from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.ranks import written
 from perfkit.face.charts.cluster import flops_map, layout_map, link_matrix, rank_grid, stage_dots
 from perfkit.face.panels import _context as context
@@ -65,6 +67,7 @@ class Result:
     steps: pd.DataFrame
     stages: pd.DataFrame
     ranks: pd.DataFrame
+    band: float | None
     diagnosis: Diagnosis
     links: pd.DataFrame
     flops: pd.DataFrame
@@ -86,7 +89,7 @@ def start() -> State:
     return fill(State(run=found)) if context.is_sample(Path(found)) else State(run=found)
 
 
-_judged_runs: dict[tuple[int, float, float], tuple[Run, Diagnosis]] = {}
+_judged_runs: dict[tuple[int, float, float], tuple[Case, Diagnosis]] = {}
 
 
 def compute(state: State, progress: context.Progress | None = None) -> Result:
@@ -96,34 +99,49 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         raise NotMeasuredError(
             f"steps of ranks: {run.name} holds none", how_to_collect="record a profile of two to four steps on every rank"
         )
-    steps = stragglers.stage_steps(run)
-    values = stragglers.metric_values(steps, state.metric)
-    ranks = stragglers.against_stage(values, z_limit=state.z_limit, persistence=state.persistence_percent / 100)
+    case, diagnosis = _judged(run, state)
+    ranks, band = _apart(case, state.metric)
     known = [int(rank) for rank in ranks["rank"]]
     furthest = known[int(ranks["value_ns"].argmax())]
     return Result(
         state=state,
         run=run,
-        steps=steps,
-        stages=stragglers.stages(steps),
+        steps=case.steps,
+        stages=stragglers.stages(case.steps),
         ranks=ranks,
-        diagnosis=_judged(run, state),
-        links=link_table(run),
+        band=band,
+        diagnosis=diagnosis,
+        links=link_table(case),
         flops=flops_by_rank(run),
         rank=state.rank if state.rank in known else furthest,
     )
 
 
-def _judged(run: Run, state: State) -> Diagnosis:
-    """What the rules of ranks, links and stages say under the page's limits; kept for the open run."""
+def _apart(case: Case, metric: str) -> tuple[pd.DataFrame, float | None]:
+    """One row a rank with how far it is from its like, as the rule judges it, and the log ratio from which it stands out.
+
+    Columns are those of `against_stage`, `z`, `slow_steps_share` and `stands_out`; the latter are null without three peers.
+    """
+    values = stragglers.metric_values(case.steps, metric)
+    table = stragglers.against_stage(values)
+    try:
+        found = excess.of_ranks(case) if metric == "computing" else excess.of_values(values, case)
+    except NotMeasuredError:
+        return table.assign(z=math.nan, slow_steps_share=math.nan, stands_out=False), None
+    z, share = (table["rank"].map(column) for column in (found.ranks["z"], found.ranks["slow_steps"] / found.num_steps))
+    return table.assign(z=z, slow_steps_share=share, stands_out=table["rank"].isin(found.slow_ranks)), found.band
+
+
+def _judged(run: Run, state: State) -> tuple[Case, Diagnosis]:
+    """What the rules of ranks, links and stages say under the page's limits, with their case; kept for the open run."""
     key = (id(run), state.z_limit, state.persistence_percent)
     if key not in _judged_runs:
-        if _judged_runs and next(iter(_judged_runs.values()))[0] is not run:
+        if _judged_runs and next(iter(_judged_runs.values()))[0].run is not run:
             _judged_runs.clear()
         chosen = [rule for rule in all_rules() if rule.name in ("slow-rank", "slow-link", "stage-imbalance")]
-        limits = {"slow-rank-z": state.z_limit, "slow-rank-persistence": state.persistence_percent / 100}
-        _judged_runs[key] = (run, diagnose(run, limits=limits, only=chosen))
-    return _judged_runs[key][1]
+        case = Case(run, limits={"slow-rank-z": state.z_limit, "slow-rank-persistence": state.persistence_percent / 100})
+        _judged_runs[key] = (case, judged(case, chosen))
+    return _judged_runs[key]
 
 
 def view(result: Result) -> Answer:
@@ -148,8 +166,8 @@ def view(result: Result) -> Answer:
             wide=True,
         ),
         "dots": Figure(
-            chart=stage_dots(dot_rows(result.ranks, result.slow, z_limit=state.z_limit), title=f"{words} (ms, mean of the steps)"),
-            title=f"Ranks within their stage; the band is {state.z_limit:g} robust deviations, 1 % at least",
+            chart=stage_dots(dot_rows(result.ranks, result.slow, band=result.band), title=f"{words} (ms, mean of the steps)"),
+            title="Ranks within their stage; beyond the band a rank is slow if it lasts",
             sources=source,
             wide=True,
         ),
@@ -197,7 +215,7 @@ def _tables(result: Result) -> dict[str, Table]:
         stage=result.stages["stage"].map(stage_name), ranks=[written(ranks) for ranks in result.stages["ranks"]]
     )
     stages = stages[["stage", "ranks", *(name for name in stages.columns if name not in ("stage", "ranks", "num_ranks"))]]
-    order = result.ranks["deviation"].abs().sort_values(ascending=False, na_position="last", kind="stable").index
+    order = (result.ranks["over_stage"] - 1).abs().sort_values(ascending=False, na_position="last", kind="stable").index
     ranks = result.ranks.loc[order]
     columns = ["rank", "stage", "value_ns", "stage_median_ns", "over_stage", "over_all", "z", "slow_steps_share", "stands_out"]
     ranks = ranks.assign(stage=ranks["stage"].map(stage_name))[columns]
@@ -266,14 +284,14 @@ def _imbalance(result: Result) -> str:
 
 def _notes(result: Result) -> tuple[str, ...]:
     notes = ["Look at the interval first, then at computing, then at communication; compare within a stage only."]
-    if (result.ranks["num_peers"] < stragglers.MIN_PEERS).any():
+    if (result.ranks["num_peers"] < excess.MIN_PEERS).any():
         notes.append("Stages with fewer than three ranks have no spread of their own; their ranks are shown, not judged.")
     if result.flops.empty:
         notes.append("FLOPs by rank: not measured. They need kernels with input shapes (record_shapes), or the plan of the run.")
     if result.links.empty:
         notes.append("Links: not measured. Record communication (profile_communication, or profiler level 1).")
     lasting = result.steps["step"].nunique()
-    if lasting < stragglers.MIN_PEERS:
+    if lasting < excess.MIN_PEERS:
         notes.append(f"{lasting} step{'s' * (lasting > 1)}: whether a deviation lasts cannot be told; record three or more.")
     if result.run.kind == "simulated":
         notes.append("This run is simulated.")

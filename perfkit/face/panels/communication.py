@@ -12,6 +12,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_MS, THIN_SPACE, format_ratio, significant
 from perfkit.explain import collectives
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.exposure import by_operation, exposed
 from perfkit.explain.ranks import parse_ranks
 from perfkit.face.charts import theme
@@ -106,7 +107,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         calls=calls,
         members=members,
         waiting=waiting[waiting["rank"].isin(ranks)].reset_index(drop=True),
-        links=link_table(run, transport=state.transport),
+        links=link_table(Case(run), transport=state.transport),
         num_steps=max(1, int(members["step"].nunique())),
     )
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import format_ns, format_ratio, significant
 from perfkit.explain.diagnose import diagnose, to_dict
 from perfkit.explain.summary import summarize
-from perfkit.explain.training_log import step_statistics, suggest_warmup, timed
+from perfkit.explain.training_log import step_statistics, timed
 from perfkit.face.charts.steps import PATHS, part_rows, rank_bars, step_time_rows, step_times, step_trend
 from perfkit.face.charts.theme import MAX_MARKS
 from perfkit.face.report._parts import Drawing, Part, ns, size, table_part
@@ -111,7 +112,7 @@ def _log(run: Run) -> Iterator[Part]:
         log = timed(run.frame("log"))
     except NotMeasuredError:
         return
-    num_warmup = suggest_warmup(log["duration_ns"].to_numpy(dtype="int64"))
+    num_warmup = len(robust.warm_up(log))
     found = step_statistics(log, num_warmup)
     sentence = (
         f"After the first {num_warmup} the median of {found.num_steps} steps is {format_ns(found.median_ns, 4)} "

@@ -1,7 +1,4 @@
-"""Rules: what a decision needs, when a change counts as real, and which evidence each state of the cycle asks for.
-
-When a change is more than noise says `core.robust`. Pure functions.
-"""
+"""Rules: what a decision needs, and which evidence each state of the cycle asks for. Pure functions."""
 
 from __future__ import annotations
 

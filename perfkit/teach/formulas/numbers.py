@@ -5,8 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 
 from perfkit.core.params import attention_weights, count_params
-from perfkit.core.units import NS_PER_MS
-from perfkit.explain.training_log import suggest_warmup
+from perfkit.core.robust import warm_up_steps
 from perfkit.predict.cost.flops import forward_flops, matmul_flops, training_flops
 from perfkit.predict.cost.scaling import linearity
 from perfkit.predict.cost.utilization import hfu, mfu, samples_per_s_per_device, tokens_per_s_per_device
@@ -43,7 +42,7 @@ def what_is_p(draw: Draw) -> Worked:
 def typical_step(draw: Draw) -> Worked:
     """E03: the median after the warm-up."""
     steps = [draw["first"], *(draw["base"] + more for more in AFTER_FIRST_MS)]
-    warm = steps[suggest_warmup([step * NS_PER_MS for step in steps]) :]
+    warm = steps[warm_up_steps(steps) :]
     wrong = {"median_all": median(steps), "mean_all": fmean(steps), "mean_warm": fmean(warm)}
     return Worked({"per_step_ms": steps}, median(warm), wrong)
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from perfkit.core import robust
 from perfkit.core.errors import InputError
-from perfkit.explain.training_log import step_statistics, suggest_warmup
+from perfkit.explain.training_log import step_statistics
 from perfkit.record.load import load
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +47,7 @@ def test_published_runs_give_their_known_values(path, lines, iterations, first_n
     assert len(log) == len(run.steps()) == lines
     assert (log["step"].iloc[0], log["step"].iloc[-1]) == iterations
     assert log["duration_ns"].iloc[0] == first_ns
-    assert suggest_warmup(log["duration_ns"]) == 1
+    assert len(robust.warm_up(log)) == 1
     assert step_statistics(log, 1).median_ns == median_ns
     assert run.dropped == ()
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 from perfkit.explain.diagnose.thresholds import JITTER_SPREAD
 
-MAD_TO_SIGMA = 1.4826
 MIN_STEPS = 3
 LEAST_NS = 10_000
 """Shorter kernels vary with the resolution of the recording."""
@@ -34,7 +34,7 @@ def check(case: Case) -> Verdict:
     residual = logs - logs.groupby([rows["rank"], rows["place"]]).transform("median")
     num_steps = rows["step"].nunique()
     correction = np.sqrt(num_steps / max(1.0, num_steps - 1.0))
-    spread = MAD_TO_SIGMA * float(residual[residual != 0].abs().median() if (residual != 0).any() else 0.0) * float(correction)
+    spread = robust.sigma(residual[residual != 0], middle=0.0) * float(correction)
     lengths = case.steps.groupby("step")["duration_ns"].max()
     evidence = {
         "spread_of_equal_kernels_ratio": spread,

@@ -42,14 +42,26 @@ def check(case: Case) -> Verdict:
     if table.empty or table["num_like"].max() < case.limit(LINK_PEERS):
         raise NotMeasuredError("like links with bytes and times", how_to_collect=HOW)
     worst = _passing(table, case)
+    confirmed = _lasting(worst, case)
     evidence = {
         "largest_slowness_ratio": float(table["slowness"].max()),
         "largest_z": float(table["z"].max()),
         "num_links": float(len(table)),
     }
-    pairs = {_pair(row) for row in worst.to_dict("records")}
-    confirmed = {pair: share for pair in pairs if (share := _persistence(pair, case)) >= case.limit(LINK_PERSISTENCE)}
     return Verdict(tuple(_finding(pair, share, worst, case) for pair, share in sorted(confirmed.items())), evidence)
+
+
+def slow_pairs(case: Case) -> frozenset[tuple[int, int]]:
+    """The pairs of ranks, the lower one first, whose link is slow; none where links were not recorded."""
+    if not case.run.has("links"):
+        return frozenset()
+    return frozenset(_lasting(_passing(links.slow_links(case.run, steps=case.step_numbers), case), case))
+
+
+def _lasting(rows: pd.DataFrame, case: Case) -> dict[tuple[int, int], float]:
+    """The share of the steps in which each pair of `rows` is slow, of those that are in most."""
+    pairs = {_pair(row) for row in rows.to_dict("records")}
+    return {pair: share for pair in pairs if (share := _persistence(pair, case)) >= case.limit(LINK_PERSISTENCE)}
 
 
 def _by_pairs(case: Case) -> Verdict:
