@@ -32,6 +32,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         **_stages(plan),
         **_recompute(plan),
         **_optimizer(plan),
+        **_overlaps(plan),
     }
     return {(name,): value for name, value in options.items()}
 
@@ -164,6 +165,15 @@ def _recompute(plan: Plan) -> Options:
         if products and not everywhere and products < max(map(max, layers))
         else None,
         "recompute_activations": None,
+    }
+
+
+def _overlaps(plan: Plan) -> Options:
+    software, interleaved = plan.software, plan.parallel.virtual_pipeline_parallel_size > 1
+    return {
+        "overlap_grad_reduce": _flag(software.overlap_dp is True),
+        "tp_comm_overlap": _flag(software.overlap_tp is True),
+        "no_overlap_p2p_communication": _flag(interleaved and software.overlap_pp is False),
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from perfkit.config.dialects._mindformers_lists import DEFAULT_SELECT
 from perfkit.config.dialects.compare import full_everywhere
+from perfkit.config.dialects.memory_text import POOL_KEY, size_text
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts
@@ -35,7 +36,18 @@ def settings(plan: Plan) -> Settings:
         **_model(plan),
         **_experts(plan.model),
         **_recompute(plan),
+        **_context(plan),
     }
+
+
+def _context(plan: Plan) -> Settings:
+    """The pool's limit, and the copies that hide collectives; what a plan leaves open stays as the file has it."""
+    limit, found = plan.memory_limit, Settings()
+    if limit is not None and limit.limit_bytes is not None and limit.part == "pool":
+        found[POOL_KEY] = size_text(limit.limit_bytes)
+    if plan.software.overlap_tp is not None:
+        found[*CONFIG, "fine_grain_interleave"] = 2 if plan.software.overlap_tp else 1
+    return found
 
 
 def _batch(plan: Plan) -> Settings:

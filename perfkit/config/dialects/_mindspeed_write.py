@@ -134,6 +134,7 @@ def _parallel(plan: Plan) -> Options:
         "expert_model_parallel_size": parallel.expert_parallel_size,
         "expert_tensor_parallel_size": parallel.expert_tensor_parallel_size or None,
         "sequence_parallel": parallel.sequence_parallel,
+        "overlap_p2p_comm": plan.software.overlap_pp if len(rows) > 1 else None,
         "zero_level": f"z{parallel.optimizer_shard_level}" if shards > 1 and not _distributed(plan) else None,
         "zero_shard_size": shards if shards not in (1, replicas) and not _distributed(plan) else None,
     }
@@ -183,6 +184,7 @@ def _training(plan: Plan) -> Options:
         "bf16": copied and half == "bfloat16",
         "fp16": copied and half == "float16",
         "accumulate_allreduce_grads_in_fp32": spec.gradient_dtype == "float32",
+        "overlap_grad_reduce": plan.software.overlap_dp,
     }
 
 

@@ -11,11 +11,13 @@ from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 PARTS: dict[str, Any] = {
@@ -25,7 +27,11 @@ PARTS: dict[str, Any] = {
     "recompute": RecomputePlan,
     "optimizer": OptimizerSpec,
     "hardware": HardwareSpec,
+    "memory_limit": MemoryLimit,
+    "software": SoftwareSpec,
 }
+ORIGINS = ("sources", "source")
+"""Fields that say where values come from, which the file itself is."""
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
@@ -38,7 +44,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
             continue
         named = _catalogued(part)
         for field in fields(part):
-            if field.name != "sources":
+            if field.name not in ORIGINS:
                 value = _plain(getattr(part, field.name))
                 found[name, field.name] = value if not named or field.name == "name" else None
     return found
@@ -86,4 +92,5 @@ def _defaults() -> dict[tuple[str, ...], Any]:
             value = field.default if field.default_factory is MISSING else field.default_factory()
             if value is not MISSING:
                 found[name, field.name] = _plain(value)
+    found |= {("optimizer", field.name): getattr(OptimizerSpec(), field.name) for field in fields(OptimizerSpec)}
     return found

@@ -11,8 +11,9 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 
-PARTS = ("model", "workload", "parallel", "recompute", "optimizer", "hardware")
-UNCOMPARED = {"model": ("name",), "hardware": ("sources",)}  # what a thing is called and where it is from changes no figure
+PARTS = ("model", "workload", "parallel", "recompute", "optimizer", "hardware", "memory_limit", "software")
+UNCOMPARED = {"model": ("name",), "hardware": ("sources",), "memory_limit": ("source",), "software": ("framework",)}
+"""What a thing is called and where it is from; a file of another program is meant for that program."""
 
 
 def differences(wanted: Plan, found: Plan) -> list[str]:
@@ -22,6 +23,7 @@ def differences(wanted: Plan, found: Plan) -> list[str]:
         f"{name}: {_shown(first)}, here {_shown(second)}"
         for part in PARTS
         for name, first, second in _fields(part, getattr(one, part), getattr(other, part))
+        if not (part == "software" and first in (None, ""))  # what a plan leaves open, a program has a default for
     ]
 
 

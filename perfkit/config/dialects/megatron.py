@@ -23,6 +23,7 @@ from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
@@ -53,7 +54,7 @@ def read(document: Document) -> Plan:
     if workload:
         batch = sizes["data_parallel_size"] * workload.micro_batch_size
         group_problems(options, stages, chunks, workload.global_batch_size // batch)
-    optimizer = _optimizer(options)
+    optimizer, software = _optimizer(options), _software(options, chunks)
     sequence_parallel = options.flag("sequence_parallel", default=False)
     sharing, context = read_sharing(options, sizes), read_context(options)
     reading.stop_if_problems()
@@ -71,6 +72,7 @@ def read(document: Document) -> Plan:
         ),
         recompute=recompute,
         optimizer=optimizer,
+        software=software,
         document=reading.annotated("megatron", arguments.values, options.unused()),
     )
 
@@ -251,6 +253,16 @@ def _optimizer(options: Section) -> OptimizerSpec | None:
             state_bytes_per_parameter=8 if name == "adam" else 4,
             gradient_dtype="bfloat16" if halved else "float32" if full else "float16",
         )
+    )
+
+
+def _software(options: Section, chunks: int) -> SoftwareSpec:
+    """Megatron overlaps what it is told to, but for the transfers between interleaved stages, where it is told not to."""
+    return SoftwareSpec(
+        framework="megatron",
+        overlap_dp=options.flag("overlap_grad_reduce", default=False),
+        overlap_tp=options.flag("tp_comm_overlap", default=False),
+        overlap_pp=chunks > 1 and not options.flag("no_overlap_p2p_communication", default=False),
     )
 
 

@@ -6,7 +6,7 @@ FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights
     add_dense_bias embed_layernorm moe_shared_expert_gate recompute_activation_function use_megatron_fsdp use_custom_fsdp
     grad_reduce_in_bf16 recompute_norm
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split overlap_grad_reduce overlap_param_gather
-    no_overlap_p2p_communication swap_attention adaptive_memory_optimization reuse_fp32_param automated_pipeline
+    tp_comm_overlap no_overlap_p2p_communication swap_attention adaptive_memory_optimization reuse_fp32_param automated_pipeline
     automated_pipeline_perf recompute_in_bubble recompute_in_advance
     no_load_optim no_load_rng moe_grouped_gemm enable_recompute_layers_per_pp_rank"""
 FLAGS = frozenset(FLAG_NAMES.split())

@@ -20,14 +20,15 @@ from perfkit.config.dialects._mindformers_settings import settings
 from perfkit.config.dialects._mindformers_write import edit, new
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.config.dialects.memory_text import POOL_KEY, pool_limit
 from perfkit.config.dialects.mindformers_keys import STRICT, known_keys, strict_keys
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
-from perfkit.core.units import parse_bytes
 
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 OTHER_FAMILY = re.compile(
@@ -64,6 +65,8 @@ def read(document: Document) -> Plan:
     workload = _workload(top, config, sizes)
     recompute = recompute_plan(top.section("recompute_config"), layers) if layers else None
     optimizer = _optimizer(top, config)
+    memory_limit = pool_limit(reading, top.section(POOL_KEY[0]).raw(POOL_KEY[1]))
+    software = _software(config)
     _remarks(top, config)
     reading.stop_if_problems()
     even = len({count for row in layers for count in row}) == 1
@@ -81,6 +84,8 @@ def read(document: Document) -> Plan:
         ),
         recompute=recompute,
         optimizer=optimizer,
+        memory_limit=memory_limit,
+        software=software,
         document=reading.annotated("mindformers", parsed.values, _unknown(top, config)),
     )
 
@@ -224,15 +229,15 @@ def _optimizer(top: Section, config: Section) -> OptimizerSpec | None:
     )
 
 
+def _software(config: Section) -> SoftwareSpec:
+    """Fine-grained copies hide collectives of tensor parallelism; what else runs side by side is for the graph compiler to say."""
+    copies = config.positive_int("fine_grain_interleave", default=1)
+    return SoftwareSpec(framework="mindspore", overlap_tp=True if copies > 1 else None)
+
+
 def _remarks(top: Section, config: Section) -> None:
     """Notes on settings that change what the figures mean."""
     reading = top.reading
-    memory = top.section("context").word("max_device_memory", default="")
-    if memory:
-        try:
-            reading.note(f"memory limit of a device: {memory} ({parse_bytes(memory)} bytes)")
-        except ValueError as error:
-            reading.problem("context.max_device_memory", str(error))
     if config.raw("pet_config"):
         reading.note("pet_config: only some parameters are trained; all counts are of the whole model")
     if top.section("swap_config").flag("swap", default=False):

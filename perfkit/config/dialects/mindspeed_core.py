@@ -20,6 +20,7 @@ from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 SECTIONS = re.compile(r"^(?:model_config|dataset_config|training_config|accelerate_config|train_config)[ \t]*:", re.MULTILINE)
@@ -55,6 +56,7 @@ def read(document: Document) -> Plan:
     sharing, context = _sharing(parallel, training, sizes), _context(parallel)
     sequence_parallel = parallel.flag("sequence_parallel", "use_sequence_parallel", default=False)
     optimizer = _optimizer(top, config, training)
+    software = _software(parallel, training, sizes)
     reading.stop_if_problems()
     even = layers is None or len({count for row in layers for count in row}) == 1
     return reading.plan(
@@ -65,6 +67,7 @@ def read(document: Document) -> Plan:
         ),
         recompute=recompute,
         optimizer=optimizer,
+        software=software,
         document=reading.annotated("mindspeed-core", parsed.values, _unknown(top, nested=is_nested(parsed.values))),
     )
 
@@ -152,6 +155,16 @@ def _optimizer(top: Section, config: Section, training: Section) -> OptimizerSpe
             master_weights=stored == "float32" or half,
             gradient_dtype="float32" if full else stored,
         )
+    )
+
+
+def _software(parallel: Section, training: Section, sizes: Mapping[str, int]) -> SoftwareSpec:
+    """Transfers run beside computing between interleaved stages only, gradients where it is asked for."""
+    interleaved = sizes.get("virtual_pipeline_parallel_size", 1) > 1
+    return SoftwareSpec(
+        framework="mindspore",
+        overlap_dp=training.flag("overlap_grad_reduce", default=False),
+        overlap_pp=parallel.flag("overlap_p2p_comm", default=True) and interleaved,
     )
 
 

@@ -10,20 +10,24 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from perfkit.config.dialects._section import Reading, Section, shown
-from perfkit.config.dialects._toml_write import PARTS, edit, new, settings
+from perfkit.config.dialects._toml_write import ORIGINS, PARTS, edit, new, settings
 from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec, Link
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 from perfkit.core.units import parse_bytes
 
@@ -56,6 +60,8 @@ def read(document: Document) -> Plan:
         "recompute": _spec(top.section("recompute"), RecomputePlan),
         "optimizer": _spec(top.section("optimizer"), OptimizerSpec),
         "hardware": _named(top.section("hardware"), HardwareSpec, catalog.hardware_named) if "hardware" in values else None,
+        "memory_limit": _spec(top.section("memory_limit"), MemoryLimit) if "memory_limit" in values else None,
+        "software": _spec(top.section("software"), SoftwareSpec),
     }
     reading.stop_if_problems()
     return reading.plan(**parts, document=reading.annotated("perfkit", values, ()))
@@ -80,7 +86,7 @@ def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | N
 def _spec(section: Section, kind: type[T]) -> T | None:
     """A spec of the keys of a table; None after a problem."""
     before = len(section.reading.problems)
-    known = {field.name: field for field in fields(kind) if field.name != "sources"}  # type: ignore[arg-type]
+    known = {field.name: field for field in fields(kind) if field.name not in ORIGINS}  # type: ignore[arg-type]
     section.only(known)
     for name, field in known.items():
         if field.default is MISSING and field.default_factory is MISSING and name not in section.values:
@@ -89,15 +95,18 @@ def _spec(section: Section, kind: type[T]) -> T | None:
     values = {name: _value(section, name, hints[name]) for name in section.values if name in known}
     if kind is HardwareSpec:
         values["sources"] = {name: Source("specified", f"{section.reading.document.name}, [hardware] {name}") for name in values}
+    if kind is MemoryLimit:
+        values["source"] = f"{section.reading.document.name}, [memory_limit]"
     return section.reading.build(lambda: kind(**values)) if len(section.reading.problems) == before else None
 
 
 def _value(section: Section, name: str, hint: Any) -> Any:
     """The value of a key in the type of its field; a problem is noted where it does not fit."""
     value = section.values[name]
-    if name.endswith("memory_bytes") and isinstance(value, str):
+    hint = get_args(hint)[0] if NoneType in get_args(hint) else hint  # of what may be left out
+    if name.endswith(("memory_bytes", "limit_bytes")) and isinstance(value, str):
         try:
-            return parse_bytes(value)
+            return size_of(value) if name == "limit_bytes" else parse_bytes(value)
         except ValueError as error:
             section.reading.problem(section.path(name), str(error))
             return 0

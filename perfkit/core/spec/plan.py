@@ -1,18 +1,20 @@
-"""Plan: the six specs together, and what must hold between them."""
+"""Plan: all specs together, and what must hold between them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.checks import nearest_divisors, nearest_multiples
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 
@@ -30,10 +32,13 @@ class Plan:
     recompute: RecomputePlan = RecomputePlan()
     optimizer: OptimizerSpec = OptimizerSpec()
     hardware: HardwareSpec | None = None
-    document: Any = None
+    memory_limit: MemoryLimit | None = None
+    software: SoftwareSpec = SoftwareSpec()
+    document: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         problems = [*self._batch_problems(), *self._split_problems(), *self._sequence_problems(), *self._expert_problems()]
+        problems += self._limit_problems()
         if problems:
             raise InputError("Plan", problems)
 
@@ -117,6 +122,21 @@ class Plan:
             near = nearest_divisors(size, max(1, devices // inner))
             problems.append(f"expert_parallel_size = {size} does not divide {names}; nearest is {near}")
         return problems
+
+    def _limit_problems(self) -> list[str]:
+        if self.memory_limit is None or self.hardware is None:
+            return []
+        problem = self.memory_limit.problem(self.hardware.name, self.hardware.memory_bytes)
+        return [problem] if problem else []
+
+    @property
+    def usable_memory(self) -> MemoryLimit | None:
+        """The limit that counts, in bytes: the one that is stated, else the whole device; None where neither is known."""
+        if self.hardware is None:
+            return None if self.memory_limit is None or self.memory_limit.limit_bytes is None else self.memory_limit
+        if self.memory_limit is not None:
+            return self.memory_limit.of(self.hardware.memory_bytes)
+        return MemoryLimit(limit_bytes=self.hardware.memory_bytes, part="device", source=f"the device, {self.hardware.name}")
 
     def write(self, target: str | Path | None = None, *, dialect: str = "") -> Any:
         """This plan as configuration text in a dialect, saved to `target` if that is given (`perfkit.write_config`).

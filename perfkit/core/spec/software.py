@@ -1,0 +1,42 @@
+"""Software: the program that trains, its release, and which communication it runs beside computing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.checks import one_of
+
+Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
+FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
+OVERLAPS = ("overlap_dp", "overlap_tp", "overlap_pp")
+_RELEASE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}([.-]?(rc|dev|post|beta|alpha)\.?\d*)?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SoftwareSpec:
+    """The training program; "" and None stand where a plan does not say.
+
+    `release` is that of the program, as "1.3" or "0.12.0rc1". `overlap_dp`, `overlap_tp` and `overlap_pp` say whether gradients and
+    parameters of data parallelism, collectives of tensor parallelism and transfers between pipeline stages run beside computing.
+    """
+
+    framework: str = ""
+    release: str = ""
+    overlap_dp: bool | None = None
+    overlap_tp: bool | None = None
+    overlap_pp: bool | None = None
+
+    def __post_init__(self) -> None:
+        problems = one_of(self, "framework", (*FRAMEWORKS, ""))
+        if self.release and not (isinstance(self.release, str) and _RELEASE.fullmatch(self.release)):
+            problems.append(f"release = {self.release!r} must be numbers with dots, for example 1.3 or 2.3.1")
+        problems += [
+            f"{name} = {value!r} must be True or False"
+            for name in OVERLAPS
+            if not isinstance(value := getattr(self, name), bool | None)
+        ]
+        if problems:
+            raise InputError("SoftwareSpec", problems)
