@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.model import ModelSpec
@@ -22,10 +22,8 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.table_recompute import EVERY, SILU_MUL, layer_counts, stage_counts
 from perfkit.predict.cost.table_words import ALGORITHMS, OPTIMIZERS, plain
+from perfkit.predict.memory.counters import Counter, Scope, counter_of, scope_of
 from perfkit.predict.memory.settings import MemorySettings, preset
-
-Counter = Literal["static", "allocated", "device", "tensors"]
-"""What a figure counts: allocated between steps, allocated at most, in use by the driver, or the tensors of a formula."""
 
 REQUIRED = ("layers", "hidden", "heads", "ffn_hidden", "vocab", "micro_batch", "seq_len")
 DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8": "float8"}
@@ -33,12 +31,12 @@ DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp8": "floa
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A plan with its settings, which counter its figure is from, and of which stage: first, last or (None) the fullest."""
+    """A plan with its settings, which counter its figure is from, and of which stage: first, last or the fullest."""
 
     plan: Plan
     settings: MemorySettings
     counter: Counter
-    scope: Literal["first", "last"] | None
+    scope: Scope
 
 
 def read_row(row: Mapping[str, Any]) -> MemoryRow:
@@ -46,7 +44,7 @@ def read_row(row: Mapping[str, Any]) -> MemoryRow:
     missing = [name for name in REQUIRED if _number(row, name) < 1]
     if missing:
         raise InputError("row", [f"{name} = {row.get(name)!r} must be a positive number" for name in missing])
-    framework = _framework(row)
+    framework, counter = _framework(row), counter_of(_text(row, "memory_kind", "max allocated"))
     model = _model(row, framework)
     parallel, micro_batches = _parallel(row, framework)
     dtype = DTYPES.get(_text(row, "precision", "bf16"), "bfloat16")
@@ -63,13 +61,13 @@ def read_row(row: Mapping[str, Any]) -> MemoryRow:
         model=model,
         workload=work,
         parallel=parallel,
-        optimizer=OptimizerSpec() if _counter(row) == "tensors" else _optimizer(row, framework, dtype),
+        optimizer=OptimizerSpec() if counter == "tensors" else _optimizer(row, framework, dtype),
     )
     plan = replace(plan, recompute=_recompute(row, plan, framework))
     settings = preset(framework, _text(row, "accelerator", ""))
     if "transformer-impl local" in _text(row, "note", ""):
         settings = replace(settings, keeps_score_buffer=True)
-    return MemoryRow(plan, settings, _counter(row), _scope(row))
+    return MemoryRow(plan, settings, counter, scope_of(_text(row, "memory_scope", "")))
 
 
 def _recompute(row: Mapping[str, Any], plan: Plan, framework: str) -> RecomputePlan:
@@ -188,19 +186,6 @@ def _optimizer(row: Mapping[str, Any], framework: str, dtype: str) -> OptimizerS
     if framework == "deepspeed":  # Gradients in 16 bit, summed in fp32: 4 extra bytes a parameter on every device.
         return replace(named, gradient_dtype="bfloat16", gradient_accumulation_bytes_per_parameter=4)
     return named
-
-
-def _counter(row: Mapping[str, Any]) -> Counter:
-    kind = _text(row, "memory_kind", "max allocated")
-    for word, counter in (("static", "static"), ("analytical", "tensors"), ("allocated", "allocated")):
-        if word in kind:
-            return counter  # type: ignore[return-value]
-    return "device"
-
-
-def _scope(row: Mapping[str, Any]) -> Literal["first", "last"] | None:
-    scope = _text(row, "memory_scope", "")
-    return "last" if "last rank" in scope else "first" if scope.startswith("first") else None
 
 
 def _text(row: Mapping[str, Any], name: str, default: str) -> str:

@@ -14,10 +14,8 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.predict.cost.table_names import with_usual_names
 from perfkit.predict.memory._rows import MemoryRow, read_row
+from perfkit.predict.memory.counters import COUNTED
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
-
-LAYER_PARTS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
-"""Activations inside of layers: all that published formulas count."""
 
 
 def predict_memory(frame: pd.DataFrame) -> pd.Series[float]:
@@ -49,17 +47,11 @@ def predict_row(row: dict[str, Any]) -> Breakdown:
 def counted(row: MemoryRow, estimate: MemoryEstimate) -> Breakdown:
     """The part of the estimate that the row's counter sees, on the row's device."""
     stages = [_seen(stage, row) for stage in estimate.stages]
-    if row.scope:
+    if row.scope != "fullest":
         return stages[0 if row.scope == "first" else -1]
     return max(stages, key=lambda stage: stage.total)
 
 
 def _seen(stage: Breakdown, row: MemoryRow) -> Breakdown:
-    roots = {
-        "static": ("static", "dynamic/communication_buffers/pipeline", "reserved/workspace"),
-        "allocated": ("static", "dynamic", "reserved/workspace"),
-        "tensors": ("static", *(f"dynamic/activations/{part}" for part in LAYER_PARTS)),
-        "device": ("static", "dynamic", "reserved"),
-    }[row.counter]
-    parts = {path: amount for path, amount in stage.parts.items() if any(f"{path}/".startswith(f"{root}/") for root in roots)}
+    parts = {path: amount for path, amount in stage.parts.items() if path.startswith(COUNTED[row.counter])}
     return Breakdown(stage.unit, parts, stage.source)

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.spec.checks import counts, one_of, quantity_problem
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import MIB
@@ -130,10 +131,20 @@ _BY_DIALECT: Mapping[str, Framework] = MappingProxyType({"megatron": "megatron",
 
 def settings_for(plan: Plan) -> MemorySettings:
     """The preset of the program that the plan's file was written for; without a file that of the device, else Megatron's."""
-    dialect = getattr(plan.document, "dialect", "")
     device = plan.hardware.name if plan.hardware else ""
-    framework = _BY_DIALECT.get(dialect, "mindspore" if device.lower().startswith("ascend") else "megatron")
-    return preset(framework, device)
+    framework = _BY_DIALECT.get(getattr(plan.document, "dialect", ""))
+    return preset(framework or usual_framework(device), device)
+
+
+def settings_of(plans: PlanColumns) -> Coded[MemorySettings]:
+    """The preset of every plan's device; a table of plans names no file."""
+    names = [device.name if device else "" for device in plans.hardware.values]
+    return Coded(plans.hardware.codes, tuple(preset(usual_framework(name), name) for name in names))
+
+
+def usual_framework(device: str) -> Framework:
+    """The program that is usual on a device: MindSpore on Ascend, else Megatron."""
+    return "mindspore" if device.lower().startswith("ascend") else "megatron"
 
 
 def preset(framework: str, device: str = "") -> MemorySettings:

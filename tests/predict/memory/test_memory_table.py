@@ -7,7 +7,10 @@ import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.resources import data_folder
+from perfkit.predict.memory._rows import read_row
+from perfkit.predict.memory.counters import counted_bytes
 from perfkit.predict.memory.memory_table import predict_memory, predict_row
 
 ROWS = pd.read_csv(data_folder() / "reference" / "memory.csv")
@@ -72,3 +75,14 @@ def test_the_counter_decides_what_is_counted():
     totals = [predict_row({**row, "memory_kind": kind}).total for kind in kinds]
     assert totals == sorted(totals)
     assert len(set(totals)) == 3
+
+
+def test_a_table_counts_what_each_row_names_on_the_stage_it_names():
+    read = [read_row({str(name): value for name, value in row.items()}) for row in SCORED.to_dict("records")]
+    found = counted_bytes(
+        PlanColumns.of([row.plan for row in read]),
+        Coded.of([row.settings for row in read]),
+        Coded.of([row.counter for row in read]),
+        Coded.of([row.scope for row in read]),
+    )
+    np.testing.assert_array_equal(found, predict_memory(SCORED))

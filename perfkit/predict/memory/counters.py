@@ -1,0 +1,55 @@
+"""Counters: what a published figure of memory counts, and of which pipeline stage.
+
+A figure may be what is allocated between two steps, allocated at most, in use by the driver, or the tensors of a formula
+(`memory_kind` of a table); it may be of the first, the last or the fullest stage (`memory_scope`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from perfkit.core.plan_columns import Coded, Floats, PlanColumns
+from perfkit.predict.memory.settings import MemorySettings
+from perfkit.predict.memory.table import stage_peaks
+
+Counter = Literal["static", "allocated", "device", "tensors"]
+Scope = Literal["first", "last", "fullest"]
+
+LAYER_PARTS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
+"""Activations inside of layers: all that published formulas count."""
+
+COUNTED: Mapping[Counter, tuple[str, ...]] = {
+    "static": ("static", "dynamic/communication_buffers/pipeline", "reserved/workspace"),
+    "allocated": ("static", "dynamic", "reserved/workspace"),
+    "tensors": ("static", *(f"dynamic/activations/{part}" for part in LAYER_PARTS)),
+    "device": ("static", "dynamic", "reserved"),
+}
+"""The paths of a stage's breakdown that a counter sees."""
+
+
+def counter_of(kind: str) -> Counter:
+    """The counter that a cell of `memory_kind` names; what a device has in use unless it says otherwise."""
+    words: tuple[tuple[str, Counter], ...] = (("static", "static"), ("analytical", "tensors"), ("allocated", "allocated"))
+    return next((counter for word, counter in words if word in kind), "device")
+
+
+def scope_of(scope: str) -> Scope:
+    """The stage that a cell of `memory_scope` names; the fullest unless it says otherwise."""
+    return "last" if "last rank" in scope else "first" if scope.startswith("first") else "fullest"
+
+
+def counted_bytes(plans: PlanColumns, settings: Coded[MemorySettings], counters: Coded[Counter], scopes: Coded[Scope]) -> Floats:
+    """Bytes of every plan that its counter sees on its stage."""
+    found = np.zeros(len(plans))
+    for piece in stage_peaks(plans, settings):
+        counter, scope = counters.take(piece.plans), scopes.take(piece.plans)
+        amounts = np.zeros(len(piece.plans))
+        for value in counter.values:
+            amounts = np.where(counter.is_(value), piece.peaks.amount(*COUNTED[value]), amounts)
+        outside = (scope.is_("first") & ~piece.first) | (scope.is_("last") & ~piece.last)
+        rows, most = piece.fullest(np.where(outside, 0.0, amounts))
+        found[rows] = most
+    return found
