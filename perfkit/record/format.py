@@ -131,8 +131,8 @@ class Sink:
             self._middles[file] = middle_ns
         timed = times.possible(rows["start_ns"], self._middles.get(file))
         durable = (rows["duration_ns"] >= 0).fillna(False).to_numpy(dtype=bool)
-        self.drop(f"{table}: no start, or one that is not of this recording", int((~timed).sum()), file, table)
-        self.drop(f"{table}: no duration, or a negative one", int((timed & ~durable).sum()), file, table)
+        self.drop(f"{table}.start_ns: missing, or no time of this recording", int((~timed).sum()), file, table)
+        self.drop(f"{table}.duration_ns: value missing or negative", int((timed & ~durable).sum()), file, table)
         good = timed & durable
         return rows if good.all() else rows[good]
 

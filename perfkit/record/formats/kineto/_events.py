@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.record import times
 from perfkit.record.format import stacked
 from perfkit.record.listing import File
 from perfkit.record.readers import chrome_counters as chrome
@@ -131,6 +132,8 @@ class Recording:
         first = 0
         for frame in self.device:
             rows = absolute(frame, self.base_ns)
+            if self.base_ns:  # relative times begin long after the base
+                rows["start_ns"] = rows["start_ns"].where(frame["start_ns"] > 0)
             yield rows.set_axis(pd.RangeIndex(first, first + len(rows)))
             first += len(rows)
 
@@ -156,10 +159,27 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     recording.device = columns.device
     recording.counters = columns.counters
     recording.collectives = joined(columns.collectives)
-    recording.launches = joined(columns.launches, base_ns)
-    recording.steps = _windows(joined(columns.marks, base_ns), recording.lost)
-    recording.host = None if len(columns.device) else _extent(joined(columns.host, base_ns))
+    launches, marks, host = (joined(frames, base_ns) for frames in (columns.launches, columns.marks, columns.host))
+    middle_ns = _middle_ns(launches, next(recording.executions(), None), host)
+    recording.launches = _sound(launches, middle_ns, "launch of device work without a start of this recording", recording.lost)
+    recording.steps = _windows(marks, middle_ns, recording.lost)
+    recording.host = None if len(columns.device) else _extent(host, middle_ns, recording.lost)
     return recording
+
+
+def _middle_ns(*frames: pd.DataFrame | None) -> int | None:
+    """The middle of the first of some frames that has one."""
+    found = (times.middle_of(frame["start_ns"]) for frame in frames if frame is not None and len(frame))
+    return next((middle_ns for middle_ns in found if middle_ns is not None), None)
+
+
+def _sound(rows: pd.DataFrame, middle_ns: int | None, what: str, lost: Counter[str]) -> pd.DataFrame:
+    """The rows whose start can be true; the others are counted."""
+    if rows.empty:
+        return rows
+    good = times.possible(rows["start_ns"], middle_ns)
+    lost[what] += int((~good).sum())
+    return rows[good]
 
 
 @dataclass
@@ -262,7 +282,7 @@ def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.D
 def _launch_rows(spans: list[Span]) -> pd.DataFrame:
     rows = pd.DataFrame({"correlation": integers([argument.correlation for argument in _arguments(spans)])})
     rows["start_ns"] = times_ns([span.ts for span in spans], "us")
-    return rows[(rows["correlation"] != NO_CORRELATION) & rows["start_ns"].notna()]
+    return rows[rows["correlation"] != NO_CORRELATION]
 
 
 def _mark_rows(spans: list[Span]) -> pd.DataFrame:
@@ -304,11 +324,12 @@ def base_ns_of(head: Mapping[str, Any]) -> int:
     return value if type(value) is int and 0 < value < _INT64 else 0
 
 
-def _windows(marks: pd.DataFrame, lost: Counter[str]) -> list[Window]:
+def _windows(marks: pd.DataFrame, middle_ns: int | None, lost: Counter[str]) -> list[Window]:
     """The steps that the host marked, in order of start; of marks with one number the first counts."""
     if marks.empty:
         return []
-    good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
+    timed = times.possible(marks["start_ns"], middle_ns) & (marks["duration_ns"] >= 0).fillna(False).to_numpy(dtype=bool)
+    good = marks[timed].sort_values("start_ns", kind="stable")
     first = good.drop_duplicates("step")
     lost["step mark without a time or with a number used before"] += len(marks) - len(first)
     return [
@@ -317,11 +338,13 @@ def _windows(marks: pd.DataFrame, lost: Counter[str]) -> list[Window]:
     ]
 
 
-def _extent(spans: pd.DataFrame) -> Window | None:
+def _extent(spans: pd.DataFrame, middle_ns: int | None, lost: Counter[str]) -> Window | None:
     """From the first to the last moment of the spans, as one step 0."""
     if spans.empty:
         return None
-    timed = spans[spans["start_ns"].notna() & (spans["duration_ns"] >= 0).fillna(False)]
+    spans = _sound(spans, middle_ns, "event of the host without a start of this recording", lost)
+    timed = spans[(spans["duration_ns"] >= 0).fillna(False)]
+    lost["event of the host without a duration"] += len(spans) - len(timed)
     if timed.empty:
         return None
     return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.record import workers
@@ -143,13 +144,13 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     if not len(recording.device):
         _add_host_only(sink, rank, recording)
         return
-    device = _Device(recording)
+    device = _Device(recording, sink)
     kept = 0
     for kernels in device.frames():
         columns = {name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")}
         kept += sink.add("kernels", source=file, rank=rank, **columns)
     sink.cover(rank, "kernels", file, rows=kept, state=state)
-    _add_collectives(sink, rank, recording, device.communication())
+    _add_collectives(sink, rank, recording, *device.communication())
     windows: list[Window] = []
     if device.timelines:
         timeline = Timeline.joined(device.timelines)
@@ -164,13 +165,15 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
 class _Device:
     """What follows from the executions of a recording, gathered while `frames` is gone through."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, sink: Sink) -> None:
+        self._sink = sink
         self.timelines: list[Timeline] = []
         self.ends: dict[int, int] = {}
         self.devices: set[str] = set()
         self.first_ns: int | None = None
         self.stray: list[pd.DataFrame] = []
         self._communication: list[pd.DataFrame] = []
+        self._told: list[npt.NDArray[np.bool_]] = []
         self._recording = recording
 
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -178,10 +181,13 @@ class _Device:
         launched = _Launches(self._recording.launches)
         stated = self._recording.collectives.get("row", pd.Series(dtype="int64")).to_numpy(dtype=np.int64)
         for rows in self._recording.executions():
-            kernels = rows.assign(step=_steps_of(rows, self._recording.steps, launched))
+            sound = self._sink.sound("kernels", rows, self._recording.file)
+            kernels = sound.assign(step=_steps_of(sound, self._recording.steps, launched))
             first, last = np.searchsorted(stated, [rows.index.start, rows.index.stop])  # type: ignore[attr-defined]
-            self._communication.append(kernels.loc[stated[first:last]])
-            self._gather(kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)])
+            told = np.isin(stated[first:last], kernels.index.to_numpy(dtype=np.int64))
+            self._told.append(told)
+            self._communication.append(kernels.loc[stated[first:last][told]])
+            self._gather(kernels)
             self.devices.update(map(str, kernels["device"].dropna().unique()))
             yield kernels
 
@@ -198,9 +204,9 @@ class _Device:
             for step, end_ns in last_ends(inside).items():
                 self.ends[step] = max(end_ns, self.ends.get(step, end_ns))
 
-    def communication(self) -> pd.DataFrame:
-        """The communication kernels in the order of `collectives`."""
-        return stacked(self._communication)
+    def communication(self) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
+        """The communication kernels in the order of `collectives`, and which of those have one."""
+        return stacked(self._communication), np.concatenate(self._told)
 
 
 def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
@@ -263,10 +269,11 @@ def _step_windows(recording: Recording, device: _Device, sink: Sink) -> list[Win
     return windows_until(marks, device.ends)
 
 
-def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame) -> None:
-    stated = recording.collectives
-    if stated.empty:
+def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame, told: npt.NDArray[np.bool_]) -> None:
+    """Add the communication kernels `rows`, with the metadata of those that were `told`."""
+    if not told.any():
         return
+    stated = recording.collectives[told].reset_index(drop=True)
     base = stated["operation"].where(stated["operation"].notna(), rows["name"].astype("object").map(_short_name))
     order = pd.DataFrame({"step": rows["step"].fillna(-1), "group": stated["group"].fillna(""), "start_ns": rows["start_ns"]})
     number = order.sort_values("start_ns", kind="stable").groupby(["step", "group"]).cumcount().sort_index()
