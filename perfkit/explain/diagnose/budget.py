@@ -6,8 +6,14 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding
-from perfkit.explain.diagnose.thresholds import OUT_OF_MEMORY_STATIC
+from perfkit.explain.diagnose.rule import Finding, Threshold
+
+OUT_OF_MEMORY_STATIC = Threshold(
+    name="oom-static-share",
+    value=0.6,
+    unit="static memory over the budget",
+    origin="chosen: from here on activations are not the cause",
+)
 
 HOW = "set MS_MEMORY_STATISTIC=1 and keep the log, or compile with a dry run"
 GIB = 2**30

@@ -17,12 +17,25 @@ import pandas as pd
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.thresholds import (
-    SLOW_RANK_EXCESS,
-    SLOW_RANK_FLOOR,
-    SLOW_RANK_PERSISTENCE,
-    SLOW_RANK_STEP_Z,
-    SLOW_RANK_Z,
+from perfkit.explain.diagnose.rule import Threshold
+
+SLOW_RANK_Z = Threshold(
+    name="slow-rank-z", value=3.5, unit="robust standard deviations", origin="chosen: Iglewicz and Hoaglin (1993), outliers by MAD"
+)
+SLOW_RANK_STEP_Z = Threshold(
+    name="slow-rank-step-z",
+    value=2.0,
+    unit="robust standard deviations",
+    origin="chosen: a step in which the rank is slow, less strict than for all together",
+)
+SLOW_RANK_PERSISTENCE = Threshold(
+    name="slow-rank-persistence", value=0.7, unit="share of the steps", origin="chosen: what slows a rank now and then is jitter"
+)
+SLOW_RANK_EXCESS = Threshold(
+    name="slow-rank-excess", value=0.02, unit="log ratio to the peers", origin="chosen: repeats of one job differ by as much"
+)
+SLOW_RANK_FLOOR = Threshold(
+    name="slow-rank-floor", value=0.005, unit="log ratio to the peers", origin="chosen: natural spread of healthy cards is 0.3 %"
 )
 
 MEDIAN_TO_MEAN = 1.2533

@@ -8,8 +8,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.thresholds import FEED_LEAST
+from perfkit.explain.diagnose.rule import Threshold
 from perfkit.record.overlap import Intervals, overlap_ns, union
+
+FEED_LEAST = Threshold(
+    name="feed-least", value=1e6, unit="ns a step", origin="chosen: an interval of a millisecond holds no wait for data"
+)
 
 LOADERS = re.compile(r"data_?loader|getnext|get_next|dataset", re.IGNORECASE)
 COLLECTORS = re.compile(r"^gc\b|\bgc:|garbage", re.IGNORECASE)

@@ -13,7 +13,11 @@ import pandas as pd
 
 from perfkit.explain.diagnose import host
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.thresholds import GAP_LEAST
+from perfkit.explain.diagnose.rule import Threshold
+
+GAP_LEAST = Threshold(
+    name="gap-least", value=2e3, unit="ns", origin="chosen: below this a queue feeds the device as fast as it can"
+)
 
 Ints = npt.NDArray[np.int64]
 LONGEST_NS = 1_000_000

@@ -15,7 +15,11 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels, planned, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.thresholds import RECOMPUTE_SHARE
+from perfkit.explain.diagnose.rule import Threshold
+
+RECOMPUTE_SHARE = Threshold(
+    name="recompute-share", value=0.01, unit="share of the step", origin="chosen: less saves less than a repeat differs"
+)
 
 ATTENTION = re.compile(r"flash|fmha|attention|attn|sdpa", re.IGNORECASE)
 BACKWARD = re.compile(r"grad|bwd|backward|bprop|cutlassB_", re.IGNORECASE)

@@ -14,8 +14,14 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Rule, Verdict
-from perfkit.explain.diagnose.thresholds import AI_CPU_SHARE
+from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
+
+AI_CPU_SHARE = Threshold(
+    name="ai-cpu-share",
+    value=0.01,
+    unit="share of the step",
+    origin="chosen: less is not worth another form of the operator",
+)
 
 PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)
 HOW = "record kernels of an Ascend device with profiler_level 1, which states the unit (Accelerator Core)"

@@ -18,8 +18,11 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, who, work
 from perfkit.explain.diagnose.case import STEPS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import CHURN_CALLS
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+CHURN_CALLS = Threshold(
+    name="churn-calls", value=4.0, unit="times a step that memory goes back to the device", origin="chosen: once a step is common"
+)
 
 HOW = "record memory (profile_memory True), or the calls of the host"
 FREES = re.compile(r"(?:cuda|hip|aclrt)(?:Free|MemUnmap)\w*", re.IGNORECASE)

@@ -25,8 +25,10 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import hidden, planned
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import REPEATED_BYTES, REPEATED_COUNT
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
+
+REPEATED_COUNT = Threshold(name="repeated-count", value=4.0, unit="times a rank and step", origin="chosen: a habit, no accident")
 
 HOW = "record kernels and collectives with sizes, start and the purpose of their groups (profiler level 1, distributed info)"
 MOST_RANKS = 4

@@ -11,8 +11,10 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import SKEW_LEAST, SKEW_SIGMAS
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+SKEW_LEAST = Threshold(name="skew-least", value=20e3, unit="ns", origin="chosen: less moves no conclusion")
+SKEW_SIGMAS = Threshold(name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen: many ranks are compared at once")
 
 HOW = "record collectives with their start of at least two ranks of a group, for example all ranks of one node"
 

@@ -17,8 +17,12 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import CORE_IDLE_LEAST, CORE_IDLE_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+CORE_IDLE_SHARE = Threshold(
+    name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: switches between streams take less"
+)
+CORE_IDLE_LEAST = Threshold(name="core-idle-least", value=2e4, unit="ns", origin="chosen: longer than a switch between streams")
 
 HOW = "record the host side with launches: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
 ACTIONS = (

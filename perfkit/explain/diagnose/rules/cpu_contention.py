@@ -16,9 +16,19 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import CONTENTION_SHARE, HELD_UP_LEAST, HELD_UP_RATIO
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
+
+CONTENTION_SHARE = Threshold(
+    name="contention-share", value=0.01, unit="share of the step idle in held-up launches", origin="chosen"
+)
+HELD_UP_RATIO = Threshold(
+    name="held-up-ratio",
+    value=20.0,
+    unit="median duration of the same call",
+    origin="chosen: a cold cache costs some times the usual",
+)
+HELD_UP_LEAST = Threshold(name="held-up-least", value=1e5, unit="ns", origin="chosen: a slice of a scheduler is some ms")
 
 HOW = "record the host side with launches (activities CPU and CUDA or NPU); look at affinity with taskset -p or numactl --show"
 LEAST_CALLS = 3

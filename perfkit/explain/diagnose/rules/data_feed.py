@@ -19,8 +19,10 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import FEED_LEAST, FEED_SHARE
+from perfkit.explain.diagnose.host import FEED_LEAST
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+FEED_SHARE = Threshold(name="feed-share", value=0.02, unit="share of the step", origin="chosen: shorter step intervals are normal")
 
 MOST_RANKS = 64
 CAUSES = {

@@ -16,8 +16,11 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, kernels
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import SHAPES_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+SHAPES_SHARE = Threshold(
+    name="shapes-share", value=0.05, unit="share of computing", origin="chosen: static graphs repeat every shape in every step"
+)
 
 HOW = f"{KERNELS_BY}; with shapes (record_shapes=True), for three steps at least"
 MIN_STEPS = 3

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose import kernels
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Rule, Verdict
-from perfkit.explain.diagnose.thresholds import CASTS_SHARE
+from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
+
+CASTS_SHARE = Threshold(name="casts-share", value=0.01, unit="share of computing", origin="chosen: norms and losses need less")
 
 ACTIONS = (
     "keep one data type and one layout from operator to operator",

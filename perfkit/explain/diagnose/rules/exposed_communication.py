@@ -19,9 +19,16 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, planned
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
+
+EXPOSED_SHARE = Threshold(name="exposed-share", value=0.10, unit="share of the step", origin="MindInsight: 10 %")
+LATE_SHARE = Threshold(
+    name="late-share", value=0.005, unit="share of the step", origin="chosen: gradients sent after all computing"
+)
+HIDDEN_RATIO = Threshold(
+    name="hidden-ratio", value=0.3, unit="share of the communication", origin="chosen: software that hides gradients hides more"
+)
 
 HOW = "record kernels and collectives with their start: profiler level 1 with communication"
 SAMPLE = 8

@@ -14,8 +14,11 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import shapes, work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import HOT_OPERATOR_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+HOT_OPERATOR_SHARE = Threshold(
+    name="hot-operator-share", value=0.01, unit="share of the step", origin="chosen: operators that matter"
+)
 
 SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
 WON = 0.5

@@ -16,8 +16,11 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import STEPS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import SYNC_CALLS
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+SYNC_CALLS = Threshold(
+    name="sync-calls", value=4.0, unit="calls a step that wait for the device, its end left out", origin="chosen"
+)
 
 HOW = "record the host side too: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
 AT_END = 0.98

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose import chains, kernels
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import FUSION_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+FUSION_SHARE = Threshold(
+    name="fusion-share", value=0.01, unit="share of the step", origin="chosen: what one kernel for each chain would win"
+)
 
 
 def check(case: Case) -> Verdict:

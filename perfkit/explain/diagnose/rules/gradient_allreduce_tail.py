@@ -22,9 +22,13 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels as _kernels
 from perfkit.explain.diagnose import planned, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import TAIL_PART, TAIL_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import Intervals, overlap_ns, union
+
+TAIL_SHARE = Threshold(
+    name="tail-share", value=0.10, unit="share of the step", origin="chosen: a last bucket and a fused optimizer take less"
+)
+TAIL_PART = Threshold(name="tail-part", value=0.5, unit="share of the tail", origin="chosen: what most of the tail is made of")
 
 HOW = f"{KERNELS_BY}; or a MindSpore step trace"
 HEAVY = re.compile(

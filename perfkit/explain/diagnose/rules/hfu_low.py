@@ -14,8 +14,14 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import device, shapes, use
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import HFU_LOW
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+HFU_LOW = Threshold(
+    name="hfu-low",
+    value=0.2,
+    unit="share of the peak of the device",
+    origin="chosen; guides call 0.5 good, small models in a pipeline reach 0.3",
+)
 
 HOW = f"{device.HOW}; {shapes.HOW}; or a log that prints TFLOP/s"
 GOOD = 0.5

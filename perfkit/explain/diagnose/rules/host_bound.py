@@ -17,8 +17,18 @@ import pandas as pd
 
 from perfkit.explain.diagnose import launching, planned, who, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import GAP_LEAST, HOST_BOUND_KERNELS, HOST_BOUND_SHARE
+from perfkit.explain.diagnose.launching import GAP_LEAST
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+HOST_BOUND_SHARE = Threshold(
+    name="host-bound-share",
+    value=0.05,
+    unit="share of the step",
+    origin="chosen: devices that are fed well stay below",
+)
+HOST_BOUND_KERNELS = Threshold(
+    name="host-bound-kernels", value=0.1, unit="share of kernels with an idle device before them", origin="chosen"
+)
 
 ALIKE = 0.2
 """Ranks that wait this much of what the worst one waits wait for the same reason: who is late in a group varies."""

@@ -19,9 +19,12 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, kernels, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import HOST_COPY_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import union
+
+HOST_COPY_SHARE = Threshold(
+    name="host-copy-share", value=0.02, unit="share of the step", origin="chosen: a batch and a loss need far less"
+)
 
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
 ACTIONS = (

@@ -14,8 +14,11 @@ from __future__ import annotations
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import PAUSE_LEAST, PAUSE_SHARE, PAUSES_A_STEP
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+PAUSE_SHARE = Threshold(name="pause-share", value=0.015, unit="share of the step", origin="chosen: a single idle time this long")
+PAUSE_LEAST = Threshold(name="pause-least", value=2e6, unit="ns", origin="chosen: longer than any launch")
+PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a step", origin="chosen: more are no pause but a habit")
 
 ACTIONS = (
     "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.collect() every few hundred steps",

@@ -20,9 +20,18 @@ from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import shapes as _shapes
 from perfkit.explain.diagnose import use, who, work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import EFFICIENCY_FLOPS, EFFICIENCY_LOW, INEFFICIENT_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.roofline import roofline
+
+EFFICIENCY_LOW = Threshold(
+    name="efficiency-low", value=0.3, unit="share of the peak of the device", origin="chosen: large products reach 50 to 80 %"
+)
+EFFICIENCY_FLOPS = Threshold(
+    name="efficiency-flops", value=1e9, unit="FLOP", origin="chosen: smaller products cannot fill a device"
+)
+INEFFICIENT_SHARE = Threshold(
+    name="inefficient-share", value=0.05, unit="share of computing", origin="chosen: operators that matter"
+)
 
 MOST_INPUTS = 3
 HALF_NAMES = re.compile(r"^(?:dt_)?(?:bfloat16|bf16|float16|fp16|half|c10::half|c10::bfloat16)$", re.IGNORECASE)

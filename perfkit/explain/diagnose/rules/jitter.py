@@ -15,8 +15,11 @@ from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import JITTER_SPREAD
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+JITTER_SPREAD = Threshold(
+    name="jitter-spread", value=0.04, unit="robust spread of equal kernels, log ratio", origin="chosen: healthy 0.012"
+)
 
 MIN_STEPS = 3
 LEAST_NS = 10_000

@@ -13,9 +13,12 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import LINEARITY_LOW
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.predict.cost.scaling import linearity
+
+LINEARITY_LOW = Threshold(
+    name="linearity-low", value=0.8, unit="throughput kept when growing", origin="guide: 0.8 and more is good"
+)
 
 HOW = "give a run on fewer devices with --baseline; both must state num_devices and global_batch_size (log or configuration)"
 MOST = 1.02

@@ -12,8 +12,9 @@ import itertools
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import LONG_STEP
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+LONG_STEP = Threshold(name="long-step", value=3.0, unit="median steps", origin="chosen: checkpoints and the like")
 
 HOW = "record or log at least ten steps"
 MIN_STEPS = 10

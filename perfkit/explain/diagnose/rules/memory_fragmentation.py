@@ -19,8 +19,17 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, who, work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import FRAGMENTED_RATIO, FRAGMENTS_SHARE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+FRAGMENTED_RATIO = Threshold(
+    name="fragmented-ratio",
+    value=1.3,
+    unit="reserved over allocated",
+    origin="chosen: allocators that grow in blocks reserve a tenth more",
+)
+FRAGMENTS_SHARE = Threshold(
+    name="fragments-share", value=0.05, unit="share of the memory budget", origin="chosen: less does not decide whether a job fits"
+)
 
 HOW = "record memory: profile_memory True; or set MS_MEMORY_STATISTIC=1 and keep the log"
 RETRIES_A_STEP = 2.0

@@ -16,9 +16,15 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import who
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import GROWTH_SHARE, HELD_RATIO
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record import memory
+
+HELD_RATIO = Threshold(
+    name="held-ratio", value=1.15, unit="live peak over the peak in use", origin="chosen: rounding of blocks explains less"
+)
+GROWTH_SHARE = Threshold(
+    name="growth-share", value=0.01, unit="of the peak a step", origin="chosen: memory that is never given back"
+)
 
 HOW = f"{memory.TRACKER}; or record memory over three steps (profile_memory)"
 MIN_STEPS = 3

@@ -13,8 +13,11 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import EXPERT_LOAD
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+EXPERT_LOAD = Threshold(
+    name="expert-load", value=1.2, unit="expert time over the mean of the peers", origin="chosen; balancing losses keep 1.1"
+)
 
 EXPERTS = re.compile(r"grouped_?_?(?:mat_?mul|gemm)|\bgmm|expert|moe", re.IGNORECASE)
 ACTIONS = (

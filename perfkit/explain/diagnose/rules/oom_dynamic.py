@@ -9,9 +9,9 @@ What to do: flash attention, sequence parallelism, selective and then full recom
 from __future__ import annotations
 
 from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.budget import OUT_OF_MEMORY_STATIC
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Rule, Verdict
-from perfkit.explain.diagnose.thresholds import OUT_OF_MEMORY_STATIC
 
 ACTIONS = (
     "use flash attention, and sequence parallelism beside tensor parallelism",

@@ -9,9 +9,9 @@ What to do: shard the optimizer, then more pipeline or tensor parallelism, then 
 from __future__ import annotations
 
 from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.budget import OUT_OF_MEMORY_STATIC
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Rule, Verdict
-from perfkit.explain.diagnose.thresholds import OUT_OF_MEMORY_STATIC
 
 ACTIONS = (
     "shard the optimizer over the data parallel ranks, or over more of them",

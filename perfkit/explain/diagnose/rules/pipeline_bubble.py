@@ -12,9 +12,16 @@ from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import BUBBLE_EXCESS, BUBBLE_RATIO
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.predict.cost.pipeline_bubble import bubble_over_ideal
+
+BUBBLE_RATIO = Threshold(
+    name="bubble-ratio",
+    value=1.3,
+    unit="bubble over what the schedule must have",
+    origin="chosen: stages that differ by their head and embedding stay below",
+)
+BUBBLE_EXCESS = Threshold(name="bubble-excess", value=0.02, unit="share of the step", origin="chosen: less is noise of the stages")
 
 HOW = "record all stages of the pipeline with communication, so that receives and their waits are known"
 ACTIONS = (

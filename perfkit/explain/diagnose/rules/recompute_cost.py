@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose import kernels, recomputation
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.recomputation import RECOMPUTE_SHARE
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import RECOMPUTE_SHARE
 
 ACTIONS = (
     "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",

@@ -23,9 +23,19 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import LINK_PEERS, LINK_PERSISTENCE, LINK_RATIO, LINK_Z
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import Intervals, overlap_ns, union
+
+LINK_RATIO = Threshold(
+    name="link-ratio", value=1.25, unit="time a byte over that of like links", origin="chosen: 0.8 of the bandwidth"
+)
+LINK_Z = Threshold(
+    name="link-z", value=3.5, unit="robust standard deviations", origin="chosen: Iglewicz and Hoaglin (1993), outliers by MAD"
+)
+LINK_PERSISTENCE = Threshold(
+    name="link-persistence", value=0.7, unit="share of the steps", origin="chosen: what slows a link now and then is other traffic"
+)
+LINK_PEERS = Threshold(name="link-peers", value=4.0, unit="like links", origin="chosen: fewer have no robust middle")
 
 HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
 ACTIONS = (

@@ -15,8 +15,18 @@ import pandas as pd
 
 from perfkit.explain.diagnose import host, kernels
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import OUTLIER_RATIO, OUTLIER_SHARE, SLOWER_RATIO
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+SLOWER_RATIO = Threshold(name="slower-ratio", value=1.05, unit="ratio to the baseline", origin="chosen: repeats differ by 2 to 4 %")
+OUTLIER_RATIO = Threshold(
+    name="outlier-ratio",
+    value=5.0,
+    unit="ratio to the median of its own kind",
+    origin="chosen: equal kernels differ by a few percent",
+)
+OUTLIER_SHARE = Threshold(
+    name="outlier-share", value=0.01, unit="share of the step", origin="chosen: single slow executions cost little"
+)
 
 KEY = ["op", "shapes"]
 MOST_RANKS = 4

@@ -27,14 +27,14 @@ import pandas as pd
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import (
-    CLASSIC_EXCESS,
-    SLOW_RANK_EXCESS,
-    SLOW_RANK_FLOOR,
-    SLOW_RANK_PERSISTENCE,
-    SLOW_RANK_STEP_Z,
-    SLOW_RANK_Z,
+from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+CLASSIC_EXCESS = Threshold(
+    name="classic-excess",
+    value=1.2,
+    unit="ratio to the mean of all ranks",
+    origin="MindInsight's parallel proposer; shown, never used",
 )
 
 ACTIONS = (

@@ -19,8 +19,22 @@ from perfkit.core.units import MIB, NS_PER_S
 from perfkit.explain.collectives import bus_factor
 from perfkit.explain.diagnose import device, hidden, work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import LATENCY_SHARE, LEAST_SHARE, SMALL_COUNT, SMALL_MESSAGE
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.thresholds import LEAST_SHARE
+
+SMALL_MESSAGE = Threshold(name="small-message", value=4 * 2**20, unit="bytes", origin="chosen; 1 MiB is certainly small")
+LATENCY_SHARE = Threshold(
+    name="latency-share",
+    value=0.3,
+    unit="share of the time of a message",
+    origin="chosen: from here on fewer messages win more than faster links",
+)
+SMALL_COUNT = Threshold(
+    name="small-count",
+    value=16.0,
+    unit="small messages a rank and step",
+    origin="chosen: a few small messages a step, such as norms and losses, are normal",
+)
 
 HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
 TINY_BYTES = 4096

@@ -16,8 +16,17 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
-from perfkit.explain.diagnose.thresholds import STAGE_CLASSIC, STAGE_LAYERS
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+STAGE_LAYERS = Threshold(
+    name="stage-layers", value=0.05, unit="work over the mean of the stages", origin="chosen: an even division is within it"
+)
+STAGE_CLASSIC = Threshold(
+    name="stage-classic",
+    value=0.2,
+    unit="computing over the mean of the stages",
+    origin="MindInsight; where operators are not recorded",
+)
 
 HOW = "record one rank of every pipeline stage, with the stages in the configuration or the group names"
 ACTIONS = (
