@@ -21,9 +21,9 @@ import pandas as pd
 
 from benchmarks.prediction.naive import constant_mfu, nearest_row
 from benchmarks.prediction.other_tools import tool_ratios
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration import Calibration, Measured, calibrate, calibration, coverage, cross_validate, read_measured
 from perfkit.predict.calibration.fit import fit
-from perfkit.predict.cost.plan_columns import Floats
 from perfkit.predict.estimate import estimate_table
 
 ROOT = Path(__file__).resolve().parents[2]

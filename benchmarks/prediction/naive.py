@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration import Measured
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.rates import mfu_flops_per_token
 
 TYPICAL_MFU = 0.40
 FEATURES = ("layers", "hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length", "recompute_full")
 
 
-def work_s(plans: PlanColumns) -> Floats:
+def work_s(plans: CostColumns) -> Floats:
     """Seconds of a step at full peak."""
     return mfu_flops_per_token(plans) * plans.global_batch * plans.seq_length / (plans.devices * plans.peak_flops_per_s)
 

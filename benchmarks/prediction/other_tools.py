@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration import Measured
-from perfkit.predict.cost.plan_columns import Floats
 
 
 def tool_ratios(path: str | Path, frame: pd.DataFrame, rows: Measured) -> Floats:

@@ -15,15 +15,15 @@ import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
+from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.labels import Labels, network_of, stack_of
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
-from perfkit.predict.cost.plan_rows import Row, columns_of, plan_row
+from perfkit.predict.cost.labels import labels_of
 from perfkit.predict.cost.plan_table import PlanTable, read_plans
 from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
@@ -91,16 +91,15 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
 
 def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = None) -> list[Estimate]:
     """Predict several plans as `estimate` does; their step times are computed at once."""
-    known = _known(calibration)
-    rows = [plan_row(plan) for plan in plans]
-    parts = {path: amounts.tolist() for path, amounts in step_parts(plans, rows, known).items()}
+    known, columns = _known(calibration), PlanColumns.of(plans)
+    refuse_unpriced(columns)
+    costs = cost_columns(columns)
+    parts = {path: amounts.tolist() for path, amounts in parts_of(costs, known.efficiency(labels_of(columns))).items()}
     steps = [
         Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
         for index in range(len(plans))
     ]
-    rates = {
-        name: values.tolist() for name, values in _rates(columns_of(rows), np.array([float(one.total) for one in steps])).items()
-    }
+    rates = {name: values.tolist() for name, values in _rates(costs, np.array([float(one.total) for one in steps])).items()}
     return [
         _estimate(plan, known, breakdown, {name: values[index] for name, values in rates.items()})
         for index, (plan, breakdown) in enumerate(zip(plans, steps, strict=True))
@@ -125,17 +124,19 @@ def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mappi
     )
 
 
-def step_parts(plans: Sequence[Plan], rows: Sequence[Row], calibration: str | Calibration | None = None) -> dict[str, Floats]:
-    """Seconds of a step by path, an array each, of many plans at once; `rows` are their `plan_row`s. The sum is the step."""
-    labels = [_label(plan) for plan in plans]
-    codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
-    known = _known(calibration).efficiency(Labels(tuple(codes), np.array([codes[label] for label in labels], dtype=np.intp)))
-    return parts_of(columns_of(rows), known)
+def step_parts(plans: PlanColumns, calibration: str | Calibration | None = None) -> dict[str, Floats]:
+    """Seconds of a step by path, an array each, of many plans at once. The sum is the step."""
+    return parts_of(cost_columns(plans), _known(calibration).efficiency(labels_of(plans)))
+
+
+def step_seconds(plans: PlanColumns, calibration: str | Calibration | None = None) -> Floats:
+    """Seconds of a step of every plan."""
+    return sum(step_parts(plans, calibration).values(), start=np.zeros(len(plans)))
 
 
 def efficiency_of(plan: Plan, calibration: str | Calibration | None = None) -> Efficiency:
     """The efficiencies that a prediction of this plan rests on."""
-    return _known(calibration).efficiency(_labels(plan))
+    return _known(calibration).efficiency(labels_of(PlanColumns.of([plan])))
 
 
 def estimate_table(
@@ -175,23 +176,6 @@ def _known(chosen: str | Calibration | None) -> Calibration:
     return chosen if isinstance(chosen, Calibration) else calibration(chosen or "default")
 
 
-def _labels(plan: Plan) -> Labels:
-    return Labels((_label(plan),), np.zeros(1, dtype=np.intp))
-
-
-def _label(plan: Plan) -> tuple[str, str, str]:
-    """Accelerator, software stack and network of one plan, whose device is named."""
-    parallel, device = plan.parallel, plan.hardware
-    name = device.name if device else ""
-    link = device.links.get("inter_node") if device else None
-    stack = stack_of(
-        name,
-        sharded_parameters=parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level >= 2,
-        split=parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1,
-    )
-    return name, stack, network_of(link.topology if link else "")
-
-
 def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str, Source], ...]:
     """Where the numbers come from: formulas, calibration, and every figure of the device."""
     computed = (
@@ -202,7 +186,7 @@ def _sources(plan: Plan, known: Calibration, peak: Breakdown) -> tuple[tuple[str
     return computed + (tuple(plan.hardware.sources.items()) if plan.hardware else ())
 
 
-def _rates(plans: PlanColumns, seconds: Floats) -> dict[str, Floats]:
+def _rates(plans: CostColumns, seconds: Floats) -> dict[str, Floats]:
     tokens = plans.global_batch * plans.seq_length / (seconds * plans.devices)
     once, again = flops_per_token(plans)
     share = tokens / plans.peak_flops_per_s

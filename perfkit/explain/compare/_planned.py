@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_ns, format_ratio
@@ -19,8 +20,9 @@ from perfkit.explain.compare._measure import Measure, measure, stages
 from perfkit.explain.compare._parts import EXPOSED, Part, common, parts
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost import step_time as step
-from perfkit.predict.cost.plan_rows import plan_columns
-from perfkit.predict.estimate import Estimate, _known, _labels, estimate
+from perfkit.predict.cost.cost_columns import costs_of
+from perfkit.predict.cost.labels import labels_of
+from perfkit.predict.estimate import Estimate, _known, estimate
 
 WORTH_SAYING = 0.01
 """Residuals below this share of the planned step are not made into sentences."""
@@ -115,8 +117,8 @@ def beside(run: Run, plan: Plan, *, calibration: str | Calibration | None = None
 
 def planned_stage(plan: Plan, stage: int, calibration: str | Calibration | None = None) -> Breakdown:
     """Seconds of one step of a pipeline stage; the leaves sum to the step of the plan, what is not its own work is `bubble`."""
-    columns = plan_columns([plan])
-    efficiency = _known(calibration).efficiency(_labels(plan))
+    columns = costs_of([plan])
+    efficiency = _known(calibration).efficiency(labels_of(PlanColumns.of([plan])))
     whole = step.breakdown(columns, efficiency)
     last = plan.parallel.pipeline_parallel_size - 1
     if last < 1:

@@ -12,6 +12,7 @@ import numpy as np
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_ns
@@ -21,8 +22,9 @@ from perfkit.explain.compare.settings import comparable
 from perfkit.predict.calibration import Calibration, Measured
 from perfkit.predict.calibration.file import GROUPS
 from perfkit.predict.calibration.fit import fit
-from perfkit.predict.cost.plan_rows import plan_columns
-from perfkit.predict.estimate import Estimate, _known, _labels, estimate
+from perfkit.predict.cost.cost_columns import costs_of
+from perfkit.predict.cost.labels import labels_of
+from perfkit.predict.estimate import Estimate, _known, estimate
 
 PARAMETERS = {"computing": "compute", "communication": "communication", "free": "host", "bubble": "compute", "step": "compute"}
 
@@ -65,11 +67,11 @@ def recalibrate(
     found = beside(run, plan, calibration=start)
     seconds = found.run.median_ns / NS_PER_S
     one = np.zeros(1, dtype=np.intp)
-    labels = _labels(plan)
-    rows = Measured(plan_columns([plan]), labels, np.array([seconds]), one, one)
+    labels = labels_of(PlanColumns.of([plan]))
+    rows = Measured(costs_of([plan]), labels, np.array([seconds]), one, one)
     tried = [parameter] if parameter else _by_residual(found.measured, found.planned)
     for chosen in tried:
-        path = chosen if "." in chosen else _in_effect(start, labels.unique[0], chosen)
+        path = chosen if "." in chosen else _in_effect(start, labels.values[0], chosen)
         fitted = replace(fit(rows, start, [path]), name=name, origin=f"{start.name}, fitted to {run.name}", points=1)
         old, new = start.value(path), fitted.value(path)
         if not np.isclose(old, new, rtol=1e-9) or np.isclose(found.estimate.step_time_s, seconds, rtol=1e-3):

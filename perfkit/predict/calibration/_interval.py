@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from perfkit.predict.cost.plan_columns import Floats
+from perfkit.core.plan_columns import Floats
 
 SHARE = 0.80
 

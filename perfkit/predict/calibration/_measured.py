@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded, Floats
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.predict.calibration.file import Calibration
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
-from perfkit.predict.cost.labels import Labels
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+from perfkit.predict.cost.labels import Label
 from perfkit.predict.cost.plan_table import read_plans
 from perfkit.predict.cost.step_time import seconds
 from perfkit.predict.cost.table_names import with_usual_names
@@ -29,8 +30,8 @@ GROUP = ("model", "layers", "hidden", "n_devices")
 class Measured:
     """Plans with their measured step time in s; `rows` are positions in the table, `groups` the code of every plan's group."""
 
-    plans: PlanColumns
-    labels: Labels
+    plans: CostColumns
+    labels: Coded[Label]
     seconds: Floats
     rows: Any
     groups: Any
@@ -38,8 +39,7 @@ class Measured:
     def take(self, rows: Any) -> Measured:
         """The plans at `rows` (positions or flags)."""
         rows = np.flatnonzero(rows) if rows.dtype == bool else rows
-        labels = Labels(self.labels.unique, self.labels.codes[rows])
-        return Measured(self.plans.take(rows), labels, self.seconds[rows], self.rows[rows], self.groups[rows])
+        return Measured(self.plans.take(rows), self.labels.take(rows), self.seconds[rows], self.rows[rows], self.groups[rows])
 
     def ratios(self, chosen: Calibration) -> Floats:
         """Predicted over measured time."""

@@ -19,9 +19,10 @@ import numpy as np
 import tomli_w
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded
 from perfkit.core.resources import data_folder
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.labels import Labels
+from perfkit.predict.cost.labels import Label
 
 GROUPS = ("accelerator", "stack", "network")
 NAMES = frozenset(item.name for item in fields(Efficiency))
@@ -46,9 +47,9 @@ class Calibration:
     points: int = 0
     error: float = 0.0
 
-    def efficiency(self, labels: Labels) -> Efficiency:
+    def efficiency(self, labels: Coded[Label]) -> Efficiency:
         """The efficiencies of every plan: numbers where all agree, arrays otherwise."""
-        merged = [self._merged(label) for label in labels.unique]
+        merged = [self._merged(label) for label in labels.values]
         if len(merged) == 1:
             return Efficiency(**merged[0])
         chosen: dict[str, Any] = {}

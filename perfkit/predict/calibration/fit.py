@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration._interval import interval
 from perfkit.predict.calibration._measured import Measured, read_measured
 from perfkit.predict.calibration.file import Calibration, calibration
-from perfkit.predict.cost.plan_columns import Floats
 
 PARAMETERS = (
     "compute",

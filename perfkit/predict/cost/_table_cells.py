@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.predict.cost.plan_columns import Flags, Floats
+from perfkit.core.plan_columns import Flags, Floats
 
 LARGEST = 1e12
 """No size of a plan is larger; beyond it products would overflow."""

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from perfkit.core.plan_columns import Flags, Floats
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.predict.cost._table_cells import Cells, filled, said
-from perfkit.predict.cost.plan_columns import Flags, Floats
 from perfkit.predict.cost.units import compute_units, is_mesh
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8"}
@@ -29,7 +29,7 @@ _LINKS = re.compile(r"(?:(\d{1,4})\s*x\s*)?(\d{1,6})\s*Gb/s per node")
 def read_hardware(
     cells: Cells, devices: Mapping[str, HardwareSpec], stated_per_node: Floats, nodes_needed: Floats
 ) -> dict[str, Floats | Flags]:
-    """Columns of `PlanColumns` that describe the device; an unknown device, dtype or link is a problem of the row.
+    """Columns of `CostColumns` that describe the device; an unknown device, dtype or link is a problem of the row.
 
     `stated_per_node` are devices a node (nan: as in the catalogue), `nodes_needed` the devices of the job.
     """

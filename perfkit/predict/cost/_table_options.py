@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.core.spec.checks import nearest_divisors
 from perfkit.predict.cost._table_cells import Cells, filled, said
 from perfkit.predict.cost._table_sizes import Sizes
-from perfkit.predict.cost.plan_columns import Floats
-from perfkit.predict.cost.plan_rows import ADAM_BYTES, MANY, optimizer_bytes
+from perfkit.predict.cost.cost_columns import ADAM_BYTES, MANY, optimizer_bytes
 from perfkit.predict.cost.table_words import ALGORITHMS, OPTIMIZERS, plain
 
 WHOLE = ("ulysses_size", "sequence_chunks", "optimizer_shard_size", "copies")
 
 
 def read_options(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
-    """Columns of `PlanColumns` that these settings decide; a contradiction is a problem of its row."""
+    """Columns of `CostColumns` that these settings decide; a contradiction is a problem of its row."""
     stated = {name: cells.sizes(name, 1) for name in WHOLE}
     swapped = np.minimum(filled(cells.sizes("swapped_layers", 0), 0.0), np.ceil(sizes["layers"] / sizes["pp"]))
     capacity = cells.numbers("capacity_factor")
@@ -88,7 +88,10 @@ def _optimizer_ratio(cells: Cells) -> Floats:
     for code, word in enumerate(words):
         if plain(word) not in OPTIMIZERS:
             cells.problem(codes == code, said(f"optimizer = {word!r} must be one of {', '.join(filter(None, OPTIMIZERS))}"))
-    bytes_each = [optimizer_bytes(OPTIMIZERS.get(plain(word), OPTIMIZERS[""])) for word in words]
+    specs = [OPTIMIZERS.get(plain(word), OPTIMIZERS[""]) for word in words]
+    matrix = [spec.matrix_state_bytes_per_parameter for spec in specs]
+    states = [spec.state_bytes_per_parameter if own < 0 else own for spec, own in zip(specs, matrix, strict=True)]
+    bytes_each = [optimizer_bytes(state, spec.master_weights) for spec, state in zip(specs, states, strict=True)]
     return np.asarray(np.array(bytes_each)[codes] / ADAM_BYTES)
 
 

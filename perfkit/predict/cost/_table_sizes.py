@@ -9,9 +9,9 @@ import re
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.core.spec.checks import nearest_divisors, nearest_multiples
 from perfkit.predict.cost._table_cells import Cells, filled, said
-from perfkit.predict.cost.plan_columns import Floats
 
 REQUIRED = ("layers", "hidden", "heads", "ffn_hidden", "vocab", "seq_len")
 GROUPS = ("dp", "tp", "pp", "vpp", "cp", "ep", "micro_batch", "global_batch", "n_devices")

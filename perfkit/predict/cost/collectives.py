@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.predict.cost.plan_columns import Flags, Floats
+from perfkit.core.plan_columns import Flags, Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from perfkit.predict.cost.plan_columns import Floats
+from perfkit.core.plan_columns import Floats
 
 Amount = float | Floats
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost.collectives import Network, all_reduce_s, gather_s, send_s
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
 
 
-def tensor_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
+def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
     """Exposed tensor-parallel collectives of a layer and micro batch: two all-reduces forward, two backward, repeats."""
     payload, stride = tokens * plans.hidden * plans.element_bytes, np.ones(len(plans))
     seconds = all_reduce_s(payload, plans.tensor, stride, network) * (4 + 2 * plans.recompute_full)
@@ -21,7 +22,7 @@ def tensor_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Floa
     return np.asarray(seconds * (1 - hidden))
 
 
-def context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
+def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Floats:
     """Exposed exchanges of keys and values of a layer and micro batch: forward, and twice as much backward."""
     if (plans.context <= 1).all():
         return np.zeros(len(plans))
@@ -35,7 +36,7 @@ def context_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
     return swaps + gather_s(passed, ring, plans.tensor * heads, network) * (3 + plans.recompute_full)
 
 
-def expert_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
+def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Floats:
     """Exposed exchanges of tokens between experts of a layer and micro batch: to them and back, forward and backward."""
     if (plans.expert_parallel <= 1).all():
         return np.zeros(len(plans))
@@ -44,7 +45,7 @@ def expert_s(plans: PlanColumns, network: Network, tokens: Floats) -> Floats:
     return share * gather_s(payload, plans.expert_parallel, plans.tensor, network) * (4 + 2 * plans.recompute_full)
 
 
-def pipeline_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Floats, m: Floats) -> Floats:
+def pipeline_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats, m: Floats) -> Floats:
     """Exposed sends between stages: there and back once a micro batch, and along the pipeline once."""
     payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
     stride = plans.devices / plans.pipeline
@@ -52,13 +53,13 @@ def pipeline_s(plans: PlanColumns, eff: Efficiency, network: Network, tokens: Fl
     return np.where(plans.pipeline > 1, hops * (send_s(payload, stride, network) + eff.send_host_s * eff.host), 0.0)
 
 
-def stage_parameters(plans: PlanColumns, layers: Floats) -> Floats:
+def stage_parameters(plans: CostColumns, layers: Floats) -> Floats:
     """Parameters on one device of a stage with `layers` layers and one table of the vocabulary."""
     tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0) * padded_vocab(plans) * plans.hidden / plans.tensor
     return layers * layer_parameters(plans) + tables
 
 
-def gradients_s(plans: PlanColumns, eff: Efficiency, network: Network, layers: Floats, window: Floats) -> tuple[Floats, Floats]:
+def gradients_s(plans: CostColumns, eff: Efficiency, network: Network, layers: Floats, window: Floats) -> tuple[Floats, Floats]:
     """Exposed data-parallel collectives: seconds once a step, and once a micro batch (sharded parameters only)."""
     group, stride = plans.data * plans.context, plans.tensor
     parameters = stage_parameters(plans, layers)
@@ -75,7 +76,7 @@ def exposed_s(seconds: Floats, window: Floats, eff: Efficiency) -> Floats:
     return np.maximum(seconds - window, 0.0) + eff.contention * np.minimum(seconds, window)
 
 
-def network_of_plans(plans: PlanColumns, eff: Efficiency) -> Network:
+def network_of_plans(plans: CostColumns, eff: Efficiency) -> Network:
     """Links of every plan, as the collectives take them."""
     rows = np.ones(len(plans))
     return Network(

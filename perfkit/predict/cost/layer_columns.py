@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.operators import TENSOR_ALIGNMENT, Device, off_grain, product_s, weight_product_s
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
@@ -30,7 +31,7 @@ class Pass:
         return self.matmul + self.attention + self.elementwise
 
 
-def layer_passes(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
+def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
     """Forward and backward pass of the mean layer for one micro batch."""
     mixed = _mixed(plans)
     forward, backward = np.zeros(()), np.zeros(())
@@ -54,7 +55,7 @@ class Product:
     share: Floats
 
 
-def layer_products(plans: PlanColumns, tokens: Floats) -> list[Product]:
+def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
     """The products of the mean layer with its weights, in the order of its forward pass."""
     t, h, ones = plans.tensor, plans.hidden, np.ones(len(plans))
     found = [
@@ -69,12 +70,12 @@ def layer_products(plans: PlanColumns, tokens: Floats) -> list[Product]:
     return found
 
 
-def _mixed(plans: PlanColumns) -> Floats:
+def _mixed(plans: CostColumns) -> Floats:
     """Share of the layers that have experts."""
     return np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
 
 
-def _feed_forwards(plans: PlanColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
+def _feed_forwards(plans: CostColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
     """Width, copies, rows and share of the layers of every feed-forward block: dense, routed experts, shared experts."""
     ones = np.ones(len(plans))
     blocks = [(np.maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
@@ -95,7 +96,7 @@ def _products(products: Sequence[tuple[Floats, Floats, Floats, Floats | float]],
     return forward, backward
 
 
-def _attention(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
+def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
     """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators."""
     heads = plans.heads / plans.tensor
     length = plans.seq_length
@@ -113,7 +114,7 @@ def _attention(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floa
     return forward, backward
 
 
-def _elementwise_s(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats, mixed: Floats) -> Floats:
+def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats, mixed: Floats) -> Floats:
     """Forward seconds of norms, residuals, dropout, rotary positions and activation functions: bytes over bandwidth."""
     t = plans.tensor
     shared = np.where(plans.sequence_parallel, t, 1.0)
@@ -123,7 +124,7 @@ def _elementwise_s(plans: PlanColumns, eff: Efficiency, device: Device, tokens: 
     return tokens * elements * plans.element_bytes * eff.elementwise / device.bytes_per_s
 
 
-def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
+def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
     """Forward and backward seconds of the output projection and the loss."""
     columns = padded_vocab(plans) / plans.tensor
     forward, backward = _products([(tokens, columns, plans.hidden, 1.0)], device)
@@ -132,18 +133,18 @@ def head_pass(plans: PlanColumns, eff: Efficiency, device: Device, tokens: Float
     return Pass((forward + backward) * ragged, np.zeros(len(plans)), loss)
 
 
-def embedding_s(plans: PlanColumns, device: Device, tokens: Floats) -> Floats:
+def embedding_s(plans: CostColumns, device: Device, tokens: Floats) -> Floats:
     """Seconds to look rows up and to add their gradients."""
     return tokens * plans.hidden * plans.element_bytes * EMBEDDING_PASSES / device.bytes_per_s
 
 
-def padded_vocab(plans: PlanColumns) -> Floats:
+def padded_vocab(plans: CostColumns) -> Floats:
     """Rows of the embedding, padded so that every tensor-parallel rank has a multiple of 128."""
     grain = 128 * plans.tensor
     return np.ceil(plans.vocab / grain) * grain
 
 
-def layer_parameters(plans: PlanColumns) -> Floats:
+def layer_parameters(plans: CostColumns) -> Floats:
     """Parameters of the mean layer on one device."""
     mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
@@ -152,12 +153,12 @@ def layer_parameters(plans: PlanColumns) -> Floats:
     return np.asarray(weights / plans.tensor)
 
 
-def accumulation_s(plans: PlanColumns, device: Device) -> Floats:
+def accumulation_s(plans: CostColumns, device: Device) -> Floats:
     """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
     moved = plans.element_bytes + 2 * plans.gradient_bytes
     return np.where((plans.micro_batches > 1) & (plans.zero < 3), layer_parameters(plans) * moved / device.bytes_per_s, 0.0)
 
 
-def compute_factor(plans: PlanColumns, eff: Efficiency) -> Floats:
+def compute_factor(plans: CostColumns, eff: Efficiency) -> Floats:
     """Factor on the time of operators; every minor release of the software has saved `release_gain` of it."""
     return eff.compute * np.exp(eff.release_gain * plans.releases_before)

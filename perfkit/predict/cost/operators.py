@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.predict.cost.plan_columns import Flags, Floats
+from perfkit.core.plan_columns import Flags, Floats
 
 TILES = ((256.0, 128.0, 1.0), (128.0, 128.0, 0.92), (128.0, 64.0, 0.75))
 """Rows, columns and relative speed of the output tiles that a library chooses from; a smaller one reads its inputs more often."""

@@ -17,13 +17,14 @@ import pandas as pd
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded, Flags, Floats
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.predict.cost._table_cells import Cells, frozen, said
 from perfkit.predict.cost._table_hardware import DTYPES, USUAL, read_hardware
 from perfkit.predict.cost._table_options import read_options
 from perfkit.predict.cost._table_sizes import REQUIRED, Sizes, read_sizes
-from perfkit.predict.cost.labels import Labels, network_of, stack_of
-from perfkit.predict.cost.plan_columns import Flags, Floats, PlanColumns
+from perfkit.predict.cost.cost_columns import CostColumns
+from perfkit.predict.cost.labels import Label, network_of
 from perfkit.predict.cost.table_names import with_usual_names
 from perfkit.predict.cost.table_recompute import read_recompute
 
@@ -38,11 +39,11 @@ _RELEASE = re.compile(r"mindformers r(\d)\.(\d+)")
 class PlanTable:
     """Plans of the rows that can be computed (`rows`, positions in the table); by position what is wrong and what was assumed."""
 
-    plans: PlanColumns
+    plans: CostColumns
     rows: Any
     problems: Mapping[int, tuple[str, ...]]
     assumed: Mapping[int, tuple[str, ...]]
-    labels: Labels
+    labels: Coded[Label]
 
 
 def read_plans(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None = None) -> PlanTable:
@@ -64,7 +65,7 @@ def read_plans(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
     good = np.ones(len(frame), dtype=bool)
     good[list(cells.problems)] = False
     rows = np.flatnonzero(good)
-    plans = PlanColumns(**columns)
+    plans = CostColumns(**columns)
     return PlanTable(
         plans=plans if good.all() else plans.take(rows),
         rows=rows,
@@ -154,7 +155,7 @@ def _releases_before(cells: Cells) -> Floats:
     return np.array([REFERENCE_RELEASE - 10.0 * int(match[1]) - int(match[2]) if match else 0.0 for match in found])[codes]
 
 
-def _labels(cells: Cells, sizes: Sizes, rows: Any) -> Labels:
+def _labels(cells: Cells, sizes: Sizes, rows: Any) -> Coded[Label]:
     """Accelerator, stack and network of the rows."""
     devices, names = cells.words("accelerator")
     omni_path: Flags = cells.flags("note", lambda note: bool(network_of(note)))
@@ -165,9 +166,10 @@ def _labels(cells: Cells, sizes: Sizes, rows: Any) -> Labels:
     labels = []
     for code in unique.tolist():
         name = names[code // 8]
-        stack = stack_of(name, sharded_parameters=bool(code // 2 % 2), split=bool(code % 2))
+        only_shared = bool(code // 2 % 2) and not code % 2
+        stack = "mindspore" if name.startswith("Ascend") else "fsdp" if only_shared else "megatron"
         labels.append((name, stack, "Omni-Path" if code // 4 % 2 else ""))
-    return Labels(tuple(labels), codes)
+    return Coded(codes, tuple(labels))
 
 
 def stage_layers(layers: Floats, stages: Floats) -> tuple[Floats, Floats, Floats]:

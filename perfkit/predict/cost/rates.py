@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
+from perfkit.core.plan_columns import Floats
+from perfkit.predict.cost.cost_columns import CostColumns
 
 
-def mfu_flops_per_token(plans: PlanColumns) -> Floats:
+def mfu_flops_per_token(plans: CostColumns) -> Floats:
     """FLOP a token of forward and backward: full attention, head counted, recomputed work not."""
     return flops_per_token(plans)[0]
 
 
-def flops_per_token(plans: PlanColumns) -> tuple[Floats, Floats]:
+def flops_per_token(plans: CostColumns) -> tuple[Floats, Floats]:
     """As `mfu_flops_per_token`, and the same with what is computed again."""
     layer, core = _forward(plans)
     once = 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
@@ -21,7 +22,7 @@ def flops_per_token(plans: PlanColumns) -> tuple[Floats, Floats]:
     return once, once + plans.layers * again * plans.recompute_mean
 
 
-def _forward(plans: PlanColumns) -> tuple[Floats, Floats]:
+def _forward(plans: CostColumns) -> tuple[Floats, Floats]:
     """FLOP a token and mean layer of the forward pass: products with weights, and scores and values."""
     mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
     width = plans.ffn * (1 - mixed) + (plans.experts_per_token * plans.expert_ffn + plans.shared_ffn) * mixed

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost.collectives import Network
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.exchange_columns import (
     context_s,
@@ -24,7 +26,6 @@ from perfkit.predict.cost.exchange_columns import (
 )
 from perfkit.predict.cost.layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes
 from perfkit.predict.cost.operators import Device, off_grain
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
 
 SHARP = 1e-3
 """Rounding at and below which the maximum of host and device time is taken to be exact."""
@@ -78,7 +79,7 @@ class Work:
     embedding: Floats
 
 
-def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
+def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     """The mean layer, the head and the embedding for one micro batch of every plan."""
     device, network = plan_device(plans, eff), network_of_plans(plans, eff)
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
@@ -91,7 +92,7 @@ def micro_batch_work(plans: PlanColumns, eff: Efficiency) -> Work:
     return Work(device, network, tokens, layer, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
 
 
-def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
+def step_parts(plans: CostColumns, eff: Efficiency) -> dict[str, Floats]:
     """Seconds of a step by path, an array each; their sum is the step time."""
     m = plans.micro_batches * plans.interleave * plans.pieces
     work = micro_batch_work(plans, eff)
@@ -122,13 +123,13 @@ def step_parts(plans: PlanColumns, eff: Efficiency) -> dict[str, Floats]:
     return parts
 
 
-def straggler_share(plans: PlanColumns, eff: Efficiency) -> Floats:
+def straggler_share(plans: CostColumns, eff: Efficiency) -> Floats:
     """Share of a step that it takes longer because it waits for the slowest of many nodes."""
     nodes = np.maximum(plans.devices / plans.devices_per_node, 1.0)
     return np.asarray(eff.straggler * np.log2(nodes))
 
 
-def swap_s(plans: PlanColumns, eff: Efficiency, tokens: Floats, layer: Layer) -> Floats:
+def swap_s(plans: CostColumns, eff: Efficiency, tokens: Floats, layer: Layer) -> Floats:
     """Exposed seconds of a layer's activations on their way to the host beside its forward pass, and back beside its backward."""
     if not plans.swapped.any():
         return np.zeros(len(plans))
@@ -136,7 +137,7 @@ def swap_s(plans: PlanColumns, eff: Efficiency, tokens: Floats, layer: Layer) ->
     return exposed_s(way, layer.forward.total, eff) + exposed_s(way, layer.backward.total + layer.again.total, eff)
 
 
-def _repeated(plans: PlanColumns, device: Device, tokens: Floats, forward: Pass) -> Pass:
+def _repeated(plans: CostColumns, device: Device, tokens: Floats, forward: Pass) -> Pass:
     """What the backward pass computes again of the mean layer."""
     full = plans.recompute_full
     shared = np.where(plans.sequence_parallel, plans.tensor, 1.0)
@@ -148,7 +149,7 @@ def _repeated(plans: PlanColumns, device: Device, tokens: Floats, forward: Pass)
     )
 
 
-def launch_waits_s(plans: PlanColumns, eff: Efficiency, forward: Pass, backward: Pass, exchanged: Floats) -> tuple[Floats, Floats]:
+def launch_waits_s(plans: CostColumns, eff: Efficiency, forward: Pass, backward: Pass, exchanged: Floats) -> tuple[Floats, Floats]:
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     softmax = ~plans.flash & off_grain(plans.micro_batch * plans.heads / plans.tensor, SOFTMAX_GRAIN)
     calls = np.where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
@@ -168,7 +169,7 @@ def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
     return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device
 
 
-def _slowest(plans: PlanColumns, work: Layer, head: Floats, embedding: Floats) -> Stage:
+def _slowest(plans: CostColumns, work: Layer, head: Floats, embedding: Floats) -> Stage:
     """The stage that takes longest with the embedding on the first stage and the head on the last."""
     alone, layer = plans.pipeline == 1, work.total
     mean = layer - (1 - plans.recompute_mean) * work.again.total
@@ -202,7 +203,7 @@ def _computing(layer: Layer, head: Pass, embedding: Floats, stage: Stage, m: Flo
     }
 
 
-def plan_device(plans: PlanColumns, eff: Efficiency) -> Device:
+def plan_device(plans: CostColumns, eff: Efficiency) -> Device:
     """What one device sustains under the efficiencies."""
     rows = np.ones(len(plans))
     compute = compute_factor(plans, eff)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.plan_columns import Floats
 from perfkit.core.source import Source
 from perfkit.core.spec.plan import Plan
+from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
-from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.cost.step_columns import step_parts
 
 SOURCE = Source(
@@ -29,15 +29,15 @@ def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
     `bubble` (waiting for other stages) and `free` (host). Parts that the plan does not have are left out. Raises InputError if the
     plan names no device or the device's numbers do not suffice.
     """
-    return breakdown(plan_columns([plan]), efficiency or Efficiency())
+    return breakdown(costs_of([plan]), efficiency or Efficiency())
 
 
-def breakdown(plans: PlanColumns, efficiency: Efficiency) -> Breakdown:
+def breakdown(plans: CostColumns, efficiency: Efficiency) -> Breakdown:
     """As `step_time`, for the first of the plans in columns."""
     amounts = {path: float(amount[0]) for path, amount in step_parts(plans, efficiency).items()}
     return Breakdown("s", {path: amount for path, amount in amounts.items() if amount > 0}, SOURCE)
 
 
-def seconds(plans: PlanColumns, efficiency: Efficiency) -> Floats:
+def seconds(plans: CostColumns, efficiency: Efficiency) -> Floats:
     """Seconds of one step of every plan."""
     return sum(step_parts(plans, efficiency).values(), start=np.zeros(len(plans)))

@@ -13,9 +13,9 @@ from functools import cache
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost._table_cells import Cells
 from perfkit.predict.cost._table_sizes import Sizes
-from perfkit.predict.cost.plan_columns import Floats
 
 RECOMPUTE = ("none", "selective", "full")
 EVERY = (1_000_000,)
@@ -46,7 +46,7 @@ def stage_counts(detail: str) -> StageCounts:
 
 
 def read_recompute(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
-    """The columns of `PlanColumns` about recomputation: those of the stage that repeats most of its layers.
+    """The columns of `CostColumns` about recomputation: those of the stage that repeats most of its layers.
 
     Selective means the attention core, on Ascend Silu and Mul (what MindFormers' `select_recompute` repeats by default).
     """

@@ -14,12 +14,11 @@ import numpy as np
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
+from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import stage_parameters
 from perfkit.predict.cost.layer_columns import Pass, layer_products
 from perfkit.predict.cost.operators import weight_product_s
-from perfkit.predict.cost.plan_columns import PlanColumns
-from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.cost.step_columns import Work, launch_waits_s, micro_batch_work, step_parts, straggler_share
 from perfkit.predict.simulate.faults import Fault
 from perfkit.predict.simulate.layout import Layout
@@ -68,7 +67,7 @@ class Costs:
     """The plan in columns, and its work in seconds."""
 
     plan: Plan
-    columns: PlanColumns
+    columns: CostColumns
     eff: Efficiency
     work: Work
 
@@ -79,7 +78,7 @@ class Costs:
             plan = replace(plan, recompute=RecomputePlan(all_layers=True))
         if any(fault.kind == "no_overlap" for fault in faults):
             eff = replace(eff, gradients_hidden=0.0, tensor_hidden=0.0, interleave_hidden=0.0)
-        columns = plan_columns([plan])
+        columns = costs_of([plan])
         return cls(plan, columns, eff, micro_batch_work(columns, eff))
 
     def kinds(self, which: str) -> Kinds:

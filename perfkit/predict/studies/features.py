@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.communication import bytes_sent
-from perfkit.predict.cost.plan_rows import plan_row
+from perfkit.predict.cost.cost_columns import refuse_unpriced
 from perfkit.predict.estimate import step_parts
 from perfkit.predict.memory.memory import peak_memory
 
@@ -60,19 +61,21 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
     """
     base: dict[str, Any] = {**_TEXTS, "feature": "as planned"}
     rows = [base]
-    found = [(base, plan, plan_row(plan), _bytes(plan))]
+    refuse_unpriced(PlanColumns.of([plan]))
+    found = [(base, plan, _bytes(plan))]
     for feature in FEATURES:
         row: dict[str, Any] = {**_TEXTS, "feature": feature.name, "splits": feature.splits, "limits": feature.limits}
         rows.append(row)
         try:
             changed, what = feature.change(plan, more_devices)
-            found.append((row, changed, plan_row(changed), _bytes(changed)))
+            refuse_unpriced(PlanColumns.of([changed]))
+            found.append((row, changed, _bytes(changed)))
             row["change"] = what
         except InputError as error:
             row["why_not"] = "; ".join(error.problems)
-    parts = step_parts([changed for _, changed, _, _ in found], [columns for _, _, columns, _ in found], chosen)
+    parts = step_parts(PlanColumns.of([changed for _, changed, _ in found]), chosen)
     seconds = sum(parts.values(), start=np.zeros(len(found))).tolist()
-    for (row, changed, _, amounts), step_s, bubble_s in zip(found, seconds, parts["bubble"].tolist(), strict=True):
+    for (row, changed, amounts), step_s, bubble_s in zip(found, seconds, parts["bubble"].tolist(), strict=True):
         row |= {
             **amounts,
             "num_devices": changed.num_devices,

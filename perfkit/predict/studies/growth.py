@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration
-from perfkit.predict.cost.plan_columns import Floats
-from perfkit.predict.cost.plan_rows import Row, plan_row, repeated_row
+from perfkit.predict.cost.cost_columns import refuse_unpriced
 from perfkit.predict.cost.scaling import GOOD_LINEARITY, linearity
 from perfkit.predict.estimate import step_parts
 from perfkit.predict.memory.memory import peak_memory
@@ -57,19 +57,19 @@ def growth(
     `memory` can be switched off, as it takes most of the time; `peak_memory_bytes` is empty then.
     """
     rows: dict[int, dict[str, Any]] = {}
-    grown: dict[int, tuple[Plan, Row]] = {}
-    repeated = repeated_row(plan)  # replicas and batch change nothing of what a layer repeats
+    grown: dict[int, Plan] = {}
     for count in sorted(set(devices)):
         try:
             one = _grown(plan, count, batch)
-            grown[count] = one, plan_row(one, repeated)
+            refuse_unpriced(PlanColumns.of([one]))
+            grown[count] = one
             rows[count] = _sizes(one, peak_memory(one).peak.total if memory else None)
         except InputError as error:
             grown.pop(count, None)
             rows[count] = {"num_devices": count, "note": "; ".join(error.problems)}
     if grown:
-        plans, columns = zip(*grown.values(), strict=True)
-        for count, times in zip(grown, _times(plans, step_parts(plans, columns, chosen)), strict=True):
+        plans = list(grown.values())
+        for count, times in zip(grown, _times(plans, step_parts(PlanColumns.of(plans), chosen)), strict=True):
             rows[count] |= times
     return pd.DataFrame(list(_against(list(rows.values()))), columns=list(COLUMNS))
 

@@ -14,9 +14,8 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
+from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.plan_columns import PlanColumns
-from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.estimate import efficiency_of
 
 COLUMNS = ("input", "step_time_worse_s", "step_time_better_s", "swing_ratio", "source")
@@ -64,10 +63,10 @@ def _inputs(plan: Plan, device: HardwareSpec, known: Calibration) -> Iterator[In
     yield "speed of the host", f"calibration {known.name}", ""
 
 
-def _varied(plan: Plan, inputs: list[Input], change: float, known: Calibration) -> tuple[PlanColumns, Efficiency]:
+def _varied(plan: Plan, inputs: list[Input], change: float, known: Calibration) -> tuple[CostColumns, Efficiency]:
     """The plan as it is, then worse and better in every input."""
     efficiency = efficiency_of(plan, known)
-    columns = plan_columns([plan]).take(np.zeros(1 + 2 * len(inputs), dtype=np.intp))
+    columns = costs_of([plan]).take(np.zeros(1 + 2 * len(inputs), dtype=np.intp))
     scaled: dict[str, Any] = {}
     for index, (_, _, column) in enumerate(inputs):
         factors = np.ones(len(columns))

@@ -11,7 +11,7 @@ import pytest
 from perfkit.core import catalog
 from perfkit.core.plan_columns import Coded
 from perfkit.core.spec import Plan, Workload
-from perfkit.predict.cost.plan_rows import plan_columns
+from perfkit.predict.cost.cost_columns import cost_columns, costs_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.memory.table import ALL, fullest_bytes
@@ -69,8 +69,8 @@ def test_the_peak_of_every_strategy_is_that_of_its_plan(name):
 def test_the_columns_of_the_strategies_are_those_of_their_plans(name):
     plans, columns, _ = searched(name)
     rows = np.array(sample(columns))
-    found = plans.columns({key: values[rows] for key, values in columns.items()})
-    exact = plan_columns([plans.plan(plans.row(columns, int(row))) for row in rows])
+    found = cost_columns(plans.plans({key: values[rows] for key, values in columns.items()}))
+    exact = costs_of([plans.plan(plans.row(columns, int(row))) for row in rows])
     for field in exact.__dataclass_fields__:
         np.testing.assert_array_equal(getattr(found, field), getattr(exact, field), err_msg=field)
 

@@ -17,8 +17,8 @@ from perfkit.config.dialects.compare import full_everywhere
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.cost.step_columns import micro_batch_work
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.memory import peak_memory, static_of
@@ -158,7 +158,7 @@ def _layer_type(
 ) -> LayerType:
     plan, name, count = part
     work = micro_batch_work(
-        plan_columns([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))]), efficiency
+        costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))]), efficiency
     )
     layer = work.layer
     none, full = (float(value) for value in layer.total)
@@ -206,7 +206,7 @@ def _static(plan: Plan, settings: MemorySettings, stage: int) -> float:
 
 def _ends(plan: Plan, efficiency: Efficiency, settings: MemorySettings, types: Sequence[LayerType]) -> tuple[EndPart, EndPart]:
     """Embedding and head: what the first and last stage have besides their layers."""
-    work = micro_batch_work(plan_columns([replace(plan, recompute=RecomputePlan())]), efficiency)
+    work = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency)
     embedding, head = float(work.embedding[0]), float(work.head.total[0])
     held = _per_stage(plan, types)
     last = plan.parallel.pipeline_parallel_size - 1

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.plan_rows import plan_columns
 from perfkit.predict.cost.step_columns import micro_batch_work
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.settings import MemorySettings, settings_for
@@ -79,7 +79,7 @@ def saved_bytes(
 def full_option(plan: Plan, efficiency: Efficiency, settings: MemorySettings | None = None) -> Option:
     """Repeating the whole layer: all but its input is freed, for one more forward pass."""
     tensors = activations.layer_tensors(plan, settings or settings_for(plan), experts=plan.model.num_experts > 0)
-    columns = plan_columns([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))])
+    columns = costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))])
     none, full = micro_batch_work(columns, efficiency).layer.total
     return Option(
         path="full layer",
@@ -101,6 +101,6 @@ def _again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]
     every = plan.stage_layers
     gathers = every if communication else ()
     plans = [RecomputePlan(operators=dict.fromkeys(patterns, every), communication=gathers) for patterns in choices]
-    columns = plan_columns([replace(plan, recompute=one) for one in (RecomputePlan(), *plans)])
+    columns = costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), *plans)])
     totals = micro_batch_work(columns, efficiency).layer.total
     return [max(0.0, float(total - totals[0])) for total in totals[1:]]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.predict.cost import step_time as step
-from perfkit.predict.cost.plan_columns import Flags, Floats
+from perfkit.core.plan_columns import Flags, Floats
+from perfkit.predict.estimate import step_seconds
 from perfkit.predict.plans.search.search_scores import Scores
 from perfkit.predict.plans.search.strategy_space import Columns, Ints, Strategies
 
@@ -63,7 +63,7 @@ def evaluate(scores: Scores, *, limit_bytes: float, progress: Progress | None) -
             break
         part = rows[done : done + CHUNK]
         some: Columns = {name: values[part] for name, values in columns.items()}
-        scores.keep(part, step.seconds(plans.columns(some), scores.known.efficiency(plans.labels(some))))
+        scores.keep(part, step_seconds(plans.plans(some), scores.known))
         done += len(part)
     timed = ~np.isnan(scores.seconds)
     return Evaluated(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from perfkit.core.params import count_params
+from perfkit.core.plan_columns import Flags, Floats
 from perfkit.core.spec.model import ModelSpec
-from perfkit.predict.cost.plan_columns import Flags, Floats
 from perfkit.predict.plans.search.strategy_space import Strategies
 
 SMALL, MIDDLE = 10e9, 30e9

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost import step_time as step
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.plan_columns import Floats, PlanColumns
 
 SAMPLES = 200
 SEED = 20250101
@@ -23,7 +24,7 @@ RATES = ("matmul", "memory", "flash_forward", "flash_backward", "intra_share", "
 TIMES = ("layer_host_s", "step_host_s", "send_host_s", "straggler", "contention", "half_depth")
 
 
-def win_shares(plans: PlanColumns, efficiency: Efficiency, interval: tuple[float, float]) -> Floats:
+def win_shares(plans: CostColumns, efficiency: Efficiency, interval: tuple[float, float]) -> Floats:
     """The share of draws in which each plan is the fastest; the spread of every number is that of the calibration's interval."""
     count = len(plans)
     sigma = math.log(interval[1] / interval[0]) / SIGMAS

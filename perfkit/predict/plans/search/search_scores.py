@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from perfkit.core.plan_columns import Coded
+from perfkit.core.plan_columns import Coded, Floats, PlanColumns
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration
-from perfkit.predict.cost.plan_columns import Floats
-from perfkit.predict.cost.plan_rows import Row, plan_columns, plan_row
-from perfkit.predict.estimate import Estimate, estimates, step_parts
+from perfkit.predict.cost.cost_columns import cost_columns
+from perfkit.predict.cost.labels import labels_of
+from perfkit.predict.estimate import Estimate, estimates, step_seconds
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.memory.table import ALL, fullest_bytes
 from perfkit.predict.plans.search._search_refine import StageTotals, least_full, with_full
@@ -144,10 +144,8 @@ class Scores:
         """Seconds of a step of every variant."""
         kept = self._scored.seconds
         if new := {variant.key: variant.plan for variant in variants if variant.key not in kept}:
-            plans = list(new.values())
-            rows: list[Row] = [plan_row(plan) for plan in plans]
-            parts = step_parts(plans, rows, self.known)
-            kept.update(zip(new, sum(parts.values(), start=np.zeros(len(plans))).tolist(), strict=True))
+            seconds = step_seconds(PlanColumns.of(list(new.values())), self.known)
+            kept.update(zip(new, seconds.tolist(), strict=True))
         return [kept[variant.key] for variant in variants]
 
     def estimates(self, variants: Sequence[Variant]) -> list[Estimate]:
@@ -161,10 +159,8 @@ class Scores:
         """The share of draws of the calibration's numbers in which each variant is the fastest."""
         key, kept = tuple(variant.key for variant in variants), self._scored.shares
         if key not in kept:
-            rows = np.array([variant.row for variant in variants])
-            labels = self.plans.labels({name: values[rows] for name, values in self.strategies.columns.items()})
-            columns = plan_columns([variant.plan for variant in variants])
-            kept[key] = win_shares(columns, self.known.efficiency(labels), self.known.interval)
+            plans = PlanColumns.of([variant.plan for variant in variants])
+            kept[key] = win_shares(cost_columns(plans), self.known.efficiency(labels_of(plans)), self.known.interval)
         return [float(share) for share in kept[key]]
 
     def _key(self, row: int) -> Strategy:

@@ -1,0 +1,305 @@
+"""Cost columns: what the formulas of time read of every plan, derived from its fields.
+
+A share is 0 to 1. The rates of every plan's device are gathered into its row, so that a formula reads like the one for one plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Flags, Floats, PlanColumns, Rows
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import Counts
+from perfkit.predict.cost._repeated import repeated_columns
+from perfkit.predict.cost.units import compute_units, is_mesh
+
+ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0}
+"""Bytes of an activation; they stay in 16 bits beside 8-bit products."""
+GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+MANY = 2.0**20  # more ranks than a context group has
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CostColumns:
+    """Plans by what costs time; names are those of the fields, shortened where the unit is clear.
+
+    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
+    rank compute over the mean. `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and
+    the last pipeline stage. `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that
+    repeats scores and values, `recompute_extra` the share of the rest's other products that are repeated, `recompute_gathers` the
+    share of layers that gather again what sequence parallelism splits, all of the stage that repeats most; `recompute_mean` is what
+    all stages repeat over that. `light_split` and `light_whole` are the bytes a token and layer that repeated element-wise
+    operators move, those that tensor parallelism divides and those that it divides only with sequence parallelism; `swapped` bytes
+    a token and layer go to the host and come back over a link of `host_bytes_per_s`. `releases_before` counts the minor releases of
+    the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the pipeline one
+    after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go around a ring).
+    """
+
+    layers: Floats
+    layers_first: Floats
+    layers_middle: Floats
+    layers_last: Floats
+    hidden: Floats
+    heads: Floats
+    kv_heads: Floats
+    head_size: Floats
+    value_size: Floats
+    qkv_weights: Floats
+    output_weights: Floats
+    ffn: Floats
+    ffn_matrices: Floats
+    vocab: Floats
+    tied: Flags
+    experts: Floats
+    experts_per_token: Floats
+    expert_ffn: Floats
+    shared_ffn: Floats
+    dense_layers: Floats
+    data: Floats
+    tensor: Floats
+    pipeline: Floats
+    virtual: Floats
+    context: Floats
+    head_exchange: Floats
+    pieces: Floats
+    expert_parallel: Floats
+    sequence_parallel: Flags
+    zero: Floats
+    optimizer_shards: Floats
+    optimizer_ratio: Floats
+    expert_load: Floats
+    interleave: Floats
+    recompute_full: Floats
+    recompute_core: Floats
+    recompute_extra: Floats
+    recompute_gathers: Floats
+    recompute_mean: Floats
+    light_split: Floats
+    light_whole: Floats
+    swapped: Floats
+    micro_batch: Floats
+    global_batch: Floats
+    seq_length: Floats
+    element_bytes: Floats
+    gradient_bytes: Floats
+    flash: Flags
+    eight_bit: Flags
+    mesh: Flags
+    peak_flops_per_s: Floats
+    memory_bytes_per_s: Floats
+    intra_bytes_per_s: Floats
+    node_bytes_per_s: Floats
+    host_bytes_per_s: Floats
+    devices_per_node: Floats
+    compute_units: Floats
+    releases_before: Floats
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @property
+    def devices(self) -> Floats:
+        """Devices of the job."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def micro_batches(self) -> Floats:
+        """Micro batches of a step and replica."""
+        return self.global_batch / (self.micro_batch * self.data * self.interleave)
+
+    def take(self, rows: Rows) -> CostColumns:
+        """The plans at `rows`."""
+        return CostColumns(**{item.name: getattr(self, item.name)[rows] for item in fields(self)})
+
+
+def costs_of(plans: Sequence[Plan]) -> CostColumns:
+    """The columns of some plans. Raises InputError with what their devices do not state."""
+    columns = PlanColumns.of(plans)
+    refuse_unpriced(columns)
+    return cost_columns(columns)
+
+
+def refuse_unpriced(plans: PlanColumns) -> None:
+    """Raise InputError with what the devices of some plans do not state though a prediction needs it."""
+    if lacking := unpriced(plans):
+        raise InputError("Plan", dict.fromkeys(problem for problems in lacking.values() for problem in problems))
+
+
+def cost_columns(plans: PlanColumns) -> CostColumns:
+    """The columns of plans whose devices state what is needed (see `unpriced`)."""
+    found = _model(plans) | _split(plans) | _work(plans) | _hardware(plans) | repeated_columns(plans)
+    return CostColumns(**found)
+
+
+def _model(plans: PlanColumns) -> dict[str, Any]:
+    latent = plans.kv_lora_rank > 0
+    shared = np.where(plans.shared_expert_ffn_hidden_size > 0, plans.shared_expert_ffn_hidden_size, plans.expert_ffn_hidden_size)
+    qkv, output = attention_weights(plans)
+    return {
+        "layers": plans.num_layers,
+        "hidden": plans.hidden_size,
+        "heads": plans.num_attention_heads,
+        "kv_heads": plans.num_key_value_heads,
+        "head_size": np.where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size),
+        "value_size": np.where(latent, plans.value_head_size, plans.head_size),
+        "qkv_weights": qkv,
+        "output_weights": output,
+        "ffn": plans.ffn_hidden_size,
+        "ffn_matrices": np.where(plans.gated_ffn, 3.0, 2.0),
+        "vocab": plans.vocab_size,
+        "tied": plans.tied_embeddings,
+        "experts": plans.num_experts,
+        "experts_per_token": plans.num_experts_per_token,
+        "expert_ffn": plans.expert_ffn_hidden_size,
+        "shared_ffn": plans.num_shared_experts * shared,
+        "dense_layers": plans.num_dense_layers,
+        "expert_load": np.where(plans.expert_capacity_factor > 0, plans.expert_capacity_factor, 1.0),
+    }
+
+
+def attention_weights(plans: PlanColumns) -> tuple[Floats, Floats]:
+    """Elements of the matrices that make queries, keys and values, and of the output's, as `predict.params.attention_weights`."""
+    h, a, d = plans.hidden_size, plans.num_attention_heads, plans.head_size
+    plain, out = h * d * (a + 2 * plans.num_key_value_heads), a * d * h
+    r, q = plans.kv_lora_rank, plans.query_lora_rank
+    if not r.any():
+        return plain, out
+    key = plans.nope_head_size + plans.rope_head_size
+    query = np.where(q > 0, h * q + q * a * key, h * a * key)
+    packed: Floats = query + h * (r + plans.rope_head_size) + r * a * (plans.nope_head_size + plans.value_head_size)
+    return np.where(r > 0, packed, plain), np.where(r > 0, a * plans.value_head_size * h, out)
+
+
+def _split(plans: PlanColumns) -> dict[str, Any]:
+    first, middle, last = end_layers(plans)
+    exchange = {"ring": 1.0, "ulysses": MANY}
+    kinds = plans.context_parallel_algorithm.numbers(lambda word: exchange.get(word, 0.0))
+    return {
+        "layers_first": first,
+        "layers_middle": middle,
+        "layers_last": last,
+        "data": plans.data_parallel_size,
+        "tensor": plans.tensor_parallel_size,
+        "pipeline": plans.pipeline_parallel_size,
+        "virtual": plans.virtual_pipeline_parallel_size,
+        "context": plans.context_parallel_size,
+        "head_exchange": np.where(kinds > 0, kinds, np.maximum(plans.ulysses_size, 1.0)),
+        "pieces": plans.sequence_chunks,
+        "expert_parallel": np.where(plans.num_experts > 0, plans.expert_parallel_size, 1.0),
+        "sequence_parallel": plans.sequence_parallel,
+        "zero": np.where(plans.optimizer_shard_size > 1, plans.optimizer_shard_level, 0.0),
+        "optimizer_shards": plans.optimizer_shard_size,
+        "interleave": plans.micro_batch_interleave_size,
+    }
+
+
+def end_layers(plans: PlanColumns) -> tuple[Floats, Floats, Floats]:
+    """Layers of the first, the fullest other and the last stage, as `Plan.stage_layers` places them."""
+    stages, chunks = plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size
+    each = np.floor(plans.num_layers / (stages * chunks))
+    extra = plans.num_layers - each * stages * chunks
+
+    def even(stage: Floats) -> Floats:
+        return np.asarray(each * chunks + np.clip(np.ceil((extra - stage) / stages), 0.0, chunks))
+
+    first, last = even(np.zeros(len(plans))), even(stages - 1)
+    found = np.stack((first, np.where(stages > 2, even(np.ones(len(plans))), last), last))
+    if len(plans.layers_per_stage.values) > 1 or plans.layers_per_stage.values[0] is not None:
+        stated = [(np.nan,) * 3 if layout is None else _ends(layout) for layout in plans.layers_per_stage.values]
+        placed = np.array(stated)[plans.layers_per_stage.codes].T
+        found = np.where(np.isnan(placed), found, placed)
+    return found[0], found[1], found[2]
+
+
+def _ends(layout: Counts) -> tuple[float, float, float]:
+    sums = [float(sum(column)) for column in zip(*layout, strict=True)]
+    return sums[0], max(sums[1:-1], default=sums[-1]), sums[-1]
+
+
+def _work(plans: PlanColumns) -> dict[str, Any]:
+    state = np.where(
+        plans.matrix_state_bytes_per_parameter < 0, plans.state_bytes_per_parameter, plans.matrix_state_bytes_per_parameter
+    )
+    return {
+        "micro_batch": plans.micro_batch_size,
+        "global_batch": plans.global_batch_size,
+        "seq_length": plans.seq_length,
+        "element_bytes": plans.dtype.numbers(ELEMENT_BYTES.__getitem__),
+        "gradient_bytes": plans.gradient_dtype.numbers(GRADIENT_BYTES.__getitem__),
+        "flash": plans.attention_kernel.is_("flash"),
+        "eight_bit": plans.dtype.is_("float8"),
+        "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
+        "releases_before": np.zeros(len(plans)),
+    }
+
+
+def optimizer_bytes(state: Floats | float, master: Flags | bool) -> Floats:
+    """Bytes a parameter that an update moves: gradient read, weight written, state and master copy read and written."""
+    return np.asarray(6.0 + 2.0 * state + np.where(master, 8.0, 2.0))
+
+
+ADAM_BYTES = float(optimizer_bytes(OptimizerSpec().state_bytes_per_parameter, OptimizerSpec().master_weights))
+
+
+def _hardware(plans: PlanColumns) -> dict[str, Any]:
+    device = plans.hardware
+    rates = np.array([_rates(spec) for spec in device.values])[device.codes]
+    peaks = np.array([[_peak(spec, dtype) for dtype in plans.dtype.values] for spec in device.values])
+    intra, inter, host, per_node, memory, mesh, units = rates.T
+    return {
+        "peak_flops_per_s": peaks[device.codes, plans.dtype.codes],
+        "memory_bytes_per_s": memory,
+        "intra_bytes_per_s": intra,
+        "node_bytes_per_s": inter * per_node,
+        "host_bytes_per_s": host,
+        "devices_per_node": per_node,
+        "mesh": mesh > 0,
+        "compute_units": units,
+    }
+
+
+def _rates(spec: HardwareSpec | None) -> tuple[float, ...]:
+    """Bytes/s in a node, to the network and to the host (1: not stated), devices a node, memory, mesh, units."""
+    if spec is None:
+        return (1.0,) * 7
+    links = (spec.links[name].bytes_per_s if name in spec.links else 1.0 for name in ("intra_node", "inter_node", "host"))
+    return (*links, spec.devices_per_node, spec.memory_bytes_per_s, float(is_mesh(spec)), compute_units(spec.name))
+
+
+def _peak(spec: HardwareSpec | None, dtype: str) -> float:
+    return 1.0 if spec is None else spec.peak_flops_per_s.get(dtype, 1.0)
+
+
+def unpriced(plans: PlanColumns) -> dict[int, list[str]]:
+    """By position, what a prediction needs that the plan's device does not state."""
+    found: dict[int, list[str]] = {}
+    for mask, text in _lacking(plans):
+        for row in np.flatnonzero(mask).tolist():
+            found.setdefault(row, []).append(text)
+    return found
+
+
+def _lacking(plans: PlanColumns) -> Iterator[tuple[Flags, str]]:
+    device, count = plans.hardware, plans.num_devices
+    swaps = plans.recompute.flags(lambda recompute: any(map(any, recompute.swapped_layers)))
+    for code, spec in enumerate(device.values):
+        rows = device.codes == code
+        if spec is None:
+            yield rows, 'hardware is not named; a prediction needs the device, for example "Ascend-910B2"'
+            continue
+        for kind, dtype in enumerate(plans.dtype.values):
+            if dtype not in spec.peak_flops_per_s:
+                known = ", ".join(spec.peak_flops_per_s)
+                yield rows & (plans.dtype.codes == kind), f"{spec.name} has no peak for dtype {dtype!r}; known are {known}"
+        needs = {"intra_node": count > 1, "inter_node": count > spec.devices_per_node, "host": swaps}
+        for link, needed in needs.items():
+            if link not in spec.links:
+                users = "layers that are swapped to the host" if link == "host" else "more devices"
+                yield rows & needed, f"{spec.name}: links.{link} is not stated, which {users} need"
