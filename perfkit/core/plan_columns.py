@@ -17,11 +17,13 @@ import numpy.typing as npt
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 Floats = npt.NDArray[np.float64]
@@ -150,8 +152,17 @@ class PlanColumns:
     gradient_dtype: Coded[str]
     matrix_state_bytes_per_parameter: Floats
     gradient_accumulation_bytes_per_parameter: Floats
+    parameter_dtype: Coded[str]
+    master_dtype: Coded[str]
+    moment_dtype: Coded[str]
     recompute: Coded[RecomputePlan]
     hardware: Coded[HardwareSpec | None]
+    memory_limit: Coded[MemoryLimit | None]
+    framework: Coded[str]
+    release: Coded[str]
+    overlap_dp: Floats
+    overlap_tp: Floats
+    overlap_pp: Floats
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanColumns:
@@ -200,7 +211,13 @@ class PlanColumns:
         return Plan(**parts)
 
 
-PARTS: Mapping[str, type] = {"model": ModelSpec, "workload": Workload, "parallel": ParallelPlan, "optimizer": OptimizerSpec}
+PARTS: Mapping[str, type] = {
+    "model": ModelSpec,
+    "workload": Workload,
+    "parallel": ParallelPlan,
+    "optimizer": OptimizerSpec,
+    "software": SoftwareSpec,
+}
 """Parts of a plan whose fields are columns of their own; every other field of `Plan` is one column."""
 
 

@@ -59,7 +59,9 @@ class OptimizerSpec:
     def _contradictions(self) -> list[str]:
         """Adam has two moments; one of them may be more precise than `moment_dtype`."""
         stated, size = self.state_bytes_per_parameter, STATE_BYTES.get(self.moment_dtype, 0)
-        if stated < 0 or not size or "adam" not in self.name.lower() or stated - size in STATE_BYTES.values():
+        if stated < 0 or not size or "adam" not in self.name.lower() or self.moment_dtype == self._usual_moments():
+            return []
+        if stated - size in STATE_BYTES.values():
             return []
         return [
             f"state_bytes_per_parameter = {stated} and moment_dtype = {self.moment_dtype!r} contradict one another; two such "
