@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.explain.alignment._complete import broken, lacks
 from perfkit.explain.alignment._judge import Judgement, Verdict, judge
 from perfkit.explain.alignment._match import By, match
 from perfkit.explain.alignment._series import LossSeries, is_loss_table, read_table, series_of_run
@@ -107,7 +107,8 @@ def align_losses(
 
     `change_class` says what was changed; by default it follows from `changes` (`key`, `old`, `new`), else it is re-association.
     `limits` replace those of the class. `by` aligns by "step", "tokens" or "samples"; by default by step unless batches differ.
-    `steps` compares the first ones only. Raises InputError for values that cannot be.
+    `steps` compares the first ones only; a pass needs all of the reference's, in number and size, and no loss that is no number.
+    Raises InputError for values that cannot be.
     """
     if steps is not None and steps < 1:
         raise InputError("align_losses", [f"steps = {steps} must be at least 1"])
@@ -130,7 +131,9 @@ def align_losses(
         by=matched.by,
         change_class=chosen,
         limits=bounds,
-        judgement=judge(matched, bounds, chosen),
+        judgement=judge(
+            matched, bounds, chosen, broken=broken(reference, candidate), lacking=lacks(reference, candidate, matched, steps)
+        ),
         max_relative=float(sizes.max()) if len(sizes) else None,
         max_step=int(points["at"].to_numpy()[sizes.index[int(sizes.to_numpy().argmax())]]) if len(sizes) else None,
         mean_relative=float(sizes.mean()) if len(sizes) else None,
@@ -142,14 +145,8 @@ def align_losses(
 
 
 def _coverage(reference: LossSeries, candidate: LossSeries, points: pd.DataFrame) -> list[str]:
-    """What of the two series could not be compared, and the reference's own NaN."""
+    """What of the two series could not be compared."""
     notes = []
-    broken = ~np.isfinite(reference.points["loss"].to_numpy(dtype=np.float64))
-    if broken.any():
-        first = int(reference.points.loc[broken, "step"].iloc[0])
-        notes.append(
-            f"the reference's own loss is not finite in {int(broken.sum())} step(s), first in step {first}; they are left out"
-        )
     ends = [int(series.points["step"].iloc[-1]) for series in (reference, candidate)]
     if ends[0] != ends[1]:
         longer = reference.name if ends[0] > ends[1] else candidate.name

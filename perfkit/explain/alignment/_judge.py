@@ -1,19 +1,21 @@
 """Judging: from matched losses to a verdict with its reasons.
 
-Aligned: every limit of the change's class holds, or differences are no larger than the reference's own noise, and nothing drifts.
-Diverged: a loss that is NaN or infinite where the reference is not, or a departure beyond limit and noise that lasts to the end or
-for a third of the steps. Suspicious: everything between, and all that cannot be decided.
+Aligned: every limit of the change's class holds, or differences are no larger than the reference's own noise, nothing drifts, and
+nothing is lacking (`_complete`). Diverged: a loss that is NaN or infinite where the reference is not, or a departure beyond limit
+and noise that lasts to the end or for a third of the steps. Suspicious: everything between, and all that cannot be decided.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from perfkit.core.units import format_ratio
+from perfkit.explain.alignment._complete import Lack
 from perfkit.explain.alignment._match import Matched
 from perfkit.explain.alignment._noise import (
     DEVIATIONS,
@@ -35,7 +37,6 @@ INDEPENDENT = 0.6
 """Differences scatter this much as two independent noises would, or more: the samples or their order differ."""
 DEPARTURE = 0.005
 """Departure that counts as one for classes without a limit, and for those that allow none at all."""
-SPIKE = 5
 RESOLVING = 0.01
 """Differences of the mean that a comparison must be able to see to be called aligned."""
 LASTING_SHARE = 1 / 3
@@ -82,15 +83,16 @@ class _Evidence:
 
     @property
     def band(self) -> float:
-        """What a single step may differ by; classes without a limit for single steps allow spikes of `SPIKE` times a departure."""
-        limit = self.departure * (SPIKE if self.limits.max_relative is None else 1)
-        return max(limit, DEVIATIONS * self.noise) if self.independent else limit
+        """What a single step may differ by: the limit; classes without one for single steps allow the reference's own noise too."""
+        if self.independent:
+            return max(self.departure, DEVIATIONS * self.noise)
+        own = DEVIATIONS * math.sqrt(2) * self.reference_noise if self.limits.max_relative is None else 0.0
+        return max(self.departure, own)
 
 
-def judge(matched: Matched, limits: Limits, change_class: str) -> Judgement:
-    """Judge matched losses by the limits of a class of change."""
+def judge(matched: Matched, limits: Limits, change_class: str, *, broken: Lack | None, lacking: Sequence[Lack]) -> Judgement:
+    """Judge matched losses by the limits of a class of change; `broken` is a divergence, with `lacking` nothing passes."""
     points = matched.points
-    broken = points[points["reference"].map(math.isfinite) & ~points["candidate"].map(math.isfinite) & ~points["overflow"]]
     kept = points[points["relative"].notna()]
     evidence = _Evidence(
         differences=np.asarray(kept["relative"], dtype=np.float64),
@@ -101,12 +103,14 @@ def judge(matched: Matched, limits: Limits, change_class: str) -> Judgement:
         own_noise=scatter(np.asarray(kept["relative"], dtype=np.float64)),
     )
     diverged, first = _diverged(evidence)
-    if len(broken):
-        step = int(broken["at"].iloc[0])
-        diverged.insert(0, f"the loss is {broken['candidate'].iloc[0]} in step {step} and the reference's is not")
-        first = step if first is None else min(first, step)
+    if broken is not None and broken.step is not None:
+        diverged.insert(0, broken.reason)
+        first = broken.step if first is None else min(first, broken.step)
     found = trend(evidence.differences)
     suspicious, spike = ([], None) if diverged else _suspicious(evidence, found)
+    if not diverged and lacking:
+        suspicious = [lack.reason for lack in lacking] + suspicious
+        spike = min((step for step in (spike, *(lack.step for lack in lacking)) if step is not None), default=None)
     return Judgement(
         verdict="diverged" if diverged else "suspicious" if suspicious else "aligned",
         reasons=tuple(diverged or suspicious or [_held(evidence)]),

@@ -44,7 +44,7 @@ def match(reference: LossSeries, candidate: LossSeries, by: By | None = None) ->
         return Matched(points=_with_differences(points), by=chosen, notes=(f"aligned by {chosen} consumed, as batches differ",))
     joined = _joined(reference, candidate)
     notes: list[str] = []
-    wide = _interval(reference.points["step"]), _interval(candidate.points["step"])
+    wide = interval(reference.points["step"]), interval(candidate.points["step"])
     if len(joined) < FEWEST and min(len(reference.points), len(candidate.points)) >= FEWEST:
         between = _interpolated(reference.points, candidate.points, "step")
         if len(between) > len(joined):
@@ -59,18 +59,20 @@ def match(reference: LossSeries, candidate: LossSeries, by: By | None = None) ->
 
 def _natural(reference: LossSeries, candidate: LossSeries) -> By:
     for unit in ("tokens", "samples"):
-        paces = [_pace(series.points, unit) for series in (reference, candidate)]
+        paces = [pace(series.points, unit) for series in (reference, candidate)]
         if all(paces) and abs(paces[1] / paces[0] - 1) > SAME_PACE:
             return "tokens" if unit == "tokens" else "samples"
     return "step"
 
 
-def _pace(points: pd.DataFrame, unit: str) -> float:
+def pace(points: pd.DataFrame, unit: str) -> float:
+    """Tokens or samples a step, 0 where they are not stated."""
     known = points[points[unit].notna() & (points["step"] > 0)]
     return float(known[unit].iloc[-1] / known["step"].iloc[-1]) if len(known) else 0.0
 
 
-def _interval(steps: pd.Series[int]) -> float:
+def interval(steps: pd.Series[int]) -> float:
+    """Steps from one printed line to the next, the median; 0 of a single line."""
     return float(steps.diff().median()) if len(steps) > 1 else 0.0
 
 
@@ -93,12 +95,12 @@ def _averaged(reference: LossSeries, candidate: LossSeries, joined: pd.DataFrame
 
     Where the log does not say, the way that agrees better is taken: the wrong one is off by half a line of the curve's descent.
     """
-    fine_is_reference = _interval(reference.points["step"]) < _interval(candidate.points["step"])
+    fine_is_reference = interval(reference.points["step"]) < interval(candidate.points["step"])
     fine, coarse = (reference, candidate) if fine_is_reference else (candidate, reference)
     if coarse.prints_means is False:
         return joined, False
     ends = np.asarray(coarse.points["step"], dtype=np.int64)
-    starts = np.concatenate([[ends[0] - round(_interval(coarse.points["step"]))], ends[:-1]])
+    starts = np.concatenate([[ends[0] - round(interval(coarse.points["step"]))], ends[:-1]])
     steps = np.asarray(fine.points["step"], dtype=np.int64)
     sums = np.concatenate([[0.0], np.cumsum(np.nan_to_num(np.asarray(fine.points["loss"], dtype=np.float64), posinf=0, neginf=0))])
     first, last = np.searchsorted(steps, starts, side="right"), np.searchsorted(steps, ends, side="right")

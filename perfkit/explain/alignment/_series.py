@@ -59,13 +59,14 @@ def series_of_run(run: Run) -> LossSeries:
     stage knows the loss.
     """
     log = run.frame("log")
-    log = log[log["loss"].notna() | log["overflow"].fillna(False).astype(bool)] if len(log) else log
-    if log.empty or log["loss"].notna().sum() == 0:
+    if len(log):
+        log = log[log["loss"].notna() | log["loss_is_nan"] | log["overflow"].fillna(False).astype(bool)]
+    if log.empty or not (log["loss"].notna() | log["loss_is_nan"]).any():
         raise NotMeasuredError(
             f"losses: {run.name} prints none",
             how_to_collect="compare training logs, or a table (CSV) with the columns step and loss",
         )
-    told = log.assign(real=log["loss"].notna() & (log["loss"] != 0))
+    told = log.assign(real=log["loss_is_nan"] | (log["loss"].notna() & (log["loss"] != 0)))
     counts = told.groupby("rank")["real"].sum()
     rank = int(counts.index.to_numpy()[int(counts.to_numpy().argmax())])
     rows = log[log["rank"] == rank].sort_values("line", kind="stable")

@@ -113,13 +113,81 @@ def test_a_step_that_the_loss_scale_skipped_is_no_divergence_and_is_listed():
     assert (found.verdict, found.overflow_steps) == ("aligned", (3,))
 
 
-def test_nan_of_the_reference_itself_is_left_out_and_said():
+def test_a_reference_that_is_no_number_itself_is_no_pass():
     reference = noisy(50, 0.01, 1)
     broken = reference.copy()
     broken[40:] = math.nan
-    found = align_losses(series(broken), series(reference))
-    assert (found.verdict, found.num_compared) == ("aligned", 40)
-    assert any("reference's own loss" in note for note in found.notes)
+    for candidate in (reference, broken):
+        found = align_losses(series(broken, name="before"), series(candidate, name="after"))
+        assert (found.verdict, found.num_compared, found.judgement.first_divergence_step) == ("suspicious", 40, 41)
+        assert "before itself is no number in 10 step(s), first in step 41" in found.judgement.reasons[0]
+    assert align_losses(series(broken), series(reference), steps=40).verdict == "aligned"
+
+
+DAMAGES = {
+    "nan": lambda losses, steps, at: (np.where(steps >= at, math.nan, losses), steps),
+    "one nan": lambda losses, steps, at: (np.where(steps == at, math.nan, losses), steps),
+    "inf": lambda losses, steps, at: (np.where(steps == at, math.inf, losses), steps),
+    "fewer steps": lambda losses, steps, at: (losses[steps < at], steps[steps < at]),
+    "a missing step": lambda losses, steps, at: (losses[steps != at], steps[steps != at]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("at", [12, 51, 98])
+@pytest.mark.parametrize("change_class", ["exact", "re-association"])
+def test_what_was_not_compared_never_passes_and_its_step_and_series_are_named(damage, at, change_class):
+    losses, steps = noisy(100, 0.01, 1), np.arange(1, 101)
+    found = align_losses(series(losses), series(*DAMAGES[damage](losses, steps, at), name="after"), change_class=change_class)
+    assert found.verdict == ("suspicious" if "step" in damage else "diverged")
+    assert found.judgement.first_divergence_step in (at, at - 1)
+    assert "after" in found.judgement.reasons[0]
+
+
+def test_a_nan_beyond_the_compared_steps_is_no_pass_either():
+    losses = noisy(100, 0.01, 1)
+    broken = np.where(np.arange(100) >= 60, math.nan, losses)
+    assert verdict(series(losses[:50]), series(broken)) == "diverged"
+    assert verdict(series(losses), series(broken), steps=50) == "diverged"
+
+
+def test_batches_of_other_size_never_pass_also_where_no_change_is_stated():
+    steps = np.arange(1, 201)
+    for unit in ("tokens", "samples"):
+        small = series(curve(200), name="before", **{unit: steps * 1000.0})
+        large = series(curve(200), name="after", **{unit: steps * 2000.0})
+        for by in (None, "step"):
+            found = align_losses(small, large, by=by)
+            assert found.verdict != "aligned"
+        assert f"holds 2,000 {unit}" in " ".join(align_losses(small, large, by="step").judgement.reasons)
+
+
+def test_a_spike_that_the_reference_never_shows_is_no_pass_in_precision():
+    changes = [{"key": "model.model_config.compute_dtype", "old": "float32", "new": "bfloat16"}]
+    for noise, expected in ((0.0005, "suspicious"), (0.02, "aligned")):
+        reference = noisy(600, noise, 1)
+        spiked = reference.copy()
+        spiked[300] *= 1.04
+        assert verdict(series(reference), series(spiked), changes=changes) == expected
+
+
+@pytest.mark.parametrize("first_bad", [5, 30])
+def test_a_log_that_prints_nan_is_not_a_log_without_a_loss(tmp_path, first_bad):
+    lines = {
+        "good": ["2.5E+00"] * 40,
+        "bad": ["2.5E+00"] * (first_bad - 1) + ["nan"] * (41 - first_bad),
+    }
+    for name, losses in lines.items():
+        text = "".join(
+            f" iteration {step:8d}/     100 | consumed samples: {step * 8:12d} | elapsed time per iteration (ms): 500.0 | "
+            f"global batch size:     8 | lm loss: {loss} | loss scale: 1.0 | grad norm: 1.0 |\n"
+            for step, loss in enumerate(losses, 1)
+        )
+        (tmp_path / f"{name}.log").write_text(text)
+    good, bad = (series_of_run(load(tmp_path / f"{name}.log")) for name in lines)
+    found = align_losses(good, bad)
+    assert (found.verdict, found.judgement.first_divergence_step) == ("diverged", first_bad)
+    assert align_losses(good, good).verdict == "aligned"
 
 
 def test_a_spike_that_passes_is_suspicious():
@@ -135,7 +203,8 @@ def test_missing_steps_and_other_lengths_compare_what_is_common():
     some = steps % 7 != 0
     assert align_losses(series(losses), series(losses[some], steps[some])).num_compared == some.sum()
     short = align_losses(series(losses), series(losses[:60]))
-    assert (short.verdict, short.num_compared) == ("aligned", 60)
+    assert (short.verdict, short.num_compared) == ("suspicious", 60)
+    assert align_losses(series(losses), series(losses[:60]), steps=60).verdict == "aligned"
     assert any("goes on to step 100" in note for note in short.notes)
 
 

@@ -83,7 +83,10 @@ def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> Non
     sink.cover(rank, "step times", file, rows=len(steps), state=state)
     if not steps:
         return
-    sink.add("log", source=file, rank=rank, **{name: [getattr(step, name) for step in steps] for name in _COLUMNS})
+    printed = {name: [getattr(step, name) for step in steps] for name in _COLUMNS}
+    sink.add(
+        "log", source=file, rank=rank, **printed, loss_is_nan=[loss is not None and math.isnan(loss) for loss in printed["loss"]]
+    )
     if last:
         sink.add("steps", source=file, rank=rank, step=list(last), duration_ns=[step.duration_ns for step in last.values()])
     _note_oddities(sink, file, steps)
