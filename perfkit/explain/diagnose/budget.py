@@ -12,7 +12,7 @@ OUT_OF_MEMORY_STATIC = Threshold(
     name="oom-static-share",
     value=0.6,
     unit="static memory over the budget",
-    origin="chosen: from here on activations are not the cause",
+    origin="chosen: from here on less than 40 % is left for activations, so they are not the cause",
 )
 
 HOW = "set MS_MEMORY_STATISTIC=1 and keep the log, or compile with a dry run"

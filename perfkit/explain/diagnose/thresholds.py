@@ -7,8 +7,27 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose.rule import Threshold
 
-HIGH_SHARE = Threshold(name="high-share", value=0.05, unit="share of the step", origin="chosen: severity high from here on")
-MEDIUM_SHARE = Threshold(name="medium-share", value=0.01, unit="share of the step", origin="chosen: severity medium from here on")
-LEAST_SHARE = Threshold(name="least-share", value=0.005, unit="share of the step", origin="chosen: less is not worth a finding")
-MIN_STEPS = Threshold(name="min-steps", value=3.0, unit="steps", origin="chosen: with fewer a cost is at most of medium severity")
-REPEATED_BYTES = Threshold(name="repeated-bytes", value=2**20, unit="bytes", origin="chosen: less costs little")
+HIGH_SHARE = Threshold(
+    name="high-share",
+    value=0.05,
+    unit="share of the step",
+    origin="chosen: five times what is medium; a goal of 5 % more throughput is met by one such finding",
+)
+MEDIUM_SHARE = Threshold(
+    name="medium-share",
+    value=0.01,
+    unit="share of the step",
+    origin="chosen: repeats of one job differ by up to 1 %, so less cannot be seen in one more run",
+)
+LEAST_SHARE = Threshold(
+    name="least-share", value=0.005, unit="share of the step", origin="chosen: half of what two runs can differ by without a cause"
+)
+MIN_STEPS = Threshold(
+    name="min-steps", value=3.0, unit="steps", origin="chosen: two steps have no middle, and one of three may be odd"
+)
+REPEATED_BYTES = Threshold(
+    name="repeated-bytes",
+    value=2**20,
+    unit="bytes",
+    origin="chosen: 1 MiB takes 0.1 ms at 10 GB/s",
+)

@@ -41,3 +41,29 @@ def test_what_a_rule_points_at_exists(rule):
 def test_every_rule_answers_a_question_of_the_documentation():
     text = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
     assert [rule.name for rule in RULES if f"`{rule.name}`" not in text] == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_threshold_that_a_rule_uses_is_told_with_it(rule):
+    source = Path(str(importlib.import_module(rule.check.__module__).__file__)).read_text(encoding="utf-8")
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    used = {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func).endswith("case.limit")}
+    (told,) = [
+        word.value for call in calls if ast.unparse(call.func) == "Rule" for word in call.keywords if word.arg == "thresholds"
+    ]
+    assert used - {"LEAST_SHARE", "HIGH_SHARE", "MEDIUM_SHARE"} <= {ast.unparse(part) for part in told.elts}
+
+
+THRESHOLDS = sorted({known for rule in RULES for known in rule.thresholds}, key=str)
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS, ids=lambda known: known.name)
+def test_every_threshold_has_a_reason(threshold):
+    who, _, why = threshold.origin.partition(": ")
+    assert who in {"chosen", "guide"} or "MindInsight" in threshold.origin or "(1993)" in who
+    assert threshold.origin not in {"chosen", "guide"}
+    assert why or "MindInsight" in threshold.origin
+
+
+def test_no_threshold_has_two_values():
+    assert len(THRESHOLDS) == len({known.name for known in THRESHOLDS})

@@ -20,7 +20,7 @@ AI_CPU_SHARE = Threshold(
     name="ai-cpu-share",
     value=0.01,
     unit="share of the step",
-    origin="chosen: less is not worth another form of the operator",
+    origin="chosen: healthy bundled recordings have up to 0.15 %, the faulty one 2 %",
 )
 
 PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)

@@ -21,7 +21,10 @@ from perfkit.explain.diagnose.case import STEPS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 CHURN_CALLS = Threshold(
-    name="churn-calls", value=4.0, unit="times a step that memory goes back to the device", origin="chosen: once a step is common"
+    name="churn-calls",
+    value=4.0,
+    unit="times a step that memory goes back to the device",
+    origin="chosen: healthy bundled recordings give memory back once a step at most",
 )
 
 HOW = "record memory (profile_memory True), or the calls of the host"

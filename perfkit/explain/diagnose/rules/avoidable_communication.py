@@ -28,7 +28,12 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
 
-REPEATED_COUNT = Threshold(name="repeated-count", value=4.0, unit="times a rank and step", origin="chosen: a habit, no accident")
+REPEATED_COUNT = Threshold(
+    name="repeated-count",
+    value=4.0,
+    unit="times a rank and step",
+    origin="chosen: once for each of forward and backward pass may be meant, four times is a habit",
+)
 
 HOW = "record kernels and collectives with sizes, start and the purpose of their groups (profiler level 1, distributed info)"
 MOST_RANKS = 4

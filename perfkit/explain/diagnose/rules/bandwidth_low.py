@@ -24,12 +24,14 @@ BANDWIDTH_RATIO = Threshold(
     name="bandwidth-ratio",
     value=1 / 3,
     unit="share of what the link states",
-    origin="chosen: good runs reach 0.4 to 0.8",
+    origin="chosen: good runs reach 0.4 to 0.8 of what links state",
 )
 BANDWIDTH_BYTES = Threshold(
-    name="bandwidth-bytes", value=32 * 2**20, unit="bytes", origin="chosen: from here on latency hardly counts"
+    name="bandwidth-bytes", value=32 * 2**20, unit="bytes", origin="chosen: 32 MiB take 0.8 ms at 40 GB/s, a hundred latencies"
 )
-BANDWIDTH_COUNT = Threshold(name="bandwidth-count", value=4.0, unit="large messages", origin="chosen: single ones show nothing")
+BANDWIDTH_COUNT = Threshold(
+    name="bandwidth-count", value=4.0, unit="large messages", origin="chosen: as many as like links (link-peers)"
+)
 
 HOW = "record communication of all ranks of a group with sizes (record_shapes, profile_communication) and the name of the device"
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")

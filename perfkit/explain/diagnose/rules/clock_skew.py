@@ -13,8 +13,15 @@ from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-SKEW_LEAST = Threshold(name="skew-least", value=20e3, unit="ns", origin="chosen: less moves no conclusion")
-SKEW_SIGMAS = Threshold(name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen: many ranks are compared at once")
+SKEW_LEAST = Threshold(
+    name="skew-least",
+    value=20e3,
+    unit="ns",
+    origin="chosen: as short as the shortest idle time that a rule looks at (core-idle-least)",
+)
+SKEW_SIGMAS = Threshold(
+    name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen: 1 of 3.5 million by chance, for thousands of ranks"
+)
 
 HOW = "record collectives with their start of at least two ranks of a group, for example all ranks of one node"
 

@@ -19,10 +19,10 @@ from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-CORE_IDLE_SHARE = Threshold(
-    name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: switches between streams take less"
+CORE_IDLE_SHARE = Threshold(name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: 2 % of the step")
+CORE_IDLE_LEAST = Threshold(
+    name="core-idle-least", value=2e4, unit="ns", origin="chosen: 20 us; longer than a switch between streams"
 )
-CORE_IDLE_LEAST = Threshold(name="core-idle-least", value=2e4, unit="ns", origin="chosen: longer than a switch between streams")
 
 HOW = "record the host side with launches: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
 ACTIONS = (

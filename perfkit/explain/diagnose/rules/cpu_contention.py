@@ -20,15 +20,23 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
 
 CONTENTION_SHARE = Threshold(
-    name="contention-share", value=0.01, unit="share of the step idle in held-up launches", origin="chosen"
+    name="contention-share",
+    value=0.01,
+    unit="share of the step idle in held-up launches",
+    origin="chosen: as much as is of medium severity",
 )
 HELD_UP_RATIO = Threshold(
     name="held-up-ratio",
     value=20.0,
     unit="median duration of the same call",
-    origin="chosen: a cold cache costs some times the usual",
+    origin="chosen: a cold cache costs some times the usual, a lost processor a slice of a scheduler: 1 ms against 10 us and more",
 )
-HELD_UP_LEAST = Threshold(name="held-up-least", value=1e5, unit="ns", origin="chosen: a slice of a scheduler is some ms")
+HELD_UP_LEAST = Threshold(
+    name="held-up-least",
+    value=1e5,
+    unit="ns",
+    origin="chosen: a slice of a scheduler is 0.75 to 4 ms; bundled healthy ones have one call of 0.16 ms",
+)
 
 HOW = "record the host side with launches (activities CPU and CUDA or NPU); look at affinity with taskset -p or numactl --show"
 LEAST_CALLS = 3

@@ -19,7 +19,10 @@ from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SHAPES_SHARE = Threshold(
-    name="shapes-share", value=0.05, unit="share of computing", origin="chosen: static graphs repeat every shape in every step"
+    name="shapes-share",
+    value=0.05,
+    unit="share of computing",
+    origin="chosen: static graphs repeat every shape in every step; bundled ones have 0",
 )
 
 HOW = f"{KERNELS_BY}; with shapes (record_shapes=True), for three steps at least"

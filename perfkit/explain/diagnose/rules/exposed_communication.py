@@ -23,11 +23,12 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
 
 EXPOSED_SHARE = Threshold(name="exposed-share", value=0.10, unit="share of the step", origin="MindInsight: 10 %")
-LATE_SHARE = Threshold(
-    name="late-share", value=0.005, unit="share of the step", origin="chosen: gradients sent after all computing"
-)
+LATE_SHARE = Threshold(name="late-share", value=0.005, unit="share of the step", origin="chosen: what is worth a finding")
 HIDDEN_RATIO = Threshold(
-    name="hidden-ratio", value=0.3, unit="share of the communication", origin="chosen: software that hides gradients hides more"
+    name="hidden-ratio",
+    value=0.3,
+    unit="share of the communication",
+    origin="chosen: less than 30 % of hideable communication hidden",
 )
 
 HOW = "record kernels and collectives with their start: profiler level 1 with communication"

@@ -17,7 +17,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 HOT_OPERATOR_SHARE = Threshold(
-    name="hot-operator-share", value=0.01, unit="share of the step", origin="chosen: operators that matter"
+    name="hot-operator-share", value=0.01, unit="share of the step", origin="chosen: 1 % of the step in float32"
 )
 
 SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)

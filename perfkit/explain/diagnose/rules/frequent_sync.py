@@ -19,7 +19,10 @@ from perfkit.explain.diagnose.case import STEPS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SYNC_CALLS = Threshold(
-    name="sync-calls", value=4.0, unit="calls a step that wait for the device, its end left out", origin="chosen"
+    name="sync-calls",
+    value=4.0,
+    unit="calls a step that wait for the device, its end left out",
+    origin="chosen: one for the loss, one for its scale, one for the gradient norm and one for a log line; bundled ones have 0.8",
 )
 
 HOW = "record the host side too: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"

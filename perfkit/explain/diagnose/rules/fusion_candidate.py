@@ -16,7 +16,10 @@ from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 FUSION_SHARE = Threshold(
-    name="fusion-share", value=0.01, unit="share of the step", origin="chosen: what one kernel for each chain would win"
+    name="fusion-share",
+    value=0.01,
+    unit="share of the step",
+    origin="chosen: what one kernel for each chain would win must be more than repeats differ by",
 )
 
 

@@ -23,7 +23,10 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import union
 
 HOST_COPY_SHARE = Threshold(
-    name="host-copy-share", value=0.02, unit="share of the step", origin="chosen: a batch and a loss need far less"
+    name="host-copy-share",
+    value=0.02,
+    unit="share of the step",
+    origin="chosen: a batch and a loss take 0.02 % in a bundled recording",
 )
 
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)

@@ -16,8 +16,18 @@ from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-PAUSE_SHARE = Threshold(name="pause-share", value=0.015, unit="share of the step", origin="chosen: a single idle time this long")
-PAUSE_LEAST = Threshold(name="pause-least", value=2e6, unit="ns", origin="chosen: longer than any launch")
+PAUSE_SHARE = Threshold(
+    name="pause-share",
+    value=0.015,
+    unit="share of the step",
+    origin="chosen: three times what is worth a finding, because a single time is no habit",
+)
+PAUSE_LEAST = Threshold(
+    name="pause-least",
+    value=2e6,
+    unit="ns",
+    origin="chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms",
+)
 PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a step", origin="chosen: more are no pause but a habit")
 
 ACTIONS = (

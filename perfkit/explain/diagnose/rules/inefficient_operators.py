@@ -24,13 +24,16 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.roofline import roofline
 
 EFFICIENCY_LOW = Threshold(
-    name="efficiency-low", value=0.3, unit="share of the peak of the device", origin="chosen: large products reach 50 to 80 %"
+    name="efficiency-low",
+    value=0.3,
+    unit="share of the peak of the device",
+    origin="chosen: less than 30 % of the peak for a large product; good ones reach 50 to 80 %",
 )
 EFFICIENCY_FLOPS = Threshold(
-    name="efficiency-flops", value=1e9, unit="FLOP", origin="chosen: smaller products cannot fill a device"
+    name="efficiency-flops", value=1e9, unit="FLOP", origin="chosen: 1 GFLOP; at 300 TFLOP/s it is 3 us, as long as a launch"
 )
 INEFFICIENT_SHARE = Threshold(
-    name="inefficient-share", value=0.05, unit="share of computing", origin="chosen: operators that matter"
+    name="inefficient-share", value=0.05, unit="share of computing", origin="chosen: operator types from 5 % of computing on"
 )
 
 MOST_INPUTS = 3

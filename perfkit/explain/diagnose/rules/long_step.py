@@ -14,7 +14,12 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-LONG_STEP = Threshold(name="long-step", value=3.0, unit="median steps", origin="chosen: checkpoints and the like")
+LONG_STEP = Threshold(
+    name="long-step",
+    value=3.0,
+    unit="median steps",
+    origin="chosen: healthy bundled logs reach 1.2; a checkpoint or an evaluation takes many steps' time",
+)
 
 HOW = "record or log at least ten steps"
 MIN_STEPS = 10

@@ -20,10 +20,16 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record import memory
 
 HELD_RATIO = Threshold(
-    name="held-ratio", value=1.15, unit="live peak over the peak in use", origin="chosen: rounding of blocks explains less"
+    name="held-ratio",
+    value=1.15,
+    unit="live peak over the peak in use",
+    origin="chosen: rounding explains less: PyTorch rounds blocks to 512 bytes, large ones to 2 MiB",
 )
 GROWTH_SHARE = Threshold(
-    name="growth-share", value=0.01, unit="of the peak a step", origin="chosen: memory that is never given back"
+    name="growth-share",
+    value=0.01,
+    unit="of the peak a step",
+    origin="chosen: at this rate the peak doubles in 100 steps",
 )
 
 HOW = f"{memory.TRACKER}; or record memory over three steps (profile_memory)"

@@ -21,7 +21,12 @@ BUBBLE_RATIO = Threshold(
     unit="bubble over what the schedule must have",
     origin="chosen: stages that differ by their head and embedding stay below",
 )
-BUBBLE_EXCESS = Threshold(name="bubble-excess", value=0.02, unit="share of the step", origin="chosen: less is noise of the stages")
+BUBBLE_EXCESS = Threshold(
+    name="bubble-excess",
+    value=0.02,
+    unit="share of the step",
+    origin="chosen: less is noise of the stages (repeats of one job differ by 1 %)",
+)
 
 HOW = "record all stages of the pipeline with communication, so that receives and their waits are known"
 ACTIONS = (

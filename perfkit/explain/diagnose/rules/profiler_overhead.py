@@ -17,7 +17,10 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 OVERHEAD_SHARE = Threshold(
-    name="overhead-share", value=0.05, unit="share of the step", origin="chosen: from here on figures of a recording mislead"
+    name="overhead-share",
+    value=0.05,
+    unit="share of the step",
+    origin="chosen: high severity; from here on figures of a recording mislead",
 )
 
 HOW = "give the training log of the same job without a profiler as --baseline"

@@ -17,7 +17,12 @@ from perfkit.explain.diagnose import recomputation
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-HEADROOM = Threshold(name="headroom", value=0.9, unit="peak over what may be used", origin="chosen: above it little is left to use")
+HEADROOM = Threshold(
+    name="headroom",
+    value=0.9,
+    unit="peak over what may be used",
+    origin="chosen: allocators need a tenth for fragments (fragmented-ratio)",
+)
 
 HOW = "record memory (profile_memory, or MS_MEMORY_STATISTIC=1), kernels, and the name of the device"
 GIB = 2**30

@@ -27,15 +27,23 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
 LINK_RATIO = Threshold(
-    name="link-ratio", value=1.25, unit="time a byte over that of like links", origin="chosen: 0.8 of the bandwidth"
+    name="link-ratio",
+    value=1.25,
+    unit="time a byte over that of like links",
+    origin="chosen: 0.8 of the bandwidth of its class; healthy bundled links are up to 1.09",
 )
 LINK_Z = Threshold(
-    name="link-z", value=3.5, unit="robust standard deviations", origin="chosen: Iglewicz and Hoaglin (1993), outliers by MAD"
+    name="link-z", value=3.5, unit="robust standard deviations", origin="Iglewicz and Hoaglin (1993): outliers by MAD from 3.5 on"
 )
 LINK_PERSISTENCE = Threshold(
-    name="link-persistence", value=0.7, unit="share of the steps", origin="chosen: what slows a link now and then is other traffic"
+    name="link-persistence",
+    value=0.7,
+    unit="share of the steps",
+    origin="chosen: 70 % of the steps; what slows a link now and then is other traffic",
 )
-LINK_PEERS = Threshold(name="link-peers", value=4.0, unit="like links", origin="chosen: fewer have no robust middle")
+LINK_PEERS = Threshold(
+    name="link-peers", value=4.0, unit="like links", origin="chosen: four; of three the odd one is half of the spread"
+)
 
 HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
 ACTIONS = (

@@ -17,15 +17,20 @@ from perfkit.explain.diagnose import host, kernels
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-SLOWER_RATIO = Threshold(name="slower-ratio", value=1.05, unit="ratio to the baseline", origin="chosen: repeats differ by 2 to 4 %")
+SLOWER_RATIO = Threshold(
+    name="slower-ratio",
+    value=1.05,
+    unit="ratio to the baseline",
+    origin="chosen: mean times of equal operators differ by 2 to 4 % between repeats",
+)
 OUTLIER_RATIO = Threshold(
     name="outlier-ratio",
     value=5.0,
     unit="ratio to the median of its own kind",
-    origin="chosen: equal kernels differ by a few percent",
+    origin="chosen: equal kernels differ by a few percent, and by twice when a cache is cold",
 )
 OUTLIER_SHARE = Threshold(
-    name="outlier-share", value=0.01, unit="share of the step", origin="chosen: single slow executions cost little"
+    name="outlier-share", value=0.01, unit="share of the step", origin="chosen: healthy bundled recordings have up to 0.9 %"
 )
 
 KEY = ["op", "shapes"]

@@ -19,7 +19,10 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 STAGE_LAYERS = Threshold(
-    name="stage-layers", value=0.05, unit="work over the mean of the stages", origin="chosen: an even division is within it"
+    name="stage-layers",
+    value=0.05,
+    unit="work over the mean of the stages",
+    origin="chosen: a spread of 5 % over the mean; one layer of 20 is as much",
 )
 STAGE_CLASSIC = Threshold(
     name="stage-classic",
