@@ -15,11 +15,12 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import FRAMEWORKS, Framework
 from perfkit.core.spec.workload import AttentionKernel, Workload
 from perfkit.core.units import GIB
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._control import Choice, Control, Number, Slider, Toggle
-from perfkit.predict.memory.settings import FRAMEWORKS, Framework, settings_for
+from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.memory.switches import with_full_layers, with_silu_mul
 
 DEFAULT_PRESET = "llama2-13b"

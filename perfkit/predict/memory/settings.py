@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Coded, PlanColumns
+from perfkit.core.plan_columns import Coded, PlanColumns, combined
 from perfkit.core.spec.checks import counts, one_of, quantity_problem
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.software import FRAMEWORKS, Framework
 from perfkit.core.units import MIB
 
-Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
-FRAMEWORKS: tuple[Framework, ...] = ("megatron", "deepspeed", "fsdp", "mindspore")
 PLAIN_SIZES = (
     "vocab_multiple",
     "logits_bytes_per_element",
@@ -126,20 +124,19 @@ SOURCES: Mapping[str, str] = MappingProxyType(
     }
 )
 _HOPPER = ("H100", "H200", "H800", "GH200", "B200", "GB200")
-_BY_DIALECT: Mapping[str, Framework] = MappingProxyType({"megatron": "megatron", "mindformers": "mindspore"})
 
 
 def settings_for(plan: Plan) -> MemorySettings:
-    """The preset of the program that the plan's file was written for; without a file that of the device, else Megatron's."""
+    """The preset of the plan's program on its device; of the usual one where the plan names none."""
     device = plan.hardware.name if plan.hardware else ""
-    framework = _BY_DIALECT.get(getattr(plan.document, "dialect", ""))
-    return preset(framework or usual_framework(device), device)
+    return preset(plan.software.framework or usual_framework(device), device)
 
 
 def settings_of(plans: PlanColumns) -> Coded[MemorySettings]:
-    """The preset of every plan's device; a table of plans names no file."""
-    names = [device.name if device else "" for device in plans.hardware.values]
-    return Coded(plans.hardware.codes, tuple(preset(usual_framework(name), name) for name in names))
+    """As `settings_for`, of many plans."""
+    found = combined(plans.framework, plans.hardware)
+    devices = [(framework, device.name if device else "") for framework, device in found.values]
+    return Coded(found.codes, tuple(preset(framework or usual_framework(name), name) for framework, name in devices))
 
 
 def usual_framework(device: str) -> Framework:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns
+from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.settings import MemorySettings
 
@@ -48,7 +49,8 @@ class Sizes:
     """The numbers of plans of one kind; the names are those of a plan's fields, flags count 0 or 1.
 
     Words as numbers: `norm_values` a channel, 1 where there are biases of the query, key and value projections, of the output
-    projection, of feed-forward blocks, where keys and values go around a ring, where heads are exchanged; bytes of a gradient.
+    projection, of feed-forward blocks, where keys and values go around a ring, where heads are exchanged; bytes of a gradient, of a
+    stored weight (0: as activations) and of a master copy.
     """
 
     hidden_size: Number
@@ -100,6 +102,8 @@ class Sizes:
     ring: Number
     exchange: Number
     gradient_bytes: Number
+    parameter_bytes: Number
+    master_bytes: Number
 
     def take(self, rows: Codes) -> Sizes:
         """The numbers at `rows`; what all share stays."""
@@ -141,7 +145,9 @@ WORDS: Mapping[str, tuple[str, Callable[[str], float]]] = {
     "ffn_bias": ("bias", lambda bias: bias == "all"),
     "ring": ("context_parallel_algorithm", lambda algorithm: algorithm != "ulysses"),
     "exchange": ("context_parallel_algorithm", lambda algorithm: algorithm != "ring"),
-    "gradient_bytes": ("gradient_dtype", lambda dtype: 4 if dtype == "float32" else 2),
+    "gradient_bytes": ("gradient_dtype", STATE_BYTES.__getitem__),
+    "parameter_bytes": ("parameter_dtype", lambda dtype: STATE_BYTES.get(dtype, 0)),
+    "master_bytes": ("master_dtype", STATE_BYTES.__getitem__),
 }
 """Numbers that follow from a word: its column, and how."""
 

@@ -86,12 +86,14 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
 
 def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
     """What devices that have these parameters hold from step to step."""
-    shards, level, width = sizes.optimizer_shard_size, sizes.level, kind.element_bytes
+    shards, level = sizes.optimizer_shard_size, sizes.level
+    width = sizes.parameter_bytes + (sizes.parameter_bytes == 0) * kind.element_bytes
     dense, total = held.total - held.experts, held.total
     experts = held.experts / _expert_shards(sizes)
     shared = dense / shards + experts
     state, own = sizes.state_bytes_per_parameter, sizes.matrix_state_bytes_per_parameter
-    master = 4.0 * (width == 2) * sizes.master_weights
+    # Weights that are stored in 32 bit are their own master copy.
+    master = sizes.master_weights * (width < 4) * sizes.master_bytes
     optimizer = (
         shared * master
         + (held.matrices / shards + experts) * (own + (own < 0) * (state - own))
@@ -106,7 +108,7 @@ def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes
         parameters=(total * width + copies) * kept,
         gradients=_gradients(kind, sizes, total, shared),
         optimizer=optimizer,
-        gathered=stored * whole * 2.0,
+        gathered=stored * whole * kind.element_bytes,
     )
 
 
