@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ class Database:
     file: File
     connection: sqlite3.Connection
     tables: Mapping[str, Mapping[str, str]]
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def has(self, table: str) -> bool:
         """Whether there is a table of that name."""
@@ -76,8 +77,8 @@ class Database:
 
     def report(self, sink: Sink) -> None:
         """Count what was lost against the file."""
-        for what, count in self.lost.items():
-            sink.drop(what, count, self.file)
+        for (what, of_table), count in self.lost.items():
+            sink.drop(what, count, self.file, of_table)
         self.lost.clear()
 
     def _chunks(self, table: str, names: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
@@ -110,10 +111,10 @@ class Database:
             self.lose({f"{table}.{name}: not a whole number": bad})
         return pd.Series(np.array(whole, dtype="object")).astype("Int64")
 
-    def lose(self, counts: Mapping[str, int]) -> None:
-        """Count what a reader of its tables could not use."""
+    def lose(self, counts: Mapping[str, int], of_table: str = "") -> None:
+        """Count what a reader of its tables could not use; rows of a table of the run if that is named."""
         for what, count in counts.items():
-            self.lost[what] = self.lost.get(what, 0) + count
+            self.lost[what, of_table] += count
 
 
 @contextmanager

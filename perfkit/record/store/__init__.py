@@ -7,13 +7,14 @@ the empty text are null. What does not parse is null, counted by column, and nev
 """
 
 from perfkit.record.store._cells import NULLS, Cell, times_ns
-from perfkit.record.store._csv import Csv, read_csv
+from perfkit.record.store._csv import MISSHAPEN, Csv, read_csv
 from perfkit.record.store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.record.store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
 from perfkit.record.store._slices import Block, SliceFile, SliceWriter
 
 __all__ = [
     "FEW_ROWS",
+    "MISSHAPEN",
     "NULLS",
     "ROWS_PER_GROUP",
     "Block",

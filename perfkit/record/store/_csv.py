@@ -26,6 +26,10 @@ else:
     from perfkit.record.store._polars import pl
 
 
+MISSHAPEN = "row with more or fewer cells than the header"
+"""What `Csv.losses` says of whole rows; all else are cells."""
+
+
 @dataclass(frozen=True, slots=True)
 class Csv:
     """A CSV file as columns: `frame` has every column asked for, null where the file has none.
@@ -44,7 +48,7 @@ class Csv:
         """What was lost, in words for `Sink.drop`, with its count."""
         lost = {f"{name}: not a number": count for name, count in self.unparsed.items()}
         if self.misshapen:
-            lost["row with more or fewer cells than the header"] = self.misshapen
+            lost[MISSHAPEN] = self.misshapen
         return lost
 
 

@@ -394,7 +394,7 @@ def test_values_that_make_no_sense_are_counted(tmp_path: Path):
     run = load(tmp_path)
     assert list(kernels(run, 0)["name"]) == ["Good", "WaitsBackwards"]
     assert list(kernels(run, 0)["wait_ns"]) == [0, pd.NA]
-    assert dropped(run, "missing or negative duration") == 4
+    assert dropped(run, "kernels.duration_ns") == 4
     assert dropped(run, "Duration(us): not a number") == 2
     assert dropped(run, "Wait Time(us): negative") == 1
     assert dropped(run, "more or fewer cells") == 1

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.record import times
 from perfkit.record.formats.ascend.communication import Operation, is_rank
 from perfkit.record.formats.ascend.kernels import kinds_of
 from perfkit.record.listing import File
@@ -76,10 +77,9 @@ def read_tasks(database: Database) -> pd.DataFrame:
     launches = database.read("CANN_API", {"connectionId": "int", "startNs": "int"}).dropna()
     launched = launches.drop_duplicates("connectionId").set_index("connectionId")["startNs"]
     tasks = pd.concat([_kernels(database, texts), _communication(database, texts)], ignore_index=True)
-    good = tasks["start_ns"].notna() & (tasks["start_ns"] >= 0) & (tasks["end_ns"] >= tasks["start_ns"]) & tasks["name"].notna()
-    good = good.fillna(False).astype(bool)
-    if bad := int((~good).sum()):
-        database.lost["task without a name or with a missing or reversed time"] = bad
+    timed = times.possible(tasks["start_ns"], times.middle_of(tasks["start_ns"]))
+    good = timed & (tasks["end_ns"] >= tasks["start_ns"]).fillna(False).to_numpy(dtype=bool) & tasks["name"].notna().to_numpy()
+    database.lose({"task without a name or with a missing, impossible or reversed time": int((~good).sum())}, "kernels")
     tasks = tasks[good].reset_index(drop=True)
     host_ns = tasks["connection"].map(launched).astype("Int64").fillna(tasks["start_ns"])
     return tasks.assign(
@@ -126,11 +126,11 @@ def _kernels(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
     info = database.read(
         INFO, dict.fromkeys(("globalTaskId", "name", "opType", "taskType", "inputShapes", "inputDataTypes"), "int")
     ).dropna(subset=["globalTaskId"])
-    if repeated := int(info.duplicated("globalTaskId").sum()):
-        database.lost[f"{INFO}: row of a task that another row describes"] = repeated
+    repeated = int(info.duplicated("globalTaskId").sum())
+    database.lose({f"{INFO}: row of a task that another row describes": repeated}, "kernels")
     rows = info.drop_duplicates("globalTaskId", keep="last").merge(tasks, on="globalTaskId", how="inner")
-    if unknown := len(info) - repeated - int(rows["globalTaskId"].nunique()):
-        database.lost[f"{INFO}: row of a task that {TASKS} lacks"] = unknown
+    unknown = len(info) - repeated - int(rows["globalTaskId"].nunique())
+    database.lose({f"{INFO}: row of a task that {TASKS} lacks": unknown}, "kernels")
     return pd.DataFrame(
         {
             "name": label_of(rows["name"], texts),

@@ -69,6 +69,7 @@ def read(match: Match, sink: Sink) -> None:
     for file in match.files:
         recording = read_recording(file, functools.partial(sink.advance, file.label))
         report_losses(recording, sink)
+        recording.device = sink.sound("kernels", recording.device, file).reset_index(drop=True)
         rank = match.details[file]
         if rank is None:
             sink.note(f"{file.label} does not say its rank, neither by profiler_info_<rank>.json nor in its name: taken as rank 0")

@@ -20,6 +20,7 @@ import msgspec
 from perfkit.core.units import NS_PER_MS, NS_PER_US, decimal_to_ns, whole
 from perfkit.record.format import Sink
 from perfkit.record.listing import File
+from perfkit.record.store import NULLS
 
 TOTAL = "Total Op Info"
 BYTES_PER_MB = 10**6
@@ -112,8 +113,8 @@ def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Oper
     if duration_ns is None or not isinstance(times, _OBJECT) or duration_ns < 0:
         losses.add("operation without a duration")
         return None
-    transit_ns, wait_ns = (_positive(_scaled(times.get(f"{name} Time(ms)"), NS_PER_MS)) for name in ("Transit", "Wait"))
-    size_bytes = _size_bytes(info.get("Communication Bandwidth Info"))
+    transit_ns, wait_ns = (_amount(times, f"{name} Time(ms)", NS_PER_MS, losses) for name in ("Transit", "Wait"))
+    size_bytes = _size_bytes(info.get("Communication Bandwidth Info"), losses)
     if not transit_ns and not size_bytes:
         transit_ns = size_bytes = None
         wait_ns = wait_ns or None
@@ -122,7 +123,7 @@ def operation(rank: int, step: int, key: str, info: Any, losses: Losses) -> Oper
         step=step,
         name=key.partition("@")[0],
         group=group_of(key),
-        start_ns=_scaled(times.get("Start Timestamp(us)"), NS_PER_US),
+        start_ns=_amount(times, "Start Timestamp(us)", NS_PER_US, losses),
         duration_ns=duration_ns,
         transit_ns=transit_ns,
         wait_ns=wait_ns,
@@ -136,8 +137,8 @@ def link(step: int, name: str, key: str, info: Any, losses: Losses, *, rank: int
     if ends is None or not isinstance(info, _OBJECT):
         losses.add("link whose key is not 'source-target'")
         return None
-    size_bytes = _bytes(info.get("Transit Size(MB)"))
-    transit_ns = _positive(_scaled(info.get("Transit Time(ms)"), NS_PER_MS))
+    size_bytes = _amount(info, "Transit Size(MB)", BYTES_PER_MB, losses)
+    transit_ns = _amount(info, "Transit Time(ms)", NS_PER_MS, losses)
     if not size_bytes and not transit_ns:
         size_bytes = transit_ns = None
     transport = info.get("Transport Type")
@@ -176,13 +177,14 @@ def add_links(sink: Sink, links: Sequence[Link], source: File | None = None) -> 
         )
 
 
-def _size_bytes(bandwidth: Any) -> int | None:
+def _size_bytes(bandwidth: Any, losses: Losses) -> int | None:
     if not isinstance(bandwidth, _OBJECT):
         return None
     sizes = {
         name: size
         for name in ("RDMA", "HCCS", "PCIE", "SIO", "SDMA")
-        if isinstance(block := bandwidth.get(name), _OBJECT) and (size := _bytes(block.get("Transit Size(MB)"))) is not None
+        if isinstance(block := bandwidth.get(name), _OBJECT)
+        and (size := _amount(block, "Transit Size(MB)", BYTES_PER_MB, losses)) is not None
     }
     if not sizes:
         return None
@@ -190,8 +192,16 @@ def _size_bytes(bandwidth: Any) -> int | None:
     return sizes.get("RDMA", 0) + max(inside_node, sizes.get("SDMA", 0))
 
 
-def _bytes(megabytes: Any) -> int | None:
-    return _positive(_scaled(megabytes, BYTES_PER_MB))
+def _amount(values: Mapping[str, Any], name: str, per_unit: int, losses: Losses) -> int | None:
+    """One of the numbers as a whole number of the small unit; null where it is not stated, or, counted, cannot be read."""
+    value = values.get(name)
+    scaled = _scaled(value, per_unit)
+    if scaled is None and value is not None and not (isinstance(value, str) and value.strip() in NULLS):
+        losses.add(f"{name}: not a number")
+    elif scaled is not None and scaled < 0:
+        losses.add(f"{name}: negative")
+        return None
+    return scaled
 
 
 def _scaled(value: Any, per_unit: int) -> int | None:
@@ -208,7 +218,3 @@ def _scaled(value: Any, per_unit: int) -> int | None:
     except (ValueError, ArithmeticError):
         return None
     return scaled if abs(scaled) < 2**63 else None
-
-
-def _positive(value: int | None) -> int | None:
-    return value if value is not None and value >= 0 else None

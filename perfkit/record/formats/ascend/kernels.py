@@ -43,7 +43,7 @@ _STACK = re.compile(r"[;\s]*[\r\n].*$", re.DOTALL)
 def read_kernels(
     file: File, rank: int, sink: Sink, *, aliases: Mapping[str, str] = MappingProxyType({}), device: int | None = None
 ) -> pd.DataFrame:
-    """The kernels of one rank with the columns of the table `kernels`; rows without a name or a duration >= 0 are counted as lost.
+    """The kernels of one rank with the columns of the table `kernels`; rows without name, start or duration are counted as lost.
 
     `aliases` names columns as other tools do, `device` leaves out rows of other devices. `step` is null where the file has no step.
     Raises InputError if the file is empty or has no names, starts or durations.
@@ -54,7 +54,7 @@ def read_kernels(
     if absent:
         raise InputError(file.label, [f"column {aliases[name]!r} (or {name!r}) is missing" for name in absent])
     for what, count in csv.losses().items():
-        sink.drop(what, count, file)
+        sink.drop(what, count, file, "kernels" if what == store.MISSHAPEN else "")
     rows = csv.frame.assign(**{name: csv.frame[alias] for name, alias in aliases.items() if name in csv.absent})
     if device is not None:
         rows = rows[(rows[DEVICE].isna() | (rows[DEVICE] == device)).astype(bool)].reset_index(drop=True)
@@ -77,9 +77,9 @@ def read_kernels(
             "input_dtypes": _each(rows["Input Data Types"], lambda text: text.strip('"')),
         }
     )
-    bad = kernels["name"].isna() | kernels["duration_ns"].isna() | (kernels["duration_ns"] < 0).fillna(False)
-    sink.drop("kernel without a name or with a missing or negative duration", int(bad.sum()), file)
-    return kernels[~bad.astype(bool)].reset_index(drop=True)
+    named = kernels["name"].notna()
+    sink.drop("kernels.name: value missing or negative", int((~named).sum()), file, "kernels")
+    return sink.sound("kernels", kernels[named], file).reset_index(drop=True)
 
 
 def kinds_of(rows: pd.DataFrame) -> pd.Series:

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from perfkit.record import times
 from perfkit.record.listing import File
 from perfkit.record.readers.lexer import EventReader
 from perfkit.record.steps import Window
@@ -139,14 +140,24 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
         rows = pd.concat(spans, ignore_index=True)
         rows["process"] = _column(names.get(_process(pid)) for pid in rows["pid"])
         rows["thread"] = _column(names.get(_thread(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
-        from_cann = _between(pd.concat(calls, ignore_index=True), pd.concat(arrivals, ignore_index=True))
-        recording.device = _with_launches(_device_rows(rows), pd.concat([*launches, from_cann], ignore_index=True))
-        recording.steps = _windows(pd.concat(marks, ignore_index=True))
+        from_framework, begun, ended = (
+            _whole(pd.concat(flows, ignore_index=True), recording.lost) for flows in (launches, calls, arrivals)
+        )
+        launched = pd.concat([from_framework, _between(begun, ended)], ignore_index=True)
+        recording.device = _with_launches(_device_rows(rows), launched)
+        recording.steps = _windows(pd.concat(marks, ignore_index=True), times.middle_of(rows["start_ns"]), recording.lost)
         overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
         sums = overlap.groupby("name")["duration_ns"]
         recording.lanes = {str(name): int(total) for name, total in sums.sum().items()}
         recording.lane_spans = {str(name): int(spans) for name, spans in sums.size().items()}
     return recording
+
+
+def _whole(flows: pd.DataFrame, lost: Counter[str]) -> pd.DataFrame:
+    """The flows that have an id and a time; the others are counted."""
+    found = flows.dropna()
+    lost.update({"end of a flow without an id or a time": len(flows) - len(found)} if len(found) < len(flows) else {})
+    return found
 
 
 def _process(pid: object) -> str:
@@ -206,7 +217,7 @@ def _flow_rows(flows: list[Any]) -> pd.DataFrame:
     ids = [flow.id if type(flow.id) in (int, str) else None for flow in flows]
     return pd.DataFrame(
         {"id": _column(None if each is None else str(each) for each in ids), "at_ns": times_ns([flow.ts for flow in flows], "us")}
-    ).dropna()
+    )
 
 
 def _between(calls: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
@@ -238,14 +249,16 @@ def _kind(process: str | None, thread: str | None, name: str, task_type: str | N
 
 
 def _with_launches(device: pd.DataFrame, launches: pd.DataFrame) -> pd.DataFrame:
-    known = launches.dropna().drop_duplicates("task_ns").set_index("task_ns")["launch_ns"]
+    known = launches.drop_duplicates("task_ns").set_index("task_ns")["launch_ns"]
     return device.assign(launch_ns=device["start_ns"].map(known).astype("Int64"))
 
 
-def _windows(marks: pd.DataFrame) -> list[Window]:
+def _windows(marks: pd.DataFrame, middle_ns: int | None, lost: Counter[str]) -> list[Window]:
     if marks["host"].any():
         marks = marks[marks["host"]]
-    good = marks[marks["start_ns"].notna() & (marks["duration_ns"] >= 0).fillna(False)].sort_values("start_ns", kind="stable")
+    timed = times.possible(marks["start_ns"], middle_ns) & (marks["duration_ns"] >= 0).fillna(False).to_numpy(dtype=bool)
+    lost.update({"step mark without a time of this recording": int((~timed).sum())} if not timed.all() else {})
+    good = marks[timed].sort_values("start_ns", kind="stable")
     return [
         Window(int(step), int(start_ns), int(start_ns + duration_ns))
         for step, start_ns, duration_ns in good.drop_duplicates("step")[["step", "start_ns", "duration_ns"]].itertuples(index=False)

@@ -47,13 +47,15 @@ def read_kernels(group: RankFiles, sink: Sink) -> Kernels | None:
     """The kernels of one rank; None if it has no file with executions."""
     if file := group.get("timeline data"):
         try:
-            rows = pd.concat([_timeline_data(file, group, sink), _ai_cpu(group, sink)], ignore_index=True)
+            timed = sink.sound("kernels", _timeline_data(file, group, sink), file)
+            rows = pd.concat([timed, _ai_cpu(group, sink)], ignore_index=True)
             return Kernels(_with_kinds(rows), file, on_step_clock=True)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if file := group.get("timeline display"):
         try:
-            return Kernels(_with_kinds(_timeline_display(file, sink)), file, on_step_clock=False)
+            shown = sink.sound("kernels", _timeline_display(file, sink), file).reset_index(drop=True)
+            return Kernels(_with_kinds(shown), file, on_step_clock=False)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if group.get("operator detail") or group.get("operator type"):
@@ -181,7 +183,7 @@ def _timeline_display(file: File, sink: Sink) -> pd.DataFrame:
             broken += 1
             continue
         rows.append((*_described(event, arguments, process), start_ns, duration_ns, *_inputs(arguments)))
-    sink.drop("timeline event without a time", broken, file)
+    sink.drop("timeline event without a time", broken, file, "kernels")
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 

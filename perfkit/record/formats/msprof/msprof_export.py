@@ -147,7 +147,8 @@ def _read_timelines(export: Export, device: _Device, sink: Sink) -> list[pd.Data
             if recording is None or kind == MARKS:
                 continue
             step = part.number if export.iterations else None
-            rows.append(recording.device.assign(step=pd.Series(step, index=recording.device.index, dtype="Int64")))
+            sound = sink.sound("kernels", recording.device, part.file)
+            rows.append(sound.assign(step=pd.Series(step, index=sound.index, dtype="Int64")))
             for lane, total_ns in recording.lanes.items():
                 device.lanes[lane] = device.lanes.get(lane, 0) + total_ns
     return rows

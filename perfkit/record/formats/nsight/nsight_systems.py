@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.record import times
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.kineto.files import rank_in_name
 from perfkit.record.formats.nsight._host import CALLS, RANGES, TEXTS, THREAD_BITS, read_calls, read_host, read_texts
@@ -94,13 +95,10 @@ def _ranks(devices: list[_Device], sink: Sink) -> dict[int, _Device]:
 def _devices(database: Database, sink: Sink) -> list[_Device]:
     texts = read_texts(database)
     events = pd.concat([_kernels(database, texts), _copies(database, COPIES), _copies(database, SETS)], ignore_index=True)
-    good = (events["start"] >= 0) & (events["end"] >= events["start"]) & events["name"].notna()
-    database.lose(
-        {"device event without a name or with a missing or reversed time": lost}
-        if (lost := int((~good.fillna(False)).sum()))
-        else {}
-    )
-    events = events[good.fillna(False).astype(bool)].reset_index(drop=True)
+    timed = times.possible(events["start"], times.middle_of(events["start"]))
+    good = timed & (events["end"] >= events["start"]).fillna(False).to_numpy(dtype=bool) & events["name"].notna().to_numpy()
+    database.lose({"device event without a name or with a missing, impossible or reversed time": int((~good).sum())}, "kernels")
+    events = events[good].reset_index(drop=True)
     events["launch"] = _launches(database, events)
     steps = _steps(database, texts)
     origin_ns = _origin_ns(database)
