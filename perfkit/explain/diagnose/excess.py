@@ -79,6 +79,8 @@ class Culprits:
 class Excess:
     """By rank: `excess` (median log ratio to its peers), `excess_ns`, `z`, `slow_steps`; and the `culprits` that pass all limits.
 
+    `excess_ns` is the time beyond the peers in a slow step: in any step, for who is slow in all.
+
     `scale` is the standard deviation (log ratio) that `z` counts in, `least` the smallest excess that counts.
     """
 
@@ -118,7 +120,6 @@ def of_values(values: pd.DataFrame, case: Case) -> Excess:
 
 
 def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int, ...], case: Case) -> Excess:
-    own = table.mean(axis=1)
     excess = ratios.median(axis=1)
     steps = ratios.shape[1]
     others = excess[~excess.index.isin(of_slow_nodes)]
@@ -130,7 +131,7 @@ def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int,
     step_scale = math.hypot(scale, noise)
     slow = ratios >= case.limit(SLOW_RANK_STEP_Z) * step_scale
     rows = pd.DataFrame({"excess": excess, "z": excess / scale, "slow_steps": slow.sum(axis=1)})
-    rows["excess_ns"] = own.reindex(rows.index) * -np.expm1(-rows["excess"])
+    rows["excess_ns"] = table.mean(axis=1).reindex(rows.index) * -np.expm1(-rows["excess"])
     persistent = rows[
         (rows["z"] >= z_needed)
         & (rows["excess"] >= case.limit(SLOW_RANK_EXCESS))
@@ -138,7 +139,7 @@ def _judged(table: pd.DataFrame, ratios: pd.DataFrame, of_slow_nodes: tuple[int,
     ]
     culprits = _together(persistent, rows, case)
     culprits += _transient(
-        rows, ratios.drop(index=persistent.index), own, max(z_needed * step_scale, 2 * case.limit(SLOW_RANK_EXCESS))
+        rows, ratios.drop(index=persistent.index), table, max(z_needed * step_scale, 2 * case.limit(SLOW_RANK_EXCESS))
     )
     return Excess(rows, tuple(culprits), scale, z_needed, case.limit(SLOW_RANK_EXCESS), steps)
 
@@ -254,7 +255,7 @@ def _culprits(ranks: Iterable[int], peers: str, slow_steps: int, case: Case, *, 
     return Culprits(ranks=named, peers=peers, num_slow_steps=slow_steps, steps=case.step_numbers, node=node)
 
 
-def _transient(rows: pd.DataFrame, ratios: pd.DataFrame, own: pd.Series, bar: float) -> list[Culprits]:
+def _transient(rows: pd.DataFrame, ratios: pd.DataFrame, table: pd.DataFrame, bar: float) -> list[Culprits]:
     """Ranks that are slow in at least three steps in a row, far beyond the noise; `rows` then holds their excess in those."""
     found = []
     for rank in ratios.index:
@@ -263,7 +264,7 @@ def _transient(rows: pd.DataFrame, ratios: pd.DataFrame, own: pd.Series, bar: fl
         if length >= RUN_OF_STEPS:
             steps = tuple(int(step) for step in ratios.columns[end - length : end])
             excess = float(ratios.loc[rank, list(steps)].median())
-            rows.loc[rank, ["excess", "excess_ns"]] = [excess, -math.expm1(-excess) * float(own[rank])]
+            rows.loc[rank, ["excess", "excess_ns"]] = [excess, -math.expm1(-excess) * float(table.loc[rank, list(steps)].mean())]
             found.append(
                 Culprits(ranks=(int(rank),), peers="ranks of equal work", num_slow_steps=length, steps=steps, transient=True)
             )

@@ -90,10 +90,10 @@ def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
     """What a step wins if the named ranks computed as long as their peers."""
     kernels = work.scaled_kernels(case, culprits.ranks)
     read = set(kernels["rank"])
-    share = len(culprits.steps) / max(1, len(case.step_numbers))
     if not read.issuperset(culprits.ranks):
-        less = {int(str(rank)): float(amount) for rank, amount in rows["excess_ns"].items()}
-        return round(share * work.less_busy_ns(case, less))
+        share = len(culprits.steps) / max(1, len(case.step_numbers))
+        less = {int(str(rank)): share * float(amount) for rank, amount in rows["excess_ns"].items()}
+        return work.less_busy_ns(case, less)
     gone: pd.Series = 1.0 - kernels["rank"].map(np.exp(-rows["excess"])).astype("float64")
     if culprits.transient:
         gone = gone.where(case.computing.loc[kernels.index, "step"].isin(culprits.steps), 0.0)
