@@ -232,7 +232,7 @@ function rawTable(columns) {
     label: "rows of the chart",
     columns: Object.entries(columns).map(([name, raw]) => ({
       label: name,
-      raw,
+      values: raw,
       text: raw.map((value) => (typeof value === "number" ? Number(value.toPrecision(4)).toLocaleString("en") : String(value ?? ""))),
       numeric: raw.every((value) => value === null || typeof value === "number"),
     })),

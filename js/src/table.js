@@ -11,7 +11,7 @@ export class Table {
     this.root = el("div", { class: "pk-table" });
   }
 
-  /** `content`: {title, label, columns: [{label, unit, text, raw, numeric}], total, selectable, name}. */
+  /** `content`: {title, label, columns: [{label, unit, text, values, numeric}], total, selectable, name}. */
   update(content) {
     const before = this.content;
     this.content = content;
@@ -53,7 +53,7 @@ export class Table {
 
   bar() {
     const { title, name } = this.content;
-    const columns = () => Object.fromEntries(this.content.columns.map((column) => [heading(column), column.raw ?? column.text]));
+    const columns = () => Object.fromEntries(this.content.columns.map((column) => [heading(column), column.values ?? column.text]));
     if (title === undefined) return null;
     return el("div", { class: "pk-chart-head" },
       el("span", { class: "pk-chart-title" }, title),
@@ -113,7 +113,7 @@ export class Table {
     const rows = Array.from({ length: this.length() }, (_, index) => index);
     if (!this.sort) return rows;
     const { column, direction } = this.sort;
-    const values = this.content.columns[column].raw ?? this.content.columns[column].text;
+    const values = this.content.columns[column].values ?? this.content.columns[column].text;
     return rows.sort((a, b) => direction * compare(values[a], values[b]));
   }
 }

@@ -105,6 +105,6 @@ export class TimelineDetails {
 
 function tabbed(content) {
   const lines = [content.columns.map((column) => (column.unit ? `${column.label} (${column.unit})` : column.label))];
-  for (let row = 0; row < (content.columns[0]?.text.length ?? 0); row += 1) lines.push(content.columns.map((column) => column.raw?.[row] ?? column.text[row]));
+  for (let row = 0; row < (content.columns[0]?.text.length ?? 0); row += 1) lines.push(content.columns.map((column) => column.values?.[row] ?? column.text[row]));
   return lines.map((cells) => cells.join("\t")).join("\n");
 }

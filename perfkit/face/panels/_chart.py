@@ -88,7 +88,9 @@ def as_columns(rows: Rows) -> Columns:
 
 
 def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
-    """What the page needs to embed the chart, without its rows."""
+    """What the page needs to embed the chart, without its rows. Raises ValueError for a `table` that the chart does not draw."""
+    if figure.table is not None and figure.table not in spec.datasets:
+        raise ValueError(f"chart {name!r} has no data set {figure.table!r} to show as its table: {', '.join(spec.datasets)}")
     return {
         "name": name,
         "title": told(figure.title),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from perfkit.core.units import THIN_SPACE, significant
@@ -36,18 +36,16 @@ def column_label(name: str) -> str:
     return name.removesuffix("_ratio").replace("_", " ").strip() or name
 
 
-def column_format(name: str, values: Sequence[Any]) -> tuple[str, Callable[[Any], str]]:
-    """The unit of a column and the function that writes its cells, chosen by the name's unit suffix.
+def column_scale(name: str, values: Sequence[Any]) -> tuple[str, float]:
+    """The unit in which a column is shown, by the name's unit suffix, and how much of the value's own unit one of it is.
 
     One prefix serves the whole column, so that its cells can be compared; it is that of the median. Shares become percent.
     """
     for suffix in sorted(_SUFFIXES, key=len, reverse=True):
         if name.endswith(suffix):
             size, unit = _prefix(_SUFFIXES[suffix][1], values)
-            return unit, lambda value, size=size: significant(value / size)
-    if name.endswith("_ratio") or name in {"share", "share_of_step"}:
-        return "%", lambda value: significant(value * 100)
-    return "", _write
+            return unit, size
+    return ("%", 0.01) if name.endswith("_ratio") or name in {"share", "share_of_step"} else ("", 1)
 
 
 def _prefix(scale: Sequence[tuple[float, str]], values: Sequence[Any]) -> tuple[float, str]:
@@ -56,7 +54,10 @@ def _prefix(scale: Sequence[tuple[float, str]], values: Sequence[Any]) -> tuple[
     return next(((size, unit) for size, unit in scale if typical >= size), scale[-1])
 
 
-def _write(value: Any) -> str:
+def write_cell(value: Any) -> str:
+    """A cell as text: whole numbers in full, others with 3 significant digits, what is missing as not measured."""
+    if value is None:
+        return NOT_MEASURED
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):

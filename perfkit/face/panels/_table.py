@@ -1,4 +1,4 @@
-"""Table: a frame as a table with units in its header, exact values in its CSV, and rows that can be chosen."""
+"""Table: a frame as a table with units in its header, the same values in full digits in its CSV, and rows that can be chosen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit.core.texts import told
 from perfkit.face.charts.spec import plain
-from perfkit.face.panels._style import NOT_MEASURED, column_format, column_label
+from perfkit.face.panels._style import column_label, column_scale, write_cell
 from perfkit.face.panels._view import Content
 
 MAX_ROWS = 500
@@ -74,7 +74,7 @@ def html_table(
 
 
 def table_content(name: str, table: Table) -> dict[str, Any]:
-    """What the page needs to draw `table`: by column the label, the unit, the written cells and the exact values."""
+    """What the page needs to draw `table`: by column the label, the unit, and the cells as text and as values in that unit."""
     shown = table.frame.head(table.max_rows)
     return {
         "name": name,
@@ -87,13 +87,21 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
 
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
-    raw = [plain(value) for value in series.tolist()]
-    unit, write = ("", column_format("", raw)[1]) if name in table.units else column_format(name, raw)
-    numbers = [value for value in raw if value is not None]
+    """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
+    own = [plain(value) for value in series.tolist()]
+    unit, size = (table.units[name], 1) if name in table.units else column_scale(name, own)
+    values = own if size == 1 else [_scaled(value, size) for value in own]
+    numbers = [value for value in values if value is not None]
     return {
         "label": told(table.labels.get(name, column_label(name))),
-        "unit": table.units.get(name, unit),
-        "text": [NOT_MEASURED if value is None else write(value) if not isinstance(value, str) else value for value in raw],
-        "raw": raw,
+        "unit": unit,
+        "text": [write_cell(value) for value in values],
+        "values": values,
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }
+
+
+def _scaled(value: Any, size: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return value * 100 if size == 0.01 else value / size

@@ -92,7 +92,7 @@ def view(result: Result) -> Answer:
             chart=interval_bars(interval_rows(feed.intervals)),
             title=context.marked(result.state.run, f"Wait before every step of rank {feed.rank}"),
             sources=source,
-            table="path",
+            table="intervals",
             wide=True,
         )
     }

@@ -55,7 +55,7 @@ def view(result: Result) -> Answer:
             title=f"The step when one number is {CHANGE:.0%} worse or better",
             alt="One bar an input, the largest effect first.",
             sources=["computed: the prediction of the changed plan", *map(str, result.sensitivity["source"])],
-            table="tornado",
+            table="sides",
             wide=True,
         ),
     }

@@ -86,7 +86,7 @@ def view(result: Result) -> Answer:
             title=sample,
             alt=_sentence(result),
             sources=["read from the files; nothing was run or imported"],
-            table="problems",
+            table="rules",
         )
     tables = {
         "problems": Table(frame=_table(problems), title="By file and line; choose one to see how to write it", selectable=True)

@@ -241,7 +241,7 @@ def test_charts_and_sentence_are_sent_before_tables_are_made():
     assert list(view.wait().tables["ranks"].frame["rank"]) == [0, 1, 2, 3]
     assert seen == [("4", "result", 0)]
     assert view.details["version"] == view.data["version"]
-    assert view.details["tables"][0]["columns"][0]["raw"] == [0, 1, 2, 3]
+    assert view.details["tables"][0]["columns"][0]["values"] == [0, 1, 2, 3]
 
 
 def test_tables_of_an_outdated_answer_are_neither_made_nor_sent():

@@ -1,4 +1,4 @@
-"""Tables: units in the header, exact values in the export, not measured as a dash."""
+"""Tables: units in the header, the same values in full in the export, not measured as a dash."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def column(frame: pd.DataFrame, name: str, **options):
     )
 
 
-def test_one_unit_serves_a_column_and_the_exact_values_stay():
+def test_one_unit_serves_a_column_its_cells_and_its_export():
     times = column(pd.DataFrame({"duration_ns": [1_500_000, 136_581_000, None]}), "duration_ns")
     assert (times["label"], times["unit"]) == ("duration", "ms")
     assert times["text"] == ["1.50", "137", "–"]
-    assert times["raw"] == [1_500_000, 136_581_000, None]
+    assert times["values"] == [1.5, 136.581, None]
     assert times["numeric"] is True
 
 
 def test_shares_are_percent_and_sizes_binary():
     frame = pd.DataFrame({"overlap_ratio": [0.125], "peak_bytes": [59_392 * 2**20], "count": [12_481]})
-    assert column(frame, "overlap_ratio")["text"] == ["12.5"]
+    assert (column(frame, "overlap_ratio")["text"], column(frame, "overlap_ratio")["values"]) == (["12.5"], [12.5])
     assert (column(frame, "peak_bytes")["unit"], column(frame, "peak_bytes")["text"]) == ("GiB", ["58.0"])
     assert column(frame, "count")["text"] == ["12\u2009481"]
 

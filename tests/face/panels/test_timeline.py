@@ -225,8 +225,9 @@ def test_statistics_of_everything_are_those_of_the_tables(profile):
     reply = selected(timeline, message)
     columns = {column["label"]: column for column in reply["tables"][1]["columns"]}
     kernels = profile.frame("kernels")
-    assert sum(columns["count"]["raw"]) == len(kernels)
-    assert sum(columns["total"]["raw"]) == int(kernels["duration_ns"].sum())
+    assert sum(columns["count"]["values"]) == len(kernels)
+    assert columns["total"]["unit"] == "µs"
+    assert sum(columns["total"]["values"]) == pytest.approx(int(kernels["duration_ns"].sum()) / 1000, rel=1e-12)
     lines = as_csv(timeline, message)["text"].splitlines()
     assert len(lines) == len(kernels) + 1
 
@@ -235,7 +236,7 @@ def test_a_range_counts_the_part_of_a_slice_inside_of_it():
     timeline = open_timeline(made({"start_ns": [EPOCH_NS], "duration_ns": [1000]}))
     at = timeline.offset(EPOCH_NS)
     reply = selected(timeline, {"start": at + 100, "end": at + 350, "units": [0]})
-    assert {column["label"]: column["raw"] for column in reply["tables"][1]["columns"]}["total"] == [250]
+    assert {column["label"]: column["values"] for column in reply["tables"][1]["columns"]}["total"] == [250]
 
 
 def test_csv_disarms_cells_that_a_spreadsheet_would_run():
