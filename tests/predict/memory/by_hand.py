@@ -1,0 +1,405 @@
+"""Memory by hand: a second derivation of every leaf, tensor by tensor, layer by layer and operation by operation.
+
+It walks through a training step as a device does and adds up what it meets; nothing is factored or vectorised. Only the matching of
+operator names (`perfkit.core.recomputed.matches`) and the order of operations of the schedules are the package's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from perfkit.core.recomputed import matches
+from perfkit.predict.plans.schedule.order import lanes
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1}
+
+
+@dataclass
+class Tensor:
+    """A tensor that waits for the backward pass: `names` of what makes it; `own` bytes are not from other devices."""
+
+    part: str
+    bytes: float
+    names: tuple[str, ...]
+    own: float = 0.0
+    cast_up: bool = False
+    cast_back: bool = False
+    core: bool = False
+
+
+def layer_numbers(plan):
+    """The numbers of the layers of every chunk of every stage: chunk 0 of all stages comes first."""
+    numbers, start = {}, 0
+    for chunk, row in enumerate(plan.stage_layers):
+        for stage, count in enumerate(row):
+            numbers[chunk, stage] = range(start, start + count)
+            start += count
+    return numbers
+
+
+def has_experts(plan, number):
+    return plan.model.num_experts > 0 and number >= plan.model.num_dense_layers
+
+
+def weights(plan, settings, stage):
+    """Every weight on a device of a stage: (what an optimizer takes it for, elements, the layer or None)."""
+    model, parallel = plan.model, plan.parallel
+    h, t, last = model.hidden_size, parallel.tensor_parallel_size, parallel.pipeline_parallel_size - 1
+    rows = model.vocab_size
+    while rows % (settings.vocab_multiple * t):
+        rows += 1
+    rows = rows if settings.vocab_multiple * t > 1 else model.vocab_size
+    norm = [h, h] if model.norm == "layernorm" else [h]
+    found = []
+    if stage == 0:
+        found.append(("table", rows * h / t, None))
+        found.append(("small", model.max_position_embeddings * h, None))
+        found += [("small", size, None) for size in norm if model.embedding_norm]
+    if stage == last:
+        found += [("small", size, None) for size in norm]
+        if not (model.tied_embeddings and stage == 0):
+            found.append(("table", rows * h / t, None))
+    for (_, where), numbers in layer_numbers(plan).items():
+        for number in numbers if where == stage else ():
+            found += [(kind, size, number) for kind, size in _layer_weights(plan, has_experts(plan, number))]
+    return found
+
+
+def _layer_weights(plan, mixed):
+    model, parallel = plan.model, plan.parallel
+    h, t, d, a = model.hidden_size, parallel.tensor_parallel_size, model.head_size, model.num_attention_heads
+    norm = [h, h] if model.norm == "layernorm" else [h]
+    for _ in ("attention_norm", "ffn_norm"):
+        for size in norm:
+            yield "small", size
+    if model.query_key_norm:
+        yield "small", d
+        yield "small", d
+    if model.kv_lora_rank:
+        q, r, n = model.query_lora_rank, model.kv_lora_rank, model.nope_head_size
+        o, w = model.rope_head_size, model.value_head_size
+        if q:
+            yield "matrix", h * q
+            yield "small", q
+        yield "matrix", (q or h) * (a / t) * (n + o)
+        yield "matrix", h * (r + o)
+        yield "small", r
+        yield "matrix", r * (a / t) * (n + w)
+        yield "matrix", (a / t) * w * h
+    else:
+        yield "matrix", h * d * a / t
+        for _ in ("key", "value"):
+            yield "matrix", h * d * max(model.num_key_value_heads / t, 1)
+        yield "matrix", d * a / t * h
+    if model.bias != "none":
+        yield "small", d * (a + 2 * model.num_key_value_heads) / t
+    if model.bias in ("attention", "all"):
+        yield "small", h
+    if not mixed:
+        yield from _ffn_weights(model, model.ffn_hidden_size / t, "matrix")
+        return
+    yield "small", h * model.num_experts
+    if model.shared_expert_gate:
+        yield "small", h
+    if model.router_bias:
+        yield "small", model.num_experts
+    for _ in range(model.num_experts // parallel.expert_parallel_size):
+        for _, size in _ffn_weights(model, model.expert_ffn_hidden_size / (parallel.expert_tensor_parallel_size or t), "expert"):
+            yield "expert", size
+    if model.num_shared_experts:
+        width = model.num_shared_experts * (model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size)
+        yield from _ffn_weights(model, width / t, "matrix")
+
+
+def _ffn_weights(model, width, kind):
+    names = ("gate", "up") if model.gated_ffn else ("up",)
+    for _ in names:
+        yield kind, model.hidden_size * width
+        if model.bias == "all":
+            yield "small", width
+    yield kind, width * model.hidden_size
+    if model.bias == "all":
+        yield "small", model.hidden_size
+
+
+def static(plan, settings, stage):
+    """Parameters, gradients, optimizer state and gathered weights, weight by weight."""
+    parallel, optimizer, work = plan.parallel, plan.optimizer, plan.workload
+    shards = parallel.optimizer_shard_size
+    level = parallel.optimizer_shard_level if shards > 1 else 0
+    compute = 4 if work.dtype == "float32" else 2
+    width = BYTES[optimizer.parameter_dtype] if optimizer.parameter_dtype else compute
+    in_parts = level == 3 or (level > 0 and settings.shares_weights)
+    one_batch = plan.num_micro_batches == 1 and parallel.pipeline_parallel_size == 1
+    shares_gradients = level >= 2 or (one_batch and not settings.keeps_transient_gradients)
+    inner = parallel.expert_tensor_parallel_size or parallel.tensor_parallel_size
+    same_experts = max(1.0, shards * parallel.tensor_parallel_size / (parallel.expert_parallel_size * inner)) if shards > 1 else 1.0
+    found, layers = Counter(), Counter()
+    every = list(weights(plan, settings, stage))
+    total = sum(size for _, size, _ in every)
+    parts = sum(size / (same_experts if kind == "expert" else shards) for kind, size, _ in every)
+    for kind, size, number in every:
+        owners = same_experts if kind == "expert" else shards
+        found["static/parameters"] += size * width / (owners if in_parts else 1)
+        found["static/gradients"] += size * BYTES[optimizer.gradient_dtype] / (owners if shares_gradients else 1)
+        found["static/gradients"] += size * optimizer.gradient_accumulation_bytes_per_parameter
+        if optimizer.master_weights and width < 4:
+            found["static/optimizer"] += size / owners * BYTES[optimizer.master_dtype]
+        apart = kind in ("matrix", "expert") and optimizer.matrix_state_bytes_per_parameter >= 0
+        state = optimizer.matrix_state_bytes_per_parameter if apart else optimizer.state_bytes_per_parameter
+        found["static/optimizer"] += size / owners * state
+        if kind in ("matrix", "expert"):
+            if work.dtype == "float8":  # The share of what is stored in parts is that of the mean weight.
+                found["static/parameters"] += size * settings.float8_copy_bytes * (parts / total if in_parts else 1)
+            if number is not None:
+                layers[number] += size
+    if in_parts and level < 3:
+        found["dynamic/gathered_parameters"] = (total - parts) * compute
+    elif in_parts:
+        found["dynamic/gathered_parameters"] = min(total, 2 * max(layers.values(), default=0)) * compute
+    return found, total
+
+
+def saved(plan, settings, mixed):
+    """The tensors that the forward pass of a layer leaves for its backward pass, in order."""
+    model, work, parallel = plan.model, plan.workload, plan.parallel
+    e, t, a = 4 if work.dtype == "float32" else 2, parallel.tensor_parallel_size, model.num_attention_heads
+    n = tokens(plan)
+    mine = n / t if parallel.sequence_parallel else n
+    stream = mine * model.hidden_size * e
+    wide = settings.keeps_norm_in_fp32 and e == 2
+
+    def norm(name, part, makers):
+        yield Tensor("norm", 2 * stream, (f"{name}.cast",), cast_up=True) if wide else Tensor("norm", stream, makers)
+        whole = n * model.hidden_size * e if settings.keeps_gathered_inputs else stream
+        names = (f"{name}.rcast", f"{name}.norm") if settings.keeps_norm_in_fp32 else (f"{name}.norm",)
+        yield Tensor(part, whole, names, own=stream, cast_back=settings.keeps_norm_in_fp32)
+
+    yield from norm("attention_norm", "attention", ())
+    if model.kv_lora_rank:
+        yield Tensor("attention", n * (2 * model.kv_lora_rank + model.rope_head_size) * e, ())
+        if model.query_lora_rank:
+            yield Tensor("attention", 2 * n * model.query_lora_rank * e, ())
+        key, value = model.nope_head_size + model.rope_head_size, model.value_head_size
+        yield Tensor("attention", n * a / t * key * e, ("attention.q_proj.matmul",))
+        yield Tensor("attention", n * a / t * key * e, ("attention.kv2l.matmul",))
+        yield Tensor("attention", n * a / t * value * e, ("attention.kv2l.matmul",))
+    else:
+        value, groups = model.head_size, max(model.num_key_value_heads / t, 1)
+        yield Tensor("attention", n * a / t * value * e, ("attention.wq.matmul", "attention.apply_rotary_emb"))
+        yield Tensor("attention", n * groups * value * e, ("attention.wk.matmul", "attention.apply_rotary_emb"))
+        yield Tensor("attention", n * groups * value * e, ("attention.wv.matmul",))
+    flash = "attention.flash_attention.flash_attention"
+    if work.attention_kernel == "flash":
+        yield Tensor("attention", n * a / t * 4, (flash,), core=True)
+    else:
+        pairs = n * work.seq_length * a / t
+        yield Tensor("attention", pairs * e, ("attention.softmax",), core=True)
+        if work.dropout:
+            yield Tensor("attention", pairs, ("attention.attention_dropout",), core=True)
+            yield Tensor("attention", pairs * e, ("attention.attention_dropout",), core=True)
+    yield Tensor("attention", n * a / t * value * e, (flash, "attention.merger_head_transpose", "attention.batch_matmul"))
+    if work.dropout:
+        yield Tensor("attention", mine * model.hidden_size, ("attention.dropout",))
+    yield from norm("ffn_norm", "experts" if mixed else "ffn", ("add",))
+    if mixed:
+        yield from _expert_tensors(plan, settings, n, mine, e)
+    else:
+        yield from _ffn_tensors(model, settings, "ffn", n * model.ffn_hidden_size / t * e)
+    if work.dropout:
+        yield Tensor("ffn", mine * model.hidden_size, ("feed_forward.dropout",))
+
+
+def _ffn_tensors(model, settings, part, size):
+    if not model.gated_ffn:
+        yield Tensor(part, size, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul"))
+        yield Tensor(part, size, ("feed_forward.w1.activation", "mlp.activation"))
+        return
+    yield Tensor(part, size, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul"))
+    yield Tensor(part, size, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul"))
+    if settings.keeps_activation_output:
+        yield Tensor(part, size, ("feed_forward.w1.activation.silu",))
+    yield Tensor(part, size, ("feed_forward.mul",))
+
+
+def _expert_tensors(plan, settings, n, mine, e):
+    model, parallel = plan.model, plan.parallel
+    t, h = parallel.tensor_parallel_size, model.hidden_size
+    inner = parallel.expert_tensor_parallel_size or t
+    load = settings.expert_imbalance
+    if model.expert_capacity_factor:  # Tokens beyond an expert's room are dropped; balanced experts fill their room.
+        load = min(load, model.expert_capacity_factor) if load > 1 else model.expert_capacity_factor
+    sent = (mine * inner if parallel.sequence_parallel else n) * model.num_experts_per_token * load
+    yield Tensor("experts", mine * model.num_experts * 8, ("feed_forward.router",))
+    yield Tensor("experts", sent * h * e, ("feed_forward.dispatch",))
+    yield from _ffn_tensors(model, settings, "experts", sent * model.expert_ffn_hidden_size / inner * e)
+    yield Tensor("experts", sent * h * e, ("feed_forward.experts",))
+    for _ in range(model.num_shared_experts):
+        width = model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size
+        yield from _ffn_tensors(model, settings, "experts", n * width / t * e)
+
+
+def tokens(plan):
+    """Tokens of a micro batch, or of a piece of it, that a device sees."""
+    parallel, work = plan.parallel, plan.workload
+    sequences = work.micro_batch_size * parallel.micro_batch_interleave_size
+    return work.seq_length / parallel.context_parallel_size / parallel.sequence_chunks * sequences
+
+
+def left(tensor, patterns, *, core, gather):
+    """Bytes of a tensor that stay when some operators are repeated."""
+    hit = [any(matches(pattern, name) for pattern in patterns) for name in tensor.names]
+    if tensor.cast_up:
+        return tensor.bytes / 2 if any(hit) else tensor.bytes
+    if tensor.core and core:
+        return 0.0
+    if any(hit):
+        return 2 * tensor.bytes if tensor.cast_back and not any(hit[1:]) else 0.0
+    return tensor.own if gather and tensor.own else tensor.bytes
+
+
+def layer_keeps(plan, settings, where, place, mixed):
+    """Bytes by part that the layer at a place (0: first) of a chunk keeps of one micro batch."""
+    recompute, (chunk, stage) = plan.recompute, where
+    count = plan.stage_layers[chunk][stage]
+    full = count if recompute.all_layers else min(count, _at(recompute.full_layers, chunk, stage))
+    if place < full:
+        e, t = 4 if plan.workload.dtype == "float32" else 2, plan.parallel.tensor_parallel_size
+        return {"recomputed_layers": tokens(plan) * plan.model.hidden_size * e / (t if plan.parallel.sequence_parallel else 1)}
+    away = min(count - full, _at(recompute.swapped_layers, chunk, stage))
+    if place < full + away - 2:
+        return {}
+    patterns = [pattern for pattern, counts in recompute.operators.items() if place < _at(counts, chunk, stage)]
+    gather = place < _at(recompute.communication, chunk, stage)
+    found = Counter()
+    for tensor in saved(plan, settings, mixed):
+        found[tensor.part] += left(tensor, patterns, core=recompute.attention_core, gather=gather)
+    return found
+
+
+def _at(counts, chunk, stage):
+    return counts[chunk][stage] if chunk < len(counts) and stage < len(counts[chunk]) else 0
+
+
+def live_batches(plan, schedule, stage):
+    """The live micro batches of every chunk after every operation of a stage."""
+    parallel = plan.parallel
+    p, v, pieces = parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size, parallel.sequence_chunks
+    m = plan.num_micro_batches
+    if pieces > 1 and v == 1:  # All pieces of a micro batch go forward before the first comes back.
+        live, found = 0, []
+        for unit in range(m * pieces):
+            live += 1
+            found.append((live,))
+            if unit >= p - stage - 2 + pieces:
+                live -= 1
+        return found
+    live, found = [0] * (2 if schedule == "dualpipe" else v), []
+    weight_gradients = schedule == "zbh1"
+    for op in (op for item in lanes("vpp" if v > 1 and schedule == "1f1b" else schedule, p, v, m)[stage] for op in item):
+        if op.kind == "F":
+            live[op.chunk] += 1
+            found.append(tuple(live))
+        elif op.kind == ("W" if weight_gradients else "B"):
+            live[op.chunk] -= 1
+    return found
+
+
+def stage_memory(plan, settings, stage, schedule="1f1b"):
+    """Bytes by path at the largest moment of a stage, and that moment."""
+    model, parallel, work = plan.model, plan.parallel, plan.workload
+    e, t, n = 4 if work.dtype == "float32" else 2, parallel.tensor_parallel_size, tokens(plan)
+    whole = n * model.hidden_size * e
+    stream = whole / t if parallel.sequence_parallel else whole
+    last = stage == parallel.pipeline_parallel_size - 1
+    numbers = layer_numbers(plan)
+    mirrored = parallel.pipeline_parallel_size - 1 - stage
+    chunks = []
+    for where in numbers:
+        if where[1] == stage or (schedule == "dualpipe" and where[1] == mirrored):
+            kept = Counter()
+            for place, number in enumerate(numbers[where]):
+                kept.update(layer_keeps(plan, settings, where, place, has_experts(plan, number)))
+            chunks.append(kept)
+    if schedule == "dualpipe" and mirrored < stage:
+        chunks.reverse()
+    states = live_batches(plan, schedule, stage)
+    waiting = [sum(count * sum(kept.values()) for count, kept in zip(state, chunks, strict=True)) for state in states]
+    most = min(state for state, amount in zip(states, waiting, strict=True) if amount >= max(waiting) * (1 - 1e-12))
+    held = Counter()
+    for count, kept in zip(most, chunks, strict=True):
+        for part, amount in kept.items():
+            held[f"dynamic/activations/{part}"] += count * amount
+    if stage == 0 and work.dropout:
+        held["dynamic/activations/embedding"] = most[0] * stream / e
+    if last:
+        final_input = 2 * stream if settings.keeps_norm_in_fp32 and e == 2 else stream
+        held["dynamic/activations/head"] = final_input + (whole if settings.keeps_gathered_inputs else stream)
+    if stage == 0 or last:
+        held["dynamic/activations/batch"] = n * (3 * 8 + 4) + (n * work.seq_length if settings.masks_in_batch else 0)
+    fixed, total = static(plan, settings, stage)
+    if schedule == "dualpipe":  # The layers of the other direction are those of the mirrored stage.
+        fixed.update(static(plan, settings, mirrored)[0])
+    fixed.update(_buffers(plan, settings, total, whole, stream))
+    fixed["reserved/workspace"] = settings.workspace_bytes + (settings.expert_workspace_bytes if model.num_experts else 0)
+    if settings.keeps_score_buffer and work.attention_kernel == "unfused":
+        fixed["reserved/workspace"] += n * work.seq_length * model.num_attention_heads / t * e
+    moments = {"in the optimizer step": {}}
+    if settings.bucket_elements:
+        part = total / parallel.optimizer_shard_size
+        moments["in the optimizer step"] = {"dynamic/gradient_copies": part * BYTES[plan.optimizer.gradient_dtype] + part * 4}
+    own = _backward(plan, settings, stage, numbers)
+    moments["in the backward pass of a layer" if own else "while micro batches wait"] = held | own
+    if last:
+        rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
+        moments["at the loss of a micro batch"] = held | {"dynamic/logits": n * rows * settings.logits_bytes_per_element}
+    moment = max(moments, key=lambda name: sum(moments[name].values()))
+    found = fixed | moments[moment]
+    found["reserved/fragmentation"] = settings.fragmentation * sum(found.values())
+    found["reserved/context"] = settings.context_bytes
+    return {path: round(amount) for path, amount in found.items() if round(amount)}, moment
+
+
+def _buffers(plan, settings, total, whole, stream):
+    model, parallel = plan.model, plan.parallel
+    t, found = parallel.tensor_parallel_size, Counter()
+    if parallel.sequence_parallel and t > 1:
+        found["sequence"] = whole
+    if parallel.pipeline_parallel_size > 1:
+        for _ in ("sent forward", "gradient sent", "gradient received"):
+            found["pipeline"] += stream * (2 if parallel.virtual_pipeline_parallel_size > 1 else 1)
+    if parallel.context_parallel_size > 1:
+        keys = whole * model.num_key_value_heads * model.head_size / model.hidden_size / t
+        if parallel.context_parallel_algorithm in ("ring", "hybrid"):
+            for _ in ("key in use", "value in use", "key on its way", "value on its way"):
+                found["context"] += keys
+        if parallel.context_parallel_algorithm in ("ulysses", "hybrid"):
+            found["context"] += whole / t + whole / t
+    if settings.bucket_elements and parallel.data_parallel_size > 1:
+        for _ in ("gradients", "parameters"):
+            found["buckets"] += 2 * min(settings.bucket_elements, total)
+    return {f"dynamic/communication_buffers/{name}": amount for name, amount in found.items()}
+
+
+def _backward(plan, settings, stage, numbers):
+    """What the layer whose backward pass comes first makes besides what waits: the first layer of the last chunk."""
+    chunk = plan.parallel.virtual_pipeline_parallel_size - 1
+    if not numbers[chunk, stage]:
+        return {}
+    model, work, recompute = plan.model, plan.workload, plan.recompute
+    e, t, n = 4 if work.dtype == "float32" else 2, plan.parallel.tensor_parallel_size, tokens(plan)
+    # A chunk has experts in its backward pass if any of its layers has: the last one is the first that comes back.
+    mixed = has_experts(plan, numbers[chunk, stage][-1])
+    stream = n * model.hidden_size * e / (t if plan.parallel.sequence_parallel else 1)
+    full = recompute.all_layers or _at(recompute.full_layers, chunk, stage) > 0
+    patterns = [pattern for pattern, counts in recompute.operators.items() if _at(counts, chunk, stage) > 0]
+    again = 0.0
+    for tensor in saved(plan, settings, mixed):
+        again += tensor.bytes - (0.0 if full else left(tensor, patterns, core=recompute.attention_core, gather=False))
+    again -= stream if full else 0.0
+    width = model.num_experts_per_token * model.expert_ffn_hidden_size if mixed else model.ffn_hidden_size
+    inside = (3 if model.gated_ffn else 2) * n * width / t * e
+    if work.attention_kernel == "unfused":  # Gradients of the scores before and after the softmax.
+        inside = max(inside, 2 * n * work.seq_length * model.num_attention_heads / t * e)
+    return {"dynamic/recomputed_tensors": max(0.0, again), "dynamic/activation_gradients": 2 * stream + inside}
