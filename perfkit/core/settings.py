@@ -116,6 +116,11 @@ def author() -> str:
     return os.environ.get("PERFKIT_AUTHOR", "").strip()[:60]
 
 
+def student() -> str:
+    """Whose page this is where a code or a proxy says so (`PERFKIT_STUDENT`, which the server sets); empty: whoever is typed."""
+    return os.environ.get("PERFKIT_STUDENT", "").strip()
+
+
 def language() -> str:
     """The language of pages (`PERFKIT_LANGUAGE`): `en`, or `zh` for Chinese."""
     return "zh" if os.environ.get("PERFKIT_LANGUAGE", "").lower().startswith("zh") else "en"
@@ -133,8 +138,17 @@ def pages_folder() -> Path | None:
 
 
 def allowed_roots() -> tuple[Path, ...]:
-    """Folders outside of which pages open nothing (`PERFKIT_ROOTS`, separated as in PATH); empty: no limit."""
-    return tuple(Path(part).expanduser().resolve() for part in os.environ.get("PERFKIT_ROOTS", "").split(os.pathsep) if part)
+    """Folders that pages may open besides the project and the samples (`PERFKIT_ROOTS`, separated as in PATH)."""
+    return _paths("PERFKIT_ROOTS")
+
+
+def named_at_start() -> tuple[Path, ...]:
+    """What the project's own file opened when `perfkit serve` started (`PERFKIT_NAMED`, which the server sets)."""
+    return _paths("PERFKIT_NAMED")
+
+
+def _paths(variable: str) -> tuple[Path, ...]:
+    return tuple(Path(part).expanduser().resolve() for part in os.environ.get(variable, "").split(os.pathsep) if part)
 
 
 def wait_for_panels() -> bool:
@@ -168,8 +182,8 @@ def max_kernels(free_memory_bytes: int) -> int:
 
 
 def max_kernels_per_visitor(*, shared: bool) -> int:
-    """How many pages one visitor may have open (`PERFKIT_MAX_KERNELS_PER_VISITOR`), by default 6 where others share; 0: no cap."""
-    return _positive_int("PERFKIT_MAX_KERNELS_PER_VISITOR") or (6 if shared else 0)
+    """How many pages one visitor may have open (`PERFKIT_MAX_KERNELS_PER_VISITOR`), by default 6 where others share, else 24."""
+    return _positive_int("PERFKIT_MAX_KERNELS_PER_VISITOR") or (6 if shared else 24)
 
 
 def warm_kernels() -> int:

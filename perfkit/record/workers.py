@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from perfkit.core.confine import confine
 from perfkit.core.errors import InputError
 from perfkit.core.settings import dask_address, memory_limit_bytes, num_threads
 from perfkit.core.units import MIB
@@ -208,6 +209,7 @@ class _Worker:
 def serve() -> None:
     """The life of a process: a task and then items from standard input, messages to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    confine()
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that nothing else gets between the messages

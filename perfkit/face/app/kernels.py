@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
@@ -34,8 +35,10 @@ WARM_UP = "import perfkit.face.panels, polars"
 """What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
 
 
-KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False"]
-"""Pages run no commands worth keeping, and many kernels at once damage the one file that IPython keeps them in."""
+_CONFINE = "__import__('perfkit.core.confine', fromlist=['confine']).confine()"
+KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False", f"--IPKernelApp.exec_lines={_CONFINE}"]
+"""Pages run no commands worth keeping, and many kernels at once damage the one file that IPython keeps them in. Before anything
+else a kernel is confined to the roots."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -272,11 +275,20 @@ class PageKernels(AsyncMappingKernelManager):
 
     async def _start(self, *, kernel_id: str, **kwargs: Any) -> str:
         """Start a kernel; one whose start fails, or is given up, leaves nothing behind."""
+        kwargs["env"] = {**(kwargs.get("env") or os.environ), **self._own_temporary_folder()}
         try:
             return str(await super().start_kernel(kernel_id=kernel_id, extra_arguments=KERNEL_ARGUMENTS, **kwargs))
         except BaseException:
             await asyncio.shield(self.end(kernel_id))
             raise
+
+    def _own_temporary_folder(self) -> dict[str, str]:
+        """Where kernels put what they need for a moment: visitors must not read what other programs have in the system's."""
+        if not self.connection_dir:
+            return {}
+        folder = Path(self.connection_dir) / "tmp"
+        folder.mkdir(exist_ok=True)
+        return {"TMPDIR": str(folder)}
 
     async def _hand_over(self, kernel_id: str, environment: dict[str, str]) -> bool:
         # Voila names some variables by members of an enumeration, whose repr is no Python.

@@ -25,6 +25,8 @@ AWAY_NS = 30 * NS_PER_S
 """A page that has not been heard of for so long is closed: it calls every few seconds."""
 _opened: dict[tuple[str, str], float] = {}
 _lock = Lock()
+_wrong: set[str] = set()
+_LONGEST_WAIT_S = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,11 @@ class Session:
 
 def session(typed_name: str) -> Session:
     """Who is here. Raises NothingYet for no name, and InputError for one that cannot be kept."""
-    if not typed_name.strip():
-        raise NothingYet(WELCOME)
     seed = settings.class_seed()
-    return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(typed_name))
+    name = settings.student() if seed is not None and settings.student() else typed_name  # a known name is not typed
+    if not name.strip():
+        raise NothingYet(WELCOME)
+    return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(name))
 
 
 def the_store() -> Store:
@@ -74,8 +77,8 @@ def bulletin(typed_name: str) -> dict[str, Any]:
         return {}
     try:
         store = the_store()
-        if typed_name.strip():
-            store.seen(student_name(typed_name))
+        if name := settings.student() or typed_name.strip():
+            store.seen(student_name(name))
         ends_ns = int(store.control("timer_ends_ns", 0))
         state = "ended" if store.control("ended", False) else "paused" if store.control("frozen", False) else ""
         return {
@@ -104,9 +107,16 @@ def spent_s(student: str, card: str) -> float:
 
 
 def is_instructor(token: str) -> bool:
-    """Whether the token is the one that the server was started with."""
+    """Whether the token is the one that the server was started with; each new wrong one costs a second, then two, up to 30."""
+    if not token.strip() or not settings.class_admin_digest():
+        return False
     digest = sha256(token.strip().encode("utf-8")).hexdigest()
-    return bool(settings.class_admin_digest()) and hmac.compare_digest(digest, settings.class_admin_digest())
+    right = hmac.compare_digest(digest, settings.class_admin_digest())
+    if not right and digest not in _wrong:
+        with _lock:
+            _wrong.add(digest)
+            time.sleep(min(2 ** (len(_wrong) - 1), _LONGEST_WAIT_S))
+    return right
 
 
 def check_open(store: Store, group: str) -> None:

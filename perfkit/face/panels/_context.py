@@ -16,6 +16,7 @@ from threading import Lock
 from perfkit.core import settings
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
+from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.settings import PROJECT_FILE
 from perfkit.core.units import format_ns
@@ -97,7 +98,7 @@ def read_run(path: str, progress: Progress | None = None) -> Run:
     """The run at `path`; read once as long as the folder does not change. Raises NothingYet for an empty path."""
     if not path:
         raise NothingYet("No recording is open yet. Choose a folder of profiles, a trace file or a training log.")
-    place = Path(path).expanduser()
+    place = checked(path)
     key = (str(place), place.stat().st_mtime_ns if place.exists() else 0)
     with _lock:
         if key not in _open_run:

@@ -13,8 +13,9 @@ from functools import cache
 from typing import Any, Literal
 
 from perfkit.core.errors import InputError
+from perfkit.core.roots import is_allowed
 from perfkit.core.texts import t, translator
-from perfkit.face.panels._files import is_allowed, list_folder
+from perfkit.face.panels._files import list_folder
 from perfkit.face.panels._upload import offer
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
@@ -206,7 +207,9 @@ class PathPicker:
         """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""
         path = str(value).strip()
         if path and not is_allowed(path):
-            raise InputError(self.label or words(self.path), [f"{path} is outside of the folders that this server opens"])
+            raise InputError(
+                self.label or words(self.path), ["is outside of the folders that this server opens (PERFKIT_ROOTS names others)"]
+            )
         return path, ""
 
     def browse(self, folder: str) -> dict[str, Any]:

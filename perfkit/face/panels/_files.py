@@ -6,43 +6,30 @@ import os
 from pathlib import Path
 from typing import Any
 
-from perfkit.core import settings
-from perfkit.core.resources import data_folder
+from perfkit.core.roots import is_allowed, roots
 
 MAX_ENTRIES = 300
 
 
-def roots() -> tuple[Path, ...]:
-    """Folders that may be opened: those of the settings, the project and the bundled samples; empty: any."""
-    allowed = settings.allowed_roots()
-    project = settings.project_folder()
-    return (*allowed, *([project.resolve()] if project else []), data_folder().resolve()) if allowed else ()
-
-
-def is_allowed(path: str) -> bool:
-    """Whether `path`, with its links followed, lies where pages may open files."""
-    found = roots()
-    return not found or any(Path(path).expanduser().resolve().is_relative_to(root) for root in found)
-
-
 def list_folder(folder: str) -> dict[str, Any]:
-    """The visible entries of `folder`, of the folder that holds it if it is a file, or of the home folder if it is empty.
+    """The visible entries of `folder`, of the folder that holds it if it is a file, or of the first place if it is empty.
 
-    Outside of `roots` the first of them is listed instead. `{"folder", "parent", "entries": [{"name", "path", "folder"}], "note"}`;
-    folders first. What cannot be read is said in `note`.
+    The first place is the first of the roots where there are any, else the home folder. Outside of the roots the first of them is
+    listed instead; a root shows the others beside its entries. `{"folder", "parent", "entries": [{"name", "path", "folder"}],
+    "note"}`; folders first. What cannot be read is said in `note`.
     """
-    place = Path(folder.strip() or Path.home()).expanduser()
-    if not place.is_dir():
-        place = place.parent if place.parent.is_dir() else Path.home()
-    place = place.resolve()
     allowed = roots()
-    if not is_allowed(str(place)):
-        place = allowed[0]
+    first = allowed[0] if allowed else Path.home()
+    place = Path(folder.strip() or first).expanduser()
+    if not place.is_dir():
+        place = place.parent if place.parent.is_dir() else first
+    place = place.resolve() if is_allowed(place) else first
     entries, note = _entries(place)
+    others = [root for root in allowed if root != place] if place in allowed else []
     return {
         "folder": str(place),
         "parent": None if place.parent == place or place in allowed else str(place.parent),
-        "entries": entries[:MAX_ENTRIES],
+        "entries": [*({"name": root.name, "path": str(root), "folder": True} for root in others), *entries[:MAX_ENTRIES]],
         "note": note or (f"{len(entries) - MAX_ENTRIES} more entries are not listed" if len(entries) > MAX_ENTRIES else ""),
     }
 

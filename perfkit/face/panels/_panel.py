@@ -149,7 +149,7 @@ class PanelView(View):
         if kind == "set":
             self._ask(lambda state: self._accept(state, message["values"]), seq=int(message["seq"]))
         elif kind == "select" and panel.on_select is not None:
-            select, chart, datum = panel.on_select, message["chart"], message["datum"]
+            select, chart, datum = panel.on_select, self._drawn(message["chart"]), message["datum"]
             self._ask(lambda state: select(state, chart, datum))
         elif kind == "row" and panel.on_row is not None:
             choose, table = panel.on_row, message["table"]
@@ -168,11 +168,19 @@ class PanelView(View):
         elif kind == "browse":
             self._browse(message["name"], message["folder"])
 
+    def _drawn(self, chart: str) -> str:
+        """The name of a chart that the page shows."""
+        if chart not in {described["name"] for described in self.frame.get("charts", ())}:
+            raise InputError(self.name, [f"shows no chart {chart[:60]!r}"])
+        return chart
+
     def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
         """The next step of an upload: announced ("begin"), a part of it, or given up. The page sends the next part when told."""
         name, step = message["name"], message["step"]
         try:
             if step == "begin":
+                if not any(control.path == name and hasattr(control, "browse") for control in self.panel.controls):
+                    raise InputError(self.name, [f"takes no file for {name[:60]!r}"])
                 self._give_up(name)
                 self._uploads[name] = Upload(str(message["file"]), int(message["bytes"]))
             elif name not in self._uploads:
@@ -198,9 +206,8 @@ class PanelView(View):
 
     def act(self, name: str) -> None:
         """Do what the button `name` does with the present state, say how it went, and compute anew."""
-        action = next(action for action in self.panel.actions if action.name == name)
         try:
-            outcome = {"name": name, "text": action.run(self._newest()), "problems": []}
+            outcome = {"name": name, "text": self._offered(name).run(self._newest()), "problems": []}
         except PerfkitError as error:
             problems = list(error.problems) if isinstance(error, InputError) else []
             outcome = {"name": name, "text": "Not done:" if problems else str(error), "problems": problems}
@@ -209,6 +216,13 @@ class PanelView(View):
             self.outcome = {**outcome, "count": self._num_acts}
         self._ask(lambda state: state)
         self._page.saved(origin=self)
+
+    def _offered(self, name: str) -> Action:
+        """The action `name`; raises InputError if the panel does not offer it now."""
+        for action in self.panel.actions:
+            if action.name == name and (action.visible is None or action.visible(self.state)):
+                return action
+        raise InputError(self.name, [f"offers no action {name[:60]!r} now"])
 
     def _on_saved(self, origin: object) -> None:
         if self.panel.follows_log and origin is not self:
@@ -230,9 +244,23 @@ class PanelView(View):
     def _accept(self, state: State, values: Mapping[str, Any]) -> State:
         known = {control.path: control for control in self.panel.controls}
         for path, value in values.items():
-            accepted, self._notes[path] = known[path].accept(value, state) if path in known else (value, "")
+            if path in known:
+                accepted, self._notes[path] = known[path].accept(value, state)
+            else:
+                accepted = self._shared_value(state, path, value)
             state = write(state, path, accepted)
         return state
+
+    def _shared_value(self, state: State, path: str, value: Any) -> Any:
+        """A value of the address that no control shows, such as the chosen row; of the kind that it has already."""
+        if path not in self.panel.shared:
+            raise InputError(
+                self.name, [f"has no control {path[:60]!r}; there are {', '.join(c.path for c in self.panel.controls)}"]
+            )
+        before = read(state, path)
+        if before is not None and value is not None and not isinstance(value, type(before)):
+            raise InputError(self.name, [f"{path}: {value!r} is no {type(before).__name__}"])
+        return value
 
     # The thread -------------------------------------------------------------
 

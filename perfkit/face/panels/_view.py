@@ -8,6 +8,7 @@ asks for each once and gets it through the kernel.
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 import anywidget
 import traitlets
 
+from perfkit.core.errors import InputError
 from perfkit.face.charts.vega import module_source
+from perfkit.face.panels._messages import decode
 
 _FOLDER = Path(__file__).parent
 _keys = itertools.count(1)
@@ -37,11 +40,15 @@ class View(anywidget.AnyWidget):
         self.on_msg(self._dispatch)
 
     def _dispatch(self, _widget: Any, message: Any, buffers: Any) -> None:
-        if not isinstance(message, dict):
-            return
-        if message.get("type") == "need-module":
+        try:
+            self._answer_page(decode(message), buffers)
+        except (InputError, LookupError, TypeError, ValueError) as error:
+            refuse(f"{type(error).__name__}: {error}")
+
+    def _answer_page(self, message: dict[str, Any], buffers: Any) -> None:
+        if message["type"] == "need-module":
             self.send({"type": "module", "name": message["name"], **_MODULES[message["name"]]()})
-        elif message.get("type") == "upload":
+        elif message["type"] == "upload":
             self.on_upload(message, buffers)
         else:
             self.on_message(message)
@@ -54,11 +61,22 @@ class View(anywidget.AnyWidget):
         if state:
             self._send({"method": "update", "state": state, "buffer_paths": []})
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Pages say what they want in messages; no trait is theirs to write."""
+        refuse(f"a page wrote {', '.join(map(str, list(sync_data)[:5]))} of a view")
+
     def on_message(self, message: dict[str, Any]) -> None:
         """What the visitor did; views that accept something override it."""
 
     def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
         """A file that the visitor sends; views with a path picker take it."""
+
+
+def refuse(what: str) -> None:
+    """Log what a page tried; where the kernel runs in the app, the server's own output takes it."""
+    stream = sys.__stderr__
+    if stream is not None:
+        print(f"perfkit refused: {what[:400]}", file=stream, flush=True)
 
 
 def _widgets() -> dict[str, str]:

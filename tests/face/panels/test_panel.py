@@ -218,7 +218,7 @@ def test_only_the_newest_question_is_answered():
         computed.append(state["n"])
         return state["n"]
 
-    view = open_panel(Panel(compute=compute, view=lambda n: ({}, {}, str(n)), start={"n": 1}))
+    view = open_panel(Panel(compute=compute, view=lambda n: ({}, {}, str(n)), start={"n": 1}, controls=(Number("n", step=1),)))
     assert started.wait(10)
     for number in (2, 3, 4):
         view.set({"n": number})
@@ -259,7 +259,7 @@ def test_tables_of_an_outdated_answer_are_neither_made_nor_sent():
     def answer(number):
         return Answer({}, {}, str(number), lambda: notes(number), lambda: code(number))
 
-    view = open_panel(Panel(compute=lambda state: state["n"], view=answer, start={"n": 1}))
+    view = open_panel(Panel(compute=lambda state: state["n"], view=answer, start={"n": 1}, controls=(Number("n", step=1),)))
     view.observe(lambda change: sent.append(change["new"]["notes"]), "details")
     assert asked.wait(10)
     view.set({"n": 2})
