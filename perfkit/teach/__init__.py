@@ -12,6 +12,9 @@ from perfkit.teach._catalogue import exercise_named as exercise_named
 from perfkit.teach._catalogue import exercises as exercises
 from perfkit.teach._catalogue import groups as groups
 from perfkit.teach._catalogue import question as question
+from perfkit.teach._codes import class_codes as class_codes
+from perfkit.teach._codes import digest_of as digest_of
+from perfkit.teach._codes import new_codes as new_codes
 from perfkit.teach._database import class_files as class_files
 from perfkit.teach._draw import student_name as student_name
 from perfkit.teach._mark import Mark as Mark

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
+OPEN = (tempfile.gettempdir(), str(Path(__file__).resolve().parents[1] / "data"))
+"""What tests open besides the project and the samples."""
 READY = "document.documentElement.dataset.perfkitReady !== undefined"
 
 
@@ -57,6 +60,8 @@ def start(
 ) -> Server:
     """`perfkit serve project` on a free port, once it answers; `base_url` and `token` are those that `arguments` set."""
     port = free_port()
+    if not token and "--no-token" not in arguments and "PERFKIT_TOKEN" not in environment:
+        arguments = (*arguments, "--no-token")  # what is tested is behind the door
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERFKIT_")}
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Tests that a shell runs in the background ignore Ctrl-C, and what they start would too.
@@ -64,7 +69,7 @@ def start(
     with log.open("w") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "perfkit", "serve", str(project), "--port", str(port), *arguments],
-            env=kept | {"PERFKIT_CACHE": str(log.parent / "cache"), **environment},
+            env=kept | {"PERFKIT_CACHE": str(log.parent / "cache"), "PERFKIT_ROOTS": os.pathsep.join(OPEN), **environment},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

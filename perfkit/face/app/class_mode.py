@@ -9,7 +9,8 @@ from pathlib import Path
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
-from perfkit.teach import class_store
+from perfkit.face.app.access import SHORTEST_TOKEN
+from perfkit.teach import class_codes, class_store
 
 DEFAULT_SEED = 2024
 KERNEL_BYTES = 183_000_000
@@ -31,6 +32,9 @@ def start_class(project: Path, *, seed: int | None = None, token: str | None = N
         raise InputError("--class-seed", [f"{seed} must be at least 0"])
     if token is not None and not token.strip():
         raise InputError("--class-admin", ["is empty; give a token, or leave the option out and one is made"])
+    if token is not None and len(token.strip()) < SHORTEST_TOKEN:
+        short = f"has {len(token.strip())} characters; at least {SHORTEST_TOKEN} keep students from guessing it"
+        raise InputError("--class-admin", [short])
     store = class_store(project)
     chosen = int(store.control("seed", DEFAULT_SEED)) if seed is None else seed
     store.set_control("seed", chosen)
@@ -42,6 +46,12 @@ def start_class(project: Path, *, seed: int | None = None, token: str | None = N
     if token is None:
         lines.append(f"instructor's token (type it on page 40, under Instructor): {secret}")
     return [*lines, *capacity(settings.free_memory_bytes())]
+
+
+def codes_of_class() -> dict[str, str]:
+    """The students of the class that this server holds by the digest of their code; empty where names are typed."""
+    project = settings.project_folder()
+    return class_codes(project) if project is not None and settings.class_seed() is not None else {}
 
 
 def capacity(free_bytes: int) -> list[str]:

@@ -24,6 +24,7 @@ from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
 from perfkit import __version__
 from perfkit.core import settings
 from perfkit.core.texts import LANGUAGES, for_browser, markdown, t
+from perfkit.face.app.access import is_named
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE, navigation
 from perfkit.face.app.room import room
@@ -236,9 +237,14 @@ class ShutdownHandler(VoilaShutdownKernelHandler):  # type: ignore[misc]
 
 
 def visitor_of(handler: JupyterHandler) -> str:
-    """Who asks: a name that stays with the browser, by a signed cookie."""
-    user = handler.current_user
-    return str(user.username) if user else ""
+    """Who asks: a name that is known, or that stays with the browser by a signed cookie; else the machine.
+
+    A program that keeps no cookie would be somebody else each time.
+    """
+    user, identity = handler.current_user, handler.identity_provider
+    if user and (is_named(user) or handler.get_cookie(identity.get_cookie_name(handler))):
+        return str(user.username)
+    return f"machine {handler.request.remote_ip}"
 
 
 def language_of(handler: JupyterHandler) -> str:
@@ -249,9 +255,13 @@ def language_of(handler: JupyterHandler) -> str:
 
 def wishes_of(handler: JupyterHandler) -> dict[str, str]:
     """What a page's kernel should know about the visitor: the language, and the name that the log is given."""
+    known = {"PERFKIT_LANGUAGE": language_of(handler)}
+    user = handler.current_user
+    if user and is_named(user):
+        return {**known, "PERFKIT_AUTHOR": str(user.name), "PERFKIT_STUDENT": str(user.name)}
     name = unquote(handler.get_cookie(NAME_COOKIE, "") or "")
     author = " ".join("".join(letter for letter in name if letter.isprintable()).split())
-    return {"PERFKIT_LANGUAGE": language_of(handler), **({"PERFKIT_AUTHOR": author[:60]} if author else {})}
+    return {**known, "PERFKIT_STUDENT": "", **({"PERFKIT_AUTHOR": author[:60]} if author else {})}
 
 
 def without_token(uri: str | None) -> str:

@@ -30,11 +30,12 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import notebooks_folder
 from perfkit.face.app import handlers
 from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
-from perfkit.face.app.class_mode import start_class
+from perfkit.face.app.class_mode import codes_of_class, start_class
 from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
 from perfkit.face.app.room import raise_descriptor_limit, room
+from perfkit.project import find_project, open_project
 
 CULL_IDLE_S = 15 * 60
 CULL_CHECK_S = 60
@@ -64,21 +65,25 @@ def serve(
     host: str = LOCAL_HOST,
     token: str | None = None,
     base_url: str = "/",
+    no_token: bool = False,
+    user_header: str = "",
 ) -> None:
     """Serve the guided pages on `host`:`port` with `folder` as the tuning project, until Ctrl-C.
 
     `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
-    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). With another
-    `host` than this machine visitors need `token`, by default one that is made and printed; `base_url` is the path behind a proxy.
+    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need
+    `token`, by default one that is made and printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a
+    proxy, and `user_header` where that proxy, which sends the token, names the visitor.
     """
     project = _checked_folder(folder)
-    access = access_to(host, token or os.environ.pop("PERFKIT_TOKEN", None), base_url)
+    access = access_to(host, token or os.environ.pop("PERFKIT_TOKEN", None), base_url, no_token=no_token, user_header=user_header)
     _check_port(port, access.host)
     if classroom and lab:
         raise InputError("--class", ["students could read all answers in JupyterLab; leave --lab out, or see docs/class.md"])
     if classroom:
         print("\n".join(start_class(project, seed=class_seed, token=class_admin)), flush=True)
     os.environ["PERFKIT_PROJECT"] = str(project)
+    os.environ["PERFKIT_NAMED"] = os.pathsep.join(map(str, _opened_by(project)))
     if read_only:
         os.environ["PERFKIT_READ_ONLY"] = "1"
     if lab:
@@ -96,7 +101,9 @@ def serve(
     logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
     url = access.address(port)
     print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
-    if not access.is_local:
+    if not access.token:
+        print("NO TOKEN: every account of this machine can do what you can do with this project", flush=True)
+    elif not access.is_local:
         print("other machines reach it; whoever has the token can do what you can do with this project", flush=True)
     if open_browser:
         webbrowser.open(url)
@@ -212,6 +219,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "page_config_hook": _page_config,
                 "http_keep_alive_timeout": 10,
             },
+            "Identity": {"user_header": access.user_header, "codes": codes_of_class()},
             "KernelProvisionerFactory": {"default_provisioner_name": PROVISIONER},
             # Files instead of ports: other users of the machine cannot talk to the kernels.
             "KernelManager": {"transport": "tcp" if os.name == "nt" else "ipc"},
@@ -256,6 +264,15 @@ def _checked_folder(folder: str | Path) -> Path:
         raise InputError(str(folder), ["is no folder; `perfkit demo FOLDER` writes a sample project"])
     settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
     return project
+
+
+def _opened_by(project: Path) -> list[Path]:
+    """The recording and the configuration that the project's own file opens, wherever they lie."""
+    try:
+        found = open_project(project) if find_project(project) else None
+    except InputError:  # the pages say what is wrong with the file
+        return []
+    return [path for path in (found.open_run, found.open_config) if path is not None] if found else []
 
 
 def _check_port(port: int, host: str) -> None:

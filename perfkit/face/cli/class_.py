@@ -39,6 +39,11 @@ def _add(parser: argparse.ArgumentParser) -> None:
     results.add_argument("--anonymous", action="store_true", help="s01, s02, ... in place of names")
     results.add_argument("--out", metavar="FILE", required=True, help="FILE.html: pictures and tables; FILE.csv: all rows")
     results.set_defaults(act=_results)
+    codes = actions.add_parser("codes", help="a code for each student, as a sheet to print: who has one needs no token")
+    codes.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
+    codes.add_argument("--student", action="append", dest="students", metavar="NAME", help="a student; again for more")
+    codes.add_argument("--number", type=int, default=20, metavar="N", help="s01 to sN where no student is named (default: 20)")
+    codes.set_defaults(act=_codes)
     purge = actions.add_parser("purge", help="remove class.sqlite of the project: all names, answers and points")
     purge.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
     purge.set_defaults(act=_purge)
@@ -119,6 +124,18 @@ def _project(command: str, named: str | None) -> Path:
     if folder is None:
         raise InputError(command, ["no project here; name one with --folder, or go to a folder with a perfkit.toml"])
     return folder
+
+
+def _codes(arguments: argparse.Namespace) -> int:
+    from perfkit.teach import new_codes
+
+    if not 1 <= arguments.number <= 500:
+        raise InputError("--number", [f"{arguments.number} is none of 1 to 500"])
+    students = arguments.students or [f"s{number:02}" for number in range(1, arguments.number + 1)]
+    codes = new_codes(_project("class codes", arguments.folder), students)
+    width = max(map(len, codes))
+    print("\n\n".join(f"{student:<{width}}   {code}" for student, code in codes.items()))
+    return 0
 
 
 def _purge(arguments: argparse.Namespace) -> int:

@@ -15,7 +15,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="the tuning project (default: here)")
     parser.add_argument("--port", type=int, default=8866, help="port (default: 8866)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
-    parser.add_argument("--token", help="what visitors must know (default: none here, beyond this machine one is made and printed)")
+    parser.add_argument("--token", help="what visitors must know, or PERFKIT_TOKEN (default: one is made and printed)")
+    parser.add_argument("--no-token", action="store_true", help="ask nobody: every account of this machine gets the pages")
+    parser.add_argument("--user-header", metavar="NAME", default="", help="where a proxy that sends the token names the visitor")
+    parser.add_argument("--open", action="store_true", help="open the first page in a browser")
     parser.add_argument("--base-url", metavar="PATH", default="/", help="path of the app behind a proxy (default: /)")
     parser.add_argument("--lab", action="store_true", help="open JupyterLab, with the code visible")
     parser.add_argument("--read-only", action="store_true", help="never write to the project")
@@ -41,6 +44,9 @@ def _run(arguments: argparse.Namespace) -> int:
         host=arguments.host,
         token=arguments.token,
         base_url=arguments.base_url,
+        no_token=arguments.no_token,
+        user_header=arguments.user_header,
+        open_browser=arguments.open,
     )
     return 0
 

@@ -1,34 +1,62 @@
-"""Who gets in: nobody needs anything on this machine, everybody a token beyond it."""
+"""Who gets in: whoever has the token, on this machine too, a student with a code, and whom a proxy names."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
 
 import pytest
+from jupyter_server.auth.identity import User
 
 from perfkit.core.errors import InputError
 from perfkit.core.settings import max_kernels_per_visitor, warm_kernels
-from perfkit.face.app.access import access_to, own_path
+from perfkit.face.app.access import Guesses, access_to, is_named, named, own_path
 from perfkit.face.app.handlers import without_token
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
+from perfkit.project import create_project
+from perfkit.teach import new_codes
 from tests.browser.app_server import start, stop
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
-def test_this_machine_alone_needs_no_token(host):
-    assert access_to(host).token == ""
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "gpu-box"])
-def test_beyond_this_machine_a_token_is_made_and_printed(host):
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "gpu-box"])
+def test_a_token_is_made_and_printed_wherever_the_app_listens(host):
     access = access_to(host)
     assert len(access.token) >= 20
     assert access.address(80).endswith(f"/?token={access.token}")
     assert access.token != access_to(host).token
     assert access.token not in repr(access)
+
+
+def test_to_ask_nobody_is_a_choice_on_this_machine_alone():
+    assert access_to("127.0.0.1", no_token=True).token == ""
+    for host, token in (("0.0.0.0", None), ("127.0.0.1", "open sesame")):
+        with pytest.raises(InputError, match="--no-token goes with"):
+            access_to(host, token, no_token=True)
+
+
+def test_guesses_cost_more_and_more_and_no_guesser_makes_two_at_once(monkeypatch):
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    monkeypatch.setattr("perfkit.face.app.access.asyncio.sleep", sleep)
+
+    async def guess() -> None:
+        guesses = Guesses()
+        await asyncio.gather(*(guesses.pay("a") for _ in range(9)), guesses.pay("b"))
+
+    asyncio.run(guess())
+    assert sorted(slept) == [1, 1, 1, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_a_name_that_a_proxy_or_a_code_gives_is_no_typed_one():
+    assert is_named(named("  Li\tWei\n"))
+    assert named("  Li\tWei\n").name == "LiWei"
+    assert not is_named(User(username="abc"))
 
 
 def test_a_chosen_token_is_not_printed():
@@ -66,7 +94,7 @@ def test_a_visitor_has_as_many_pages_as_one_may_have(monkeypatch):
 
 def test_visitors_are_capped_where_others_share(monkeypatch):
     monkeypatch.delenv("PERFKIT_MAX_KERNELS_PER_VISITOR", raising=False)
-    assert (max_kernels_per_visitor(shared=True), max_kernels_per_visitor(shared=False)) == (6, 0)
+    assert (max_kernels_per_visitor(shared=True), max_kernels_per_visitor(shared=False)) == (6, 24)
     monkeypatch.setenv("PERFKIT_MAX_KERNELS_PER_VISITOR", "3")
     assert max_kernels_per_visitor(shared=False) == 3
 
@@ -133,3 +161,31 @@ def test_the_way_on_stays_in_the_app(wanted):
     assert own_path(wanted, "/team/perfkit/") == "/team/perfkit/"
     assert own_path("/team/perfkit/00_start_here?a=1", "/team/perfkit/") == "/team/perfkit/00_start_here?a=1"
     assert own_path("//evil.example/", "/") == "/"
+
+
+@pytest.fixture(scope="module")
+def class_server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("class")
+    create_project(folder, "class")
+    codes = new_codes(folder, ["s01", "s02"])
+    arguments = ("--class", "--class-admin", "the instructor", "--token", "open sesame", "--user-header", "X-Forwarded-User")
+    running = start(folder, tmp_path_factory.mktemp("log") / "server.log", arguments=arguments, token="open sesame")
+    yield running, codes
+    stop(running)
+
+
+@pytest.mark.slow
+def test_a_code_is_a_name_and_a_proxy_gives_one_only_with_the_token(class_server):
+    server, codes = class_server
+    nobody = urllib.request.build_opener()
+    health = f"{server.url}perfkit/health"
+    assert answer(nobody, health, Authorization=f"token {codes['s01'].lower()}")[0] == 200
+    assert answer(nobody, health, **{"X-Forwarded-User": "teacher"})[1].startswith(f"{server.url}login")
+    assert answer(nobody, health, Authorization="token wrong one", **{"X-Forwarded-User": "teacher"})[1].startswith(
+        f"{server.url}login"
+    )
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+    assert answer(browser, f"{server.url}perfkit/health?token={codes['s02']}")[0] == 200
+    assert answer(browser, health)[:2] == (200, health)
+    text = (server.project / "class.sqlite").read_bytes()
+    assert all(code.encode() not in text for code in codes.values())

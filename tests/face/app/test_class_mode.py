@@ -23,11 +23,11 @@ def project(tmp_path, monkeypatch):
 
 
 def test_a_class_sets_seed_and_token_and_only_reads_the_project(project):
-    lines = start_class(project, seed=7, token="sesame")
+    lines = start_class(project, seed=7, token="open sesame")
     assert os.environ["PERFKIT_CLASS"] == "7"
-    assert os.environ["PERFKIT_CLASS_ADMIN"] == sha256(b"sesame").hexdigest()
+    assert os.environ["PERFKIT_CLASS_ADMIN"] == sha256(b"open sesame").hexdigest()
     assert open_project(project).read_only
-    assert "sesame" not in "".join(lines)
+    assert "open sesame" not in "".join(lines)
     assert (project / "class.sqlite").is_file()
 
 
@@ -38,14 +38,19 @@ def test_without_a_token_one_is_made_and_printed(project):
 
 
 def test_a_restarted_server_goes_on_with_the_same_numbers(project):
-    start_class(project, seed=31, token="t")
-    start_class(project, token="t")
+    start_class(project, seed=31, token="a long one")
+    start_class(project, token="a long one")
     assert os.environ["PERFKIT_CLASS"] == "31"
 
 
 def test_the_first_class_has_the_seed_of_the_printed_lesson(project):
-    start_class(project, token="t")
+    start_class(project, token="a long one")
     assert os.environ["PERFKIT_CLASS"] == "2024"
+
+
+def test_a_token_that_students_could_guess_is_refused(project):
+    with pytest.raises(InputError, match="has 7 characters; at least 8"):
+        start_class(project, token="1234567")
 
 
 def test_a_folder_that_is_no_project_is_refused(tmp_path):
