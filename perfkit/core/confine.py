@@ -59,7 +59,11 @@ class _Hook:
             Path(__file__).parents[1],
             *filter(None, sys.path),
         ]
-        self.readable = [*map(str, roots()), *self.own, *(os.path.realpath(place) for place in (*code, data_folder(), *_SYSTEM))]
+        self.readable = [
+            *map(str, roots()),
+            *self.own,
+            *(os.path.realpath(str(place)) for place in (*code, data_folder(), *_SYSTEM)),
+        ]
         self._inside = tuple(f"{place.rstrip(os.sep)}{os.sep}" for place in self.readable)
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
