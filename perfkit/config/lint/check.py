@@ -9,6 +9,17 @@ from typing import Any, Literal
 Severity = Literal["error", "warning", "information"]
 Kind = Literal["config", "config-text", "environment", "code", "log"]
 
+MODEL = """model:
+  model_config:
+    type: LlamaConfig
+    num_layers: 32
+    hidden_size: 4096
+    num_heads: 32
+    vocab_size: 32000
+    seq_length: 4096
+"""
+"""The model of the examples whose problem is elsewhere."""
+
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "information")
 
 
@@ -30,11 +41,11 @@ class Found:
 class Check:
     """One problem that can be seen without running anything.
 
-    `check` gets the subject of its `kind` (`_subjects.py`): Config, Text (of a configuration that may not parse, or of a log),
+    `check` gets the subject of its `kind` (`subjects.py`): Config, Text (of a configuration that may not parse, or of a log),
     Environment or Code.
-    `why` says what it costs, `fix` what to do. `bad` is the text of a file in which the check must find something, `good` the
-    repaired one in which it must not; both are its test and its documentation. `example` is the name such a file has.
-    `source` says where a threshold comes from.
+    `why` says what it costs, `fix` what to do. `bad` is the text of a file in which the check must find something, `repair`
+    what to replace in it and by what, so that it must not (`good`); both are its test and its documentation.
+    `example` is the name such a file has, `source` says where a threshold comes from.
     """
 
     name: str
@@ -45,9 +56,14 @@ class Check:
     why: str
     fix: str
     bad: str
-    good: str
+    repair: tuple[str, str]
     example: str
     source: str = ""
+
+    @property
+    def good(self) -> str:
+        """The bad example, repaired."""
+        return self.bad.replace(*self.repair, 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,12 +31,13 @@ parallel_config:
 runner_config:
   gradient_accumulation_steps: 4
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 2
-  micro_batch_num: 128
+    repair=(
+        """  micro_batch_num: 32
 runner_config:
-  gradient_accumulation_steps: 1
-""",
+  gradient_accumulation_steps: 4""",
+        """  micro_batch_num: 128
+runner_config:
+  gradient_accumulation_steps: 1""",
+    ),
     example="pretrain.yaml",
 )

@@ -39,10 +39,6 @@ CHECK = Check(
         self.act = ops.silu
         self.recompute()
 """,
-    good="""class Mlp(nn.Cell):
-    def __init__(self):
-        self.act = SiLU()
-        self.recompute()
-""",
+    repair=("        self.act = ops.silu", "        self.act = SiLU()"),
     example="net.py",
 )

@@ -34,7 +34,10 @@ CHECK = Check(
     bad="""export MS_ALLOC_CONF="enable_vmm:True"
 export MS_ALLOC_CONF="memory_tracker:True"
 """,
-    good="""export MS_ALLOC_CONF="enable_vmm:True,memory_tracker:True"
-""",
+    repair=(
+        """export MS_ALLOC_CONF="enable_vmm:True"
+export MS_ALLOC_CONF="memory_tracker:True\"""",
+        'export MS_ALLOC_CONF="enable_vmm:True,memory_tracker:True"',
+    ),
     example="env.sh",
 )

@@ -28,11 +28,6 @@ runner_config:
 train_dataset:
   batch_size: 4
 """,
-    good="""run_mode: train
-runner_config:
-  batch_size: 2
-train_dataset:
-  batch_size: 2
-""",
+    repair=("  batch_size: 4", "  batch_size: 2"),
     example="pretrain.yaml",
 )

@@ -41,15 +41,6 @@ CHECK = Check(
     def bprop(self, x, out, dout):
         return self.gather(dout)
 """,
-    good="""class Scatter(nn.Cell):
-    def __init__(self):
-        self.used_bprop_inputs = [2]
-
-    def construct(self, x):
-        return self.op(x)
-
-    def bprop(self, x, out, dout):
-        return self.gather(dout)
-""",
+    repair=("        self.used_bprop_inputs = [0]", "        self.used_bprop_inputs = [2]"),
     example="net.py",
 )

@@ -37,17 +37,13 @@ CHECK = Check(
         dout = args[-1]
         return self.gather(dout)
 """,
-    good="""class Scatter(nn.Cell):
+    repair=(
+        "class Scatter(nn.Cell):",
+        """class Scatter(nn.Cell):
     def __init__(self):
         super().__init__()
         self.used_bprop_inputs = [2]
-
-    def construct(self, x):
-        return self.op(x)
-
-    def bprop(self, *args):
-        dout = args[-1]
-        return self.gather(dout)
 """,
+    ),
     example="net.py",
 )

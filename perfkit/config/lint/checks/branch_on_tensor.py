@@ -42,10 +42,13 @@ CHECK = Check(
     if loss > 10:
         break
 """,
-    good="""for step, batch in enumerate(dataset):
+    repair=(
+        """for batch in dataset:
     loss = train_step(batch)
-    if step % 100 == 0 and loss > 10:
-        break
-""",
+    if loss > 10:""",
+        """for step, batch in enumerate(dataset):
+    loss = train_step(batch)
+    if step % 100 == 0 and loss > 10:""",
+    ),
     example="train.py",
 )

@@ -41,9 +41,6 @@ CHECK = Check(
     def construct(self, x):
         return self.matmul(x, self.cast(self.weight, self.dtype))
 """,
-    good="""class Dense(nn.Cell):
-    def construct(self, x):
-        return self.matmul(x, self.weight)
-""",
+    repair=("        return self.matmul(x, self.cast(self.weight, self.dtype))", "        return self.matmul(x, self.weight)"),
     example="net.py",
 )

@@ -34,10 +34,6 @@ CHECK = Check(
 parallel_config:
   data_parallel: 8
 """,
-    good="""use_parallel: True
-# default parallel of device num = 8
-parallel_config:
-  data_parallel: 8
-""",
+    repair=("# default parallel of device num = 16", "# default parallel of device num = 8"),
     example="pretrain.yaml",
 )

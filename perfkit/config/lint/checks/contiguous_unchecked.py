@@ -33,11 +33,11 @@ CHECK = Check(
     def construct(self, x):
         return self.dense(x.contiguous())
 """,
-    good="""class Net(nn.Cell):
-    def construct(self, x):
-        if not x.is_contiguous():
+    repair=(
+        "        return self.dense(x.contiguous())",
+        """        if not x.is_contiguous():
             x = x.contiguous()
-        return self.dense(x)
-""",
+        return self.dense(x)""",
+    ),
     example="net.py",
 )

@@ -32,10 +32,6 @@ parallel_config:
   context_parallel: 2
   context_parallel_algo: ulyses
 """,
-    good="""use_parallel: True
-parallel_config:
-  context_parallel: 2
-  context_parallel_algo: ulysses_cp
-""",
+    repair=("  context_parallel_algo: ulyses", "  context_parallel_algo: ulysses_cp"),
     example="pretrain.yaml",
 )

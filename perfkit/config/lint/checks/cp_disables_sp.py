@@ -30,11 +30,6 @@ parallel_config:
   model_parallel: 2
   use_seq_parallel: True
 """,
-    good="""use_parallel: True
-parallel_config:
-  context_parallel: 2
-  model_parallel: 2
-  use_seq_parallel: False
-""",
+    repair=("  use_seq_parallel: True", "  use_seq_parallel: False"),
     example="pretrain.yaml",
 )

@@ -33,8 +33,6 @@ CHECK = Check(
     bad="""export MS_ENABLE_NUMA=0
 msrun --worker_num=8 run.py
 """,
-    good="""export CPU_AFFINITY_CONF=1
-msrun --worker_num=8 run.py
-""",
+    repair=("export MS_ENABLE_NUMA=0", "export CPU_AFFINITY_CONF=1"),
     example="launch.sh",
 )

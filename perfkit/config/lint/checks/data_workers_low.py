@@ -29,11 +29,10 @@ CHECK = Check(
 train_dataset:
   num_parallel_workers: 2
 """,
-    good="""runner_config:
-  epochs: 1
-train_dataset:
-  num_parallel_workers: 8
-  prefetch_size: 2
-""",
+    repair=(
+        "  num_parallel_workers: 2",
+        """  num_parallel_workers: 8
+  prefetch_size: 2""",
+    ),
     example="pretrain.yaml",
 )

@@ -32,9 +32,6 @@ CHECK = Check(
 for batch in loader:
     train_step(batch)
 """,
-    good="""loader = DataLoader(data, batch_size=8, num_workers=8)
-for batch in loader:
-    train_step(batch)
-""",
+    repair=("loader = DataLoader(data, batch_size=8)", "loader = DataLoader(data, batch_size=8, num_workers=8)"),
     example="train.py",
 )

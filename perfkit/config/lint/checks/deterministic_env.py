@@ -31,7 +31,6 @@ CHECK = Check(
     fix="unset it outside of accuracy runs",
     bad="""export HCCL_DETERMINISTIC=true
 """,
-    good="""export HCCL_DETERMINISTIC=false
-""",
+    repair=("export HCCL_DETERMINISTIC=true", "export HCCL_DETERMINISTIC=false"),
     example="env.sh",
 )

@@ -33,8 +33,6 @@ CHECK = Check(
     bad="""import mindspore as ms
 ms.set_context(deterministic='ON')
 """,
-    good="""import mindspore as ms
-ms.set_context(deterministic='OFF')
-""",
+    repair=("ms.set_context(deterministic='ON')", "ms.set_context(deterministic='OFF')"),
     example="train.py",
 )

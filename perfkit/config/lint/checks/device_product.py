@@ -37,12 +37,6 @@ parallel_config:
   model_parallel: 2
   pipeline_stage: 1
 """,
-    good="""parallel:
-  device_num: 8
-parallel_config:
-  data_parallel: 4
-  model_parallel: 2
-  pipeline_stage: 1
-""",
+    repair=("  device_num: 16", "  device_num: 8"),
     example="pretrain.yaml",
 )

@@ -30,8 +30,6 @@ CHECK = Check(
     bad="""export MS_SIMULATION_LEVEL=1
 python run.py
 """,
-    good="""export MS_MEMORY_STATISTIC=1
-python run.py
-""",
+    repair=("export MS_SIMULATION_LEVEL=1", "export MS_MEMORY_STATISTIC=1"),
     example="env.sh",
 )

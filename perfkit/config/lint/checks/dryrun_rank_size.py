@@ -26,7 +26,6 @@ CHECK = Check(
     fix="let RANK_ID be below RANK_SIZE, and RANK_SIZE the product of the parallel sizes",
     bad="""export MS_SIMULATION_LEVEL=1 RANK_SIZE=16 RANK_ID=16
 """,
-    good="""export RANK_SIZE=16 RANK_ID=15
-""",
+    repair=("export MS_SIMULATION_LEVEL=1 RANK_SIZE=16 RANK_ID=16", "export RANK_SIZE=16 RANK_ID=15"),
     example="env.sh",
 )

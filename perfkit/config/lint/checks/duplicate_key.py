@@ -27,8 +27,6 @@ CHECK = Check(
   data_parallel: 8
   data_parallel: 4
 """,
-    good="""parallel_config:
-  data_parallel: 8
-""",
+    repair=("  data_parallel: 4\n", ""),
     example="pretrain.yaml",
 )

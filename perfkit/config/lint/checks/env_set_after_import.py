@@ -41,9 +41,11 @@ CHECK = Check(
 import mindspore
 os.environ['MS_ALLOC_CONF'] = 'enable_vmm:True'
 """,
-    good="""import os
-os.environ['MS_ALLOC_CONF'] = 'enable_vmm:True'
-import mindspore
-""",
+    repair=(
+        """import mindspore
+os.environ['MS_ALLOC_CONF'] = 'enable_vmm:True'""",
+        """os.environ['MS_ALLOC_CONF'] = 'enable_vmm:True'
+import mindspore""",
+    ),
     example="train.py",
 )

@@ -37,12 +37,6 @@ parallel_config:
 moe_config:
   expert_num: 8
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-  expert_parallel: 4
-moe_config:
-  expert_num: 8
-""",
+    repair=("  expert_parallel: 3", "  expert_parallel: 4"),
     example="pretrain.yaml",
 )

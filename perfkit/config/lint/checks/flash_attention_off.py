@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference, is_on
 from perfkit.config.lint.subjects import Config
 from perfkit.core.units import format_bytes
@@ -35,27 +35,12 @@ CHECK = Check(
     bad="""use_parallel: True
 parallel_config:
   data_parallel: 8
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    use_flash_attention: True
-""",
+"""
+    + MODEL,
+    repair=(
+        "    seq_length: 4096",
+        """    seq_length: 4096
+    use_flash_attention: True""",
+    ),
     example="pretrain.yaml",
 )

@@ -44,24 +44,13 @@ model:
     seq_length: 4096
     compute_dtype: float16
 """,
-    good="""run_mode: train
-optimizer:
-  type: AdamW
-parallel_config:
-  data_parallel: 8
+    repair=(
+        "  data_parallel: 8",
+        """  data_parallel: 8
 runner_wrapper:
   type: MFTrainOneStepCell
   scale_sense:
-    type: DynamicLossScaleUpdateCell
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    compute_dtype: float16
-""",
+    type: DynamicLossScaleUpdateCell""",
+    ),
     example="pretrain.yaml",
 )

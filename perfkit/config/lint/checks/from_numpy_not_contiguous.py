@@ -36,7 +36,6 @@ CHECK = Check(
     fix="make it contiguous once in the dataset with np.ascontiguousarray",
     bad="""x = Tensor.from_numpy(a.T)
 """,
-    good="""x = Tensor.from_numpy(np.ascontiguousarray(a.T))
-""",
+    repair=("x = Tensor.from_numpy(a.T)", "x = Tensor.from_numpy(np.ascontiguousarray(a.T))"),
     example="data.py",
 )

@@ -42,7 +42,9 @@ CHECK = Check(
     fix="make the global batch a multiple of micro batch x data parallel",
     bad="""torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 3 --global-batch-size 1024
 """,
-    good="""torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 1024
-""",
+    repair=(
+        """torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 3 --global-batch-size 1024""",
+        """torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 2 --global-batch-size 1024""",
+    ),
     example="run.sh",
 )

@@ -32,10 +32,10 @@ CHECK = Check(
     loss = train_step(batch)
     gc.collect()
 """,
-    good="""for step, batch in enumerate(dataset):
-    loss = train_step(batch)
-    if step % 300 == 0:
-        gc.collect()
-""",
+    repair=(
+        "    gc.collect()",
+        """    if step % 300 == 0:
+        gc.collect()""",
+    ),
     example="train.py",
 )

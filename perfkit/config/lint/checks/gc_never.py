@@ -28,11 +28,13 @@ CHECK = Check(
 for batch in dataset:
     loss = train_step(batch)
 """,
-    good="""gc.disable()
-for step, batch in enumerate(dataset):
+    repair=(
+        """for batch in dataset:
+    loss = train_step(batch)""",
+        """for step, batch in enumerate(dataset):
     loss = train_step(batch)
     if step % 300 == 0:
-        gc.collect()
-""",
+        gc.collect()""",
+    ),
     example="train.py",
 )

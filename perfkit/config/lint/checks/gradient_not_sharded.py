@@ -41,15 +41,11 @@ parallel_config:
 parallel:
   enable_parallel_optimizer: True
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-  pipeline_stage: 2
-  micro_batch_num: 32
-parallel:
-  enable_parallel_optimizer: True
+    repair=(
+        "  enable_parallel_optimizer: True",
+        """  enable_parallel_optimizer: True
   parallel_optimizer_config:
-    gradient_accumulation_shard: True
-""",
+    gradient_accumulation_shard: True""",
+    ),
     example="pretrain.yaml",
 )

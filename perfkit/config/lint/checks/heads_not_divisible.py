@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
 
@@ -36,26 +36,8 @@ CHECK = Check(
     bad="""use_parallel: True
 parallel_config:
   model_parallel: 3
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 4
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
+"""
+    + MODEL,
+    repair=("  model_parallel: 3", "  model_parallel: 4"),
     example="pretrain.yaml",
 )

@@ -42,22 +42,12 @@ model:
     seq_length: 4096
     pp_interleave_num: 2
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 4
-  micro_batch_num: 64
+    repair=(
+        "  micro_batch_num: 64",
+        """  micro_batch_num: 64
 parallel:
   pipeline_config:
-    pipeline_interleave: True
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    pp_interleave_num: 2
-""",
+    pipeline_interleave: True""",
+    ),
     example="pretrain.yaml",
 )

@@ -30,12 +30,11 @@ CHECK = Check(
 context:
   mode: 0
 """,
-    good="""runner_config:
-  epochs: 1
-context:
-  mode: 0
+    repair=(
+        "  mode: 0",
+        """  mode: 0
   jit_config:
-    jit_level: O1
-""",
+    jit_level: O1""",
+    ),
     example="pretrain.yaml",
 )

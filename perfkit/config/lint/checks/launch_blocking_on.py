@@ -28,7 +28,6 @@ CHECK = Check(
     fix="unset it, except to find a failing operator",
     bad="""export ASCEND_LAUNCH_BLOCKING=1
 """,
-    good="""export ASCEND_LAUNCH_BLOCKING=0
-""",
+    repair=("export ASCEND_LAUNCH_BLOCKING=1", "export ASCEND_LAUNCH_BLOCKING=0"),
     example="env.sh",
 )

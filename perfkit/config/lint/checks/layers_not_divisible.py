@@ -56,18 +56,6 @@ model:
     seq_length: 4096
     offset: [1, 0, 0]
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 3
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    offset: [1, 1, 0]
-""",
+    repair=("    offset: [1, 0, 0]", "    offset: [1, 1, 0]"),
     example="pretrain.yaml",
 )

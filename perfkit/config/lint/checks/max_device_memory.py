@@ -49,12 +49,7 @@ parallel_config:
 context:
   max_device_memory: "61GB"
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-context:
-  max_device_memory: "58GB"
-""",
+    repair=('  max_device_memory: "61GB"', '  max_device_memory: "58GB"'),
     example="pretrain.yaml",
     source="guides: a 64 GB device has 62,432 MiB, of which 58 GB are advised for the pool",
 )

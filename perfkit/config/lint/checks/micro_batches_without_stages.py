@@ -34,10 +34,6 @@ parallel_config:
   pipeline_stage: 1
   micro_batch_num: 16
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 1
-  micro_batch_num: 1
-""",
+    repair=("  micro_batch_num: 16", "  micro_batch_num: 1"),
     example="pretrain.yaml",
 )

@@ -33,10 +33,6 @@ parallel_config:
   pipeline_stage: 8
   micro_batch_num: 16
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 8
-  micro_batch_num: 128
-""",
+    repair=("  micro_batch_num: 16", "  micro_batch_num: 128"),
     example="pretrain.yaml",
 )

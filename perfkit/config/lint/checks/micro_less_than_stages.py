@@ -33,10 +33,6 @@ parallel_config:
   pipeline_stage: 8
   micro_batch_num: 4
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 8
-  micro_batch_num: 64
-""",
+    repair=("  micro_batch_num: 4", "  micro_batch_num: 64"),
     example="pretrain.yaml",
 )

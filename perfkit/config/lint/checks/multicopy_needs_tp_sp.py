@@ -38,19 +38,10 @@ model:
     seq_length: 4096
     fine_grain_interleave: 2
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 2
-  use_seq_parallel: True
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    fine_grain_interleave: 2
-""",
+    repair=(
+        "  model_parallel: 1",
+        """  model_parallel: 2
+  use_seq_parallel: True""",
+    ),
     example="pretrain.yaml",
 )

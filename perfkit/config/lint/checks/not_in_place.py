@@ -42,9 +42,6 @@ CHECK = Check(
     new = train_step(batch)
     grad = grad + new
 """,
-    good="""for batch in dataset:
-    new = train_step(batch)
-    grad.add_(new)
-""",
+    repair=("    grad = grad + new", "    grad.add_(new)"),
     example="train.py",
 )

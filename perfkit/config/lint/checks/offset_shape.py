@@ -47,18 +47,6 @@ model:
     seq_length: 4096
     offset: [0, 0, 0]
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 4
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-    offset: [0, 0, 0, 0]
-""",
+    repair=("    offset: [0, 0, 0]", "    offset: [0, 0, 0, 0]"),
     example="pretrain.yaml",
 )

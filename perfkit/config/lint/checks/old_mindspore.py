@@ -28,7 +28,6 @@ CHECK = Check(
     fix="update to 2.3 or newer, where forward operators call the low-level interface directly",
     bad="""2024-05-01 10:00:00 - INFO - MindSpore version: 2.2.14
 """,
-    good="""2024-05-01 10:00:00 - INFO - MindSpore version: 2.4.0
-""",
+    repair=("2024-05-01 10:00:00 - INFO - MindSpore version: 2.2.14", "2024-05-01 10:00:00 - INFO - MindSpore version: 2.4.0"),
     example="worker_0.log",
 )

@@ -24,7 +24,6 @@ CHECK = Check(
     fix="set OMP_NUM_THREADS to processors / processes of the node",
     bad="""export OMP_NUM_THREADS=1
 """,
-    good="""export OMP_NUM_THREADS=16
-""",
+    repair=("export OMP_NUM_THREADS=1", "export OMP_NUM_THREADS=16"),
     example="env.sh",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
 
@@ -37,28 +37,8 @@ parallel_config:
   data_parallel: 7
 parallel:
   enable_parallel_optimizer: True
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-parallel:
-  enable_parallel_optimizer: True
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
+"""
+    + MODEL,
+    repair=("  data_parallel: 7", "  data_parallel: 8"),
     example="pretrain.yaml",
 )

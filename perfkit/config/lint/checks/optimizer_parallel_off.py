@@ -44,11 +44,6 @@ parallel_config:
 parallel:
   enable_parallel_optimizer: False
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-parallel:
-  enable_parallel_optimizer: True
-""",
+    repair=("  enable_parallel_optimizer: False", "  enable_parallel_optimizer: True"),
     example="pretrain.yaml",
 )

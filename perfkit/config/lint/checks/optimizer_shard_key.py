@@ -31,11 +31,10 @@ parallel_config:
   data_parallel: 8
   optimizer_shard: True
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-parallel:
-  enable_parallel_optimizer: True
-""",
+    repair=(
+        "  optimizer_shard: True",
+        """parallel:
+  enable_parallel_optimizer: True""",
+    ),
     example="pretrain.yaml",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
 
@@ -31,27 +31,8 @@ CHECK = Check(
 parallel_config:
   pipeline_stage: 64
   micro_batch_num: 256
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 4
-  micro_batch_num: 256
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
+"""
+    + MODEL,
+    repair=("  pipeline_stage: 64", "  pipeline_stage: 4"),
     example="pretrain.yaml",
 )

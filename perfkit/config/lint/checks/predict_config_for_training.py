@@ -44,10 +44,17 @@ model:
     seq_length: 4096
     use_past: True
 """,
-    good="""run_mode: train
-parallel_config:
-  data_parallel: 8
-optimizer:
+    repair=(
+        """model:
+  model_config:
+    type: LlamaConfig
+    num_layers: 32
+    hidden_size: 4096
+    num_heads: 32
+    vocab_size: 32000
+    seq_length: 4096
+    use_past: True""",
+        """optimizer:
   type: AdamW
 train_dataset:
   batch_size: 1
@@ -59,7 +66,7 @@ model:
     num_heads: 32
     vocab_size: 32000
     seq_length: 4096
-    use_past: False
-""",
+    use_past: False""",
+    ),
     example="pretrain.yaml",
 )

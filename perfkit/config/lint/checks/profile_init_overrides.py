@@ -31,13 +31,6 @@ profile_start_step: 5
 profile_stop_step: 7
 init_start_profile: True
 """,
-    good="""run_mode: train
-runner_config:
-  epochs: 1
-profile: True
-profile_start_step: 5
-profile_stop_step: 7
-init_start_profile: False
-""",
+    repair=("init_start_profile: True", "init_start_profile: False"),
     example="pretrain.yaml",
 )

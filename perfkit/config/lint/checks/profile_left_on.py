@@ -27,9 +27,6 @@ CHECK = Check(
 runner_config:
   epochs: 10
 """,
-    good="""profile: False
-runner_config:
-  epochs: 10
-""",
+    repair=("profile: True", "profile: False"),
     example="pretrain.yaml",
 )

@@ -28,11 +28,10 @@ parallel_config:
   data_parallel: 8
 profile: True
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-profile: True
-profile_communication: True
-""",
+    repair=(
+        "profile: True",
+        """profile: True
+profile_communication: True""",
+    ),
     example="pretrain.yaml",
 )

@@ -30,12 +30,11 @@ profile: True
 profile_start_step: 1
 profile_stop_step: 3
 """,
-    good="""run_mode: train
-runner_config:
-  epochs: 1
-profile: True
-profile_start_step: 5
-profile_stop_step: 7
-""",
+    repair=(
+        """profile_start_step: 1
+profile_stop_step: 3""",
+        """profile_start_step: 5
+profile_stop_step: 7""",
+    ),
     example="pretrain.yaml",
 )

@@ -39,12 +39,6 @@ profile: True
 profile_start_step: 5
 profile_stop_step: 50
 """,
-    good="""run_mode: train
-runner_config:
-  epochs: 1
-profile: True
-profile_start_step: 5
-profile_stop_step: 7
-""",
+    repair=("profile_stop_step: 50", "profile_stop_step: 7"),
     example="pretrain.yaml",
 )

@@ -29,8 +29,6 @@ CHECK = Check(
     bad="""import mindspore as ms
 ms.set_context(pynative_synchronize=True)
 """,
-    good="""import mindspore as ms
-ms.set_context(pynative_synchronize=False)
-""",
+    repair=("ms.set_context(pynative_synchronize=True)", "ms.set_context(pynative_synchronize=False)"),
     example="train.py",
 )

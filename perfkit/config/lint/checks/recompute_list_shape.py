@@ -37,12 +37,6 @@ parallel_config:
 recompute_config:
   recompute: [4, 4]
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 4
-  micro_batch_num: 64
-recompute_config:
-  recompute: [4, 4, 2, 0]
-""",
+    repair=("  recompute: [4, 4]", "  recompute: [4, 4, 2, 0]"),
     example="pretrain.yaml",
 )

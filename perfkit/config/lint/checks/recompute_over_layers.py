@@ -45,13 +45,6 @@ CHECK = Check(
     recompute: [2, 1]
     select_recompute: [1, 1]
 """,
-    good="""parallel_config:
-  pipeline_model_parallel_size: 2
-  tensor_model_parallel_size: 2
-  num_layer_list: [2, 2]
-  recompute_config:
-    recompute: [1, 1]
-    select_recompute: [1, 1]
-""",
+    repair=("    recompute: [2, 1]", "    recompute: [1, 1]"),
     example="pretrain.yaml",
 )

@@ -43,19 +43,6 @@ model:
 recompute_config:
   select_recompute: ['feed_forward\.W3\.reshape']
 """,
-    good=r"""use_parallel: True
-parallel_config:
-  data_parallel: 8
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-recompute_config:
-  select_recompute: ['feed_forward\.w3\.reshape']
-""",
+    repair=("  select_recompute: ['feed_forward\\.W3\\.reshape']", "  select_recompute: ['feed_forward\\.w3\\.reshape']"),
     example="pretrain.yaml",
 )

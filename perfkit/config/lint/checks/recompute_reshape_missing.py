@@ -35,11 +35,6 @@ parallel_config:
 recompute_config:
   select_recompute: ['feed_forward\.mul', 'feed_forward\.w1\.activation']
 """,
-    good=r"""use_parallel: True
-parallel_config:
-  data_parallel: 8
-recompute_config:
-  select_recompute: ['feed_forward\.mul', 'feed_forward\.w1\.activation', 'feed_forward\.w1\.reshape', 'feed_forward\.w2\.reshape']
-""",
+    repair=(r"w1\.activation'", r"w1\.activation', 'feed_forward\.w1\.reshape', 'feed_forward\.w2\.reshape'"),
     example="pretrain.yaml",
 )

@@ -30,11 +30,6 @@ recompute_config:
   recompute: True
   select_recompute: True
 """,
-    good="""parallel_config:
-  data_parallel: 8
-recompute_config:
-  recompute: False
-  select_recompute: True
-""",
+    repair=("  recompute: True", "  recompute: False"),
     example="pretrain.yaml",
 )

@@ -36,12 +36,6 @@ parallel_config:
 recompute_config:
   recompute: [4, 13]
 """,
-    good="""use_parallel: True
-parallel_config:
-  pipeline_stage: 2
-  micro_batch_num: 64
-recompute_config:
-  recompute: [13, 4]
-""",
+    repair=("  recompute: [4, 13]", "  recompute: [13, 4]"),
     example="pretrain.yaml",
 )

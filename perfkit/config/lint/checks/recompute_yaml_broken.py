@@ -54,13 +54,6 @@ recompute_config:
     'feed_forward\.mul': [20, 8]
     'attention\.wq\.reshape': [20, 0]e
 """,
-    good=r"""parallel_config:
-  pipeline_stage: 2
-recompute_config:
-  recompute: False
-  select_recompute:
-    'feed_forward\.mul': [20, 8]
-    'attention\.wq\.reshape': [20, 0]
-""",
+    repair=("    'attention\\.wq\\.reshape': [20, 0]e", "    'attention\\.wq\\.reshape': [20, 0]"),
     example="pretrain.yaml",
 )

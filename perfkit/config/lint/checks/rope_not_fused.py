@@ -34,9 +34,6 @@ CHECK = Check(
     def construct(self, x, cos, sin):
         return x * cos + rotate_half(x) * sin
 """,
-    good="""class Rope(nn.Cell):
-    def construct(self, x, cos, sin):
-        return self.rotary(x, cos, sin)
-""",
+    repair=("        return x * cos + rotate_half(x) * sin", "        return self.rotary(x, cos, sin)"),
     example="net.py",
 )

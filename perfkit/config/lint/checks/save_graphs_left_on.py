@@ -27,10 +27,6 @@ CHECK = Check(
 context:
   save_graphs: True
 """,
-    good="""runner_config:
-  epochs: 2
-context:
-  save_graphs: False
-""",
+    repair=("  save_graphs: True", "  save_graphs: False"),
     example="pretrain.yaml",
 )

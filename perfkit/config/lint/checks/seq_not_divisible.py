@@ -39,18 +39,6 @@ model:
     vocab_size: 32000
     seq_length: 4100
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 8
-  use_seq_parallel: True
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
+    repair=("    seq_length: 4100", "    seq_length: 4096"),
     example="pretrain.yaml",
 )

@@ -33,10 +33,6 @@ parallel_config:
   model_parallel: 1
   use_seq_parallel: True
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 2
-  use_seq_parallel: True
-""",
+    repair=("  model_parallel: 1", "  model_parallel: 2"),
     example="pretrain.yaml",
 )

@@ -42,12 +42,15 @@ CHECK = Check(
         mask = ops.zeros((self.seq_length, self.seq_length))
         return self.attend(x, mask)
 """,
-    good="""class Attention(nn.Cell):
-    def __init__(self):
+    repair=(
+        """    def construct(self, x):
+        mask = ops.zeros((self.seq_length, self.seq_length))
+        return self.attend(x, mask)""",
+        """    def __init__(self):
         self.mask = ops.zeros((4096, 4096))
 
     def construct(self, x):
-        return self.attend(x, self.mask)
-""",
+        return self.attend(x, self.mask)""",
+    ),
     example="net.py",
 )

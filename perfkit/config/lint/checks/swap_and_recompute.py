@@ -36,15 +36,6 @@ swap_config:
     - backward_prefetch: 1
       layers: True
 """,
-    good="""parallel_config:
-  data_parallel: 8
-recompute_config:
-  recompute: False
-swap_config:
-  swap: True
-  layer_swap:
-    - backward_prefetch: 1
-      layers: True
-""",
+    repair=("  recompute: True", "  recompute: False"),
     example="pretrain.yaml",
 )

@@ -30,9 +30,6 @@ CHECK = Check(
     def construct(self, g, u):
         return ops.silu(g) * u
 """,
-    good="""class Mlp(nn.Cell):
-    def construct(self, g, u):
-        return swiglu(g, u)
-""",
+    repair=("        return ops.silu(g) * u", "        return swiglu(g, u)"),
     example="net.py",
 )

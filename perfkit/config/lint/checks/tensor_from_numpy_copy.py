@@ -41,8 +41,6 @@ CHECK = Check(
     bad="""for batch_np in loader:
     loss = train_step(Tensor(batch_np))
 """,
-    good="""for batch_np in loader:
-    loss = train_step(Tensor.from_numpy(batch_np))
-""",
+    repair=("    loss = train_step(Tensor(batch_np))", "    loss = train_step(Tensor.from_numpy(batch_np))"),
     example="train.py",
 )

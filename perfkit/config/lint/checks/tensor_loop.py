@@ -55,9 +55,12 @@ CHECK = Check(
             y.append(self.dense(x[i]))
         return y
 """,
-    good="""class Net(nn.Cell):
-    def construct(self, x):
-        return self.dense(x)
-""",
+    repair=(
+        """        y = []
+        for i in range(x.shape[0]):
+            y.append(self.dense(x[i]))
+        return y""",
+        "        return self.dense(x)",
+    ),
     example="net.py",
 )

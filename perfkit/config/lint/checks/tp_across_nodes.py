@@ -33,10 +33,10 @@ CHECK = Check(
 parallel_config:
   model_parallel: 16
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 8
-  use_seq_parallel: True
-""",
+    repair=(
+        "  model_parallel: 16",
+        """  model_parallel: 8
+  use_seq_parallel: True""",
+    ),
     example="pretrain.yaml",
 )

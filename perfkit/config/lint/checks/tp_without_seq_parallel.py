@@ -27,10 +27,10 @@ CHECK = Check(
 parallel_config:
   model_parallel: 4
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 4
-  use_seq_parallel: True
-""",
+    repair=(
+        "  model_parallel: 4",
+        """  model_parallel: 4
+  use_seq_parallel: True""",
+    ),
     example="pretrain.yaml",
 )

@@ -39,12 +39,6 @@ parallel_config:
 parallel:
   enable_alltoall: False
 """,
-    good="""use_parallel: True
-parallel_config:
-  context_parallel: 4
-  context_parallel_algo: ulysses_cp
-parallel:
-  enable_alltoall: True
-""",
+    repair=("  enable_alltoall: False", "  enable_alltoall: True"),
     example="pretrain.yaml",
 )

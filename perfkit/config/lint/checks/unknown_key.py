@@ -34,8 +34,6 @@ CHECK = Check(
     bad="""parallel_config:
   data_paralel: 8
 """,
-    good="""parallel_config:
-  data_parallel: 8
-""",
+    repair=("  data_paralel: 8", "  data_parallel: 8"),
     example="pretrain.yaml",
 )

@@ -32,7 +32,6 @@ CHECK = Check(
     fix="set the level back to errors or warnings",
     bad="""export GLOG_v=0
 """,
-    good="""export GLOG_v=3
-""",
+    repair=("export GLOG_v=0", "export GLOG_v=3"),
     example="env.sh",
 )

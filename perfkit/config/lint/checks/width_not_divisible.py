@@ -46,17 +46,6 @@ model:
     vocab_size: 32000
     seq_length: 4096
 """,
-    good="""use_parallel: True
-parallel_config:
-  model_parallel: 8
-model:
-  model_config:
-    type: LlamaConfig
-    num_layers: 32
-    hidden_size: 4096
-    num_heads: 32
-    vocab_size: 32000
-    seq_length: 4096
-""",
+    repair=("    hidden_size: 4092", "    hidden_size: 4096"),
     example="pretrain.yaml",
 )

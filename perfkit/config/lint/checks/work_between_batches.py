@@ -41,9 +41,11 @@ CHECK = Check(
     item = transform_data(item)
     loss = net(item)
 """,
-    good="""dataset = dataset.map(transform_data)
-for item in dataset.create_dict_iterator():
-    loss = net(item)
-""",
+    repair=(
+        """for item in dataset.create_dict_iterator():
+    item = transform_data(item)""",
+        """dataset = dataset.map(transform_data)
+for item in dataset.create_dict_iterator():""",
+    ),
     example="train.py",
 )

@@ -34,13 +34,6 @@ parallel:
   parallel_optimizer_config:
     optimizer_weight_shard_size: 3
 """,
-    good="""use_parallel: True
-parallel_config:
-  data_parallel: 8
-parallel:
-  enable_parallel_optimizer: True
-  parallel_optimizer_config:
-    optimizer_weight_shard_size: 4
-""",
+    repair=("    optimizer_weight_shard_size: 3", "    optimizer_weight_shard_size: 4"),
     example="pretrain.yaml",
 )
