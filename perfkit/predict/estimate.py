@@ -18,6 +18,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
@@ -29,6 +30,7 @@ from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
 from perfkit.predict.cost.table_names import with_usual_names
 from perfkit.predict.cost.utilization import judge_utilization
+from perfkit.predict.limits import Assumed, assumed, outside_pool_bytes
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.memory_table import predict_row
 
@@ -44,7 +46,9 @@ UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device",
 class Estimate:
     """What is predicted for one plan: `breakdown` in s, `memory` in bytes (None where it cannot be told).
 
-    `interval_s` holds the measured time with 80 % probability; `fits` says whether the memory suffices.
+    `interval_s` holds the measured time with 80 % probability. `memory_limit` is the limit that counts for the plan and who
+    states it, `fits` whether the peak stays within it, and `outside_pool_bytes` what lies outside of a pool's limit. `assumed` is
+    what the plan leaves open.
     """
 
     step_time_s: float
@@ -56,6 +60,9 @@ class Estimate:
     memory: Breakdown | None
     fits: bool | None
     sources: tuple[tuple[str, Source], ...]
+    memory_limit: MemoryLimit | None = None
+    outside_pool_bytes: int = 0
+    assumed: tuple[Assumed, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -73,6 +80,10 @@ class Estimate:
             "mfu": self.mfu,
             "hfu": self.hfu,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "memory_limit_bytes": None if self.memory_limit is None else self.memory_limit.limit_bytes,
+            "memory_limit_source": None if self.memory_limit is None else self.memory_limit.source,
+            "memory_limit_part": None if self.memory_limit is None else self.memory_limit.part,
+            "outside_pool_bytes": self.outside_pool_bytes,
             "fits": self.fits,
             "breakdown_s": dict(self.breakdown.parts),
             "breakdown_bytes": None if self.memory is None else {path: round(amount) for path, amount in self.memory.parts.items()},
@@ -80,6 +91,7 @@ class Estimate:
                 {"quantity": quantity, "formula": source.where, "source": source.note or source.kind}
                 for quantity, source in self.sources
             ],
+            "assumed": [one.to_dict() for one in self.assumed],
             "warnings": list(self.warnings),
         }
 
@@ -107,9 +119,10 @@ def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = 
 
 
 def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mapping[str, float]) -> Estimate:
-    peak, limit = peak_memory(plan).peak, plan.hardware.memory_bytes if plan.hardware else None
+    peak, limit = peak_memory(plan).peak, plan.usable_memory
     seconds = float(breakdown.total)
-    warnings = [] if limit is None or peak.total <= limit else [f"needs {peak.total / limit:.2f} times the memory of the device"]
+    fits = None if limit is None else limit.holds(peak.total)
+    warnings = [f"needs {peak.total / (limit.limit_bytes or 1):.2f} times its limit ({limit.source})"] if limit and not fits else []
     if judge_utilization(rates["mfu"]) != "plausible":
         warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
     return Estimate(
@@ -117,8 +130,11 @@ def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mappi
         interval_s=(seconds * known.interval[0], seconds * known.interval[1]),
         breakdown=breakdown,
         memory=peak,
-        fits=None if limit is None else peak.total <= limit,
+        fits=fits,
         sources=_sources(plan, known, peak),
+        memory_limit=limit,
+        outside_pool_bytes=outside_pool_bytes(plan),
+        assumed=assumed(plan),
         warnings=tuple(warnings),
         **rates,
     )

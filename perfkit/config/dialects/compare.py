@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -120,5 +121,5 @@ def _shown(value: Any) -> str:
     if value is None:
         return "none"
     if is_dataclass(value):
-        return str(getattr(value, "name", "") or "given")
+        return str(value if isinstance(value, MemoryLimit) else getattr(value, "name", "") or "given")
     return str([list(row) for row in value]) if isinstance(value, tuple) and value and isinstance(value[0], tuple) else str(value)

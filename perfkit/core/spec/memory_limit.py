@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.checks import counts, one_of
-from perfkit.core.units import GIB, format_bytes
+from perfkit.core.units import GIB, format_bytes, format_ratio
 
 LimitedPart = Literal["pool", "device"]
 
@@ -39,11 +39,19 @@ class MemoryLimit:
         if problems:
             raise InputError("MemoryLimit", problems)
 
+    def __str__(self) -> str:
+        size = format_bytes(self.limit_bytes) if self.device_share is None else format_ratio(self.device_share)
+        return f"{size} of the {self.part}"
+
     def of(self, memory_bytes: int) -> MemoryLimit:
         """The same limit in bytes, for a device with that much memory."""
         if self.device_share is None:
             return self
         return replace(self, limit_bytes=max(1, math.floor(self.device_share * memory_bytes)), device_share=None)
+
+    def holds(self, amount_bytes: float) -> bool:
+        """Whether a peak stays within the limit, which is in bytes."""
+        return self.limit_bytes is not None and amount_bytes <= self.limit_bytes
 
     def problem(self, device: str, memory_bytes: int) -> str:
         """Why a device cannot hold as much, with the nearest limit that it can; empty if it can."""

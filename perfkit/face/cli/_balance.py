@@ -14,11 +14,12 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import GIB, NS_PER_S
+from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
 from perfkit.face.cli._progress import SolveProgress
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.limits import with_limit_gib
 from perfkit.predict.plans.balance.balance import PlanResult, balance
 from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
@@ -105,12 +106,10 @@ def _is_case(path: str, text: str | None) -> bool:
 def _problem(plan: Plan, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
     if plan.hardware is None and device:
         plan = replace(plan, hardware=catalog.hardware_named(device))
-    if limit_gib is not None and not limit_gib > 0:
-        raise InputError("--memory-limit-gib", [f"{limit_gib} must be more than 0"])
-    limit = None if limit_gib is None else round(limit_gib * GIB)
     if plan.hardware is None:
         raise InputError("balance", ["the configuration names no device; name one with --device to take times from"])
-    found = problem_of_plan(plan, efficiency_of(plan, calibration), memory_limit_bytes=limit)
+    plan = with_limit_gib(plan, limit_gib)
+    found = problem_of_plan(plan, efficiency_of(plan, calibration))
     return _measured(found, run) if run else found
 
 

@@ -14,9 +14,11 @@ from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
+from perfkit.predict.limits import with_limit_gib
 
 
 def estimate_configs(
@@ -26,11 +28,12 @@ def estimate_configs(
     hardware: str | None,
     out: TextIO,
     *,
+    limit_gib: float | None = None,
     as_json: bool = False,
 ) -> None:
     """Predict every configuration and print it; `device` is used where a configuration names none, and may be one of `hardware`.
 
-    Raises InputError that lists the problems of all configurations.
+    `limit_gib` replaces the limits of the configurations. Raises InputError that lists the problems of all configurations.
     """
     own = _devices(hardware)
     problems: list[str] = []
@@ -40,7 +43,7 @@ def estimate_configs(
             plan = read_config(path)
             if plan.hardware is None and device:
                 plan = replace(plan, hardware=own.get(device) or catalog.hardware_named(device))
-            done.append((path, estimate(plan, calibration=calibration)))
+            done.append((path, estimate(with_limit_gib(plan, limit_gib), calibration=calibration)))
         except InputError as error:
             problems += [f"{path}: {problem}" for problem in error.problems]
     if problems:
@@ -96,6 +99,8 @@ def _print(path: str, predicted: Estimate, out: TextIO) -> None:
     if predicted.peak_memory_bytes is not None:
         rows.append(["peak memory", format_bytes(predicted.peak_memory_bytes)])
     print_table(["figure", "value"], rows, out)
+    if predicted.memory_limit is not None:
+        print(f"\n{_limit_text(predicted, predicted.memory_limit)}", file=out)
     for title, breakdown, show in (
         ("part of the step", predicted.breakdown, _time),
         ("part of the memory", predicted.memory, format_bytes),
@@ -106,6 +111,14 @@ def _print(path: str, predicted: Estimate, out: TextIO) -> None:
             print_table([title, "amount", "share"], parts, out)
     for warning in predicted.warnings:
         print(f"\nwarning: {warning}", file=out)
+
+
+def _limit_text(predicted: Estimate, limit: MemoryLimit) -> str:
+    """The limit that counts, who states it, and what lies outside of it."""
+    outside = predicted.outside_pool_bytes
+    rest = f"; {format_bytes(outside)} more lie outside of the pool" if outside else ""
+    verdict = "fits" if predicted.fits else "does not fit"
+    return f"memory: {verdict} into {format_bytes(limit.limit_bytes)} ({limit.source}){rest}"
 
 
 def _time(seconds: float) -> str:

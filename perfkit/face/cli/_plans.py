@@ -11,6 +11,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._progress import Progress
 from perfkit.face.cli._tables import print_table
+from perfkit.predict.limits import OPTION
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.plans.search.search_result import RankedPlan, SearchResult
 from perfkit.predict.plans.search.search_text import plan_text
@@ -38,8 +39,9 @@ def plan_config(
         result = search_plans(
             plan,
             devices=devices,
-            memory_limit_bytes=None if limit_gib is None else limit_gib * GIB,
             top=top,
+            memory_limit_bytes=None if limit_gib is None else limit_gib * GIB,
+            limit_source=f"{OPTION} {limit_gib}",
             progress=show,
             hardware=device if plan.hardware is None else None,
             calibration=calibration,
@@ -62,7 +64,7 @@ def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
     limit = format_bytes(result.memory_limit_bytes)
     print(
         f"{name}: {result.searched} combinations on {result.devices} devices in {significant(result.seconds, 2)} s; "
-        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit}\n",
+        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit} ({result.memory_limit.source})\n",
         file=out,
     )
     if result.plans:

@@ -17,7 +17,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
     parser.add_argument("--device", help="the device, where CONFIG names none")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
-    parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill of a device (default: all of it)")
+    parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill (default: its own limit, else the device)")
     parser.add_argument("--out", metavar="FILE", help="write CONFIG with the layers and recomputation found")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

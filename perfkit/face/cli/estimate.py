@@ -14,6 +14,7 @@ from perfkit.face.cli._command import Command
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
     parser.add_argument("--device", help="the device, where a configuration names none")
+    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
@@ -27,7 +28,13 @@ def _run(arguments: argparse.Namespace) -> int:
         estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, arguments.hardware, sys.stdout)
     else:
         estimate_configs(
-            arguments.inputs, arguments.device, arguments.calibration, arguments.hardware, sys.stdout, as_json=arguments.json
+            arguments.inputs,
+            arguments.device,
+            arguments.calibration,
+            arguments.hardware,
+            sys.stdout,
+            limit_gib=arguments.memory_limit_gib,
+            as_json=arguments.json,
         )
     return 0
 

@@ -14,7 +14,7 @@ from perfkit.face.cli._command import Command
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="the configuration (- is standard input)")
     parser.add_argument("--devices", type=int, help="how many devices (default: those of the configuration)")
-    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill of a device (default: all of it)")
+    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--top", type=int, default=10, help="how many plans to list (default: 10)")
     parser.add_argument("--device", help="the device, where the configuration names none")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")

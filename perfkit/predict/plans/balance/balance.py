@@ -80,6 +80,8 @@ class PlanResult:
             "makespan_ns": self.makespan_ns,
             "bound_ns": self.bound_ns,
             "gap": self.gap,
+            "memory_limit_bytes": self.problem.memory_limit_bytes,
+            "memory_limit_source": self.problem.memory_limit_source or None,
             "why": self.why(),
         }
         if self.layout is None:

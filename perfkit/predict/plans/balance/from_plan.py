@@ -20,6 +20,7 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.step_columns import micro_batch_work
+from perfkit.predict.limits import with_limit
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.memory import peak_memory, static_of
 from perfkit.predict.memory.settings import MemorySettings, settings_for
@@ -71,9 +72,12 @@ class PlanProblem:
 
 
 def problem_of_plan(
-    plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: int | None = None, settings: MemorySettings | None = None
+    plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: float | None = None, settings: MemorySettings | None = None
 ) -> PlanProblem:
-    """The pipeline problem of a plan with stages. Raises InputError if it has none, or no device to take times from."""
+    """The pipeline problem of a plan with stages, under its own memory limit unless another is given.
+
+    Raises InputError if it has no stages, or no device to take times from.
+    """
     problems = []
     if plan.parallel.pipeline_parallel_size == 1:
         problems.append("pipeline_parallel_size = 1: there is only one stage; balance needs at least two")
@@ -81,9 +85,10 @@ def problem_of_plan(
         problems.append("the configuration names no device; name one to take times from")
     if problems:
         raise InputError("balance", problems)
+    plan = with_limit(plan, memory_limit_bytes)
+    usable = plan.usable_memory
     settings = settings or settings_for(plan)
     select = tuple(plan.recompute.operators) or SELECT
-    limit = memory_limit_bytes if memory_limit_bytes is not None else plan.hardware.memory_bytes if plan.hardware else None
     types = [_layer_type(one, efficiency, settings, select) for one in _types(plan)]
     head, tail = _ends(plan, efficiency, settings, types)
     problem = PipelineProblem(
@@ -94,7 +99,8 @@ def problem_of_plan(
         body=tuple(types),
         head=head,
         tail=tail,
-        memory_limit_bytes=limit,
+        memory_limit_bytes=None if usable is None else usable.limit_bytes,
+        memory_limit_source="" if usable is None else usable.source,
         assumptions=("times and memory are predicted by the calculators, not measured", f"select repeats {', '.join(select)}"),
     )
     return PlanProblem(problem=_with_constant(problem, plan, settings, select), plan=plan, select=select)

@@ -75,7 +75,7 @@ class Variety(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineProblem:
-    """What `balance` solves; `memory_limit_bytes` None means no limit."""
+    """What `balance` solves; `memory_limit_bytes` None means no limit, `memory_limit_source` says who states it."""
 
     schedule: str
     num_stages: int
@@ -85,6 +85,7 @@ class PipelineProblem:
     tail: EndPart | None = None
     num_chunks: int = 1
     memory_limit_bytes: int | None = None
+    memory_limit_source: str = ""
     const_bytes: int = 0
     p2p_ns: int = 0
     p2p_mode: str = "none"

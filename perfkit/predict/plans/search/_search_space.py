@@ -15,6 +15,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.plans.search._strategy_plans import FULL, NONE, SELECTIVE, recompute_kinds
 from perfkit.predict.plans.search.strategy_space import ORDER, Strategies, StrategySpace, divisors
@@ -31,12 +32,12 @@ def base_plan(
     given: Plan | str | Path,
     *,
     devices: int | None,
-    memory_limit_bytes: float | None,
+    memory_limit: tuple[float | None, str],
     top: int,
     hardware: HardwareSpec | str | None,
     choices: Choices,
-) -> tuple[Plan, int, float]:
-    """The plan to start from, the devices and the limit in bytes. Raises InputError with everything that is wrong."""
+) -> tuple[Plan, int]:
+    """The plan to start from, under the limit that counts, and the devices. Raises InputError with everything that is wrong."""
     plan = given if isinstance(given, Plan) else read_config(given)
     problems: list[str] = []
     device = plan.hardware
@@ -50,18 +51,19 @@ def base_plan(
     count = plan.num_devices if devices is None else devices
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         problems.append(f"devices = {count!r} must be a whole number of at least 1")
-    if memory_limit_bytes is not None and not memory_limit_bytes > 0:
-        problems.append(f"memory_limit_bytes = {memory_limit_bytes!r} must be more than 0")
-    if device is not None and memory_limit_bytes is not None and memory_limit_bytes > device.memory_bytes:
-        problems.append(f"memory_limit_bytes = {memory_limit_bytes:.0f} is more than {device.name} has: {device.memory_bytes}")
+    limited = plan
+    try:
+        limited = with_limit(replace(plan, hardware=device), *memory_limit)
+    except InputError as error:
+        problems += error.problems
     if not isinstance(top, int) or top < 1:
         problems.append(f"top = {top!r} must be a whole number of at least 1")
     problems += _choice_problems(choices)
     if problems or device is None:
         raise InputError("search_plans", problems)
-    found = replace(plan, hardware=device, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan))
+    found = replace(limited, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan))
     found = replace(found, parallel=replace(ParallelPlan(), context_parallel_algorithm=plan.parallel.context_parallel_algorithm))
-    return found, count, float(memory_limit_bytes or device.memory_bytes)
+    return found, count
 
 
 def space_of(plan: Plan, devices: int, choices: Choices, settings: MemorySettings) -> StrategySpace:

@@ -19,6 +19,7 @@ import numpy as np
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration, calibration
+from perfkit.predict.limits import limit_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.plans.search._search_columns import Evaluated, Progress, best_of_divisions, evaluate, ranked
@@ -40,6 +41,7 @@ def search_plans(
     *,
     devices: int | None = None,
     memory_limit_bytes: float | None = None,
+    limit_source: str = "memory_limit_bytes",
     top: int = 10,
     progress: Progress | None = None,
     choices: Choices = NO_CHOICES,
@@ -49,17 +51,25 @@ def search_plans(
 ) -> SearchResult:
     """Search the strategies for the model, batch and optimizer of `plan` (or of a configuration file).
 
-    `devices` and `memory_limit_bytes` are those of the plan and its device unless given. `choices` replaces what may be chosen by
-    dimension: tp, cp, pp, vpp, ep, mbs (micro batch), copies, zero (0 to 3), shard (devices that share; 0: all), sp (0, 1) and
-    recompute ("none", "selective", "full"). `progress(what, done, total)` may return False to stop with what was found so far.
-    `scored` keeps what was found for the next search, which is far faster if only the limit or the sizes of tp differ.
+    `devices` and the limit are those of the plan and its device unless given (`perfkit.predict.limits.with_limit`; `limit_source`
+    says who asks for it). `choices` replaces what may be chosen by dimension: tp, cp, pp, vpp, ep, mbs (micro batch), copies, zero
+    (0 to 3), shard (devices that share; 0: all), sp (0, 1) and recompute ("none", "selective", "full"). `progress(what, done,
+    total)` may return False to stop with what was found so far. `scored` keeps what was found for the next search, which is far
+    faster if only the limit or the sizes of tp differ.
     Raises InputError with all contradictions, or with all reasons where no strategy keeps the rules. If none fits the memory,
     `plans` is empty and `nearest` says what is missing.
     """
     start = time.perf_counter()
-    base, count, limit = base_plan(
-        plan, devices=devices, memory_limit_bytes=memory_limit_bytes, top=top, hardware=hardware, choices=choices
+    base, count = base_plan(
+        plan,
+        devices=devices,
+        memory_limit=(memory_limit_bytes, limit_source),
+        top=top,
+        hardware=hardware,
+        choices=choices,
     )
+    usable = limit_of(base)
+    limit = float(usable.limit_bytes or 0)
     known, settings = _known(calibration), settings_for(base)
     space = space_of(base, count, choices, settings)
     plans = StrategyPlans(base=base, space=space)
@@ -73,7 +83,7 @@ def search_plans(
     shortest = min((item.estimate.step_time_s for item in listed), default=float("nan"))
     return SearchResult(
         devices=count,
-        memory_limit_bytes=limit,
+        memory_limit=usable,
         space=space,
         searched=strategies.searched,
         evaluated=len(strategies),

@@ -13,6 +13,7 @@ import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes
 from perfkit.predict.estimate import Estimate
@@ -100,7 +101,7 @@ class SearchResult:
     """
 
     devices: int
-    memory_limit_bytes: float
+    memory_limit: MemoryLimit
     space: StrategySpace
     searched: int
     evaluated: int
@@ -116,6 +117,11 @@ class SearchResult:
     nearest: Nearest | None
     _found: Evaluated = field(repr=False)
     _strategies: StrategyPlans = field(repr=False)
+
+    @property
+    def memory_limit_bytes(self) -> int:
+        """The limit in bytes."""
+        return self.memory_limit.limit_bytes or 0
 
     @cached_property
     def candidates(self) -> pd.DataFrame:
@@ -187,6 +193,8 @@ class SearchResult:
             "complete": self.complete,
             "devices": self.devices,
             "memory_limit_bytes": self.memory_limit_bytes,
+            "memory_limit_source": self.memory_limit.source,
+            "memory_limit_part": self.memory_limit.part,
             "within_interval": self.close,
             "plans": [plan.to_dict() for plan in self.plans],
             "pareto": [point.to_dict() for point in self.pareto],

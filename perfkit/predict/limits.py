@@ -1,0 +1,105 @@
+"""Limits: what a plan may fill of a device as every calculation takes it, what lies outside of it, and what a plan leaves open."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from perfkit.core.errors import InputError
+from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.software import OVERLAPS
+from perfkit.core.units import GIB
+from perfkit.predict.memory.settings import preset, settings_for
+
+OPTION = "--memory-limit-gib"
+REFERENCE_RELEASE = "1.3"
+_DEFAULTED = re.compile(r"([\w.]+) = ([^:,]+)[:,]?\s*(.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A field that a plan leaves open, the value that is taken for it, and why."""
+
+    field: str
+    value: Any
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of `estimate`'s JSON."""
+        return {"field": self.field, "value": self.value, "why": self.why}
+
+
+def with_limit(plan: Plan, limit_bytes: float | None, source: str = "memory_limit_bytes") -> Plan:
+    """The plan under another limit than its own, None for its own; `source` says who asks for it.
+
+    Under MindSpore the limit is that of the pool, as `max_device_memory` is, else that of everything on the device. Raises
+    InputError for a number that can be no limit, or that the device does not have.
+    """
+    if limit_bytes is None:
+        return plan
+    most = plan.hardware.memory_bytes if plan.hardware else None
+    if isinstance(limit_bytes, bool) or not math.isfinite(limit_bytes) or limit_bytes < 1:
+        near = "" if most is None else f"; at most {most / GIB:g} GiB"
+        raise InputError("memory limit", [f"{source}: a memory limit must be more than 0{near}"])
+    part: LimitedPart = "pool" if settings_for(plan).framework == "mindspore" else "device"
+    return replace(plan, memory_limit=MemoryLimit(limit_bytes=round(limit_bytes), part=part, source=source))
+
+
+def with_limit_gib(plan: Plan, limit_gib: float | None) -> Plan:
+    """The plan under the limit of the option `--memory-limit-gib`; None leaves its own."""
+    return plan if limit_gib is None else with_limit(plan, limit_gib * GIB, f"{OPTION} {limit_gib:g}")
+
+
+def limit_of(plan: Plan) -> MemoryLimit:
+    """The limit that counts for a plan, in bytes. Raises InputError if neither a limit nor a device is stated."""
+    if (usable := plan.usable_memory) is None:
+        raise InputError("memory limit", ["neither a limit nor a device is stated; name one of them"])
+    return usable
+
+
+def outside_pool_bytes(plan: Plan) -> int:
+    """Bytes that lie outside of the pool and so do not count against its limit: contexts, buffers of collectives, the driver."""
+    limit = plan.usable_memory
+    if limit is None or limit.part != "pool":
+        return 0
+    return preset(settings_for(plan).framework, plan.hardware.name if plan.hardware else "").context_bytes
+
+
+def assumed(plan: Plan) -> tuple[Assumed, ...]:
+    """What the plan does not state and a prediction takes for it."""
+    return (*_from_document(plan), *_unstated(plan), *_of_device(plan))
+
+
+def _from_document(plan: Plan) -> Iterator[Assumed]:
+    """What the reader of the configuration filled in."""
+    for text in getattr(plan.document, "defaulted", ()):
+        if found := _DEFAULTED.fullmatch(text):
+            value = int(found[2]) if found[2].isdigit() else found[2]
+            yield Assumed(found[1], value, found[3] or "the file does not state it")
+
+
+def _unstated(plan: Plan) -> Iterator[Assumed]:
+    software, framework = plan.software, settings_for(plan).framework
+    limit = plan.usable_memory
+    if plan.memory_limit is None and limit is not None:
+        yield Assumed("memory_limit_bytes", limit.limit_bytes, "no limit is stated; the device has as much")
+    if not software.framework:
+        yield Assumed("framework", framework, "the program that is usual on the device")
+    if not software.release and framework == "mindspore":
+        yield Assumed("release", REFERENCE_RELEASE, "no release is stated; the calibration refers to this one of MindFormers")
+    for name in OVERLAPS:
+        if getattr(software, name) is None:
+            yield Assumed(name, None, "not stated; the calibration's share for this program is hidden")
+    if not plan.optimizer.parameter_dtype:
+        yield Assumed("parameter_dtype", plan.workload.dtype, "weights are held as layers compute with them")
+
+
+def _of_device(plan: Plan) -> Iterator[Assumed]:
+    """Figures of the device that nobody publishes."""
+    for name, source in (plan.hardware.sources if plan.hardware else {}).items():
+        if source.kind == "assumed":
+            yield Assumed(f"hardware.{name}", None, source.note or source.where)

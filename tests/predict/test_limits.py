@@ -1,0 +1,129 @@
+"""One plan, one limit: whichever door is asked, it says the same number of bytes and who states it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfkit import estimate, read_config
+from perfkit.config.dialects.read import read_text
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.units import GIB, MIB
+from perfkit.face.cli import main
+from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.limits import with_limit
+from perfkit.predict.plans.balance.from_plan import problem_of_plan
+from perfkit.predict.plans.search.search import search_plans
+
+ROOT = Path(__file__).parents[2]
+DEVICE = "Ascend-910B2"
+CONFIGS = [
+    *sorted((ROOT / "data" / "configs").glob("*.yaml")),
+    *sorted((ROOT / "data" / "configs").glob("*.toml")),
+    *sorted((ROOT / "data" / "configs").glob("*megatron.sh")),
+    *sorted((ROOT / "data" / "case13b").glob("*.yaml")),
+]
+GUIDE = ROOT / "data" / "case13b" / "round4.yaml"
+
+
+def plan_on(path, device=DEVICE):
+    return replace(read_config(path), hardware=catalog.hardware_named(device))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("own", [None, 31.5], ids=["own", "option"])
+def test_every_door_gives_one_limit_and_one_source(path, own):
+    plan = with_limit(plan_on(path), None if own is None else own * GIB, "--memory-limit-gib 31.5")
+    found = estimate(plan).to_dict()
+    answers = [found, search_plans(plan, top=1, choices={"mbs": (plan.workload.micro_batch_size,)}).to_dict()]
+    if plan.parallel.pipeline_parallel_size > 1:
+        problem = problem_of_plan(plan, efficiency_of(plan)).problem
+        answers.append({name: getattr(problem, name) for name in ("memory_limit_bytes", "memory_limit_source")})
+    assert len({(answer["memory_limit_bytes"], answer["memory_limit_source"]) for answer in answers}) == 1
+    assert found["fits"] == (found["peak_memory_bytes"] <= found["memory_limit_bytes"])
+    for best in answers[1]["plans"]:
+        assert best["estimate"]["fits"]
+        assert best["estimate"]["memory_limit_bytes"] == found["memory_limit_bytes"]
+    stated = "max_device_memory" in path.read_text(encoding="utf-8")
+    word = "--memory-limit-gib" if own else "max_device_memory" if stated else DEVICE
+    assert word in found["memory_limit_source"]
+
+
+def test_a_smaller_limit_fits_less_at_every_door():
+    text = GUIDE.read_text(encoding="utf-8")
+    counts = []
+    for size in ("61GB", "58GB", "40GB", "20GB"):
+        plan = replace(read_text(text.replace('"58GB"', f'"{size}"'), "x.yaml"), hardware=catalog.hardware_named(DEVICE))
+        found = search_plans(plan, top=3)
+        limit = int(size.removesuffix("GB")) * GIB
+        assert found.memory_limit_bytes == limit
+        assert all(item.estimate.peak_memory_bytes <= limit for item in found.plans)
+        assert estimate(plan).fits == (estimate(plan).peak_memory_bytes <= limit)
+        counts.append(found.feasible)
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+
+
+def test_the_13b_of_the_guides_is_split_into_two_stages_at_58gb():
+    # The guide: without model slices, even Silu and Mul recomputed does not fit; the best is DP 8, PP 2 on two servers.
+    for path in sorted((ROOT / "data" / "case13b").glob("round[1-5].yaml")):
+        best = search_plans(plan_on(path), top=1).plans[0].plan.parallel
+        assert (best.data_parallel_size, best.tensor_parallel_size, best.pipeline_parallel_size) == (8, 1, 2), path.name
+
+
+def test_the_70b_stays_within_its_pool():
+    plan = plan_on(ROOT / "data" / "configs" / "pretrain_llama2_70b_bf16_64p.yaml")
+    found = search_plans(plan, top=5)
+    assert found.memory_limit_bytes == 52 * 1024 * MIB
+    assert found.plans
+    for item in found.plans:
+        parts = item.estimate.memory.parts
+        assert item.estimate.memory.total - parts.get("reserved/context", 0) <= 52 * GIB
+
+
+def test_commands_take_the_option_and_say_it(capsys):
+    for words in (
+        ["estimate", str(GUIDE), "--device", DEVICE, "--json"],
+        ["plan", str(GUIDE), "--device", DEVICE, "--json"],
+        ["balance", str(GUIDE), "--device", DEVICE, "--time-limit-s", "3", "--json"],
+    ):
+        for extra, limit, source in (
+            ([], 58, "max_device_memory = 58GB"),
+            (["--memory-limit-gib", "50"], 50, "--memory-limit-gib 50"),
+        ):
+            assert main([*words, *extra]) == 0
+            found = json.loads(capsys.readouterr().out)
+            assert found["memory_limit_bytes"] == limit * GIB
+            assert source in found["memory_limit_source"]
+            if words[0] == "balance":
+                assert max(found["peak_bytes"]) <= limit * GIB
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "70", "nan"])
+@pytest.mark.parametrize("command", ["estimate", "plan", "balance"])
+def test_a_limit_that_cannot_be_is_refused_with_the_option_and_its_value(command, limit, capsys):
+    assert main([command, str(GUIDE), "--device", DEVICE, "--memory-limit-gib", limit]) == 2
+    text = capsys.readouterr().err
+    assert "--memory-limit-gib" in text
+    assert "64" in text  # what the device has
+
+
+def test_what_a_plan_leaves_open_is_listed_with_what_is_taken_for_it():
+    plan = replace(plan_on(GUIDE), memory_limit=None)
+    found = {entry["field"]: entry for entry in estimate(plan).to_dict()["assumed"]}
+    assert found["memory_limit_bytes"]["value"] == 64 * GIB
+    assert found["ffn_hidden_size"]["value"] == 13824
+    assert found["parameter_dtype"]["value"] == "float16"
+    assert all(entry["why"] for entry in found.values())
+    stated = {entry["field"] for entry in estimate(plan_on(GUIDE)).to_dict()["assumed"]}
+    assert "memory_limit_bytes" not in stated
+    assert "framework" not in stated
+
+
+def test_a_limit_above_another_device_is_told_with_file_and_line():
+    with pytest.raises(InputError, match=r"round4.yaml, line 131, context.max_device_memory = 58GB"):
+        plan_on(GUIDE, "A100-40GB-SXM")
