@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from perfkit.predict.memory.in_flight import in_flight
 from perfkit.predict.plans.balance.problem import EndPart, Layout, PipelineProblem
 from perfkit.predict.plans.schedule.compile import compile_schedule
 from perfkit.predict.plans.schedule.dag import Dag
-from perfkit.predict.plans.schedule.inflight import inflight_vectors
 from perfkit.predict.plans.schedule.longest import Times, makespans
 
 Ints = NDArray[np.int64]
@@ -48,7 +48,7 @@ class Evaluator:
     def vectors(self) -> tuple[Ints, ...]:
         """For every stage its in-flight vectors, shape (vectors, chunks)."""
         problem = self.problem
-        found = inflight_vectors(problem.schedule, problem.num_stages, problem.num_chunks, problem.num_microbatches)
+        found = in_flight(problem.schedule, problem.num_stages, problem.num_chunks, problem.num_microbatches)
         return tuple(np.array(vectors, dtype=np.int64) for vectors in found)
 
     def chunk_times_ns(self, layouts: Layout) -> Ints:

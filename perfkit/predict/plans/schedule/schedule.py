@@ -15,9 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from perfkit.core.errors import InputError
+from perfkit.predict.memory.in_flight import Vector, in_flight
 from perfkit.predict.plans.schedule.compile import compile_schedule, mode_problems
 from perfkit.predict.plans.schedule.dag import Dag
-from perfkit.predict.plans.schedule.inflight import Vectors, inflight_vectors
 from perfkit.predict.plans.schedule.longest import longest_path, node_ends
 from perfkit.predict.plans.schedule.order import KINDS, SPLIT, Ints, LaneTable, shape_problems
 
@@ -103,7 +103,7 @@ class ScheduleResult:
     stage_busy_ns: tuple[int, ...]
     first_backward_start_ns: tuple[int, ...]
     stage_end_ns: tuple[int, ...]
-    inflight_maximal: tuple[Vectors, ...]
+    inflight_maximal: tuple[tuple[Vector, ...], ...]
     ends_ns: tuple[int, ...]
     path: tuple[int, ...]
 
@@ -207,7 +207,7 @@ def simulate_schedule(case: ScheduleCase) -> ScheduleResult:
         stage_busy_ns=tuple(busy_ns.tolist()),
         first_backward_start_ns=tuple(first_backward_ns.tolist()),
         stage_end_ns=tuple(stage_end_ns.tolist()),
-        inflight_maximal=inflight_vectors(case.schedule, case.num_stages, case.num_chunks, case.num_microbatches),
+        inflight_maximal=in_flight(case.schedule, case.num_stages, case.num_chunks, case.num_microbatches),
         ends_ns=tuple(all_ends_ns),
         path=tuple(longest_path(dag, table, all_ends_ns, last)),
     )
