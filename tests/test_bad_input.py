@@ -51,7 +51,7 @@ def test_a_folder_of_another_tool(tmp_path: Path, capsys):
     assert cli.main(["summary", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "report.nsys-rep" in error
-    assert "looked for" in error
+    assert "nsys export --type sqlite" in error
 
 
 def test_truncated_json(tmp_path: Path):

@@ -205,6 +205,8 @@ LOG = Table(
         Column("tokens_per_s_per_device", "float", "as printed", nullable=True),
         Column("flops_per_s_per_device", "float", "as printed, FLOP/s", nullable=True),
         Column("overflow", "flag", "whether the step overflowed or was skipped", nullable=True),
+        Column("num_skipped", "int", "iterations that were skipped, of num_steps", nullable=True),
+        Column("num_nan", "int", "iterations whose loss was nan, of num_steps", nullable=True),
     ),
 )
 MEMORY_CURVE = Table(
@@ -261,6 +263,19 @@ MEMORY_REPORTS = Table(
         Column("requested_bytes", "int", "the request that did not fit; null: none failed", nullable=True),
     ),
 )
+INCIDENTS = Table(
+    "incidents",
+    "something that went wrong, as a log or a recording says it",
+    (
+        _RANK,
+        Column("kind", "text", "out_of_memory, collective_timeout, memory_error (ECC) or device_error"),
+        Column("code", "text", "code as printed: EI0002, ERR02200, Xid 79, ...", nullable=True),
+        Column("file", "text", "file that says it"),
+        Column("line", "int", "line in it, 1-based; null: the file has none", nullable=True),
+        Column("time_ns", "int", "when, UTC if no zone is given", nullable=True),
+        Column("text", "text", "what it says, the first 400 characters"),
+    ),
+)
 QUEUES = Table(
     "queues",
     "how full a queue of the data pipeline was, when a step asked or at a sample",
@@ -305,7 +320,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
         table.name: table
         for table in (
             *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, UTILIZATION, LOG),
-            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, QUEUES, COUNTERS, COVERAGE),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE),
         )
     }
 )

@@ -148,9 +148,11 @@ def _members(path: Path) -> Iterator[_Member]:
             for info in archive.infolist():
                 mode = info.external_attr >> 16
                 special = stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR)
-                wrong = _wrong_name(info.orig_filename) or ("is a link or device" if special else None)
+                name = info.orig_filename.replace("\\", "/")  # some programs of Windows write its separators
+                wrong = _wrong_name(name) or ("is a link or device" if special else None)
                 wrong = wrong or ("is encrypted" if info.flag_bits & 1 else None)
-                yield _Member(info.orig_filename, info.file_size, _zip_time_s(info), info.is_dir(), wrong, info)
+                is_folder = info.is_dir() or name.endswith("/")
+                yield _Member(name, info.file_size, _zip_time_s(info), is_folder, wrong, info)
     else:
         with _tar(path) as tar:
             for item in tar:

@@ -7,7 +7,7 @@ to a `Sink`, which checks them against `schema.py`, counts what it refuses and e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any
 
@@ -169,6 +169,21 @@ class Sink:
         self._bytes_done += num_bytes
         if self.progress is not None:
             self.progress(what, self._bytes_done, self.total_bytes)
+
+    def leave_out(self, ranks: Collection[int]) -> None:
+        """Take back all rows of some ranks, and their placement."""
+        for table, pieces in self._pieces.items():
+            kept = Spool()
+            for frame in pieces:
+                kept.append(frame[~frame["rank"].isin(ranks)].reset_index(drop=True))
+            self._pieces[table] = kept
+        self._pieces = {table: pieces for table, pieces in self._pieces.items() if len(pieces)}
+        self.later = {
+            name: replace(table, ranks=table.ranks.difference(ranks))
+            for name, table in self.later.items()
+            if table.ranks - set(ranks)
+        }
+        self.placement = {rank: place for rank, place in self.placement.items() if rank not in ranks}
 
     def absorb(self, other: Sink) -> None:
         """Add what another sink collected of other ranks; their placement, progress and tables for later are left there."""

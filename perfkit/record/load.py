@@ -17,6 +17,8 @@ from perfkit.core.run import LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
 from perfkit.core.units import MIB
 from perfkit.record import _cache, archive
+from perfkit.record._elsewhere import what_they_are
+from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
 from perfkit.record.listing import Listing, list_files, printable
 
@@ -114,6 +116,8 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
             "whatever the size of the files, so the limit cannot be kept"
         )
     chosen.read(match, sink)
+    if not match.lazy and sink.clock is None:
+        keep_one_job(sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
     for other, left in matches[1:]:
@@ -190,6 +194,8 @@ def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
     names = [file.label for file in listing.files[:5]]
     more = f" and {len(listing.files) - 5} more" if len(listing.files) > 5 else ""
     empty = sum(file.size_bytes == 0 for file in listing.files)
+    if len(candidates) > 1 and (known := what_they_are([file for file in listing.files if file.size_bytes])):
+        return known
     problems = [f"no known format in {len(listing.files)} files: {', '.join(names)}{more}"]
     if empty:
         problems.append(f"{empty} of them {'is' if empty == 1 else 'are'} empty (0 bytes)")

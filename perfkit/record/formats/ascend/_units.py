@@ -107,6 +107,8 @@ def _of_unit(
 
 
 def _summed(pieces: list[pd.DataFrame]) -> pd.DataFrame:
+    if not pieces:  # other metrics were recorded: bandwidths, cache hits, instructions
+        return pd.DataFrame(columns=[*_KEY, "count", "duration_ns", "core_ns", "busy_ns"])
     rows = pd.concat([piece.astype({"name": "object", "type": "object"}) for piece in pieces], ignore_index=True)
     sums = rows.groupby(_KEY, dropna=False, sort=False)[["count", "duration_ns", "core_ns", "busy_ns"]].sum()
     return sums.reset_index()

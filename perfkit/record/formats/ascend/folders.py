@@ -38,7 +38,8 @@ PARTS = {
     METADATA: "layout",
 }
 INFO_PART = "profiler settings"
-_ANCHORS = (STEPS, KERNELS, COLLECTIVES, LINKS)
+MEMORY = ("memory_record.csv", "operator_memory.csv", "npu_module_mem.csv")
+_ANCHORS = (STEPS, KERNELS, COLLECTIVES, LINKS, *MEMORY)
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _INFO = re.compile(r"^profiler_info(?:_(\d{1,6}))?\.json$")
 _SUFFIX = re.compile(r"_ascend_(?:pt|ms)$")

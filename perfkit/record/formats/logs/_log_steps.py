@@ -33,6 +33,8 @@ class LogStep:
     tokens_per_s_per_device: float | None = None
     flops_per_s_per_device: float | None = None
     overflow: bool | None = None
+    num_skipped: int | None = None
+    num_nan: int | None = None
 
 
 @dataclass

@@ -13,11 +13,15 @@ from datetime import UTC, datetime, timedelta
 
 from perfkit.core.units import MIB, decimal_to_ns
 from perfkit.record.format import Sink
+from perfkit.record.formats.logs._incidents import MARKER as INCIDENT
+from perfkit.record.formats.logs._incidents import Incident, incident_of
 from perfkit.record.listing import File, Listing
 from perfkit.record.readers.blocks import Blocks
 
 NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?i:nan|inf)"
 
+MAX_INCIDENTS = 10_000
+"""Of one file: a process that fails in a loop prints its error for hours."""
 _MAX_LINE_BYTES = MIB
 _SEARCHED_BYTES = 64 * MIB
 _LARGEST_NS = 2**62
@@ -38,22 +42,53 @@ class Line:
 
 
 def find_logs(listing: Listing, marker: re.Pattern[bytes]) -> tuple[File, ...]:
-    """The text files in whose first 64 MiB `marker` matches; a file chosen on its own may have any name that is no other format."""
+    """The text files in whose first 64 MiB `marker` matches; a file chosen on its own may have any name that is no other format.
+
+    Where there is one, logs beside it that tell of an incident are found too: a rank that failed may have printed nothing else.
+    """
     alone = len(listing.files) == 1
-    return tuple(
+    named = [
         file
         for file in listing
-        if file.size_bytes
-        and (_LOG_NAME.search(file.name) or (alone and not _OTHER_NAME.search(file.name)))
-        and _contains(file, marker)
-    )
+        if file.size_bytes and (_LOG_NAME.search(file.name) or (alone and not _OTHER_NAME.search(file.name)))
+    ]
+    found = [file for file in named if _contains(file, marker)]
+    failed = [file for file in named if file not in found and _contains(file, INCIDENT)] if found else []
+    return tuple(file for file in named if file in found or file in failed)
 
 
 def read_lines(file: File, sink: Sink) -> Iterator[Line]:
     """The lines of a log, gzip or not; a last line without its end loses a number that may be cut off.
 
-    A line longer than 1 MiB is handed out in pieces with one number. Reports progress to `sink` and counts a damaged archive.
+    A line longer than 1 MiB is handed out in pieces with one number. Reports progress to `sink`, counts a damaged archive, and adds
+    the incidents that the lines tell of.
     """
+    incidents: list[tuple[Line, Incident]] = []
+    for line in _lines(file, sink):
+        if (incident := incident_of(line.text)) is not None:
+            incidents.append((line, incident))
+        yield line
+    _add_incidents(incidents, file, sink)
+
+
+def _add_incidents(found: list[tuple[Line, Incident]], file: File, sink: Sink) -> None:
+    sink.drop(f"incidents after the first {MAX_INCIDENTS}", max(len(found) - MAX_INCIDENTS, 0), file, "incidents")
+    kept = found[:MAX_INCIDENTS]
+    if kept:
+        sink.add(
+            "incidents",
+            source=file,
+            rank=[rank_of(file) or 0 if incident.rank is None else incident.rank for _, incident in kept],
+            kind=[incident.kind for _, incident in kept],
+            code=[incident.code for _, incident in kept],
+            file=file.label,
+            line=[line.number for line, _ in kept],
+            time_ns=[timestamp_ns(line.text) for line, _ in kept],
+            text=[incident.text for _, incident in kept],
+        )
+
+
+def _lines(file: File, sink: Sink) -> Iterator[Line]:
     blocks = Blocks(file, lambda num_bytes: sink.advance(file.label, num_bytes))
     number, rest = 1, b""
     for block in blocks:

@@ -40,6 +40,7 @@ _BATCH = re.compile(r"global batch size:\s*(\d+)")
 _TFLOPS = number_after(r"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs):")
 _TOKENS = number_after(r"(?:tokens/sec/GPU|tokens per GPU \(tokens/s/GPU\)):")
 _SKIPPED = re.compile(r"number of skipped iterations:\s*(\d+)")
+_NAN = re.compile(r"number of nan iterations:\s*(\d+)")
 
 
 def detect(listing: Listing) -> Match | None:
@@ -95,6 +96,8 @@ def _read_step(line: Line, found: re.Match[str], text: str) -> LogStep | None:
         flops_per_s_per_device=None if tera is None else tera * TERA,
         tokens_per_s_per_device=find_float(_TOKENS, text),
         overflow=None if skipped is None else skipped > 0,
+        num_skipped=skipped,
+        num_nan=find_int(_NAN, text),
     )
 
 

@@ -1,0 +1,55 @@
+"""Incidents: lines of logs that say that something went wrong become rows with rank and line, and settings do not."""
+
+from pathlib import Path
+
+import pytest
+
+from perfkit.record.formats.logs._incidents import incident_of
+from perfkit.record.load import load
+
+LINES = [
+    ("[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out_of_memory", None, 3),
+    ("RuntimeError: NPU out of memory. NPUWorkspaceAllocator tried to allocate 1.00 GiB", "out_of_memory", None, None),
+    ("EL0004: [PID: 9] Failed to allocate memory", "out_of_memory", "EL0004", None),
+    ("[rank0]:[E ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation timeout", "collective_timeout", None, 0),
+    ("EI0002: [PID: 12] The wait execution of the Notify register times out.", "collective_timeout", "EI0002", None),
+    ("NVRM: Xid (PCI:0000:17:00): 79, pid=1, GPU has fallen off the bus.", "device_error", "Xid 79", None),
+    ("NVRM: Xid (PCI:0000:17:00): 63, pid=1, Row Remapper", "memory_error", "Xid 63", None),
+    ("torch.AcceleratorError: uncorrectable ECC error encountered", "memory_error", None, None),
+    ("[ERROR] 2025-01-01 (PID:1, Device:0, RankID:5) ERR02200 DIST call hccl api failed.", "device_error", "ERR02200", 5),
+    ("EZ9999: Inner Error!", "device_error", "EZ9999", None),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "code", "rank"), LINES)
+def test_a_line_is_told_with_kind_code_and_rank(text: str, kind: str, code: str | None, rank: int | None):
+    found = incident_of(text)
+    assert found is not None
+    assert (found.kind, found.code, found.rank) == (kind, code, rank)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " iteration  10/ 1000 | elapsed time per iteration (ms): 5837.9 | lm loss: 1.2",
+        "  distributed_timeout_minutes ................ 10",
+        "export HCCL_CONNECT_TIMEOUT=1800; export NCCL_TIMEOUT=1800 default timeout",
+        "torchrun --nccl-timeout 30",
+        "INFO: E1234 is the name of a model",
+    ],
+)
+def test_settings_and_steps_are_no_incidents(text: str):
+    assert incident_of(text) is None
+
+
+def test_the_ranks_that_only_failed_are_read_beside_those_that_printed_steps(tmp_path: Path):
+    counts = "number of skipped iterations: 2 | number of nan iterations: 1 |"
+    step = " iteration {}/ 1000 | elapsed time per iteration (ms): 500.0 | " + counts
+    (tmp_path / "rank_0.log").write_text("\n".join(step.format(number) for number in range(1, 6)) + "\n")
+    (tmp_path / "rank_3.log").write_text("starting\n2025-04-07 15:34:27 RuntimeError: CUDA out of memory.\n")
+    run = load(tmp_path, cache=False)
+    rows = run.frame("incidents").to_dict("records")
+    assert [(row["rank"], row["kind"], row["line"], row["file"]) for row in rows] == [(3, "out_of_memory", 2, "rank_3.log")]
+    assert rows[0]["time_ns"] == 1_744_040_067_000_000_000
+    log = run.frame("log")
+    assert (log["num_skipped"].tolist(), log["num_nan"].tolist()) == ([2] * 5, [1] * 5)

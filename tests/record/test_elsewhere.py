@@ -1,0 +1,61 @@
+"""What is no recording is named in one line with where it belongs; two jobs in one folder are never made one run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.record._jobs import APART_NS, apart
+from perfkit.record.load import load
+
+DAY_US = 24 * 3600 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what", "where"),
+    [
+        ("run.yaml", "seed: 0\nrun_mode: 'train'\nparallel_config:\n  data_parallel: 8\n", "MindFormers", "read_config"),
+        ("pretrain.sh", "torchrun pretrain.py --num-layers 32 --tensor-model-parallel-size 4\n", "Megatron", "read_config"),
+        ("config.json", '{\n "architectures": ["LlamaForCausalLM"], "hidden_size": 4096}', "Hugging Face", "read_config"),
+        ("et.json", '{"schema": "1.0.1", "pid": 5, "nodes": [{"name": "aten::empty"}]}', "execution trace", "torch.profiler"),
+        ("a_results.json", '{"rocprofiler-sdk-tool":[{"metadata":{}}]}', "rocprof", "torch.profiler"),
+        ("host.xplane.pb", "\n\x05/host", "XPlane", "TensorBoard"),
+        ("report.nsys-rep", "x" * 50, "Nsight Systems", "nsys export"),
+        ("profiler_metadata.json", '{"ENV_VARIABLES": {}}', "metadata", "folder of the recording"),
+        ("notes.md", "# Notes", "document", "folder of the recording"),
+    ],
+)
+def test_a_file_of_another_kind_is_named_in_one_line(tmp_path: Path, name: str, content: str, what: str, where: str):
+    (tmp_path / name).write_text(content)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError) as refused:
+            load(path, cache=False)
+        assert len(refused.value.problems) == 1
+        assert what in refused.value.problems[0]
+        assert where in refused.value.problems[0]
+
+
+def _trace(rank: int, base_us: int) -> str:
+    args = {"stream": 7, "Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "In msg nelems": 8}
+    kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "dur": 50, "args": args}
+    events = [kernel | {"ts": base_us + number * 100} for number in range(20)]
+    return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events})
+
+
+def test_ranks_recorded_days_apart_are_two_jobs_of_which_one_is_shown_and_the_other_named(tmp_path: Path):
+    base_us = 1_700_000_000_000_000
+    for rank, at_us in ((0, base_us), (1, base_us + 5), (2, base_us + 8 * DAY_US)):
+        (tmp_path / f"rank{rank}.json").write_text(_trace(rank, at_us))
+    run = load(tmp_path, cache=False)
+    assert list(run.ranks) == [0, 1]
+    assert [(lost.count, "8.0 days later" in lost.what) for lost in run.dropped] == [(1, True)]
+    assert any("2 jobs" in note for note in run.notes)
+    assert all(abs(offset_ns) < 10**9 for offset_ns in run.clock.values())
+
+
+def test_clocks_of_different_time_zones_and_of_machines_are_one_job():
+    epoch = 1_700_000_000 * 10**9
+    assert apart({0: epoch, 1: epoch + APART_NS}) == [[0, 1]]
+    assert apart({0: epoch, 1: epoch + APART_NS + 9, 2: epoch + 5}) == [[0, 2], [1]]
+    assert apart({0: 5, 1: 10**17}) == []
