@@ -6,6 +6,7 @@ the figures that need it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from perfkit.face.panels import _context as context
 from perfkit.face.panels._plan_state import preset_plan
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.cost.utilization import mfu, samples_per_s_per_device, tokens_per_s_per_device
+
+PRINTED = "printed by the log, median of the same steps; by the log's own count of devices"
+NAMES = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +64,9 @@ class Result:
     model: ModelSpec | None
     plan: Plan | None
     samples_per_s_per_device: float | None
+    samples_origin: str
     tokens_per_s_per_device: float | None
+    tokens_origin: str
     flops_per_s_per_device: float | None
     flops_origin: str
     mfu: float | None
@@ -92,12 +98,19 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
     sizes = _sizes(state, run, plan, log)
     devices, batch, seq = (sizes[name].value for name in ("num_devices", "global_batch_size", "seq_length"))
     step_s = statistics.median_ns / NS_PER_S
-    samples = samples_per_s_per_device(batch, step_s, devices) if batch and devices else statistics.samples_per_s_per_device
-    tokens = statistics.tokens_per_s_per_device
+    samples, samples_origin = statistics.samples_per_s_per_device, PRINTED
+    if batch and devices:
+        samples, samples_origin = samples_per_s_per_device(batch, step_s, devices), "global batch / (step x all devices)"
+    elif samples is None:
+        samples_origin = f"needs {_missing(sizes, 'num_devices', 'global_batch_size')}"
+    tokens, tokens_origin = statistics.tokens_per_s_per_device, PRINTED
     if batch and devices and seq:
         tokens = tokens_per_s_per_device(batch, seq, step_s, devices)
+        tokens_origin = "sequence length x global batch / (step x all devices)"
     elif samples and seq:
-        tokens = samples * seq
+        tokens, tokens_origin = samples * seq, "sequence length x the samples/s per device that the log prints"
+    elif tokens is None:
+        tokens_origin = f"needs {_missing(sizes, 'num_devices', 'global_batch_size', 'seq_length')}"
     flops, origin = _flops_rate(model, tokens, seq, statistics)
     return Result(
         state=state,
@@ -109,11 +122,18 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         model=model,
         plan=plan,
         samples_per_s_per_device=samples,
+        samples_origin=samples_origin,
         tokens_per_s_per_device=tokens,
+        tokens_origin=tokens_origin,
         flops_per_s_per_device=flops,
         flops_origin=origin,
         mfu=None if flops is None else mfu(flops, 1.0, state.peak_tflops_per_s * TERA),
     )
+
+
+def _missing(sizes: Mapping[str, Size], *names: str) -> str:
+    """Which of the sizes nothing states, in words."""
+    return " and ".join(NAMES[name] for name in names if sizes[name].value is None)
 
 
 def _sizes(state: State, run: Run, plan: Plan | None, log: pd.DataFrame) -> dict[str, Size]:

@@ -63,16 +63,14 @@ def _figures(result: Result) -> pd.DataFrame:
         (
             "throughput",
             format_si(result.samples_per_s_per_device, "samples/s per device"),
-            "global batch / (step x all devices)" if result.samples_per_s_per_device else "needs devices and global batch",
+            result.samples_origin,
         ),
         (
             "throughput",
             "not measured"
             if result.tokens_per_s_per_device is None
             else f"{significant(result.tokens_per_s_per_device, 4)} tokens/s per device",
-            "sequence length x samples/s per device"
-            if result.tokens_per_s_per_device
-            else "needs devices, global batch and sequence length",
+            result.tokens_origin,
         ),
         ("model FLOP rate", format_si(result.flops_per_s_per_device, "FLOP/s per device"), result.flops_origin),
         ("MFU", format_ratio(result.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -112,3 +113,23 @@ def test_megatron_logs_work_on_the_same_page():
     result = baseline.compute(baseline.State(log=str(path)))
     assert result.sizes["num_devices"].value == load(path).facts["num_devices"].value
     assert result.tokens_per_s_per_device is not None
+
+
+@pytest.mark.parametrize("log", sorted((data_folder() / "traces" / "logs").glob("*.log")), ids=lambda path: path.name)
+@pytest.mark.parametrize("known", list(itertools.product((False, True), repeat=3)), ids=str)
+def test_an_origin_names_only_what_is_known_and_a_need_only_what_is_not(log, known):
+    entered = {
+        name: size
+        for name, size, there in zip(("num_devices", "global_batch_size", "seq_length"), (8, 8, 4096), known, strict=True)
+        if there
+    }
+    result = baseline.compute(replace(STATE, log=str(log), **entered))
+    words = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
+    for rate, origin in (
+        (result.samples_per_s_per_device, result.samples_origin),
+        (result.tokens_per_s_per_device, result.tokens_origin),
+    ):
+        for name, size in result.sizes.items():
+            if words[name] in origin.removesuffix("; by the log's own count of devices"):
+                assert (size.value is None) == (rate is None), (origin, result.sizes)
+        assert origin.startswith("needs") == (rate is None)
