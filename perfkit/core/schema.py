@@ -49,7 +49,13 @@ STEPS = Table(
         _STEP,
         Column("pipeline_stage", "int", "0-based stage of the rank", nullable=True),
         Column("start_ns", "int", "start on the clock of the rank", nullable=True),
-        Column("duration_ns", "int", "length of the step; the leaves of step_parts sum to it"),
+        Column("duration_ns", "int", "length of the step on the device; the leaves of step_parts sum to it"),
+        Column(
+            "host_duration_ns",
+            "int",
+            "length of the host's own mark: the device begins a step when it has finished the one before, and ends it later",
+            nullable=True,
+        ),
         Column("computing_ns", "int", "device computing, overlaps counted once", nullable=True),
         Column("communication_ns", "int", "device communicating, hidden or not", nullable=True),
         Column("overlapped_ns", "int", "communication hidden behind computing", nullable=True),
@@ -315,12 +321,26 @@ COVERAGE = Table(
     ),
 )
 
+ACCOUNTS = Table(
+    "accounts",
+    "what became of the events of a file: all that have a duration, rows of kernels in tables; the last four sum to in_file",
+    (
+        _RANK,
+        Column("file", "text", "file name"),
+        Column("in_file", "int", "events in the file"),
+        Column("assigned", "int", "events of a step: the host began them in it, or launched them from it"),
+        Column("before", "int", "events that began or were launched before the first step"),
+        Column("after", "int", "events that began or were launched after the last step"),
+        Column("lost", "int", "events that could not be read; `dropped` says why"),
+    ),
+)
+
 TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
         for table in (
             *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, UTILIZATION, LOG),
-            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE),
+            *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE, ACCOUNTS),
         )
     }
 )

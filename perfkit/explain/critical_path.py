@@ -4,6 +4,7 @@ The path is walked back from the end of the step: from each node to the predeces
 `dependencies`. At a collective it continues on the rank that arrived last, so that waiting for a slow rank is that rank's work, not
 communication. Segments follow one another without a gap and sum to the step exactly; `delay` is the time between the end of a
 predecessor and the start of the next node, such as the delay of a launch, and `unlinked` what no recorded dependency explains.
+Where the path leads to a rank that came late into the step, the rest is its host, which was still in the step before.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
             at_ns = begin
         node = int(before[node])
     if at_ns > graph.start_ns:
-        segments.append((rank, "", "unlinked", graph.start_ns, at_ns - graph.start_ns))
+        earlier = at_ns <= graph.begins_ns.get(rank, graph.start_ns)
+        name, kind = ("the step before", "host") if earlier else ("", "unlinked")
+        segments.append((rank, name, kind, graph.start_ns, at_ns - graph.start_ns))
     columns = ["rank", "name", "kind", "start_ns", "duration_ns"]
     return pd.DataFrame(segments[::-1], columns=columns).astype({"start_ns": "int64", "duration_ns": "int64"})
 

@@ -1,11 +1,12 @@
 """Dependencies: what had to end before each piece of a step could start, on one rank or on all, and what follows if pieces change.
 
-Nodes are executions on the device, stretches of the host between two launches, and one meeting (0 ns) per matched collective at
-the moment when its latest member arrives. Edges are: launch -> kernel, kernel -> next kernel of its stream, kernel -> kernel of
-another stream that began when it ended, blocking call of the host -> the kernel that it waited for, and every member's
-predecessors -> meeting -> transfer on all members. The predecessor that ended last is the binding one; the time between it and the
-node (`lag_ns`) stays when the graph is timed anew, all other edges only demand that their end comes first. At a meeting each member
-has a binding one of its own, with the time until that member arrived. So unchanged durations give the recorded starts exactly.
+Nodes are executions on the device, stretches of the host up to a launch (`host_stretches`), and one meeting (0 ns) per matched
+collective at the moment when its latest member arrives. Edges are: launch -> kernel, kernel -> next kernel of its stream, kernel ->
+kernel of another stream that began when it ended, stretch -> next stretch of the host, also on the thread that it handed over to,
+kernel -> stretch after the call that waited for it, and every member's predecessors -> meeting -> transfer on all members. The
+predecessor that ended last is the binding one; the time between it and the node (`lag_ns`) stays when the graph is timed anew, all
+other edges only demand that their end comes first. At a meeting each member has a binding one of its own, with the time until that
+member arrived. So unchanged durations give the recorded starts exactly.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import pandas as pd
 from perfkit.core import clock
 from perfkit.core.run import Run
 from perfkit.explain.collectives import members
-from perfkit.explain.idle import BLOCKING_NAMES, step_window, timed_kernels
+from perfkit.explain.host_stretches import host_stretches
+from perfkit.explain.idle import step_window, timed_kernels
 from perfkit.explain.transfers import TOGETHER_NS
 
 Ints = npt.NDArray[np.int64]
@@ -37,6 +39,7 @@ class Dependencies:
     An edge belongs to a rank (`edge_ranks`: the member, where it leads to a meeting), which came to its target at `due_ns`. `roots`
     are (`node`, `rank`, `due_ns`) of the ranks that nothing on record led to a node. `kind` is computing, communication, copy, host
     or meeting. Times are on the common clock if there are several ranks.
+    `begins_ns` says when each rank began the step.
     """
 
     nodes: pd.DataFrame
@@ -48,6 +51,7 @@ class Dependencies:
     roots: pd.DataFrame
     start_ns: int
     end_ns: int
+    begins_ns: Mapping[int, int]
 
     @property
     def ends_ns(self) -> Ints:
@@ -78,7 +82,8 @@ def dependencies(
     sources, targets = (np.concatenate([edge[side] for edge in edges]) for side in (0, 1))
     last = max(pieces, key=lambda piece: piece.end_ns)
     graph = _Graph.of(nodes, sources, targets)
-    return _bound(_met(run, step, wanted, clocks, graph) if len(wanted) > 1 else graph, (last.start_ns, last.end_ns))
+    whole = _bound(_met(run, step, wanted, clocks, graph) if len(wanted) > 1 else graph, (last.start_ns, last.end_ns))
+    return replace(whole, begins_ns={rank: piece.start_ns for rank, piece in zip(wanted, pieces, strict=True)})
 
 
 def retime(graph: Dependencies, duration_ns: Ints) -> Dependencies:
@@ -117,73 +122,16 @@ def _rank_pieces(run: Run, rank: int, step: int, known: clock.Clock | None) -> _
     own = every[every["step"].eq(step).fillna(False).to_numpy(dtype=bool)]
     kernels = own if len(own) else every[(every["start_ns"] >= start_ns) & (every["start_ns"] < end_ns)]
     kernels = kernels.assign(stream=kernels["stream"].astype("object").fillna("")).reset_index(drop=True)
-    host, launched = _host_nodes(run, rank, step, kernels)
-    nodes = pd.concat([kernels[_NODES].astype({"name": "object", "kind": "object"}), host[_NODES]], ignore_index=True)
     starts = kernels["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + kernels["duration_ns"].to_numpy(dtype=np.int64)
     edges = [_stream_edges(kernels), _wait_edges(kernels, starts, ends)]
-    if len(host):
-        first = len(kernels)
-        linked = np.flatnonzero(launched >= 0)
-        edges += [(launched[linked] + first, linked), _host_edges(host, first), _sync_edges(host, ends, first)]
-    sources, targets = (np.concatenate([edge[side] for edge in edges]).astype(np.int64) for side in (0, 1))
+    host, host_edges = host_stretches(run, rank, step, kernels, (start_ns, end_ns))
+    nodes = pd.concat([kernels[_NODES].astype({"name": "object", "kind": "object"}), host[_NODES]], ignore_index=True)
+    sources, targets = (np.concatenate([edge[side] for edge in [*edges, host_edges]]).astype(np.int64) for side in (0, 1))
     if known is not None:
         nodes["start_ns"] = known.common_ns(nodes["start_ns"].to_numpy(dtype=np.int64))
         start_ns, end_ns = (int(moment) for moment in known.common_ns(np.array([start_ns, end_ns], dtype=np.int64)))
     return _Pieces(nodes, sources, targets, start_ns, end_ns)
-
-
-def _host_nodes(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> tuple[pd.DataFrame, Ints]:
-    """The stretches of the host between launches, and for each kernel the position of the one that ends with its launch."""
-    launched = np.full(len(kernels), -1, dtype=np.int64)
-    empty = pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "object") for name in [*_NODES, "blocked"]})
-    if "launches" not in run.tables:
-        return empty, launched
-    rows = run.frame("launches", ranks=[rank], steps=[step]).dropna(subset=["launch_ns", "start_ns"])
-    if rows.empty:
-        return empty, launched
-    rows = rows.assign(thread=rows["thread"].astype("object").fillna(""), operator=rows["operator"].astype("object"))
-    calls = rows.sort_values(["thread", "launch_ns"], kind="stable").drop_duplicates(["thread", "launch_ns"]).reset_index(drop=True)
-    moments = calls["launch_ns"].to_numpy(dtype=np.int64)
-    same = (calls["thread"] == calls["thread"].shift()).to_numpy(dtype=bool)
-    begins = np.where(same, np.concatenate([moments[:1], moments[:-1]]), moments)
-    blocked = _blocking_ends(run, rank, begins, moments)
-    begins = np.where(blocked >= 0, blocked, begins)
-    host = pd.DataFrame(
-        {
-            "rank": rank,
-            "name": calls["operator"].fillna(calls["call"].astype("object")),
-            "kind": "host",
-            "stream": calls["thread"],
-            "start_ns": begins,
-            "duration_ns": moments - begins,
-            "blocked": blocked,
-        }
-    )
-    place = {(thread, moment): at for at, (thread, moment) in enumerate(zip(calls["thread"], moments.tolist(), strict=True))}
-    by_kernel = {
-        (row["stream"], row["start_ns"]): place[row["thread"], row["launch_ns"]]
-        for row in rows[["stream", "start_ns", "thread", "launch_ns"]].astype("object").to_dict("records")
-    }
-    keys = zip(kernels["stream"], kernels["start_ns"].tolist(), strict=True)
-    return host, np.array([by_kernel.get(key, -1) for key in keys], dtype=np.int64)
-
-
-def _blocking_ends(run: Run, rank: int, begins: Ints, ends: Ints) -> Ints:
-    """The end of the last blocking call inside each stretch of the host; -1 where there is none."""
-    found = np.full(len(begins), -1, dtype=np.int64)
-    if "host" not in run.tables:
-        return found
-    host = run.frame("host", ranks=[rank], columns=["name", "kind", "start_ns", "duration_ns"])
-    texts = host["name"].astype(str)
-    blocking = {name: BLOCKING_NAMES.search(name) is not None for name in texts.unique()}
-    rows = host[texts.map(blocking).to_numpy(dtype=bool) & (host["kind"] == "call").to_numpy(dtype=bool)]
-    stops = np.sort((rows["start_ns"] + rows["duration_ns"]).to_numpy(dtype=np.int64))
-    if len(stops):
-        at = np.searchsorted(stops, ends, side="right") - 1
-        last = stops[np.maximum(at, 0)]
-        found = np.where((at >= 0) & (last > begins), last, -1)
-    return found
 
 
 def _stream_edges(kernels: pd.DataFrame) -> tuple[Ints, Ints]:
@@ -202,21 +150,6 @@ def _wait_edges(kernels: pd.DataFrame, starts: Ints, ends: Ints) -> tuple[Ints, 
     targets = np.flatnonzero((at >= 0) & (streams[last] != streams) & (last != np.arange(len(starts))))
     before = starts[last[targets]] < starts[targets]
     return last[targets][before], targets[before]
-
-
-def _host_edges(host: pd.DataFrame, first: int) -> tuple[Ints, Ints]:
-    same = (host["stream"] == host["stream"].shift()).to_numpy(dtype=bool)
-    targets = np.flatnonzero(same)
-    return targets - 1 + first, targets + first
-
-
-def _sync_edges(host: pd.DataFrame, ends: Ints, first: int) -> tuple[Ints, Ints]:
-    """From the last kernel that ended before a blocking call did to the stretch of the host after it."""
-    blocked = host["blocked"].to_numpy(dtype=np.int64)
-    targets = np.flatnonzero(blocked >= 0)
-    order = np.argsort(ends, kind="stable")
-    at = np.searchsorted(ends[order], blocked[targets], side="right") - 1
-    return order[np.maximum(at, 0)][at >= 0], (targets + first)[at >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +259,7 @@ def _bound(graph: _Graph, window: tuple[int, int]) -> Dependencies:
     roots = pd.DataFrame({"node": place[at[alone]], "rank": of_rank[alone], "due_ns": due[alone]})
     sorted_nodes = nodes.iloc[order].reset_index(drop=True)[_NODES]
     none = np.zeros(0, dtype=np.int64)
-    bare = Dependencies(sorted_nodes, none, none, none, none, none, roots, *window)
+    bare = Dependencies(sorted_nodes, none, none, none, none, none, roots, *window, {})
     return with_lags(bare, place[sources], place[at[arrival]], of_rank[arrival], due[arrival])
 
 

@@ -27,19 +27,27 @@ def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
             raise InputError(run.name, [f"step {step} is not in the run; steps found: {known}"])
         steps = steps[steps["step"] == step]
     chosen = None if step is None else [step]
+    kernels = _kernels(run.frame("kernels", steps=chosen))
     memory = {"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}
     return {
         "run": run.name,
         "kind": run.kind,
         "format": run.format,
         "ranks_found": len(run.ranks),
+        "events": _events(run),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
         "notes": list(run.notes),
         "ranks": _ranks(run, steps),
-        "kernels": _kernels(run.frame("kernels", steps=chosen)),
+        "kernels": kernels,
         "collectives": _collectives(run.frame("collectives", steps=chosen)),
         **memory,
     }
+
+
+def _events(run: Run) -> dict[str, int]:
+    """What became of all events of the files that were read; the last four sum to the first."""
+    columns = ["in_file", "assigned", "before", "after", "lost"]
+    return {str(name): int(total) for name, total in run.frame("accounts", columns=columns).sum().items()}
 
 
 def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
@@ -53,6 +61,7 @@ def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
             {
                 "step": int(row["step"]),
                 "duration_ns": int(row["duration_ns"]),
+                "host_duration_ns": _int(row["host_duration_ns"]),
                 "breakdown_ns": parts.get((row["rank"], row["step"])),
                 "communication_ns": _int(row["communication_ns"]),
                 "overlapped_ns": _int(row["overlapped_ns"]),

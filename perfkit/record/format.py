@@ -7,7 +7,7 @@ to a `Sink`, which checks them against `schema.py`, counts what it refuses and e
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from typing import Any
 
@@ -18,6 +18,7 @@ from perfkit.core.run import Dropped, Fact, Kind, LazyTable, Position
 from perfkit.core.schema import TABLES, Column, pandas_dtype
 from perfkit.core.source import Source
 from perfkit.record import times
+from perfkit.record.accounts import Account
 from perfkit.record.listing import File, Listing, printable
 from perfkit.record.readers.spool import Spool
 
@@ -163,6 +164,16 @@ class Sink:
             bytes=file.size_bytes if file else None,
             rows=rows,
         )
+
+    def account(self, rank: int, file: File, account: Account) -> None:
+        """Say what became of the events of a file that has some."""
+        if account.in_file:
+            self.add("accounts", rank=rank, file=file.label, **asdict(account))
+
+    def left_out(self, rank: int, file: File, in_file: int, lost: int) -> None:
+        """Say that a later file of the same rank replaces this one, whose events are lost beside those that it lost itself."""
+        self.drop(f"event of a file that a later one of rank {rank} replaces", in_file - lost, file)
+        self.account(rank, file, Account(in_file=in_file, lost=in_file))
 
     def advance(self, what: str, num_bytes: int) -> None:
         """Report progress after reading `num_bytes`."""

@@ -27,6 +27,9 @@ MANY_FILES = 1000
 LEAST_MEMORY_BYTES = 256 * MIB
 """What a process takes at the least: Python with its libraries, and blocks of a file as they are decoded."""
 
+_ABOUT_FILES = ("coverage", "accounts")
+"""Tables that tell of files, not of the run."""
+
 
 def formats() -> tuple[Format, ...]:
     """All trace formats, in the order of their module names."""
@@ -125,7 +128,7 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
             f"also found and not read: {other.title}, {len(left.files)} file(s) from {left.files[0].label} on; open that on its own"
         )
     tables, large = sink.small_tables(), sink.large_tables()
-    if not sink.placement and not large and not any(name != "coverage" and len(frame) for name, frame in tables.items()):
+    if not sink.placement and not large and not any(name not in _ABOUT_FILES and len(frame) for name, frame in tables.items()):
         problems = [f"{dropped.file}: {dropped.what} ({dropped.count})" for dropped in sink.dropped]
         raise InputError(
             printable(str(root)), [f"recognised as {chosen.title}, but nothing in it can be read", *problems, *sink.notes]

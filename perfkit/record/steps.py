@@ -61,10 +61,24 @@ def windows_until(host_steps: Sequence[Window], ends: Mapping[int, int]) -> list
     ]
 
 
+def begun_after(marks: Sequence[Window], finished_ns: int) -> list[Window]:
+    """Marks that begin no earlier than the device had finished what was launched before the first one."""
+    return [Window(mark.step, max(mark.start_ns, finished_ns), max(mark.end_ns, finished_ns)) for mark in marks]
+
+
 def add_window_steps(
-    sink: Sink, *, rank: int, windows: Sequence[Window], kernels: pd.DataFrame | Timeline, pipeline_stage: int | None = None
+    sink: Sink,
+    *,
+    rank: int,
+    windows: Sequence[Window],
+    kernels: pd.DataFrame | Timeline,
+    pipeline_stage: int | None = None,
+    marks: Sequence[Window] = (),
 ) -> None:
-    """Break each window down by the kernels that run in it and add its rows to `steps` and `step_parts`."""
+    """Break each window down by the kernels that run in it and add its rows to `steps` and `step_parts`.
+
+    `marks` are the steps as the host marked them.
+    """
     timeline = kernels if isinstance(kernels, Timeline) else Timeline(kernels)
     times = [timeline.window(window.start_ns, window.end_ns) for window in windows]
     if not windows:
@@ -76,6 +90,7 @@ def add_window_steps(
         pipeline_stage=pipeline_stage,
         start_ns=[window.start_ns for window in windows],
         duration_ns=[time.span_ns for time in times],
+        host_duration_ns=_host_durations(windows, marks),
         computing_ns=[time.computing_ns for time in times],
         communication_ns=[time.communication_ns for time in times],
         overlapped_ns=[time.overlapped_ns for time in times],
@@ -92,6 +107,12 @@ def add_window_steps(
     )
 
 
+def _host_durations(windows: Sequence[Window], marks: Sequence[Window]) -> pd.Series:
+    """How long the host's own mark of each step is; null where it made none."""
+    lengths = {mark.step: mark.end_ns - mark.start_ns for mark in marks}
+    return pd.Series([lengths.get(window.step) for window in windows], dtype="Int64")
+
+
 def add_host_steps(sink: Sink, *, rank: int, windows: Sequence[Window]) -> None:
     """Steps of which only the length on the host is known: no device work was recorded, so no part is told apart."""
     if windows:
@@ -101,6 +122,7 @@ def add_host_steps(sink: Sink, *, rank: int, windows: Sequence[Window]) -> None:
             step=[window.step for window in windows],
             start_ns=[window.start_ns for window in windows],
             duration_ns=[window.end_ns - window.start_ns for window in windows],
+            host_duration_ns=[window.end_ns - window.start_ns for window in windows],
         )
 
 

@@ -85,6 +85,36 @@ def test_operators_of_the_path_share_it_all():
     assert table["total_ns"].tolist()[:3] == [400, 400, 400]
 
 
+TRAINING = [
+    "dlrm_8xV100",
+    "hta/nccl_parser_config",
+    "hta/negative_queue_length",
+    "hta/ns_resolution_trace",
+    "hta/trace_diff/control.json.gz",
+    "hta/trace_diff/test.json.gz",
+    "kineto_tb_samples/resnet50_num_workers_0",
+    "kineto_tb_samples/resnet50_num_workers_4",
+    "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
+]
+
+
+@pytest.mark.parametrize("sample", TRAINING)
+def test_the_path_of_a_training_step_crosses_from_thread_to_thread(sample: str):
+    """The autograd thread begins where the main thread ends, and the step with it: nothing of note is left unexplained."""
+    run = load(DATA / sample, cache=False)
+    path = critical_path(run, step=int(run.steps()["step"].iloc[0]))
+    unlinked = path.loc[path["kind"] == "unlinked", "duration_ns"].sum()
+    assert unlinked <= 0.05 * path["duration_ns"].sum()
+
+
+def test_the_backward_pass_is_led_to_by_the_thread_that_asked_for_it():
+    run = load(DATA / "kineto_tb_samples/resnet50_num_workers_0", cache=False)
+    nodes = dependencies(run, step=6).nodes
+    host = nodes[nodes["kind"] == "host"]
+    assert host["stream"].nunique() == 2
+    assert "hand over to another thread" in set(host["name"])
+
+
 @pytest.mark.parametrize("sample", ["hta/nccl_parser_config", "hta/critical_path/simple_add"])
 def test_the_path_of_a_real_step_sums_to_it_to_the_nanosecond(sample: str):
     run = load(DATA / sample, cache=False)
@@ -92,6 +122,6 @@ def test_the_path_of_a_real_step_sums_to_it_to_the_nanosecond(sample: str):
     graph = dependencies(run, step=int(row["step"]))
     path = path_of(graph)
     assert path["duration_ns"].sum() == row["duration_ns"]
-    assert {"host", "computing"} <= set(path["kind"])
+    assert "host" in set(path["kind"])
     again = retime(graph, graph.nodes["duration_ns"].to_numpy(dtype=np.int64))
     assert (again.nodes["start_ns"] == graph.nodes["start_ns"]).all()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.units import NS_PER_MS, NS_PER_US, decimal_to_ns
+from perfkit.record.store._decimals import plain_decimals
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,11 +31,13 @@ _FRACTION_DIGITS = {"us": 3, "ms": 6, "ns": 0}
 
 def times_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> pd.Series:
     """Decimal times as nullable int64 ns, one a text; quotes around a number are ignored, what is no number is null."""
-    joined = b"\n".join(texts).decode("utf-8", "replace")
-    text = pl.Series([joined] if texts else [], dtype=pl.String).str.split("\n").explode()
-    if len(text) != len(texts):  # one of them is no number and has lines of its own
-        text = pl.Series([bytes(value).decode("utf-8", "replace") for value in texts], dtype=pl.String)
-    return nullable(parse(text.str.strip_chars('"'), cell)[0])
+    values, known = plain_decimals(texts, _FRACTION_DIGITS[cell])
+    rest = np.flatnonzero(~known)
+    odd = pl.Series([bytes(texts[row]).decode("utf-8", "replace") for row in rest.tolist()], dtype=pl.String)
+    read = parse(odd.str.strip_chars('"'), cell)[0]
+    values[rest] = read.fill_null(0).to_numpy()
+    known[rest] = read.is_not_null().to_numpy()
+    return pd.Series(pd.arrays.IntegerArray(values, ~known))
 
 
 def cleaned(text: pl.Series) -> pl.Series:

@@ -20,6 +20,9 @@ else:
 ROWS_PER_GROUP = 131_072
 """Rows of a Parquet row group: the least that is read to get the rows of one rank."""
 
+_TYPES = {"int": "Int64", "float": "Float64", "flag": "Boolean", "text": "Int64"}
+"""What holds the nulls of a column; those of text are numbers of texts."""
+
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table of a run as Parquet. Raises ValueError for text that is no Unicode, OSError if it cannot be written."""
@@ -35,10 +38,15 @@ def read_table(
 ) -> pd.DataFrame:
     """A table that `write_table` wrote, equal to what it was; or only some `columns`, or only the rows of some `ranks`.
 
-    Row groups without any of the ranks are not read. Raises OSError if the file is gone or damaged.
+    Row groups without any of the ranks are not read; a nullable column that the table did not have yet is null. Raises OSError if
+    the file is gone or damaged.
     """
     try:
         scan = pl.scan_parquet(path)
+        known = set(scan.collect_schema().names())
+        later = [column for column in table.columns if column.nullable and column.name not in known]
+        if later:
+            scan = scan.with_columns(pl.lit(None, dtype=getattr(pl, _TYPES[column.dtype])).alias(column.name) for column in later)
         if ranks is not None:
             scan = scan.filter(pl.col("rank").is_in(sorted(set(ranks))))
         frame = scan.select(list(columns) if columns is not None else pl.all()).collect()

@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.explain.collectives import collectives, members, waiting
 from perfkit.record.load import load
 from perfkit.record.overlap import Timeline
 
@@ -117,6 +119,24 @@ def test_the_order_of_events_does_not_matter(tmp_path):
     forward = load(write(tmp_path / "a.json", TWO_STEPS))
     backward = load(write(tmp_path / "b.json", TWO_STEPS[::-1]))
     pd.testing.assert_frame_equal(forward.steps(), backward.steps())
+
+
+def test_ranks_without_metadata_are_grouped_by_leaving_together_if_the_whole_world_is_there():
+    run = load(TRACES / "dlrm_8xV100", cache=False)
+    rows = run.frame("collectives")
+    assert set(rows["group_size"]) == {8}
+    assert set(rows["operation"]) == {"all_to_all", "all_reduce"}
+    table = collectives(run)
+    assert (table["basis"] == "arrival").all()
+    assert table["latest_rank"].tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
+    assert table["spread_ns"].iloc[0] == pytest.approx(7_600_000, abs=300_000)
+    assert waiting(members(run))["rank"].iloc[0] == 7
+
+
+def test_ranks_are_not_grouped_if_one_of_the_world_is_missing(tmp_path):
+    for rank in range(7):
+        shutil.copy(TRACES / f"dlrm_8xV100/worker{rank}.json.gz", tmp_path)
+    assert load(tmp_path, cache=False).frame("collectives")["group_size"].isna().all()
 
 
 def test_the_first_step_begins_when_earlier_work_has_ended():
@@ -316,10 +336,12 @@ def test_a_kernel_without_a_sane_duration_is_dropped_and_counted(tmp_path, durat
     assert run.steps()["computing_ns"].tolist() == [80_000, 40_000]
 
 
-def test_a_kernel_without_a_time_is_a_lost_row_and_in_no_sum(tmp_path):
-    run = load(write(tmp_path / "trace.json", [*TWO_STEPS, kernel("later", 5)]))
+@pytest.mark.parametrize("start", ["later", None, "NaN", "1e30"])
+def test_a_kernel_without_a_sane_start_is_a_lost_row_and_in_no_sum(tmp_path, start):
+    run = load(write(tmp_path / "trace.json", [*TWO_STEPS, kernel(start, 5)]))
     assert [(lost.table, lost.count) for lost in run.dropped] == [("kernels", 1)]
-    assert run.frame("kernels")["start_ns"].notna().all()
+    assert run.frame("accounts")["lost"].tolist() == [1]
+    assert len(run.frame("kernels")) == 3
     assert run.steps()["computing_ns"].sum() == 120_000
 
 

@@ -17,6 +17,7 @@ from perfkit.record import times
 from perfkit.record.formats.ascend.communication import Operation, is_rank
 from perfkit.record.formats.ascend.kernels import kinds_of
 from perfkit.record.listing import File
+from perfkit.record.placing import Marks
 from perfkit.record.readers.sqlite import Database, cells, open_database
 from perfkit.record.steps import Window
 from perfkit.record.store import NULLS
@@ -83,7 +84,7 @@ def read_tasks(database: Database) -> pd.DataFrame:
     tasks = tasks[good].reset_index(drop=True)
     host_ns = tasks["connection"].map(launched).astype("Int64").fillna(tasks["start_ns"])
     return tasks.assign(
-        step=_step_at(host_ns, read_windows(database)),
+        step=_steps(host_ns, Marks(read_windows(database))),
         duration_ns=tasks["end_ns"] - tasks["start_ns"],
         kind=kinds_of(tasks.rename(columns={"name": "Name", "type": "Type", "core": "Accelerator Core"})),
         stream=tasks["stream"].map(lambda stream: None if pd.isna(stream) else str(stream)).astype("object"),
@@ -184,14 +185,8 @@ def label_of(ids: pd.Series, texts: Mapping[int, str]) -> pd.Series:
     )
 
 
-def _step_at(times_ns: pd.Series, windows: list[Window]) -> pd.Series:
-    """The step whose window contains each time; null outside of all."""
-    if not windows:
+def _steps(times_ns: pd.Series, marks: Marks) -> pd.Series:
+    """The step in which each moment lies; null before and after all of them, and if none is marked."""
+    if not marks.are_recorded:
         return pd.Series(pd.NA, index=times_ns.index, dtype="Int64")
-    starts = np.array([window.start_ns for window in windows], dtype=np.int64)
-    ends = np.array([window.end_ns for window in windows], dtype=np.int64)
-    numbers = np.array([window.step for window in windows], dtype=np.int64)
-    times = times_ns.to_numpy(dtype=np.int64)
-    at = np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
-    inside = (times >= starts[at]) & (times < ends[at])
-    return pd.Series(numbers[at], index=times_ns.index).astype("Int64").where(pd.Series(inside, index=times_ns.index))
+    return pd.Series(marks.steps(marks.places(times_ns.to_numpy(dtype=np.int64))), index=times_ns.index)

@@ -128,6 +128,7 @@ class _Later:
         self._ranks = {rank.rank: rank for rank in ranks}
         self._named, self._sink, self._record = named, sink, record
         self._counted: set[str] = set()
+        self._accounts: dict[int, pd.DataFrame] = {}
         self._operations: dict[int, list[Operation]] = {}
         self._use: dict[int, set[Use]] = {}
         self._joined: tuple[list[int], pd.DataFrame] | None = None
@@ -138,6 +139,7 @@ class _Later:
         """The tables, each with the ranks that have files for it."""
         sources: dict[str, tuple[Sequence[str], Callable[[list[int]], pd.DataFrame]]] = {
             "kernels": ((KERNELS,), self._kernel_rows),
+            "accounts": ((KERNELS,), self._account_rows),
             "collectives": ((COLLECTIVES, KERNELS), self._collective_rows),
             "links": ((LINKS,), self._link_rows),
             "memory_curve": (MEMORY_CURVES, partial(self._memory_rows, "memory_curve", MEMORY_CURVES)),
@@ -167,6 +169,8 @@ class _Later:
         scratch = Sink()
         recording = self._record(self._ranks[rank], self.stage(rank), scratch, files)
         self._count(scratch)
+        if KERNELS in files:
+            self._accounts[rank] = scratch.tables().get("accounts", empty("accounts"))
         return recording
 
     def _count(self, scratch: Sink) -> None:
@@ -202,6 +206,13 @@ class _Later:
 
     def _kernel_rows(self, ranks: list[int]) -> pd.DataFrame:
         return _table("kernels", [kernels for rank in ranks if (kernels := self._kernels(rank)) is not None])
+
+    def _account_rows(self, ranks: list[int]) -> pd.DataFrame:
+        for rank in ranks:
+            if rank not in self._accounts and self._ranks[rank].file(KERNELS) is not None:
+                self._kernels(rank)
+        found = [self._accounts[rank] for rank in ranks if rank in self._accounts]
+        return pd.concat(found, ignore_index=True) if found else empty("accounts")
 
     def _collective_rows(self, ranks: list[int]) -> pd.DataFrame:
         """The collectives of some ranks; the last ones are kept, because one question after the other is about the same ranks."""

@@ -19,7 +19,8 @@ from perfkit.record.formats.ascend._collectives import collectives
 from perfkit.record.formats.ascend.communication import Link, Operation, add_links
 from perfkit.record.formats.ascend.folders import KERNELS, LINKS, STEPS, Rank
 from perfkit.record.listing import File
-from perfkit.record.steps import Window, add_summary_steps, add_window_steps, windows_until
+from perfkit.record.placing import account_of, spans_of
+from perfkit.record.steps import add_summary_steps, add_window_steps, windows_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ TEXT_NAMES = Names()
 class Recording:
     """What was read of one rank: steps of the summary file, kernels, operations, links; `rows` read and files `cut`, by name.
 
+    `lost` counts executions of a database that could not be read.
+
     `keys` has the numbers of each kernel of a database: `connection` leads to its launch, `task` to its counters.
     """
 
@@ -50,22 +53,27 @@ class Recording:
     links: list[Link] = field(default_factory=list)
     rows: dict[str, int] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
+    lost: int = 0
 
 
-def add_kernels(recording: Recording, kernels: pd.DataFrame, source: File, sink: Sink) -> None:
-    """Add the kernels of a rank; those of a recording without a schedule are one step, numbered by its summary if that has one."""
+def add_kernels(recording: Recording, kernels: pd.DataFrame, source: File, sink: Sink, *, lost: int) -> None:
+    """Add the kernels of a rank, of which `lost` rows could not be read.
+
+    Those of a recording without a schedule are one step, numbered by its summary if that has one.
+    """
     if kernels["step"].isna().all():
         numbers = set() if recording.steps is None else {int(step) for step in recording.steps["step"]}
         kernels["step"] = kernels["step"].fillna(numbers.pop() if len(numbers) == 1 else 0)
     recording.kernels = kernels
     columns: dict[str, Any] = {name: kernels[name] for name in kernels.columns}
     recording.rows[KERNELS] = sink.add("kernels", source=source, **columns)
+    sink.account(recording.rank.rank, source, account_of(kernels, lost))
 
 
 def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> None:
     """Add the steps of the summary, and from the kernels those that it does not tell."""
     kernels, summary, rank = recording.kernels, recording.steps, recording.rank.rank
-    spans = _spans(kernels)
+    spans = spans_of(kernels)
     told: set[int] = set()
     if summary is not None:
         starts = pd.Series({window.step: window.start_ns for window in spans}, dtype="Int64")
@@ -83,16 +91,6 @@ def add_steps(recording: Recording, sink: Sink, names: Names = TEXT_NAMES) -> No
         sink.note(
             f"steps that {names.steps} does not tell were computed from the kernels between the first and the last of each step"
         )
-
-
-def _spans(kernels: pd.DataFrame | None) -> list[Window]:
-    """Each step from its first to the end of its last kernel."""
-    if kernels is None:
-        return []
-    timed = kernels[["step", "start_ns", "duration_ns"]].dropna(subset=["start_ns", "step"])
-    ends = (timed["start_ns"] + timed["duration_ns"]).groupby(timed["step"]).max()
-    starts = timed["start_ns"].groupby(timed["step"]).min()
-    return [Window(int(step), int(starts[step]), int(ends[step])) for step in starts.index]
 
 
 def compare(recordings: list[Recording], sink: Sink, names: Names = TEXT_NAMES) -> None:

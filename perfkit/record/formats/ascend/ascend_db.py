@@ -205,7 +205,9 @@ def _load_tasks(recording: Recording, database: sqlite.Database, sink: Sink) -> 
     missing = [table for table in _db.TABLES if not database.has(table)]
     if missing:
         sink.note(f"{database.file.label} has no table {', '.join(missing)}")
+    lost = sum(database.lost.values())
     tasks = _db.read_tasks(database)
+    recording.lost = sum(database.lost.values()) - lost
     if not recording.operations and (tasks["kind"] == "communication").any():
         recording.operations = _db.read_payloads(database, tasks, recording.rank.rank)
         if any(item.size_bytes for item in recording.operations):
@@ -231,7 +233,9 @@ def _by_device(recording: Recording, tasks: pd.DataFrame, sink: Sink) -> list[Re
         return [recording]
     known: Mapping[int, int] = recording.rank.source.told.get("devices", {})
     sink.note(f"{file.label} holds {len(devices)} devices; each is a rank: {_pairs(devices, known)}")
-    sink.drop("communication operation of an unknown device", int(tasks["device"].isna().sum()), file)
+    homeless = int(tasks["device"].isna().sum())
+    sink.drop("communication operation of an unknown device", homeless, file)
+    recording.lost += homeless
     found = []
     for device in devices:
         rank = replace(recording.rank, rank=known.get(device, device))
@@ -240,6 +244,7 @@ def _by_device(recording: Recording, tasks: pd.DataFrame, sink: Sink) -> list[Re
         starts = set(zip(rows["name"], rows["start_ns"], strict=True))
         of_device.operations = [item for item in recording.operations if (item.name, item.start_ns) in starts]
         of_device.rows.update({_HOST_CALLS: recording.rows.get(_HOST_CALLS, 0)})
+        of_device.lost, recording.lost = recording.lost, 0
         _add_tasks(of_device, rows, file, sink)
         found.append(of_device)
     return found
@@ -252,7 +257,7 @@ def _pairs(devices: list[int], ranks: Mapping[int, int]) -> str:
 def _add_tasks(recording: Recording, tasks: pd.DataFrame, file: File, sink: Sink) -> None:
     kernels = tasks.drop(columns=["device", "connection", "task"]).assign(rank=recording.rank.rank)
     recording.keys = tasks[["connection", "task"]]
-    _recording.add_kernels(recording, kernels, file, sink)
+    _recording.add_kernels(recording, kernels, file, sink, lost=recording.lost)
 
 
 def _add_coverage(recording: Recording, sink: Sink) -> None:

@@ -29,6 +29,7 @@ from perfkit.record.formats.ascend.host import TABLES as HOST_TABLES
 from perfkit.record.formats.ascend.host import read_host
 from perfkit.record.formats.ascend.kernels import has_details, read_kernels
 from perfkit.record.listing import File, Listing
+from perfkit.record.placing import placed_by_time
 from perfkit.record.readers import host_tables
 from perfkit.record.readers.ranks_apart import read_ranks
 
@@ -123,7 +124,8 @@ def _load_steps(recording: Recording, file: File, sink: Sink) -> None:
 
 
 def _load_kernels(recording: Recording, file: File, sink: Sink) -> None:
-    add_kernels(recording, read_kernels(file, recording.rank.rank, sink), file, sink)
+    kernels, lost = read_kernels(file, recording.rank.rank, sink)
+    add_kernels(recording, placed_by_time(kernels), file, sink, lost=lost)
 
 
 def _load_operations(recording: Recording, file: File, sink: Sink) -> None:

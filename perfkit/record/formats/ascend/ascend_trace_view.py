@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.ascend.host import TABLES as HOST_TABLES
 from perfkit.record.formats.ascend.host import read_host
@@ -23,9 +24,10 @@ from perfkit.record.formats.ascend.trace import Recording, read_recording
 from perfkit.record.formats.kineto.files import rank_in_name
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
+from perfkit.record.placing import BEFORE, Ints, Marks
 from perfkit.record.readers import host_tables, kinds
 from perfkit.record.readers.losses import report_losses
-from perfkit.record.steps import Window, add_host_steps, add_window_steps, device_windows
+from perfkit.record.steps import Window, add_host_steps, add_window_steps, begun_after, device_windows
 
 ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("INT8", "UINT8"), 1),
@@ -69,13 +71,16 @@ def read(match: Match, sink: Sink) -> None:
     for file in match.files:
         recording = read_recording(file, functools.partial(sink.advance, file.label))
         report_losses(recording, sink)
-        recording.device = sink.sound("kernels", recording.device, file).reset_index(drop=True)
+        sound = sink.sound("kernels", recording.device, file).reset_index(drop=True)
+        recording.num_lost += len(recording.device) - len(sound)
+        recording.device = sound
         rank = match.details[file]
         if rank is None:
             sink.note(f"{file.label} does not say its rank, neither by profiler_info_<rank>.json nor in its name: taken as rank 0")
             rank = 0
         if rank in chosen:
             earlier, recording = sorted((chosen[rank], recording), key=_end_ns)
+            sink.left_out(rank, earlier.file, earlier.num_spans, earlier.num_lost)
             sink.note(f"two files are of rank {rank}: {recording.file.label} is later and kept, {earlier.file.label} is left out")
         chosen[rank] = recording
     for rank in sorted(chosen):
@@ -94,9 +99,11 @@ def _end_ns(recording: Recording) -> int:
 
 def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     file, state = recording.file, "partial" if recording.damage else None
+    marks = Marks(recording.steps)
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state)
     if recording.device.empty:
         add_host_steps(sink, rank=rank, windows=recording.steps)
+        sink.account(rank, file, _account(recording, marks, marks))
         sink.cover(rank, "kernels", None)
         sink.note(
             f"{file.label}: no device tasks were recorded, so computing, communication and idle time of rank {rank} are not "
@@ -108,27 +115,42 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
     kept = sink.add("kernels", source=file, rank=rank, **{name: kernels[name] for name in columns})
     sink.cover(rank, "kernels", file, rows=kept, state=state)
     _add_collectives(sink, rank, recording, kernels)
-    timed = kernels[kernels["start_ns"].notna() & (kernels["duration_ns"] >= 0).fillna(False)]
-    timeline = Timeline(timed)
+    timeline = Timeline(kernels)
     whole = [Window(0, timeline.start_ns, timeline.end_ns)]
-    windows = device_windows(recording.steps, timed.dropna(subset=["step"])) if recording.steps else whole
-    add_window_steps(sink, rank=rank, windows=windows, kernels=timed)
+    windows = _device_windows(recording, kernels) if recording.steps else whole
+    add_window_steps(sink, rank=rank, windows=windows, kernels=timeline, marks=recording.steps)
+    sink.account(rank, file, _account(recording, marks, Marks(windows if recording.steps else ())))
     sink.cover(rank, "step times", file, rows=len(windows), state=state)
     compare_with_lanes(sink, file.label, recording.lanes, timeline)
 
 
 def _steps_of(recording: Recording) -> pd.Series:
     """The step in which each device task was launched, or starts if its launch is not recorded."""
-    device = recording.device
-    if not recording.steps:
-        return pd.Series(0, index=device.index, dtype="Int64")
-    starts = np.array([window.start_ns for window in recording.steps], dtype=np.int64)
-    ends = np.array([window.end_ns for window in recording.steps], dtype=np.int64)
-    numbers = np.array([window.step for window in recording.steps], dtype=np.int64)
-    moment_ns = device["launch_ns"].fillna(device["start_ns"]).fillna(-1).to_numpy(dtype=np.int64)
-    index = np.searchsorted(starts, moment_ns, side="right") - 1
-    inside = (index >= 0) & (moment_ns < ends[index])
-    return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=device.index)
+    marks = Marks(recording.steps)
+    return pd.Series(marks.steps(_places(recording, marks)), index=recording.device.index)
+
+
+def _places(recording: Recording, marks: Marks) -> Ints:
+    return marks.places(recording.device["launch_ns"].fillna(recording.device["start_ns"]).to_numpy(dtype=np.int64))
+
+
+def _device_windows(recording: Recording, kernels: pd.DataFrame) -> list[Window]:
+    """The steps on the device; the first one begins when the device has finished what was launched before it."""
+    earlier = kernels[_places(recording, Marks(recording.steps)) == BEFORE]
+    finished_ns = int((earlier["start_ns"] + earlier["duration_ns"]).max()) if len(earlier) else 0
+    return device_windows(begun_after(recording.steps, finished_ns), kernels)
+
+
+def _account(recording: Recording, marks: Marks, on_device: Marks) -> Account:
+    """What became of all spans: those of the device's own lanes are placed by the steps there, all others by the marks."""
+    account = Account(in_file=recording.num_spans, lost=recording.num_lost)
+    if len(recording.device):
+        marks.count(account, _places(recording, marks))
+    if len(recording.beside):
+        starts, drawn = recording.beside["start_ns"].to_numpy(), recording.beside["on_device"].to_numpy()
+        marks.count(account, marks.places(starts[~drawn]))
+        on_device.count(account, on_device.places(starts[drawn]))
+    return account
 
 
 def _add_collectives(sink: Sink, rank: int, recording: Recording, kernels: pd.DataFrame) -> None:

@@ -42,8 +42,8 @@ _STACK = re.compile(r"[;\s]*[\r\n].*$", re.DOTALL)
 
 def read_kernels(
     file: File, rank: int, sink: Sink, *, aliases: Mapping[str, str] = MappingProxyType({}), device: int | None = None
-) -> pd.DataFrame:
-    """The kernels of one rank with the columns of the table `kernels`; rows without name, start or duration are counted as lost.
+) -> tuple[pd.DataFrame, int]:
+    """The kernels of one rank with the columns of the table `kernels`, and how many rows of the file could not be read.
 
     `aliases` names columns as other tools do, `device` leaves out rows of other devices. `step` is null where the file has no step.
     Raises InputError if the file is empty or has no names, starts or durations.
@@ -79,7 +79,8 @@ def read_kernels(
     )
     named = kernels["name"].notna()
     sink.drop("kernels.name: value missing or negative", int((~named).sum()), file, "kernels")
-    return sink.sound("kernels", kernels[named], file).reset_index(drop=True)
+    sound = sink.sound("kernels", kernels[named], file).reset_index(drop=True)
+    return sound, csv.misshapen + len(kernels) - len(sound)
 
 
 def kinds_of(rows: pd.DataFrame) -> pd.Series:

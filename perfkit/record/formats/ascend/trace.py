@@ -24,14 +24,16 @@ import numpy as np
 import pandas as pd
 
 from perfkit.record import times
+from perfkit.record.accounts import readable
 from perfkit.record.listing import File
-from perfkit.record.readers.lexer import EventReader
+from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
 from perfkit.record.steps import Window
 from perfkit.record.store import times_ns
 
 HARDWARE = "Ascend Hardware"
 COMMUNICATION = frozenset({"HCCL", "Communication"})
 OVERLAP = "Overlap Analysis"
+_ON_DEVICE = COMMUNICATION | {HARDWARE, OVERLAP}
 _HOST_CATEGORIES = frozenset({"cpu_op", "python_function", "enqueue", "dequeue", "user_annotation"})
 _STEP = re.compile(r"(ProfilerStep#|Iteration )([0-9]{1,18})$")
 _ITERATION = "Iteration Time"
@@ -98,6 +100,8 @@ class Recording:
     `device` has a row per kernel, copy and communication operation: `name`, `kind`, `core` (task type), `stream` (of an operation:
     its thread), `start_ns`, `duration_ns`, `launch_ns` (null: no flow), and `element_type`, `elements` of operations. `lanes` sums
     the profiler's own overlap analysis by name, in ns, and `lane_spans` counts it; both are empty if the file has none.
+    `num_spans` counts what has a duration, `num_lost` those of them that cannot be read; `beside` has the starts of those that are
+    no row of `device`: of the host, and (`on_device`) of tasks and lanes of the device.
     """
 
     file: File
@@ -109,6 +113,9 @@ class Recording:
     steps: list[Window] = field(default_factory=list)
     lanes: dict[str, int] = field(default_factory=dict)
     lane_spans: dict[str, int] = field(default_factory=dict)
+    num_spans: int = 0
+    num_lost: int = 0
+    beside: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def read_recording(file: File, on_read: Callable[[int], None] | None = None, names: dict[str, str] | None = None) -> Recording:
@@ -123,6 +130,7 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
     launches: list[pd.DataFrame] = []
     calls: list[pd.DataFrame] = []
     arrivals: list[pd.DataFrame] = []
+    host: list[pd.DataFrame] = []
     for events in reader:
         for event in events:
             if type(event) is Name and event.name in ("process_name", "thread_name") and type(event.args) is Arguments:
@@ -130,12 +138,14 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
                 names[place] = str(event.args.name)
         found = [event for event in events if type(event) is Span]
         spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
+        host.append(pd.DataFrame(_times([span for span in found if span.cat in _HOST_CATEGORIES])))
         marks.append(_mark_rows([span for span in found if _is_mark(span)]))
         launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == _FROM_FRAMEWORK]))
         calls.append(_flow_rows([event for event in events if type(event) is Launch and event.cat == _FROM_CANN]))
         arrivals.append(_flow_rows([event for event in events if type(event) is Arrival and event.cat == _FROM_CANN]))
         del events  # so that one block of events is alive at a time, not two
     recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
+    recording.num_spans = recording.num_lost = reader.lost[LOST_EVENTS]
     if spans:
         rows = pd.concat(spans, ignore_index=True)
         rows["process"] = _column(names.get(_process(pid)) for pid in rows["pid"])
@@ -145,6 +155,7 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
         )
         launched = pd.concat([from_framework, _between(begun, ended)], ignore_index=True)
         recording.device = _with_launches(_device_rows(rows), launched)
+        recording.beside = _beside(rows, pd.concat(host, ignore_index=True), recording)
         recording.steps = _windows(pd.concat(marks, ignore_index=True), times.middle_of(rows["start_ns"]), recording.lost)
         overlap = rows[(rows["process"] == OVERLAP) & rows["duration_ns"].notna()]
         sums = overlap.groupby("name")["duration_ns"]
@@ -158,6 +169,22 @@ def _whole(flows: pd.DataFrame, lost: Counter[str]) -> pd.DataFrame:
     found = flows.dropna()
     lost.update({"end of a flow without an id or a time": len(flows) - len(found)} if len(found) < len(flows) else {})
     return found
+
+
+def _beside(rows: pd.DataFrame, host: pd.DataFrame, recording: Recording) -> pd.DataFrame:
+    """When the spans began that are no execution: those of the host, and of the device's own lanes and tasks.
+
+    Those of which a time cannot be read are counted.
+    """
+    drawn = rows.loc[_kinds(rows).isna()]
+    others = pd.concat(
+        [host.assign(on_device=False), drawn[["start_ns", "duration_ns"]].assign(on_device=drawn["process"].isin(_ON_DEVICE))],
+        ignore_index=True,
+    )
+    good = readable(others, recording.lost)
+    recording.num_spans += len(rows) + len(host)
+    recording.num_lost += len(others) - int(good.sum())
+    return others.loc[good, ["start_ns", "on_device"]].astype({"start_ns": "int64", "on_device": bool})
 
 
 def _process(pid: object) -> str:
@@ -179,10 +206,13 @@ def _span_rows(spans: list[Span]) -> pd.DataFrame:
             "core": _column(_text(argument.task_type) for argument in arguments),
             "element_type": _column(_text(argument.element_type) for argument in arguments),
             "elements": pd.Series([_count(argument.count) for argument in arguments], dtype="Int64"),
-            "start_ns": times_ns([span.ts for span in spans], "us"),
-            "duration_ns": times_ns([span.dur for span in spans], "us"),
+            **_times(spans),
         }
     )
+
+
+def _times(spans: list[Span]) -> dict[str, pd.Series]:
+    return {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
 
 
 def _is_mark(span: Span) -> bool:
@@ -196,8 +226,7 @@ def _mark_rows(spans: list[Span]) -> pd.DataFrame:
         {
             "step": np.array([int(re.sub(r"\D", "", span.name or "")) for span in spans], dtype=np.int64),
             "host": np.array([span.cat != _ITERATION for span in spans], dtype=bool),
-            "start_ns": times_ns([span.ts for span in spans], "us"),
-            "duration_ns": times_ns([span.dur for span in spans], "us"),
+            **_times(spans),
         }
     )
 
@@ -228,10 +257,13 @@ def _between(calls: pd.DataFrame, arrivals: pd.DataFrame) -> pd.DataFrame:
 
 def _device_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """The kernels, copies and communication operations among all spans of the device side."""
-    kind = [_kind(*row) for row in rows[["process", "thread", "name", "core"]].itertuples(index=False)]
-    device = rows.assign(kind=_column(kind)).dropna(subset=["kind"]).reset_index(drop=True)
+    device = rows.assign(kind=_kinds(rows)).dropna(subset=["kind"]).reset_index(drop=True)
     threads = [(thread or f"{tid}").removeprefix("Stream ") for thread, tid in zip(device["thread"], device["tid"], strict=True)]
     return device.assign(stream=_column(threads)).drop(columns=["pid", "tid", "process", "thread"])
+
+
+def _kinds(rows: pd.DataFrame) -> pd.Series:
+    return _column(_kind(*row) for row in rows[["process", "thread", "name", "core"]].itertuples(index=False))
 
 
 @functools.lru_cache(maxsize=100_000)

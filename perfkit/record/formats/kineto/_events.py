@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,12 +21,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.record import times
+from perfkit.record.accounts import NO_DURATION, NO_START, readable
 from perfkit.record.format import stacked
 from perfkit.record.listing import File
+from perfkit.record.placing import NO_CORRELATION
 from perfkit.record.readers import chrome_counters as chrome
 from perfkit.record.readers import kinds
-from perfkit.record.readers.lexer import EventReader
-from perfkit.record.readers.pairs import Pairs
+from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
+from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME, Pairs
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
 from perfkit.record.store import times_ns
@@ -39,11 +41,23 @@ LAUNCH_CATEGORIES = frozenset(
     {"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver"}
 )
 STEP_CATEGORIES = frozenset({"user_annotation", "cpu_op", "Operator"})
-_NOT_HOST = DEVICE_CATEGORIES | {"gpu_user_annotation", "Trace"}
+_DEVICE, _CALL, _ON_DEVICE, _WHOLE = 1, 2, 3, 4
+_ROLES: defaultdict[str | None, int] = defaultdict(
+    int,
+    {
+        **dict.fromkeys(DEVICE_CATEGORIES, _DEVICE),
+        **dict.fromkeys(LAUNCH_CATEGORIES, _CALL),
+        "gpu_user_annotation": _ON_DEVICE,
+        "Trace": _WHOLE,
+    },
+)
+"""What events of a category are; all others are operators and marks of the host."""
+_LOST_BEFORE = (LOST_EVENTS, NO_END, NO_BEGINNING, NO_TIME)
+_LOST_SPANS = (NO_START, NO_DURATION, *_LOST_BEFORE)
+Flags = npt.NDArray[np.bool_]
 _STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
 _ABSOLUTE_NS = 10**18
 _INT64 = 2**63
-NO_CORRELATION = 0
 _PHASES = "nIstfPNODSTpFRcvV(),M"
 
 
@@ -111,6 +125,8 @@ class Recording:
     times `executions` makes absolute with `base_ns`; `collectives` one per communication: `row` (its number in `device`) and what
     its metadata says; `launches` the `correlation` and `start_ns` of calls on the host. `steps` are the marks of the host in order
     of start, `host` its span, only if there is no device event. `counters` has samples, `time_ns` as absolute as `start_ns`.
+    `num_spans` counts what has a duration, `num_lost` those of them that cannot be read; `beside` has the starts of those that are
+    no execution: of the host, and (`on_device`) of spans that the profiler drew over executions. `middle_ns` is that of the times.
     """
 
     file: File
@@ -126,6 +142,10 @@ class Recording:
     steps: list[Window] = field(default_factory=list)
     host: Window | None = None
     counters: Spool = field(default_factory=Spool)
+    middle_ns: int | None = None
+    num_spans: int = 0
+    num_lost: int = 0
+    beside: Spool = field(default_factory=Spool)
 
     def executions(self) -> Iterator[pd.DataFrame]:
         """The rows of `device` frame by frame, with absolute times, numbered through."""
@@ -136,6 +156,10 @@ class Recording:
                 rows["start_ns"] = rows["start_ns"].where(frame["start_ns"] > 0)
             yield rows.set_axis(pd.RangeIndex(first, first + len(rows)))
             first += len(rows)
+
+    def others(self) -> Iterator[pd.DataFrame]:
+        """The rows of `beside` frame by frame, with absolute times."""
+        return (absolute(frame, self.base_ns) for frame in self.beside)
 
     def samples(self) -> Iterator[pd.DataFrame]:
         """The rows of `counters` frame by frame, with absolute times."""
@@ -154,16 +178,21 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
         del events  # so that one block of events is alive at a time, not two
     columns.take(pairs.rest())
     base_ns = base_ns_of(reader.head)
-    recording = Recording(file, reader.num_events, reader.head, reader.lost + pairs.lost, reader.repaired, reader.damage)
+    lost = reader.lost + pairs.lost + columns.lost
+    recording = Recording(file, reader.num_events, reader.head, lost, reader.repaired, reader.damage)
+    recording.num_lost = sum(lost[reason] for reason in _LOST_SPANS)
+    recording.num_spans = columns.num_spans + sum(lost[reason] for reason in _LOST_BEFORE)
     recording.base_ns = base_ns
     recording.device = columns.device
+    recording.beside = columns.beside
     recording.counters = columns.counters
     recording.collectives = joined(columns.collectives)
     launches, marks, host = (joined(frames, base_ns) for frames in (columns.launches, columns.marks, columns.host))
     middle_ns = _middle_ns(launches, next(recording.executions(), None), host)
-    recording.launches = _sound(launches, middle_ns, "launch of device work without a start of this recording", recording.lost)
-    recording.steps = _windows(marks, middle_ns, recording.lost)
-    recording.host = None if len(columns.device) else _extent(host, middle_ns, recording.lost)
+    recording.middle_ns = middle_ns
+    recording.launches = _sound(launches, middle_ns)
+    recording.steps = _windows(_sound(marks, middle_ns), recording.lost)
+    recording.host = None if len(columns.device) else _extent(_sound(host, middle_ns))
     return recording
 
 
@@ -173,13 +202,9 @@ def _middle_ns(*frames: pd.DataFrame | None) -> int | None:
     return next((middle_ns for middle_ns in found if middle_ns is not None), None)
 
 
-def _sound(rows: pd.DataFrame, middle_ns: int | None, what: str, lost: Counter[str]) -> pd.DataFrame:
-    """The rows whose start can be true; the others are counted."""
-    if rows.empty:
-        return rows
-    good = times.possible(rows["start_ns"], middle_ns)
-    lost[what] += int((~good).sum())
-    return rows[good]
+def _sound(rows: pd.DataFrame, middle_ns: int | None) -> pd.DataFrame:
+    """The rows whose start can be true; the others are counted with those of `beside`."""
+    return rows if rows.empty else rows[times.possible(rows["start_ns"], middle_ns)]
 
 
 @dataclass
@@ -192,6 +217,9 @@ class _Columns:
     marks: list[pd.DataFrame] = field(default_factory=list)
     host: list[pd.DataFrame] = field(default_factory=list)
     counters: Spool = field(default_factory=Spool)
+    beside: Spool = field(default_factory=Spool)
+    num_spans: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
 
     def count(self, events: list[chrome.Counter | chrome.Instant]) -> None:
         """Add the samples of one block."""
@@ -201,16 +229,35 @@ class _Columns:
 
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one block."""
-        if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
-            rows = _device_rows(executed)
-            self.collectives.append(_collective_rows(executed, rows["kind"], len(self.device)))
+        self.num_spans += len(spans)
+        roles = np.array([*map(_ROLES.__getitem__, [span.cat for span in spans])], dtype=np.int8)
+        moments = pd.DataFrame(
+            {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
+        )
+        executed = roles == _DEVICE
+        if executed.any():
+            rows = _device_rows(_those(spans, executed), moments[executed])
+            self.collectives.append(_collective_rows(_those(spans, executed), rows["kind"], len(self.device)))
             self.device.append(rows)
-        elif not len(self.device):
-            self.host.append(_timed([span for span in spans if span.cat not in _NOT_HOST]))
-        if calls := [span for span in spans if span.cat in LAUNCH_CATEGORIES]:
-            self.launches.append(_launch_rows(calls))
+        self._take_others(spans, roles, moments, ~executed)
+
+    def _take_others(self, spans: list[Span], roles: npt.NDArray[np.int8], moments: pd.DataFrame, others: Flags) -> None:
+        """Add what is no execution and has both moments."""
+        others[others] = readable(moments[others], self.lost)
+        calls = others & (roles == _CALL)
+        if not len(self.device):
+            self.host.append(moments[others & ((roles == 0) | calls)])
+        if calls.any():
+            self.launches.append(_launch_rows(_those(spans, calls), moments.loc[calls, "start_ns"]))
         if steps := {name for name in {span.name for span in spans} if name and _STEP.match(name)}:
-            self.marks.append(_mark_rows([span for span in spans if span.name in steps and span.cat in STEP_CATEGORIES]))
+            marks = others & np.array([span.name in steps and span.cat in STEP_CATEGORIES for span in spans], dtype=bool)
+            self.marks.append(_mark_rows(_those(spans, marks), moments[marks]))
+        starts = moments.loc[others, "start_ns"].to_numpy(dtype=np.int64)
+        self.beside.append(pd.DataFrame({"start_ns": starts, "on_device": roles[others] == _ON_DEVICE}))
+
+
+def _those(spans: list[Span], which: Flags) -> list[Span]:
+    return [spans[place] for place in np.flatnonzero(which).tolist()]
 
 
 def text(value: object) -> str | None:
@@ -238,7 +285,7 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
     return np.array([value if type(value) is int and abs(value) < _INT64 else 0 for value in values], dtype=np.int64)
 
 
-def _device_rows(spans: list[Span]) -> pd.DataFrame:
+def _device_rows(spans: list[Span], moments: pd.DataFrame) -> pd.DataFrame:
     arguments = _arguments(spans)
     names = [span.name or "" for span in spans]
     communicates = {name: kinds.is_communication(name) for name in set(names)}
@@ -248,7 +295,7 @@ def _device_rows(spans: list[Span]) -> pd.DataFrame:
     ]
     streams = [span.tid if argument.stream is None else argument.stream for span, argument in zip(spans, arguments, strict=True)]
     devices = [span.pid if argument.device is None else argument.device for span, argument in zip(spans, arguments, strict=True)]
-    rows = _timed(spans)
+    rows = moments.reset_index(drop=True)
     rows["name"] = labels(names)
     rows["kind"] = labels(kind)
     rows["stream"] = labels(texts(streams))
@@ -279,22 +326,15 @@ def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.D
     )
 
 
-def _launch_rows(spans: list[Span]) -> pd.DataFrame:
-    rows = pd.DataFrame({"correlation": integers([argument.correlation for argument in _arguments(spans)])})
-    rows["start_ns"] = times_ns([span.ts for span in spans], "us")
+def _launch_rows(spans: list[Span], starts_ns: pd.Series) -> pd.DataFrame:
+    correlations = integers([argument.correlation for argument in _arguments(spans)])
+    rows = pd.DataFrame({"correlation": correlations, "start_ns": starts_ns.to_numpy()})
     return rows[rows["correlation"] != NO_CORRELATION]
 
 
-def _mark_rows(spans: list[Span]) -> pd.DataFrame:
-    rows = _timed(spans)
-    rows["step"] = np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64)
-    return rows
-
-
-def _timed(spans: list[Span]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
-    )
+def _mark_rows(spans: list[Span], moments: pd.DataFrame) -> pd.DataFrame:
+    numbers = np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64)
+    return moments.reset_index(drop=True).assign(step=numbers)
 
 
 def _arguments(spans: list[Span]) -> list[Arguments]:
@@ -324,27 +364,20 @@ def base_ns_of(head: Mapping[str, Any]) -> int:
     return value if type(value) is int and 0 < value < _INT64 else 0
 
 
-def _windows(marks: pd.DataFrame, middle_ns: int | None, lost: Counter[str]) -> list[Window]:
+def _windows(marks: pd.DataFrame, lost: Counter[str]) -> list[Window]:
     """The steps that the host marked, in order of start; of marks with one number the first counts."""
     if marks.empty:
         return []
-    timed = times.possible(marks["start_ns"], middle_ns) & (marks["duration_ns"] >= 0).fillna(False).to_numpy(dtype=bool)
-    good = marks[timed].sort_values("start_ns", kind="stable")
-    first = good.drop_duplicates("step")
-    lost["step mark without a time or with a number used before"] += len(marks) - len(first)
+    first = marks.sort_values("start_ns", kind="stable").drop_duplicates("step")
+    lost["step mark with a number used before"] += len(marks) - len(first)
     return [
         Window(int(step), int(start_ns), int(start_ns + duration_ns))
         for step, start_ns, duration_ns in first[["step", "start_ns", "duration_ns"]].itertuples(index=False)
     ]
 
 
-def _extent(spans: pd.DataFrame, middle_ns: int | None, lost: Counter[str]) -> Window | None:
+def _extent(spans: pd.DataFrame) -> Window | None:
     """From the first to the last moment of the spans, as one step 0."""
     if spans.empty:
         return None
-    spans = _sound(spans, middle_ns, "event of the host without a start of this recording", lost)
-    timed = spans[(spans["duration_ns"] >= 0).fillna(False)]
-    lost["event of the host without a duration"] += len(spans) - len(timed)
-    if timed.empty:
-        return None
-    return Window(0, int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max()))
+    return Window(0, int(spans["start_ns"].min()), int((spans["start_ns"] + spans["duration_ns"]).max()))

@@ -23,7 +23,6 @@ from perfkit.record.formats.kineto._events import (
     DEVICE_CATEGORIES,
     HEAD_KEYS,
     LAUNCH_CATEGORIES,
-    NO_CORRELATION,
     absolute,
     base_ns_of,
     integers,
@@ -32,6 +31,7 @@ from perfkit.record.formats.kineto._events import (
     texts,
 )
 from perfkit.record.listing import File
+from perfkit.record.placing import NO_CORRELATION
 from perfkit.record.readers import host as _host
 from perfkit.record.readers import kinds
 from perfkit.record.readers.lexer import EventReader

@@ -20,18 +20,22 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.record import workers
+from perfkit.core.placement import members_text
+from perfkit.record import times, workers
+from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink, stacked
-from perfkit.record.formats.kineto._events import NO_CORRELATION, Recording, read_recording, text
+from perfkit.record.formats.kineto._events import Recording, read_recording, text
 from perfkit.record.formats.kineto._groups import add_groups
 from perfkit.record.formats.kineto._host import read_host, step_windows_at
+from perfkit.record.formats.kineto._inferred_groups import inferred_groups, operation_in
 from perfkit.record.formats.kineto.files import find_traces, rank_in_name
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
+from perfkit.record.placing import BEFORE, Ints, LaunchOrder, Marks
 from perfkit.record.readers import host_tables, kinds
 from perfkit.record.readers.chrome_counters import held
 from perfkit.record.readers.losses import report_losses
-from perfkit.record.steps import Window, add_host_steps, add_window_steps, last_ends, windows_until
+from perfkit.record.steps import Window, add_host_steps, add_window_steps, begun_after, last_ends, windows_until
 
 ELEMENT_BYTES: Mapping[str, int] = {
     **dict.fromkeys(("bool", "byte", "char", "int8", "uint8"), 1),
@@ -75,9 +79,12 @@ def read(match: Match, sink: Sink) -> None:
             f"two files are of rank {rank}: the later one, {later.file.label}, is kept and {earlier.file.label} is left "
             "out; if they are of different ranks, put rank<number> into their names"
         )
+        sink.left_out(rank, earlier.file, earlier.num_spans, earlier.num_lost)
         chosen[rank] = later
-    for rank in sorted(chosen):
-        _add_rank(sink, rank, chosen[rank])
+    communication = {rank: _add_rank(sink, rank, chosen[rank]) for rank in sorted(chosen)}
+    _tell_groups(sink, chosen, communication)
+    for rank, rows in communication.items():
+        _add_collectives(sink, rank, chosen[rank], rows)
         add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
     marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
@@ -132,7 +139,8 @@ def _time_of(recording: Recording) -> tuple[int, float]:
     return max(ends_ns, default=0), recording.file.path.stat().st_mtime
 
 
-def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
+def _add_rank(sink: Sink, rank: int, recording: Recording) -> pd.DataFrame:
+    """Add all of a rank but its collectives; returns its communication kernels in the order of `recording.collectives`."""
     file = recording.file
     state = "partial" if recording.damage else None
     sink.cover(rank, "timeline", file, rows=recording.num_events, state=state if recording.num_events else "empty")
@@ -141,25 +149,27 @@ def _add_rank(sink: Sink, rank: int, recording: Recording) -> None:
         for table, rows in (("memory_curve", curve), ("counters", samples)):
             if len(rows):
                 sink.add(table, source=file, rank=rank, **{str(name): rows[name] for name in rows.columns})
-    if not len(recording.device):
-        _add_host_only(sink, rank, recording)
-        return
     device = _Device(recording, sink)
+    if not len(recording.device):
+        sink.account(rank, file, _account(recording, device, recording.steps, sink))
+        _add_host_only(sink, rank, recording)
+        return pd.DataFrame()
     kept = 0
     for kernels in device.frames():
         columns = {name: kernels[name] for name in ("step", "name", "kind", "stream", "start_ns", "duration_ns")}
         kept += sink.add("kernels", source=file, rank=rank, **columns)
     sink.cover(rank, "kernels", file, rows=kept, state=state)
-    _add_collectives(sink, rank, recording, *device.communication())
     windows: list[Window] = []
     if device.timelines:
         timeline = Timeline.joined(device.timelines)
         whole = [Window(0, timeline.start_ns, timeline.end_ns)]
         windows = _step_windows(recording, device, sink) if recording.steps else whole
-        add_window_steps(sink, rank=rank, windows=windows, kernels=timeline)
+        add_window_steps(sink, rank=rank, windows=windows, kernels=timeline, marks=recording.steps)
+    sink.account(rank, file, _account(recording, device, windows, sink))
     sink.cover(rank, "step times", file, rows=len(windows), state=state)
     if len(device.devices) > 1:
         sink.note(f"{file.label} has kernels of {len(device.devices)} devices; they are shown as one timeline of rank {rank}")
+    return device.communication()
 
 
 class _Device:
@@ -170,43 +180,48 @@ class _Device:
         self.timelines: list[Timeline] = []
         self.ends: dict[int, int] = {}
         self.devices: set[str] = set()
-        self.first_ns: int | None = None
-        self.stray: list[pd.DataFrame] = []
+        self.account = Account(in_file=recording.num_spans, lost=recording.num_lost)
+        self.finished_ns = 0
+        self.marks = Marks(recording.steps)
+        launches = recording.launches
+        self.calls = LaunchOrder(launches.get("correlation", ()), launches.get("start_ns", ()))
         self._communication: list[pd.DataFrame] = []
         self._told: list[npt.NDArray[np.bool_]] = []
         self._recording = recording
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """The executions with their `step`."""
-        launched = _Launches(self._recording.launches)
         stated = self._recording.collectives.get("row", pd.Series(dtype="int64")).to_numpy(dtype=np.int64)
         for rows in self._recording.executions():
             sound = self._sink.sound("kernels", rows, self._recording.file)
-            kernels = sound.assign(step=_steps_of(sound, self._recording.steps, launched))
+            self.account.lost += len(rows) - len(sound)
+            correlations, starts_ns = (sound[name].to_numpy(dtype=np.int64) for name in ("correlation", "start_ns"))
+            places = self.calls.places(correlations, starts_ns, self.marks)
+            self.marks.count(self.account, places)
+            kernels = sound.assign(step=self.marks.steps(places))
             first, last = np.searchsorted(stated, [rows.index.start, rows.index.stop])  # type: ignore[attr-defined]
             told = np.isin(stated[first:last], kernels.index.to_numpy(dtype=np.int64))
             self._told.append(told)
             self._communication.append(kernels.loc[stated[first:last][told]])
-            self._gather(kernels)
+            self._gather(kernels, places)
             self.devices.update(map(str, kernels["device"].dropna().unique()))
             yield kernels
 
-    def _gather(self, timed: pd.DataFrame) -> None:
-        if timed.empty:
+    def _gather(self, kernels: pd.DataFrame, places: Ints) -> None:
+        if kernels.empty:
             return
-        self.timelines.append(Timeline(timed))
-        stray = timed["step"].isna()
-        self.stray.append(timed.loc[stray, ["start_ns", "duration_ns"]])
-        inside = timed[~stray]
-        if len(inside):
-            first_ns = int(inside["start_ns"].min())
-            self.first_ns = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
-            for step, end_ns in last_ends(inside).items():
-                self.ends[step] = max(end_ns, self.ends.get(step, end_ns))
+        self.timelines.append(Timeline(kernels))
+        earlier = kernels[places == BEFORE]
+        self.finished_ns = max(self.finished_ns, int((earlier["start_ns"] + earlier["duration_ns"]).max() if len(earlier) else 0))
+        for step, end_ns in last_ends(kernels).items():
+            self.ends[step] = max(end_ns, self.ends.get(step, end_ns))
 
-    def communication(self) -> tuple[pd.DataFrame, npt.NDArray[np.bool_]]:
-        """The communication kernels in the order of `collectives`, and which of those have one."""
-        return stacked(self._communication), np.concatenate(self._told)
+    def communication(self) -> pd.DataFrame:
+        """The communication kernels in the order of `collectives`, of which those without a kernel are left out."""
+        if len(self._recording.collectives):
+            told = np.concatenate(self._told)
+            self._recording.collectives = self._recording.collectives[told].reset_index(drop=True)
+        return stacked(self._communication)
 
 
 def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
@@ -220,60 +235,60 @@ def _add_host_only(sink: Sink, rank: int, recording: Recording) -> None:
     )
 
 
-class _Launches:
-    """When each correlation was launched first."""
-
-    def __init__(self, launches: pd.DataFrame) -> None:
-        if launches.empty:
-            self._known = self._starts = np.array([], dtype=np.int64)
-            return
-        known = launches["correlation"].to_numpy(dtype=np.int64)
-        starts = launches["start_ns"].to_numpy(dtype=np.int64)
-        order = np.lexsort((starts, known))
-        known, starts = known[order], starts[order]
-        first = np.append(True, known[1:] != known[:-1])
-        self._known, self._starts = known[first], starts[first]
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def of(self, kernels: pd.DataFrame) -> pd.Series:
-        """When each device event was launched: the first call with its correlation; null if there is none."""
-        wanted = kernels["correlation"].to_numpy(dtype=np.int64)
-        index = np.searchsorted(self._known, wanted).clip(max=len(self._known) - 1)
-        missing = (self._known[index] != wanted) | (wanted == NO_CORRELATION)
-        return pd.Series(pd.arrays.IntegerArray(self._starts[index], missing), index=kernels.index)
-
-
-def _steps_of(kernels: pd.DataFrame, steps: Sequence[Window], launches: _Launches) -> pd.Series:
-    """The step in which each device event was launched; by its own start only if the trace has no launches at all."""
-    if not steps:
-        return pd.Series(0, index=kernels.index, dtype="Int64")
-    return step_windows_at(launches.of(kernels) if len(launches) else kernels["start_ns"], steps)
-
-
 def _step_windows(recording: Recording, device: _Device, sink: Sink) -> list[Window]:
-    """The steps on the device; the first one begins when the device has finished what was launched before the recording."""
-    stray = stacked(device.stray)
-    first_ns = recording.steps[0].start_ns if device.first_ns is None else device.first_ns
-    before = stray[stray["start_ns"] < first_ns]
-    finished_ns = int((before["start_ns"] + before["duration_ns"]).max()) if len(before) else 0
-    if len(before):
+    """The steps on the device; the first one begins when the device has finished what was launched before it."""
+    if before := device.account.before:
         sink.note(
-            f"{recording.file.label}: {len(before)} device event(s) were launched before the first recorded step; they belong to "
+            f"{recording.file.label}: {before} device event(s) were launched before the first recorded step; they belong to "
             "no step, and that step begins on the device when they have ended"
         )
-    if len(stray) > len(before):
-        sink.note(f"{recording.file.label}: {len(stray) - len(before)} later device event(s) were launched in no recorded step")
-    marks = [Window(mark.step, max(mark.start_ns, finished_ns), max(mark.end_ns, finished_ns)) for mark in recording.steps]
-    return windows_until(marks, device.ends)
+    if after := device.account.after:
+        sink.note(f"{recording.file.label}: {after} device event(s) were launched after the last recorded step")
+    return windows_until(begun_after(recording.steps, device.finished_ns), device.ends)
 
 
-def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame, told: npt.NDArray[np.bool_]) -> None:
-    """Add the communication kernels `rows`, with the metadata of those that were `told`."""
-    if not told.any():
+def _account(recording: Recording, device: _Device, windows: Sequence[Window], sink: Sink) -> Account:
+    """What became of all events: those of the host are placed by the marks, spans drawn on the device by the steps there."""
+    account = device.account
+    on_device = Marks(windows if recording.steps else ())
+    for every in recording.others():
+        rows = every[times.possible(every["start_ns"], recording.middle_ns)]
+        account.lost += len(every) - len(rows)
+        sink.drop("event of the host without a start of this recording", len(every) - len(rows), recording.file)
+        starts, drawn = rows["start_ns"].to_numpy(), rows["on_device"].to_numpy()
+        device.marks.count(account, device.marks.places(starts[~drawn]))
+        on_device.count(account, on_device.places(starts[drawn]))
+    return account
+
+
+def _tell_groups(sink: Sink, chosen: Mapping[int, Recording], communication: Mapping[int, pd.DataFrame]) -> None:
+    """Complete operations that state no group, where the ranks at hand are all of the job and show who left together."""
+    if {_world_size(recording) for recording in chosen.values()} != {len(chosen)}:
         return
-    stated = recording.collectives[told].reset_index(drop=True)
+    unknown: dict[int, pd.DataFrame] = {}
+    for rank, recording in chosen.items():
+        rows = communication[rank].reset_index(drop=True)
+        if len(rows):
+            rows = rows.assign(operation=[kinds.operation_of(name) for name in rows["name"].astype(str)])
+            unknown[rank] = rows[(recording.collectives["group"].isna() & (recording.collectives["group_size"] <= 0)).to_numpy()]
+    groups = inferred_groups(unknown) if len(unknown) == len(chosen) else []
+    for group in groups:
+        members = [lane.rank for lane in group]
+        name = "world" if len(members) == len(chosen) else f"ranks {members_text(members)}"
+        for lane in group:
+            stated, at = chosen[lane.rank].collectives, unknown[lane.rank].index[lane.rows]
+            stated.loc[at, "group"] = name
+            stated.loc[at, "group_size"] = len(members)
+            stated.loc[at, "operation"] = [operation_in(group, operation) for operation in lane.operations]
+    if groups:
+        sink.note(f"{len(groups)} process group(s) are not stated; they were found by which ranks leave their collectives together")
+
+
+def _add_collectives(sink: Sink, rank: int, recording: Recording, rows: pd.DataFrame) -> None:
+    """Add the communication kernels `rows`, with their metadata."""
+    stated = recording.collectives
+    if stated.empty:
+        return
     base = stated["operation"].where(stated["operation"].notna(), rows["name"].astype("object").map(_short_name))
     order = pd.DataFrame({"step": rows["step"].fillna(-1), "group": stated["group"].fillna(""), "start_ns": rows["start_ns"]})
     number = order.sort_values("start_ns", kind="stable").groupby(["step", "group"]).cumcount().sort_index()
@@ -315,12 +330,16 @@ def _short_name(kernel: str) -> str:
 def _add_facts(sink: Sink, recordings: Sequence[Recording]) -> None:
     sink.fact("num_events", sum(recording.num_events for recording in recordings), "traceEvents of the files that were read")
     for recording in recordings:
-        info = recording.head.get("distributedInfo")
-        world_size = info.get("world_size") if isinstance(info, dict) else None
-        if type(world_size) is int and world_size > 0:
+        if (world_size := _world_size(recording)) is not None:
             sink.fact("num_devices", world_size, f"{recording.file.label}, distributedInfo.world_size")
         if (name := _device_name(recording.head.get("deviceProperties"))) is not None:
             sink.fact("device_name", name, f"{recording.file.label}, deviceProperties")
+
+
+def _world_size(recording: Recording) -> int | None:
+    info = recording.head.get("distributedInfo")
+    world_size = info.get("world_size") if isinstance(info, dict) else None
+    return world_size if type(world_size) is int and world_size > 0 else None
 
 
 def _device_name(properties: Any) -> str | None:

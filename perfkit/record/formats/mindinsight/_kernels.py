@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
@@ -36,26 +35,28 @@ _COLUMNS = ["name", "type", "core", "stream", "start_ns", "duration_ns", "input_
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one rank: rows with the columns of the table `kernels` but rank and step, and the file they come from."""
+    """The kernels of one rank: rows with the columns of the table `kernels` but rank and step, and the file they come from.
+
+    `lost` counts rows that could not be read.
+    """
 
     rows: pd.DataFrame
     file: File
     on_step_clock: bool
+    lost: int = 0
 
 
 def read_kernels(group: RankFiles, sink: Sink) -> Kernels | None:
     """The kernels of one rank; None if it has no file with executions."""
     if file := group.get("timeline data"):
         try:
-            timed = sink.sound("kernels", _timeline_data(file, group, sink), file)
-            rows = pd.concat([timed, _ai_cpu(group, sink)], ignore_index=True)
-            return Kernels(_with_kinds(rows), file, on_step_clock=True)
+            rows = pd.concat([_timeline_data(file, group, sink), _ai_cpu(group, sink)], ignore_index=True)
+            return _sound(rows, file, sink, on_step_clock=True)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if file := group.get("timeline display"):
         try:
-            shown = sink.sound("kernels", _timeline_display(file, sink), file).reset_index(drop=True)
-            return Kernels(_with_kinds(shown), file, on_step_clock=False)
+            return _sound(_timeline_display(file, sink), file, sink, on_step_clock=False)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if group.get("operator detail") or group.get("operator type"):
@@ -63,18 +64,10 @@ def read_kernels(group: RankFiles, sink: Sink) -> Kernels | None:
     return None
 
 
-def steps_of(start_ns: pd.Series, steps: pd.DataFrame) -> pd.Series:
-    """The step in which each kernel starts, null outside of all; `steps` has `step`, `start_ns`, `duration_ns`."""
-    ordered = steps.sort_values("start_ns")
-    starts = ordered["start_ns"].to_numpy(dtype=np.int64)
-    ends = starts + ordered["duration_ns"].to_numpy(dtype=np.int64)
-    numbers = ordered["step"].to_numpy(dtype=np.int64)
-    known = start_ns.notna().to_numpy()
-    times = start_ns.fillna(-1).to_numpy(dtype=np.int64)
-    index = np.searchsorted(starts, times, side="right") - 1
-    inside = known & (index >= 0)
-    inside[inside] &= times[inside] < ends[index[inside]]
-    return pd.Series(numbers[index], dtype="Int64").where(inside)
+def _sound(rows: pd.DataFrame, file: File, sink: Sink, *, on_step_clock: bool) -> Kernels:
+    """The kernels whose times can be true; the others are counted."""
+    kept = sink.sound("kernels", rows, file).reset_index(drop=True)
+    return Kernels(_with_kinds(kept), file, on_step_clock, len(rows) - len(kept))
 
 
 def _timeline_data(file: File, group: RankFiles, sink: Sink) -> pd.DataFrame:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from perfkit.core.errors import InputError
+from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.mindinsight._collectives import add_collectives
 from perfkit.record.formats.mindinsight._files import RankFiles, group_files, one_folder_a_rank, read_layouts
-from perfkit.record.formats.mindinsight._kernels import Kernels, read_kernels, steps_of
+from perfkit.record.formats.mindinsight._kernels import Kernels, read_kernels
 from perfkit.record.formats.mindinsight._queues import add_queues
 from perfkit.record.formats.mindinsight._steps import StepTrace, add_steps, read_step_trace
 from perfkit.record.formats.mindinsight.flops import add_flops
 from perfkit.record.listing import Listing
+from perfkit.record.placing import Marks, account_of
 from perfkit.record.steps import Window, add_window_steps
 
 _OTHER_PARTS = {
@@ -72,15 +76,21 @@ def _add_kernels(rank: int, trace: StepTrace | None, kernels: Kernels, sink: Sin
     """Add the kernels with their steps, 0 if there is no step trace, none if their clock is another; returns their number."""
     rows = kernels.rows
     if trace is None or trace.rows.empty:
-        timed = rows.dropna(subset=["start_ns", "duration_ns"])
-        if len(timed):
-            start_ns, end_ns = int(timed["start_ns"].min()), int((timed["start_ns"] + timed["duration_ns"]).max())
-            add_window_steps(sink, rank=rank, windows=[Window(0, start_ns, end_ns)], kernels=timed)
+        if len(rows):
+            start_ns, end_ns = int(rows["start_ns"].min()), int((rows["start_ns"] + rows["duration_ns"]).max())
+            add_window_steps(sink, rank=rank, windows=[Window(0, start_ns, end_ns)], kernels=rows)
         rows = rows.assign(step=0)
     elif kernels.on_step_clock:
-        rows = rows.assign(step=steps_of(rows["start_ns"], trace.rows))
+        ends_ns = trace.rows["start_ns"] + trace.rows["duration_ns"]
+        spans = zip(trace.rows["step"], trace.rows["start_ns"], ends_ns, strict=True)
+        marks = Marks([Window(int(step), int(start_ns), int(end_ns)) for step, start_ns, end_ns in spans])
+        rows = rows.assign(step=marks.steps(marks.places(rows["start_ns"].to_numpy(dtype=np.int64))))
     else:
+        sink.drop("kernel on a clock of its own, which tells no step", len(rows), kernels.file)
+        sink.account(rank, kernels.file, Account(in_file=len(rows) + kernels.lost, lost=len(rows) + kernels.lost))
         sink.note(f"rank {rank}: the timeline starts at its own zero, so that its kernels belong to no step")
+    if "step" in rows:
+        sink.account(rank, kernels.file, account_of(rows, kernels.lost))
     return sink.add("kernels", source=kernels.file, rank=rank, **{str(name): rows[name] for name in rows.columns})
 
 

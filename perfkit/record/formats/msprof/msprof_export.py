@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.ascend import folders
 from perfkit.record.formats.ascend.host import MONOTONIC_BELOW_NS, read_host
@@ -36,6 +38,7 @@ from perfkit.record.formats.msprof._files import (
 )
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
+from perfkit.record.placing import Marks, account_of
 from perfkit.record.readers import host_tables, kinds
 from perfkit.record.steps import Window, add_window_steps
 
@@ -66,12 +69,17 @@ _COLUMNS = (
 
 @dataclass
 class _Device:
-    """What was read of one device: `kernels` as in their table, `marks` of iterations, lanes, rows and damage by kind of file."""
+    """What was read of one device: `kernels` as in their table, `marks` of iterations, lanes, rows and damage by kind of file.
+
+    `lost` counts rows of tables that could not be read; `timelines` has those read, and whether each is of one iteration.
+    """
 
     kernels: pd.DataFrame | None = None
     marks: dict[int, Window] = field(default_factory=dict)
     lanes: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    lost: int = 0
+    timelines: list[tuple[Recording, bool]] = field(default_factory=list)
     damaged: set[str] = field(default_factory=set)
 
 
@@ -142,12 +150,17 @@ def _read_timelines(export: Export, device: _Device, sink: Sink) -> list[pd.Data
     for kind in (MARKS, TIMELINE):
         for part in export.parts.get(kind, ()):
             recording = _read_json(part.file, kind, names if kind == TIMELINE else {}, device, sink)
-            for window in recording.steps if recording is not None else ():
+            if recording is None:
+                continue
+            device.timelines.append((recording, export.iterations and kind == TIMELINE))
+            for window in recording.steps:
                 device.marks.setdefault(window.step, window)
-            if recording is None or kind == MARKS:
+            if kind == MARKS:
                 continue
             step = part.number if export.iterations else None
             sound = sink.sound("kernels", recording.device, part.file)
+            recording.num_lost += len(recording.device) - len(sound)
+            recording.device = sound
             rows.append(sound.assign(step=pd.Series(step, index=sound.index, dtype="Int64")))
             for lane, total_ns in recording.lanes.items():
                 device.lanes[lane] = device.lanes.get(lane, 0) + total_ns
@@ -172,10 +185,11 @@ def _read_json(file: File, kind: str, names: dict[str, str], device: _Device, si
 def _read_table(file: File, export: Export, device: _Device, sink: Sink) -> pd.DataFrame | None:
     whole = len(sink.dropped)
     try:
-        kernels = read_kernels(file, 0, sink, aliases=_ALIASES, device=export.device)
+        kernels, lost = read_kernels(file, 0, sink, aliases=_ALIASES, device=export.device)
     except InputError as error:
         sink.drop("; ".join(error.problems), 1, file)
-        kernels = None
+        kernels, lost = None, 0
+    device.lost += lost
     sink.advance(file.label, file.size_bytes)
     if len(sink.dropped) > whole:
         device.damaged.add(KERNELS)
@@ -220,6 +234,9 @@ def _add(rank: int, export: Export, device: _Device, sink: Sink) -> None:
         kernels["step"] = pd.Series(0, index=kernels.index, dtype="Int64")
     columns: dict[str, Any] = {name: kernels[name] for name in _COLUMNS if name in kernels}
     sink.add("kernels", rank=rank, **columns)
+    if KERNELS in device.rows:
+        sink.account(rank, export.parts[KERNELS][0].file, account_of(kernels, device.lost))
+    _account_for_timelines(rank, device, sink)
     timed = kernels[kernels["start_ns"].notna()]
     timeline = Timeline(timed)
     windows = _windows(device, timed) or [
@@ -232,6 +249,17 @@ def _add(rank: int, export: Export, device: _Device, sink: Sink) -> None:
     _add_collectives(rank, kernels, sink)
 
 
+def _account_for_timelines(rank: int, device: _Device, sink: Sink) -> None:
+    """Say what became of the spans of all timelines: those of one iteration are its own, others are placed by when they began."""
+    for recording, of_iteration in device.timelines:
+        account = Account(in_file=recording.num_spans, lost=recording.num_lost)
+        marks = Marks(() if of_iteration else recording.steps)
+        for spans in (recording.beside, recording.device):
+            if len(spans):
+                marks.count(account, marks.places(spans["start_ns"].to_numpy(dtype=np.int64)))
+        sink.account(rank, recording.file, account)
+
+
 def _is_monotonic(marks: dict[int, Window]) -> bool:
     return all(mark.end_ns < MONOTONIC_BELOW_NS for mark in marks.values())
 
@@ -239,9 +267,10 @@ def _is_monotonic(marks: dict[int, Window]) -> bool:
 def _steps_by_time(kernels: pd.DataFrame, marks: dict[int, Window]) -> pd.Series:
     """The iteration in which each kernel starts; null outside of all."""
     steps = pd.Series(pd.NA, index=kernels.index, dtype="Int64")
-    for step, mark in marks.items():
-        inside = (kernels["start_ns"] >= mark.start_ns) & (kernels["start_ns"] < mark.end_ns)
-        steps[inside.fillna(False).astype(bool)] = step
+    timed = kernels["start_ns"].notna().to_numpy(dtype=bool)
+    if marks and timed.any():
+        of = Marks(list(marks.values()))
+        steps[timed] = of.steps(of.places(kernels.loc[timed, "start_ns"].to_numpy(dtype=np.int64)))
     return steps
 
 

@@ -9,7 +9,7 @@ such ranges the recording is one step 0. Columns that older versions lack are nu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from perfkit.record.formats.kineto.files import rank_in_name
 from perfkit.record.formats.nsight._host import CALLS, RANGES, TEXTS, THREAD_BITS, read_calls, read_host, read_texts
 from perfkit.record.listing import File, Listing
 from perfkit.record.overlap import Timeline
+from perfkit.record.placing import Marks, account_of
 from perfkit.record.readers import host_tables, kinds
 from perfkit.record.readers.sqlite import Database, cells, open_database, table_names, unwritten
 from perfkit.record.steps import Window, add_window_steps, device_windows
@@ -43,6 +44,7 @@ class _Device:
     steps: list[Window]
     correlations: pd.Series
     origin_ns: int
+    lost: int = 0
 
 
 def detect(listing: Listing) -> Match | None:
@@ -97,7 +99,8 @@ def _devices(database: Database, sink: Sink) -> list[_Device]:
     events = pd.concat([_kernels(database, texts), _copies(database, COPIES), _copies(database, SETS)], ignore_index=True)
     timed = times.possible(events["start"], times.middle_of(events["start"]))
     good = timed & (events["end"] >= events["start"]).fillna(False).to_numpy(dtype=bool) & events["name"].notna().to_numpy()
-    database.lose({"device event without a name or with a missing, impossible or reversed time": int((~good).sum())}, "kernels")
+    lost = int((~good).sum())
+    database.lose({"device event without a name or with a missing, impossible or reversed time": lost}, "kernels")
     events = events[good].reset_index(drop=True)
     events["launch"] = _launches(database, events)
     steps = _steps(database, texts)
@@ -112,18 +115,16 @@ def _devices(database: Database, sink: Sink) -> list[_Device]:
         rows = rows.reset_index(drop=True)
         placed = _placed(rows, own, origin_ns or 0)
         found.append(_Device(database.file, process, device, *placed, rows["correlationId"], origin_ns or 0))
-    return found
+    return [replace(device, lost=lost if at == 0 else 0) for at, device in enumerate(found)]
 
 
 def _placed(rows: pd.DataFrame, steps: list[Window], origin_ns: int) -> tuple[pd.DataFrame, list[Window]]:
     """Kernels with the columns of their table, and the steps, both in the time of day."""
-    moments = rows["launch"].fillna(rows["start"]).to_numpy(dtype=np.int64)
-    step = pd.Series(pd.NA, index=rows.index, dtype="Int64")
-    for window in steps:
-        step[(moments >= window.start_ns) & (moments < window.end_ns)] = window.step
+    marks = Marks(steps)
+    places = marks.places(rows["launch"].fillna(rows["start"]).to_numpy(dtype=np.int64))
     kernels = pd.DataFrame(
         {
-            "step": step if steps else pd.Series(0, index=rows.index, dtype="Int64"),
+            "step": pd.Series(marks.steps(places), index=rows.index),
             "name": rows["name"],
             "kind": rows["kind"],
             "stream": rows["streamId"].astype("object").map(lambda stream: None if pd.isna(stream) else str(stream)),
@@ -187,10 +188,11 @@ def _add(rank: int, device: _Device, sink: Sink) -> None:
     columns: dict[str, Any] = {name: kernels[name] for name in kernels.columns}
     kept = sink.add("kernels", source=device.file, rank=rank, **columns)
     sink.cover(rank, "kernels", device.file, rows=kept)
+    sink.account(rank, device.file, account_of(kernels, device.lost))
     timeline = Timeline(kernels)
     whole = [Window(0, timeline.start_ns, timeline.end_ns)]
     windows = device_windows(device.steps, kernels.dropna(subset=["step"])) if device.steps else whole
-    add_window_steps(sink, rank=rank, windows=windows, kernels=kernels)
+    add_window_steps(sink, rank=rank, windows=windows, kernels=kernels, marks=device.steps)
     sink.cover(rank, "step times", device.file, rows=len(windows), state=None if device.steps else "partial")
     rows = kernels[kernels["kind"] == "communication"]
     if len(rows):
