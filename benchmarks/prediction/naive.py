@@ -10,7 +10,7 @@ from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.rates import mfu_flops_per_token
 
 TYPICAL_MFU = 0.40
-FEATURES = ("layers", "hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length", "recompute_full")
+FEATURES = ("layers", "hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length")
 
 
 def work_s(plans: CostColumns) -> Floats:

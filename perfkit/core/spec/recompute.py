@@ -49,3 +49,8 @@ class RecomputePlan:
         if self.all_layers:
             return num_layers
         return min(num_layers, sum(sum(row) for row in self.full_layers))
+
+    @property
+    def all_counts(self) -> tuple[Counts, ...]:
+        """Every list of counts: of whole layers, of what is gathered or waits on the host, and of operators."""
+        return (self.full_layers, self.communication, self.swapped_layers, *self.operators.values())

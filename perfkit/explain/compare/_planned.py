@@ -119,18 +119,7 @@ def planned_stage(plan: Plan, stage: int, calibration: str | Calibration | None 
     """Seconds of one step of a pipeline stage; the leaves sum to the step of the plan, what is not its own work is `bubble`."""
     columns = costs_of([plan])
     efficiency = _known(calibration).efficiency(labels_of(PlanColumns.of([plan])))
-    whole = step.breakdown(columns, efficiency)
-    last = plan.parallel.pipeline_parallel_size - 1
-    if last < 1:
-        return whole
-    place = "layers_first" if stage == 0 else "layers_last" if stage == last else "layers_middle"
-    # Without layers elsewhere this stage is the slowest, and the formulas give its parts.
-    emptied: dict[str, Any] = {
-        name: columns.layers * 0 for name in ("layers_first", "layers_middle", "layers_last") if name != place
-    }
-    own = step.breakdown(replace(columns, **emptied), efficiency)
-    parts_s = {path: amount for path, amount in own.parts.items() if path != "bubble"}
-    return Breakdown("s", {**parts_s, "bubble": max(0.0, whole.total - sum(parts_s.values()))}, step.SOURCE)
+    return step.breakdown(columns, efficiency, stage)
 
 
 def _stage_parts(run: Run, plan: Plan, own: Measure, stage: int, calibration: str | Calibration | None) -> tuple[Part, ...]:

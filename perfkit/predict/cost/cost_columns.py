@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Flags, Floats, PlanColumns, Rows
+from perfkit.core.plan_columns import Coded, Flags, Floats, PlanColumns, Rows
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
-from perfkit.core.spec.recompute import Counts
-from perfkit.predict.cost._repeated import repeated_columns
+from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 from perfkit.predict.cost.units import compute_units, is_mesh
 
 ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0}
@@ -31,21 +30,13 @@ class CostColumns:
     """Plans by what costs time; names are those of the fields, shortened where the unit is clear.
 
     `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
-    rank compute over the mean. `layers_first`, `layers_middle` and `layers_last` are the layers of the first, the fullest other and
-    the last pipeline stage. `recompute_full` is the share of layers repeated in full, `recompute_core` the share of the rest that
-    repeats scores and values, `recompute_extra` the share of the rest's other products that are repeated, `recompute_gathers` the
-    share of layers that gather again what sequence parallelism splits, all of the stage that repeats most; `recompute_mean` is what
-    all stages repeat over that. `light_split` and `light_whole` are the bytes a token and layer that repeated element-wise
-    operators move, those that tensor parallelism divides and those that it divides only with sequence parallelism; `swapped` bytes
-    a token and layer go to the host and come back over a link of `host_bytes_per_s`. `releases_before` counts the minor releases of
-    the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the pipeline one
-    after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go around a ring).
+    rank compute over the mean, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
+    releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
+    pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
+    around a ring).
     """
 
     layers: Floats
-    layers_first: Floats
-    layers_middle: Floats
-    layers_last: Floats
     hidden: Floats
     heads: Floats
     kv_heads: Floats
@@ -62,6 +53,7 @@ class CostColumns:
     expert_ffn: Floats
     shared_ffn: Floats
     dense_layers: Floats
+    stages: Coded[StageLayers]
     data: Floats
     tensor: Floats
     pipeline: Floats
@@ -76,14 +68,6 @@ class CostColumns:
     optimizer_ratio: Floats
     expert_load: Floats
     interleave: Floats
-    recompute_full: Floats
-    recompute_core: Floats
-    recompute_extra: Floats
-    recompute_gathers: Floats
-    recompute_mean: Floats
-    light_split: Floats
-    light_whole: Floats
-    swapped: Floats
     micro_batch: Floats
     global_batch: Floats
     seq_length: Floats
@@ -116,7 +100,9 @@ class CostColumns:
 
     def take(self, rows: Rows) -> CostColumns:
         """The plans at `rows`."""
-        return CostColumns(**{item.name: getattr(self, item.name)[rows] for item in fields(self)})
+        columns: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(self)}
+        taken: dict[str, Any] = {name: one.take(rows) if isinstance(one, Coded) else one[rows] for name, one in columns.items()}
+        return CostColumns(**taken)
 
 
 def costs_of(plans: Sequence[Plan]) -> CostColumns:
@@ -134,8 +120,7 @@ def refuse_unpriced(plans: PlanColumns) -> None:
 
 def cost_columns(plans: PlanColumns) -> CostColumns:
     """The columns of plans whose devices state what is needed (see `unpriced`)."""
-    found = _model(plans) | _split(plans) | _work(plans) | _hardware(plans) | repeated_columns(plans)
-    return CostColumns(**found)
+    return CostColumns(**_model(plans), **_split(plans), **_work(plans), **_hardware(plans))
 
 
 def _model(plans: PlanColumns) -> dict[str, Any]:
@@ -178,13 +163,10 @@ def attention_weights(plans: PlanColumns) -> tuple[Floats, Floats]:
 
 
 def _split(plans: PlanColumns) -> dict[str, Any]:
-    first, middle, last = end_layers(plans)
     exchange = {"ring": 1.0, "ulysses": MANY}
     kinds = plans.context_parallel_algorithm.numbers(lambda word: exchange.get(word, 0.0))
     return {
-        "layers_first": first,
-        "layers_middle": middle,
-        "layers_last": last,
+        "stages": stage_layers(plans),
         "data": plans.data_parallel_size,
         "tensor": plans.tensor_parallel_size,
         "pipeline": plans.pipeline_parallel_size,
@@ -198,29 +180,6 @@ def _split(plans: PlanColumns) -> dict[str, Any]:
         "optimizer_shards": plans.optimizer_shard_size,
         "interleave": plans.micro_batch_interleave_size,
     }
-
-
-def end_layers(plans: PlanColumns) -> tuple[Floats, Floats, Floats]:
-    """Layers of the first, the fullest other and the last stage, as `Plan.stage_layers` places them."""
-    stages, chunks = plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size
-    each = np.floor(plans.num_layers / (stages * chunks))
-    extra = plans.num_layers - each * stages * chunks
-
-    def even(stage: Floats) -> Floats:
-        return np.asarray(each * chunks + np.clip(np.ceil((extra - stage) / stages), 0.0, chunks))
-
-    first, last = even(np.zeros(len(plans))), even(stages - 1)
-    found = np.stack((first, np.where(stages > 2, even(np.ones(len(plans))), last), last))
-    if len(plans.layers_per_stage.values) > 1 or plans.layers_per_stage.values[0] is not None:
-        stated = [(np.nan,) * 3 if layout is None else _ends(layout) for layout in plans.layers_per_stage.values]
-        placed = np.array(stated)[plans.layers_per_stage.codes].T
-        found = np.where(np.isnan(placed), found, placed)
-    return found[0], found[1], found[2]
-
-
-def _ends(layout: Counts) -> tuple[float, float, float]:
-    sums = [float(sum(column)) for column in zip(*layout, strict=True)]
-    return sums[0], max(sums[1:-1], default=sums[-1]), sums[-1]
 
 
 def _work(plans: PlanColumns) -> dict[str, Any]:

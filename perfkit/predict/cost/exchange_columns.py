@@ -2,78 +2,152 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from perfkit.core.plan_columns import Floats
+from perfkit.core.plan_columns import Codes, Floats
 from perfkit.predict.cost.collectives import Network, all_reduce_s, gather_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns
-from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab
 
-
-def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
-    """Exposed tensor-parallel collectives of a layer and micro batch: two all-reduces forward, two backward, repeats."""
-    payload, stride = tokens * plans.hidden * plans.element_bytes, np.ones(len(plans))
-    seconds = all_reduce_s(payload, plans.tensor, stride, network) * (4 + 2 * plans.recompute_full)
-    if plans.recompute_gathers.any():
-        gathers = np.where(plans.sequence_parallel, 2 * plans.recompute_gathers, 0.0)
-        seconds = seconds + gathers * gather_s(payload, plans.tensor, stride, network)
-    hidden = np.where(plans.interleave > 1, eff.interleave_hidden, eff.tensor_hidden)
-    return np.asarray(seconds * (1 - hidden))
+GIGABYTE = 1e9
 
 
-def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Floats:
-    """Exposed exchanges of keys and values of a layer and micro batch: forward, and twice as much backward."""
+class Exchange(NamedTuple):
+    """Exposed seconds of one kind of collectives in a layer's forward and backward pass, and where it computes all of it again."""
+
+    forward: Floats
+    backward: Floats
+    again: Floats
+
+    @classmethod
+    def times(cls, seconds: Floats, forward: int, backward: int, again: int) -> Exchange:
+        """So many of one collective."""
+        return cls(forward * seconds, backward * seconds, again * seconds)
+
+
+def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Exchange:
+    """Tensor-parallel collectives: two all-reduces in a forward pass, two in a backward pass (arXiv 1909.08053)."""
+    payload = tokens * plans.hidden * plans.element_bytes
+    seconds = all_reduce_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff))
+    return Exchange.times(seconds, 2, 2, 2)
+
+
+def gathered_again_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
+    """The two all-gathers of sequence parallelism in a layer's forward pass, done again in its backward pass."""
+    payload = tokens * plans.hidden * plans.element_bytes
+    return np.asarray(2 * gather_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff)))
+
+
+def _hidden(plans: CostColumns, eff: Efficiency) -> Floats:
+    return np.where(plans.interleave > 1, eff.interleave_hidden, eff.tensor_hidden)
+
+
+def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
+    """Exchanges of keys and values: heads to their ranks as often forward as backward, a ring twice as much backward."""
     if (plans.context <= 1).all():
-        return np.zeros(len(plans))
+        return Exchange.times(np.zeros(len(plans)), 1, 1, 1)
     heads = np.minimum(plans.context, plans.head_exchange)
     ring = plans.context / heads
     # Queries, keys, values and outputs, to the rank of their heads and back (arXiv 2309.14509).
     exchanged = 2 * tokens * (plans.heads + plans.kv_heads) * plans.head_size / plans.tensor * plans.element_bytes
     # Keys and values of the whole group, of the heads that this rank has then (arXiv 2310.01889); twice as much backward.
     passed = 2 * tokens * plans.context * plans.kv_heads * plans.head_size / (plans.tensor * heads) * plans.element_bytes
-    swaps = gather_s(exchanged, heads, plans.tensor, network) * (2 + plans.recompute_full)
-    return swaps + gather_s(passed, ring, plans.tensor * heads, network) * (3 + plans.recompute_full)
+    swaps = gather_s(exchanged, heads, plans.tensor, network)
+    around = gather_s(passed, ring, plans.tensor * heads, network)
+    return Exchange(swaps + around, swaps + 2 * around, swaps + around)
 
 
-def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Floats:
-    """Exposed exchanges of tokens between experts of a layer and micro batch: to them and back, forward and backward."""
+def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
+    """Exchanges of tokens between experts: to them and back, forward and backward."""
     if (plans.expert_parallel <= 1).all():
-        return np.zeros(len(plans))
+        return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
     payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes
     share = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
-    return share * gather_s(payload, plans.expert_parallel, plans.tensor, network) * (4 + 2 * plans.recompute_full)
+    return Exchange.times(share * gather_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
 
 
-def pipeline_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats, m: Floats) -> Floats:
-    """Exposed sends between stages: there and back once a micro batch, and along the pipeline once."""
+def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
+    """One send of a micro batch to a neighbouring stage; 0 without one."""
     payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
-    stride = plans.devices / plans.pipeline
-    hops = 2 * (m * plans.virtual + plans.pipeline - 1)
-    return np.where(plans.pipeline > 1, hops * (send_s(payload, stride, network) + eff.send_host_s * eff.host), 0.0)
+    seconds = send_s(payload, plans.devices / plans.pipeline, network) + eff.send_host_s * eff.host
+    return np.where(plans.pipeline > 1, seconds, 0.0)
 
 
 def stage_parameters(plans: CostColumns, layers: Floats) -> Floats:
     """Parameters on one device of a stage with `layers` layers and one table of the vocabulary."""
-    tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0) * padded_vocab(plans) * plans.hidden / plans.tensor
-    return layers * layer_parameters(plans) + tables
+    return layers * layer_parameters(plans) + vocab_tables(plans)
 
 
-def gradients_s(plans: CostColumns, eff: Efficiency, network: Network, layers: Floats, window: Floats) -> tuple[Floats, Floats]:
-    """Exposed data-parallel collectives: seconds once a step, and once a micro batch (sharded parameters only)."""
-    group, stride = plans.data * plans.context, plans.tensor
-    parameters = stage_parameters(plans, layers)
-    gathered = gather_s(parameters * plans.element_bytes, group, stride, network)
-    reduced = gather_s(parameters * plans.gradient_bytes, group, stride, network)
-    update = np.where(plans.zero > 0, gathered, reduced)
-    once = exposed_s(reduced + update, window * eff.gradients_hidden, eff)
-    always = exposed_s(2 * gathered + reduced, 1.5 * window * eff.gradients_hidden, eff)
-    return np.where(plans.zero >= 3, 0.0, once), np.where(plans.zero >= 3, always, 0.0)
+def vocab_tables(plans: CostColumns) -> Floats:
+    """Parameters of the embedding, which is the head too where they are tied or stand on different stages."""
+    tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0)
+    return np.asarray(tables * padded_vocab(plans) * plans.hidden / plans.tensor)
 
 
-def exposed_s(seconds: Floats, window: Floats, eff: Efficiency) -> Floats:
+class GradientRates(NamedTuple):
+    """Data-parallel collectives by parameter of a stage: seconds a parameter and latency; what computing hides, as shares.
+
+    `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters, `update` what follows the former: the latter
+    with a sharded optimizer, else the other half of an all-reduce. `sharded` (0 or 1) says that parameters are (ZeRO 3).
+    """
+
+    layer: Floats
+    tables: Floats
+    latency: Floats
+    reduced: Floats
+    gathered: Floats
+    update: Floats
+    sharded: Floats
+    pieces: Floats
+    hidden: Floats
+    contention: Floats
+
+    def at(self, rows: Codes) -> GradientRates:
+        """Those of some plans, for amounts of shape (plans, stages)."""
+        return GradientRates(*(column[rows][:, None] for column in self))
+
+    def parameters(self, layers: Floats) -> Floats:
+        """Parameters of stages with so many layers, as `stage_parameters`."""
+        return np.asarray(layers * self.layer + self.tables)
+
+    def once_s(self, layers: Floats, window: Floats) -> Floats:
+        """Exposed seconds after a step's last backward pass, which computes for `window`."""
+        seconds = 2 * self.latency + self.parameters(layers) * (self.reduced + self.update)
+        return np.where(self.sharded > 0, 0.0, exposed_s(seconds, self.pieces * window * self.hidden, self.contention))
+
+    def always_s(self, layers: Floats, window: Floats) -> Floats:
+        """Exposed seconds of a micro batch (of each of its pieces) whose backward pass computes for `window`."""
+        seconds = 3 * self.latency + self.parameters(layers) * (self.reduced + 2 * self.gathered)
+        exposed = exposed_s(seconds, 1.5 * self.pieces * window * self.hidden, self.contention)
+        return np.where(self.sharded > 0, exposed / self.pieces, 0.0)
+
+
+def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
+    """What the data-parallel group of every plan takes."""
+    rows, group, stride = np.ones(len(plans)), plans.data * plans.context, plans.tensor
+    latency = gather_s(0 * rows, group, stride, network)
+    byte_s = (gather_s(GIGABYTE * rows, group, stride, network) - latency) / GIGABYTE
+    gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
+    return GradientRates(
+        layer=layer_parameters(plans),
+        tables=vocab_tables(plans),
+        latency=latency,
+        reduced=reduced,
+        gathered=gathered,
+        update=np.where(plans.zero > 0, gathered, reduced),
+        sharded=np.where(plans.zero >= 3, 1.0, 0.0),
+        pieces=plans.pieces,
+        hidden=rows * eff.gradients_hidden,
+        contention=rows * eff.contention,
+    )
+
+
+def exposed_s(seconds: Floats, window: Floats, contention: Amount) -> Floats:
     """What is left of a collective beside computing of `window` seconds, with what it costs that computing."""
-    return np.maximum(seconds - window, 0.0) + eff.contention * np.minimum(seconds, window)
+    return np.asarray(np.maximum(seconds - window, 0.0) + contention * np.minimum(seconds, window))
 
 
 def network_of_plans(plans: CostColumns, eff: Efficiency) -> Network:

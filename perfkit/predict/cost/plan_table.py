@@ -26,7 +26,7 @@ from perfkit.predict.cost._table_sizes import REQUIRED, Sizes, read_sizes
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.labels import Label, network_of
 from perfkit.predict.cost.table_names import with_usual_names
-from perfkit.predict.cost.table_recompute import read_recompute
+from perfkit.predict.cost.table_recompute import read_stages
 
 KERNELS = ("flash", "fused-softmax", "unfused")
 ACTIVATIONS = ("gelu", "swiglu", "squared-relu")
@@ -61,7 +61,7 @@ def read_plans(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
     options = read_options(cells, sizes)
     swapped = options.pop("swapped_layers")
     columns = {**hardware, **_model(cells, sizes), **_split(cells, sizes), **_work(cells, sizes), **options}
-    columns["swapped"] = _swapped(cells, columns, swapped)
+    columns["stages"] = read_stages(cells, sizes, _swapped(cells, columns, swapped))
     good = np.ones(len(frame), dtype=bool)
     good[list(cells.problems)] = False
     rows = np.flatnonzero(good)
@@ -100,11 +100,7 @@ def _model(cells: Cells, sizes: Sizes) -> dict[str, Any]:
 
 
 def _split(cells: Cells, sizes: Sizes) -> dict[str, Any]:
-    first, middle, last = stage_layers(sizes["layers"], sizes["pp"])
     return {
-        "layers_first": first,
-        "layers_middle": middle,
-        "layers_last": last,
         "data": sizes["dp"],
         "tensor": sizes["tp"],
         "pipeline": sizes["pp"],
@@ -113,7 +109,6 @@ def _split(cells: Cells, sizes: Sizes) -> dict[str, Any]:
         "expert_parallel": sizes["ep"],
         "sequence_parallel": (sizes["sequence_parallel"] > 0) & (sizes["tp"] > 1),
         "zero": sizes["zero_stage"],
-        **read_recompute(cells, sizes),
     }
 
 
@@ -133,9 +128,9 @@ def _work(cells: Cells, sizes: Sizes) -> dict[str, Any]:
 
 
 def _swapped(cells: Cells, columns: Mapping[str, Any], layers: Floats) -> Floats:
-    """Bytes a token and layer that go to the host: what a layer keeps, arXiv 2205.05198 with the scores that are stored."""
+    """Layers of a stage that go to the host, and bytes a token of each: arXiv 2205.05198 with the scores that are stored."""
     if not layers.any():
-        return np.zeros(len(layers))
+        return np.zeros((2, len(layers)))
     cells.problem(
         (layers > 0) & ~(columns["host_bytes_per_s"] > 1), said("swapped_layers: the catalogue knows no link to the host")
     )
@@ -145,7 +140,7 @@ def _swapped(cells: Cells, columns: Mapping[str, Any], layers: Floats) -> Floats
     width = width + columns["ffn"] * np.where(columns["ffn_matrices"] == 3, 4.0, 2.0)
     scores = np.where(columns["flash"], 0.0, 2.5 * columns["heads"] * columns["seq_length"])
     kept = 4 * columns["hidden"] / shared + (width + scores) / t
-    return np.asarray(layers / columns["layers_middle"] * (1 - columns["recompute_full"]) * kept * columns["element_bytes"])
+    return np.stack([layers, np.where(layers > 0, kept * columns["element_bytes"], 0.0)])
 
 
 def _releases_before(cells: Cells) -> Floats:
@@ -170,17 +165,3 @@ def _labels(cells: Cells, sizes: Sizes, rows: Any) -> Coded[Label]:
         stack = "mindspore" if name.startswith("Ascend") else "fsdp" if only_shared else "megatron"
         labels.append((name, stack, "Omni-Path" if code // 4 % 2 else ""))
     return Coded(codes, tuple(labels))
-
-
-def stage_layers(layers: Floats, stages: Floats) -> tuple[Floats, Floats, Floats]:
-    """Layers of the first, the fullest other and the last stage.
-
-    An even split where it exists; else one that counts the embedding and the head as a layer each, where that is even (Megatron's
-    way); else the stages in the middle take one more than those at the ends.
-    """
-    share, slot = layers / stages, (layers + 2) / stages
-    even = share == np.floor(share)
-    slots = (slot == np.floor(slot)) & (stages > 2)
-    middle = np.where(even, share, np.where(slots, slot, np.ceil(share)))
-    ends = np.where(even, share, np.where(slots, slot - 1, np.floor(share)))
-    return ends, middle, ends

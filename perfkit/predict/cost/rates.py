@@ -6,6 +6,7 @@ import numpy as np
 
 from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost.cost_columns import CostColumns
+from perfkit.predict.cost.stage_layers import AMOUNTS
 
 
 def mfu_flops_per_token(plans: CostColumns) -> Floats:
@@ -17,9 +18,9 @@ def flops_per_token(plans: CostColumns) -> tuple[Floats, Floats]:
     """As `mfu_flops_per_token`, and the same with what is computed again."""
     layer, core = _forward(plans)
     once = 3.0 * (plans.layers * (layer + core) + 2.0 * plans.vocab * plans.hidden)
-    full = plans.recompute_full
-    again = layer * (full + (1 - full) * plans.recompute_extra) + core * (full + (1 - full) * plans.recompute_core)
-    return once, once + plans.layers * again * plans.recompute_mean
+    sums = np.stack([value.amounts.sum(axis=(1, 2)) for value in plans.stages.values])[plans.stages.codes].T
+    amount = dict(zip(AMOUNTS, sums, strict=True))
+    return once, once + layer * (amount["full"] + amount["products"]) + core * (amount["full"] + amount["core"])
 
 
 def _forward(plans: CostColumns) -> tuple[Floats, Floats]:

@@ -32,9 +32,9 @@ def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
     return breakdown(costs_of([plan]), efficiency or Efficiency())
 
 
-def breakdown(plans: CostColumns, efficiency: Efficiency) -> Breakdown:
-    """As `step_time`, for the first of the plans in columns."""
-    amounts = {path: float(amount[0]) for path, amount in step_parts(plans, efficiency).items()}
+def breakdown(plans: CostColumns, efficiency: Efficiency, stage: int | None = None) -> Breakdown:
+    """As `step_time`, for the first of the plans in columns; with `stage` the parts are those of that pipeline stage."""
+    amounts = {path: float(amount[0]) for path, amount in step_parts(plans, efficiency, stage).items()}
     return Breakdown("s", {path: amount for path, amount in amounts.items() if amount > 0}, SOURCE)
 
 

@@ -13,12 +13,14 @@ from functools import cache
 
 import numpy as np
 
-from perfkit.core.plan_columns import Floats
-from perfkit.predict.cost._table_cells import Cells
+from perfkit.core.plan_columns import Coded, Floats
+from perfkit.predict.cost._table_cells import Cells, said
 from perfkit.predict.cost._table_sizes import Sizes
+from perfkit.predict.cost.stage_layers import StageLayers
 
 RECOMPUTE = ("none", "selective", "full")
 EVERY = (1_000_000,)
+MOST_CHUNKS = 4096
 SILU_MUL_TRAFFIC = 5.0
 """Silu reads one tensor and writes one, Mul reads two and writes one."""
 
@@ -45,44 +47,51 @@ def stage_counts(detail: str) -> StageCounts:
     return StageCounts(full, select, found.get("select_comm_recompute", ()))
 
 
-def read_recompute(cells: Cells, sizes: Sizes) -> dict[str, Floats]:
-    """The columns of `CostColumns` about recomputation: those of the stage that repeats most of its layers.
+def read_stages(cells: Cells, sizes: Sizes, swapped: Floats) -> Coded[StageLayers]:
+    """Layers by stage, what they compute again, and those of the rest whose `swapped` bytes a token go to the host.
 
     Selective means the attention core, on Ascend Silu and Mul (what MindFormers' `select_recompute` repeats by default).
     """
     codes, words = cells.chosen("recompute", RECOMPUTE, "none")
     details, texts = cells.words("recompute_detail")
     ascend = cells.flags("accelerator", lambda name: name.lower().startswith("ascend"))
-    counts = [stage_counts(text) for text in texts]
-    layers = np.maximum(sizes["layers"] / sizes["pp"], 1.0)
-    is_full, is_selective = (np.array([word == name for word in words])[codes] for name in ("full", "selective"))
-    listed = np.array([bool(count.full) for count in counts])[details]
-    full = np.where(listed, _share([count.full for count in counts], details, layers), 1.0) * is_full
-    selected = np.array([bool(count.select) for count in counts])[details] & ascend
-    select = np.where(selected, _share([count.select for count in counts], details, layers), 1.0 * (is_selective & ascend))
-    gathers = _share([count.gathers for count in counts], details, layers)
-    rest = np.maximum(select - full, 0.0)
     width = np.where(sizes["experts"] > 0, sizes["expert_ffn_hidden"] * sizes["experts_per_token"], sizes["ffn_hidden"])
-    zeros = np.zeros(len(full))
-    return {
-        "recompute_full": full,
-        "recompute_core": np.where(is_selective & ~ascend, 1.0, 0.0),
-        "recompute_extra": zeros,
-        "recompute_gathers": np.maximum(gathers - full, 0.0),
-        "recompute_mean": np.where(listed & (full > 0), np.array([_evenness(count.full) for count in counts])[details], 1.0),
-        "light_split": rest * SILU_MUL_TRAFFIC * 2 * width,
-        "light_whole": zeros,
-    }
+    chunks = sizes["pp"] * sizes["vpp"]
+    placed = (chunks >= 1) & (chunks <= np.minimum(sizes["layers"], MOST_CHUNKS))
+    cells.problem(~placed, said(f"pp x vpp: there must be as many layers, and at most {MOST_CHUNKS} chunks"))
+    split = [np.where(placed, sizes[name], 1.0) for name in ("layers", "pp", "vpp")]
+    keys = np.stack([*split, codes, details, ascend, width * ascend, *swapped], axis=1)
+    found, places = np.unique(np.nan_to_num(keys), axis=0, return_inverse=True)
+    values = tuple(
+        _stages(
+            (layers, stages, chunks),
+            words[int(word)],
+            texts[int(detail)],
+            width=wide,
+            ascend=bool(is_ascend),
+            swapped=(count, kept),
+        )
+        for layers, stages, chunks, word, detail, is_ascend, wide, count, kept in found.tolist()
+    )
+    return Coded(places.ravel(), values)
 
 
-def _share(counts: list[tuple[int, ...]], details: np.ndarray[tuple[int, ...], np.dtype[np.intp]], layers: Floats) -> Floats:
-    """Share of the layers of the stage with the largest count."""
-    most = np.array([max(count, default=0) for count in counts], dtype=np.float64)[details]
-    return np.asarray(np.minimum(most / layers, 1.0))
-
-
-def _evenness(counts: tuple[int, ...]) -> float:
-    return sum(counts) / (len(counts) * max(counts)) if max(counts, default=0) else 1.0
+def _stages(
+    sizes: tuple[float, float, float], word: str, detail: str, *, width: float, ascend: bool, swapped: tuple[float, float]
+) -> StageLayers:
+    counts = split_layers(int(sizes[0]), max(1, int(sizes[1])), max(1, int(sizes[2])))
+    stated = stage_counts(detail)
+    none = tuple((0,) * len(row) for row in counts)
+    full = (layer_counts(stated.full, counts) if stated.full else counts) if word == "full" else none
+    silu = ascend and (word == "selective" or bool(stated.select))
+    select = none if not silu else layer_counts(stated.select, counts) if stated.select else counts
+    gathers = layer_counts(stated.gathers, counts) if stated.gathers else none
+    n, f, e, g = (np.array(rows, dtype=np.float64) for rows in (counts, full, select, gathers))
+    rest = np.maximum(e - f, 0.0)
+    core = (n - f) * (word == "selective" and not ascend)
+    zero = np.zeros_like(n)
+    away = np.minimum(swapped[0], n - f) * swapped[1]
+    return StageLayers(np.stack([n, f, core, zero, np.maximum(g - f, 0.0), rest * SILU_MUL_TRAFFIC * 2 * width, zero, away]))
 
 
 def layer_counts(counts: tuple[int, ...], stage_layers: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
@@ -94,6 +103,19 @@ def layer_counts(counts: tuple[int, ...], stage_layers: tuple[tuple[int, ...], .
             found[chunk][stage] = min(left, row[stage])
             left -= found[chunk][stage]
     return tuple(map(tuple, found))
+
+
+def split_layers(layers: int, stages: int, chunks: int) -> tuple[tuple[int, ...], ...]:
+    """As the reader of tables had it."""
+    if layers % stages == 0:
+        each = [layers // stages] * stages
+    elif stages > 2 and (layers + 2) % stages == 0:
+        each = [(layers + 2) // stages - (s in (0, stages - 1)) for s in range(stages)]
+    else:
+        split, extra = divmod(layers, stages)
+        each = [split + (0 < s < stages - 1 and s - 1 < extra) for s in range(stages)]
+        each[0] += layers - sum(each)
+    return tuple(tuple(n // chunks + (c < n % chunks) for n in each) for c in range(chunks))
 
 
 def _numbers(text: str) -> tuple[int, ...]:

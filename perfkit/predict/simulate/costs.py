@@ -13,15 +13,16 @@ import numpy as np
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.cost.again import Again, layers_again
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import stage_parameters
 from perfkit.predict.cost.layer_columns import Pass, layer_products
 from perfkit.predict.cost.operators import weight_product_s
-from perfkit.predict.cost.step_columns import Work, launch_waits_s, micro_batch_work, step_parts, straggler_share
+from perfkit.predict.cost.step_columns import step_parts, straggler_share
+from perfkit.predict.cost.work_columns import Work, launch_waits_s, micro_batch_work
 from perfkit.predict.simulate.faults import Fault
-from perfkit.predict.simulate.layout import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Kinds:
     matmul: float
     attention: float
     elementwise: float
+
+    @property
+    def total(self) -> float:
+        """Seconds of the pass."""
+        return self.matmul + self.attention + self.elementwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +88,19 @@ class Costs:
         return cls(plan, columns, eff, micro_batch_work(columns, eff))
 
     def kinds(self, which: str) -> Kinds:
-        """Seconds of the layer's `forward`, `backward` or `again`, or of the `head` (forward and backward together)."""
+        """Seconds of the layer's `forward` or `backward`, or of the `head` (forward and backward together)."""
         work: Pass = self.work.head if which == "head" else getattr(self.work.layer, which)
         return Kinds(_one(work.matmul), _one(work.attention), _one(work.elementwise))
+
+    def again(self, again: Again) -> Kinds:
+        """Seconds of what a layer computes again."""
+        layer, forward = self.work.layer, self.kinds("forward")
+        light = again.light_split * _one(layer.split_s) + again.light_whole * _one(layer.whole_s)
+        return Kinds(
+            forward.matmul * (again.full + again.products),
+            forward.attention * (again.full + again.core),
+            forward.elementwise * again.full + light,
+        )
 
     def products(self) -> list[Product]:
         """The products of the mean layer."""
@@ -102,13 +118,9 @@ class Costs:
 
     def launch_waits_s(self, factor: float = 1.0) -> tuple[float, float]:
         """Seconds a layer that the device waits for the host, forward and backward; the host `factor` times as slow."""
-        layer = self.work.layer
-        exchanged = layer.tensor + layer.context + layer.expert
-        ahead, back = launch_waits_s(
-            self.columns, replace(self.eff, host=self.eff.host * factor), layer.forward, layer.backward, exchanged
-        )
-        again = _one(ahead) * _one(self.columns.recompute_full)
-        return _one(ahead), _one(back) + again
+        layer, eff = self.work.layer, replace(self.eff, host=self.eff.host * factor)
+        ahead, behind = launch_waits_s(self.columns, eff, layer.forward_s - layer.ahead, layer.device_backward_s)
+        return _one(ahead), _one(behind)
 
     def send_s(self) -> float:
         """Seconds to send activations to the next stage."""
@@ -130,16 +142,17 @@ class Costs:
         amount = stage_parameters(self.columns, np.array([float(layers)])) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
         return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
 
-    def gradients(self, layers: int) -> Gradients:
-        """Data-parallel collectives of a stage of this many layers."""
-        columns, layer = self.columns, self.work.layer
+    def gradients(self, layers: Sequence[Again]) -> Gradients:
+        """Data-parallel collectives of a stage of these layers."""
+        columns, count = self.columns, float(len(layers))
         group, stride = columns.data * columns.context, columns.tensor
-        parameters = stage_parameters(columns, np.array([float(layers)]))
+        parameters = stage_parameters(columns, np.array([count]))
         gathered_bytes, reduced_bytes = parameters * columns.element_bytes, parameters * columns.gradient_bytes
         gathered = gather_s(gathered_bytes, group, stride, self.work.network)
         reduced = gather_s(reduced_bytes, group, stride, self.work.network)
         zero = _one(columns.zero)
-        window = layers * _one(layer.backward.total + layer.again.total) * _one(self.eff.gradients_hidden)
+        repeated = sum(self.again(again).total for again in layers)
+        window = (count * _one(self.work.layer.backward.total) + repeated) * _one(self.eff.gradients_hidden)
         return Gradients(
             reduced=_one(reduced) if zero > 0 else 2 * _one(reduced),
             gathered=_one(gathered) if zero > 0 else 0.0,
@@ -175,22 +188,15 @@ class Costs:
         return round(_one(self.columns.micro_batches * self.columns.interleave * self.columns.pieces))
 
 
-def stage_layers(plan: Plan, layout: Layout, faults: Sequence[Fault] = ()) -> list[list[int]]:
-    """Layers by chunk and stage: as the plan states them, or evenly with the rest in the middle; an unbalanced stage has more."""
-    chunks = plan.parallel.virtual_pipeline_parallel_size
-    stages = layout.pipeline
-    stated = plan.parallel.layers_per_stage
-    if stated is not None:
-        rows = [list(row) for row in stated]
-    else:
-        split, extra = divmod(plan.model.num_layers, stages)
-        order = [*range(1, stages - 1), 0, stages - 1]
-        totals = [split + (order.index(stage) < extra if stages > 1 else 0) for stage in range(stages)]
-        rows = [[total // chunks + (chunk < total % chunks) for total in totals] for chunk in range(chunks)]
+def stage_layers(plan: Plan, faults: Sequence[Fault] = ()) -> list[list[list[Again]]]:
+    """By chunk and stage what every layer computes again; an unbalanced stage has more of the kind of its last ones."""
+    rows = [[[again for count, again in runs for _ in range(count)] for runs in row] for row in layers_again(plan)]
     for fault in faults:
         if fault.kind == "imbalanced_pp_stage" and fault.stage is not None:
             for row in rows:
-                row[fault.stage] = max(1, round(row[fault.stage] * fault.factor)) if row[fault.stage] else 0
+                layers = row[fault.stage]
+                wanted = max(1, round(len(layers) * fault.factor)) if layers else 0
+                row[fault.stage] = (layers + layers[-1:] * wanted)[:wanted]
     return rows
 
 

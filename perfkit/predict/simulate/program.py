@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.units import MIB, NS_PER_S
+from perfkit.predict.cost.again import Again
+from perfkit.predict.cost.stage_columns import FORWARD_SHARE
 from perfkit.predict.simulate.costs import Costs, Gradients
 from perfkit.predict.simulate.faults import Fault
 from perfkit.predict.simulate.operators import CODE, COLLECTIVES, find
@@ -88,7 +90,6 @@ class LayerPrograms:
             round(float(getattr(costs.columns, name)[0])) for name in ("tensor", "context", "expert_parallel")
         )
         self._products = costs.products()
-        self._full = float(costs.columns.recompute_full[0])
         self._casts = sum(fault.count for fault in faults if fault.kind == "unneeded_casts")
         self._ai_cpu = sum(fault.count for fault in faults if fault.kind == "aicpu_ops")
         self._slow = {code: fault.factor for fault in faults if fault.kind == "slow_op" for code in find(fault.operator or "")}
@@ -100,27 +101,38 @@ class LayerPrograms:
         ahead, _ = self._costs.launch_waits_s()
         return self._slowed(_with_host(ops, ahead))
 
-    def backward(self, gathered: Op | None = None, reduced: Sequence[Op] = ()) -> list[Op]:
-        """One layer backward, after what is computed again; its gradients are `reduced` at the end."""
+    def backward(self, again: Again, gathered: Op | None = None, reduced: Sequence[Op] = ()) -> list[Op]:
+        """One layer backward, after what it computes `again`; its gradients are `reduced` at the end."""
         costs, layer = self._costs, self._costs.work.layer
         ops = [gathered] if gathered else []
-        again = costs.kinds("again")
-        if again.matmul + again.attention + again.elementwise > 0:
-            ops += [_renamed(op, f"recompute/{op.name}") for op in self._half_forward(again, self._full, extras=self._full > 0)]
+        if again != Again():
+            ops += [_renamed(op, f"recompute/{op.name}") for op in self._again(again)]
         ops += self._backward_ops()
         if float(layer.accumulate[0]) > 0:
             ops.append(Op("gradients.accumulate", CODE["Accumulate"], float(layer.accumulate[0]) * NS_PER_S))
-        _, back = costs.launch_waits_s()
-        return self._slowed(_with_host([*ops, *reduced], back))
+        ahead, behind = costs.launch_waits_s()
+        return self._slowed(_with_host([*ops, *reduced], behind + again.full * ahead))
+
+    def _again(self, again: Again) -> list[Op]:
+        """What a layer computes again: its forward pass with all collectives, or operators and gathers of it."""
+        ops = self._half_forward(self._costs.again(again), again.full, extras=again.full > 0)
+        return ops + (self._gathers() if again.gathers else [])
+
+    def _gathers(self) -> list[Op]:
+        """The gathers of sequence parallelism alone."""
+        work, columns, hidden = self._costs.work, self._costs.columns, self._costs.hidden_share()
+        once = float(work.layer.gathers[0]) / 2 / max(1 - hidden, 1e-9)
+        num_bytes = float((work.tokens * columns.hidden * columns.element_bytes)[0])
+        return [collective("tp.gather", "all_gather", "tp", once, num_bytes, block=1 - hidden) for _ in range(2)] if once else []
 
     def first(self, *, back: bool) -> list[Op]:
         """The embedding."""
-        seconds = float(self._costs.work.embedding[0]) * (2 / 3 if back else 1 / 3)
+        seconds = float(self._costs.work.embedding[0]) * (1 - FORWARD_SHARE if back else FORWARD_SHARE)
         return self._slowed([Op("embedding", CODE["Embed"], seconds * NS_PER_S)])
 
     def last(self, *, back: bool) -> list[Op]:
         """The head and the loss."""
-        head, part = self._costs.kinds("head"), 2 / 3 if back else 1 / 3
+        head, part = self._costs.kinds("head"), 1 - FORWARD_SHARE if back else FORWARD_SHARE
         ops = [
             Op("head", CODE["MatMulBig"], head.matmul * part * NS_PER_S),
             Op("loss", CODE["Loss"], head.elementwise * part * NS_PER_S),
@@ -211,9 +223,9 @@ class LayerPrograms:
             light["attention.add"],
             *self._tensor("gather", 1.0),
             *product(["attention.output"]),
-            *self._context(1.0),
+            *self._context(1.0, back=True),
             Op("attention.core", CODE["AttnGrad"], seconds.attention * NS_PER_S),
-            *self._context(1.0),
+            *self._context(1.0, back=True),
             light["attention.rope"],
             *product(["attention.qkv"]),
             *self._tensor("reduce", 1.0),
@@ -235,18 +247,20 @@ class LayerPrograms:
         if self._tp == 1 or not share:
             return []
         hidden = self._costs.hidden_share()
-        once = float(layer.tensor[0]) / (4 + 2 * self._full) / max(1 - hidden, 1e-9) * share
+        once = float(layer.tensor.forward[0]) / 2 / max(1 - hidden, 1e-9) * share
         num_bytes = float((self._costs.work.tokens * columns.hidden * columns.element_bytes)[0])
         if bool(columns.sequence_parallel[0]):
             operation = "all_gather" if moment == "gather" else "reduce_scatter"
             return [collective(f"tp.{moment}", operation, "tp", once / 2, num_bytes, block=1 - hidden)]
         return [collective("tp.reduce", "all_reduce", "tp", once, num_bytes, block=1 - hidden)] if moment == "reduce" else []
 
-    def _context(self, share: float) -> list[Op]:
+    def _context(self, share: float, *, back: bool = False) -> list[Op]:
+        """The exchange of a forward pass, or one of the two of a backward pass."""
         if self._cp == 1 or not share:
             return []
+        exchange = self._costs.work.layer.context
         columns, algorithm = self._costs.columns, self._costs.plan.parallel.context_parallel_algorithm
-        once = float(self._costs.work.layer.context[0]) / (3 + self._full) * share
+        once = float(exchange.backward[0]) / 2 if back else float(exchange.forward[0]) * share
         num_bytes = float(
             (2 * self._costs.work.tokens * columns.kv_heads * columns.head_size / columns.tensor * columns.element_bytes)[0]
         )
@@ -256,7 +270,7 @@ class LayerPrograms:
         if self._ep == 1 or not share:
             return []
         columns = self._costs.columns
-        once = float(self._costs.work.layer.expert[0]) / (4 + 2 * self._full) * share
+        once = float(self._costs.work.layer.expert.forward[0]) / 2 * share
         num_bytes = float((columns.experts_per_token * self._costs.work.tokens * columns.hidden * columns.element_bytes)[0])
         return [collective(f"experts.{moment}", "all_to_all", "ep", once, num_bytes)]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfkit.core.units import NS_PER_S
+from perfkit.predict.cost.again import Again
 from perfkit.predict.plans.schedule.order import Lane, lanes
 from perfkit.predict.simulate.costs import Costs, Gradients, stage_layers
 from perfkit.predict.simulate.faults import Fault
@@ -13,6 +14,8 @@ from perfkit.predict.simulate.layout import Layout
 from perfkit.predict.simulate.program import LayerPrograms, Op, Program, collective, gradient_messages
 
 FORWARD, BACKWARD, LAST_BACKWARD = "F", "B", "Z"
+Layers = Sequence[Sequence[Sequence[Again]]]
+"""By chunk and stage what every layer computes again."""
 WORLD_S = 3e-5
 """Time of the all-reduce of the gradients' norm over all ranks: its bytes are nothing, its latency is."""
 SYNC_S = 4e-5
@@ -55,12 +58,12 @@ def job_of(costs: Costs, layout: Layout, faults: Sequence[Fault] = ()) -> Job:
     chunks = costs.plan.parallel.virtual_pipeline_parallel_size
     schedule = "vpp" if chunks > 1 else "1f1b"
     order = lanes(schedule, layout.pipeline, chunks, costs.passes)
-    rows = stage_layers(costs.plan, layout, faults)
+    rows = stage_layers(costs.plan, faults)
     build = _Builder(costs, layout, faults)
     return Job(
         layout=layout,
         costs=costs,
-        stages=tuple(build.stage(stage, [row[stage] for row in rows], rows) for stage in range(layout.pipeline)),
+        stages=tuple(build.stage(stage, rows) for stage in range(layout.pipeline)),
         schedule=schedule,
         lanes=order,
         num_chunks=chunks,
@@ -76,8 +79,9 @@ class _Builder:
         self._split = max([1, *(fault.count for fault in faults if fault.kind == "small_messages")])
         self._syncs = sum(fault.count for fault in faults if fault.kind == "frequent_sync")
 
-    def stage(self, number: int, layers: Sequence[int], rows: Sequence[Sequence[int]]) -> Stage:
-        gradients = self._costs.gradients(sum(layers))
+    def stage(self, number: int, rows: Layers) -> Stage:
+        layers = [len(row[number]) for row in rows]
+        gradients = self._costs.gradients([again for row in rows for again in row[number]])
         programs = {
             (chunk, kind): self._pass(number, chunk, kind, rows, gradients)
             for chunk in range(len(layers))
@@ -110,23 +114,23 @@ class _Builder:
         name = "parameters" if moment == "gather" else "gradients"
         return [collective(f"{name}.{moment}.{place}", operation, "dp", each, size) for place in range(count)]
 
-    def _pass(self, stage: int, chunk: int, kind: str, rows: Sequence[Sequence[int]], gradients: Gradients) -> Program:
-        first = sum(sum(row) for row in rows[:chunk]) + sum(rows[chunk][:stage])
-        numbers = range(first, first + rows[chunk][stage])
-        total = sum(row[stage] for row in rows)
+    def _pass(self, stage: int, chunk: int, kind: str, rows: Layers, gradients: Gradients) -> Program:
+        before = [layers for row in rows[:chunk] for layers in row] + [*rows[chunk][:stage]]
+        numbered = list(enumerate(rows[chunk][stage], start=sum(map(len, before))))
+        total = sum(len(row[stage]) for row in rows)
         begins, ends = stage == 0 and chunk == 0, stage == self._layout.pipeline - 1 and chunk == len(rows) - 1
         ops: list[Op] = []
         if kind == FORWARD:
             ops += self._layer.first(back=False) if begins else []
-            for number in numbers:
+            for number, _ in numbered:
                 ops += _in_layer(self._layer.forward(self._gathered(gradients, total)), "forward", number)
             ops += self._layer.last(back=False) if ends else []
         else:
             ops += self._layer.last(back=True) if ends else []
-            for number in reversed(numbers):
+            for number, again in reversed(numbered):
                 reduced = self._beside(gradients, total) if kind == LAST_BACKWARD else []
                 reduced += self._scattered(gradients, total)
-                ops += _in_layer(self._layer.backward(self._gathered(gradients, total), reduced), "backward", number)
+                ops += _in_layer(self._layer.backward(again, self._gathered(gradients, total), reduced), "backward", number)
             ops += self._layer.first(back=True) if begins else []
         return self._program(ops, self._syncs, self._costs.straggler())
 

@@ -19,7 +19,8 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.step_columns import micro_batch_work
+from perfkit.predict.cost.stage_columns import FORWARD_SHARE
+from perfkit.predict.cost.work_columns import micro_batch_work
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.memory import peak_memory, static_of
@@ -31,7 +32,6 @@ from perfkit.predict.plans.balance.recompute_options import again_s
 
 SELECT = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu")
 NS = 1_000_000_000
-FORWARD_SHARE = 0.5  # of a layer's collectives: as many forward as backward
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,17 +163,12 @@ def _layer_type(
     part: tuple[Plan, str, int], efficiency: Efficiency, settings: MemorySettings, select: tuple[str, ...]
 ) -> LayerType:
     plan, name, count = part
-    work = micro_batch_work(
-        costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))]), efficiency
-    )
-    layer = work.layer
-    none, full = (float(value) for value in layer.total)
-    exchanged = float((layer.tensor + layer.context + layer.expert)[0])
-    forward = float(layer.forward.total[0] + (layer.idle[1] - layer.idle[0])) + FORWARD_SHARE * exchanged
+    layer = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency).layer
+    forward, backward, full = (float(seconds[0]) for seconds in (layer.forward_s, layer.backward_s, layer.again_s[0]))
     chosen, gathered = again_s(plan, efficiency, select), again_s(plan, efficiency, (), communication=True)
-    extra = {"none": 0.0, "select": chosen, "comm": gathered, "both": chosen + gathered, "full": full - none}
+    extra = {"none": 0.0, "select": chosen, "comm": gathered, "both": chosen + gathered, "full": full}
     kinds = {
-        kind: Kind(bwd_ns=round((none - forward + extra[kind]) * NS), act_bytes=round(_kept(plan, settings, kind, select)))
+        kind: Kind(bwd_ns=round((backward + extra[kind]) * NS), act_bytes=round(_kept(plan, settings, kind, select)))
         for kind in extra
         if gathered or kind not in ("comm", "both")
     }
@@ -218,9 +213,14 @@ def _ends(plan: Plan, efficiency: Efficiency, settings: MemorySettings, types: S
     last = plan.parallel.pipeline_parallel_size - 1
     first_bytes, last_bytes = (round(max(0.0, _static(plan, settings, stage) - held[stage])) for stage in (0, last))
     return (
-        EndPart(fwd_ns=round(embedding / 2 * NS), bwd_ns=round(embedding / 2 * NS), param_bytes=first_bytes),
-        EndPart(fwd_ns=round(head / 3 * NS), bwd_ns=round(2 * head / 3 * NS), param_bytes=last_bytes),
+        _end(embedding, first_bytes),
+        _end(head, last_bytes),
     )
+
+
+def _end(seconds: float, param_bytes: int) -> EndPart:
+    forward = FORWARD_SHARE * seconds
+    return EndPart(fwd_ns=round(forward * NS), bwd_ns=round((seconds - forward) * NS), param_bytes=param_bytes)
 
 
 def _per_stage(plan: Plan, types: Sequence[LayerType]) -> list[float]:

@@ -2,7 +2,7 @@
 
 Bytes are those of the memory model: a tensor goes when the operator that makes it is repeated. Seconds are those of the step model:
 its layer with the repeated operators, less its layer without. A product repeats its forward pass, attention its kernel, and
-everything else reads its inputs and writes its output once more (`perfkit.predict.cost._light`).
+everything else reads its inputs and writes its output once more (`perfkit.predict.cost.again`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.step_columns import micro_batch_work
+from perfkit.predict.cost.stage_layers import stage_layers
+from perfkit.predict.cost.work_columns import micro_batch_work
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.settings import MemorySettings, settings_for
 
@@ -79,12 +81,10 @@ def saved_bytes(
 def full_option(plan: Plan, efficiency: Efficiency, settings: MemorySettings | None = None) -> Option:
     """Repeating the whole layer: all but its input is freed, for one more forward pass."""
     tensors = activations.layer_tensors(plan, settings or settings_for(plan), experts=plan.model.num_experts > 0)
-    columns = costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), RecomputePlan(all_layers=True))])
-    none, full = micro_batch_work(columns, efficiency).layer.total
     return Option(
         path="full layer",
         saved_bytes=sum(activations.kept_bytes(tensors).values()) - activations.layer_input(plan),
-        seconds=float(full - none),
+        seconds=_seconds(plan, efficiency, [RecomputePlan(all_layers=True)])[0],
     )
 
 
@@ -97,10 +97,15 @@ def again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, comm
 
 
 def _again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]], *, communication: bool = False) -> list[float]:
-    """Seconds of several choices of patterns: the step model's layer with them, less the layer without."""
+    """Seconds of several choices of patterns."""
     every = plan.stage_layers
     gathers = every if communication else ()
     plans = [RecomputePlan(operators=dict.fromkeys(patterns, every), communication=gathers) for patterns in choices]
-    columns = costs_of([replace(plan, recompute=one) for one in (RecomputePlan(), *plans)])
-    totals = micro_batch_work(columns, efficiency).layer.total
-    return [max(0.0, float(total - totals[0])) for total in totals[1:]]
+    return _seconds(plan, efficiency, plans)
+
+
+def _seconds(plan: Plan, efficiency: Efficiency, choices: Sequence[RecomputePlan]) -> list[float]:
+    """What the mean layer computes again under each choice, which holds for all layers."""
+    layer = micro_batch_work(costs_of([plan]), efficiency).layer
+    repeated = [stage_layers(PlanColumns.of([replace(plan, recompute=one)])).values[0].amounts.sum(axis=(1, 2)) for one in choices]
+    return [float(amounts[1:] @ layer.again_s[:, 0]) / plan.model.num_layers for amounts in repeated]

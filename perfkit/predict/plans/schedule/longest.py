@@ -14,6 +14,7 @@ from perfkit.predict.plans.schedule.dag import Dag
 
 Number = TypeVar("Number", int, float)
 Times = NDArray[np.int64]
+Scalar = TypeVar("Scalar", np.int64, np.float64)
 BLOCK = 512
 """Layouts whose ends are kept at once: few enough for the processor's cache."""
 
@@ -36,18 +37,18 @@ def node_ends(dag: Dag, durations_ns: Sequence[Number]) -> list[Number]:
     return ends[:-1]
 
 
-def makespans(dag: Dag, durations_ns: Times) -> Times:
-    """The makespan of every column of `durations_ns`, shape (rows, layouts); the result has shape (layouts,)."""
+def makespans(dag: Dag, durations_ns: NDArray[Scalar]) -> NDArray[Scalar]:
+    """The makespan of every column of `durations_ns`, shape (rows, layouts); the result has shape (layouts,) and its type."""
     parts = [_block(dag, durations_ns[:, start : start + BLOCK]) for start in range(0, durations_ns.shape[1], BLOCK)]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=durations_ns.dtype)
 
 
-def _block(dag: Dag, durations_ns: Times) -> Times:
+def _block(dag: Dag, durations_ns: NDArray[Scalar]) -> NDArray[Scalar]:
     count = durations_ns.shape[1]
-    table = np.zeros((dag.num_rows + 1, count), dtype=np.int64)  # its last row pads nodes with fewer operations than others
-    table[:-1] = durations_ns
+    nothing = np.zeros((1, count), dtype=durations_ns.dtype)  # pads nodes with fewer operations than others
+    table = np.concatenate([durations_ns, nothing])
     hop_ns = table[dag.hop_row]
-    ends = np.zeros((len(dag.graph) + 1, count), dtype=np.int64)  # its last row stands for a missing predecessor
+    ends = np.zeros((len(dag.graph) + 1, count), dtype=durations_ns.dtype)  # its last row stands for a missing predecessor
     for level in _levels(dag):
         start = ends[level.after[0]]
         if level.hops[0] is not None:
@@ -57,7 +58,7 @@ def _block(dag: Dag, durations_ns: Times) -> Times:
         for rows in level.rows:
             start += table[rows]
         ends[level.nodes] = start
-    result: Times = ends.max(axis=0)
+    result: NDArray[Scalar] = ends.max(axis=0)
     return result
 
 

@@ -1,0 +1,177 @@
+"""Stage columns: how long every stage of many plans works, how long the pipeline takes, and which stage stands for the step.
+
+The forward and backward pass of a position (a chunk of a stage) are its layers, what they compute again, the embedding or the head
+where they stand, and its sends. After the last backward pass of a stage its gradients are reduced, which the drain of the pipeline
+hides as far as the stage ends early; then all stages update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from perfkit.core.plan_columns import Coded, Codes, Floats
+from perfkit.predict.cost.cost_columns import CostColumns
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.exchange_columns import GradientRates, exposed_s, gradient_rates, send_each_s
+from perfkit.predict.cost.pipeline import pipeline_s
+from perfkit.predict.cost.stage_layers import AMOUNTS, StageLayers
+from perfkit.predict.cost.work_columns import Work
+
+FORWARD_SHARE = 1 / 3
+"""Share of the head and the embedding that is forward: one of three products."""
+GATHERS, SWAPPED = AMOUNTS.index("gathers"), AMOUNTS.index("swapped")
+
+
+class Standing(NamedTuple):
+    """The stage that stands for the step, by plan, and the step's seconds.
+
+    `amounts` are sums over its layers, shape (amounts, plans); `first` and `last` (0 or 1) say whether it has the embedding and the
+    head. In seconds: `swap` and `always` (data-parallel collectives with sharded parameters) of a micro batch; `once` (the other
+    ones) and `optimizer` of a step; `whole` from the first forward pass to the end of the last update.
+    """
+
+    amounts: Floats
+    first: Floats
+    last: Floats
+    swap: Floats
+    always: Floats
+    once: Floats
+    optimizer: Floats
+    whole: Floats
+
+
+class Rates(NamedTuple):
+    """What the amounts of a position cost, the plans on the last axis.
+
+    `backward` has a row for each of `AMOUNTS`, and `computing` the part of it that the device computes; `link_s` are seconds for a
+    byte a token to or from the host.
+    """
+
+    passes: Floats
+    forward: Floats
+    backward: Floats
+    computing_ahead: Floats
+    computing: Floats
+    embedding: Floats
+    head: Floats
+    send: Floats
+    link_s: Floats
+    contention: Floats
+    optimizer_s: Floats
+
+    def at(self, rows: Codes) -> Rates:
+        """Those of some plans, the plans on the first axis."""
+        return Rates(*(np.moveaxis(column[..., rows], -1, 0) for column in self))
+
+
+class Passes(NamedTuple):
+    """Seconds of a micro batch by position, shape (plans, chunks, stages): both passes; of them swapping, and `always`."""
+
+    forward: Floats
+    backward: Floats
+    swap: Floats
+    always: Floats
+
+
+def standing_stage(plans: CostColumns, eff: Efficiency, work: Work, stage: int | None = None) -> Standing:
+    """The stage that works longest on a micro batch, or the given one, of every plan."""
+    rates, gradients = _rates(plans, eff, work), gradient_rates(plans, eff, work.network)
+    found = Standing(np.zeros((len(AMOUNTS), len(plans))), *(np.zeros(len(plans)) for _ in Standing._fields[1:]))
+    for rows, amounts in _by_shape(plans.stages):
+        own = _standing(rates.at(rows), gradients.at(rows), amounts, stage)
+        for column, values in zip(found, own, strict=True):
+            column[..., rows] = values
+    return found
+
+
+def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
+    """Plans with the same chunks and stages, and their amounts: shape (plans, amounts, chunks, stages)."""
+    shapes = list(dict.fromkeys(value.amounts.shape for value in stages.values))
+    kinds = np.array([shapes.index(value.amounts.shape) for value in stages.values])[stages.codes]
+    for kind in range(len(shapes)):
+        rows = np.flatnonzero(kinds == kind)
+        if len(rows):
+            used, codes = np.unique(stages.codes[rows], return_inverse=True)
+            yield rows, np.stack([stages.values[code].amounts for code in used.tolist()])[codes]
+
+
+def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
+    passes, layers = _passes(rates, gradients, amounts), amounts[:, 0].sum(axis=1)
+    window = np.einsum("ka,kacs->ks", rates.computing, amounts)
+    once, optimizer = gradients.once_s(layers, window), gradients.parameters(layers) * rates.optimizer_s[:, None]
+    own = (passes.forward + passes.backward).sum(axis=1)
+    length = pipeline_s(passes.forward, passes.backward, rates.passes)
+    # A stage ends before those ahead of it, which still have its output to work on.
+    below = passes.backward[:, 0]
+    ends = length[:, None] - (np.cumsum(below, axis=1) - below)
+    chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
+    rows, last = np.arange(len(own)), own.shape[1] - 1
+    return Standing(
+        amounts=amounts.sum(axis=2)[rows, :, chosen].T,
+        first=(chosen == 0).astype(np.float64),
+        last=(chosen == last).astype(np.float64),
+        swap=passes.swap.sum(axis=1)[rows, chosen],
+        always=passes.always.sum(axis=1)[rows, chosen],
+        once=once[rows, chosen],
+        optimizer=optimizer[rows, chosen],
+        whole=(ends + once).max(axis=1) + optimizer.max(axis=1),
+    )
+
+
+def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
+    layers = amounts[:, 0]
+    forward = layers * _wide(rates.forward)
+    backward = np.einsum("ka,kacs->kcs", rates.backward, amounts)
+    for position, seconds in (((slice(None), 0, 0), rates.embedding), ((slice(None), -1, -1), rates.head)):
+        forward[position] += FORWARD_SHARE * seconds
+        backward[position] += (1 - FORWARD_SHARE) * seconds
+    swap, always = np.zeros_like(forward), np.zeros_like(forward)
+    if amounts[:, SWAPPED].any():
+        ahead, behind = _swaps_s(rates, amounts)
+        swap, forward, backward = ahead + behind, forward + ahead, backward + behind
+    if gradients.sharded.any():
+        always = _spread(gradients.always_s(layers.sum(axis=1), np.einsum("ka,kacs->ks", rates.computing, amounts)), layers)
+        # Parameters are gathered for either pass, and gradients reduced after the second.
+        forward, backward = forward + always / 3, backward + 2 * always / 3
+    return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
+
+
+def _swaps_s(rates: Rates, amounts: Floats) -> tuple[Floats, Floats]:
+    """Exposed seconds of activations on their way to the host beside the forward pass, and back beside the backward pass."""
+    way, contention = amounts[:, SWAPPED] * _wide(rates.link_s), _wide(rates.contention)
+    ahead = amounts[:, 0] * _wide(rates.computing_ahead)
+    behind = np.einsum("ka,kacs->kcs", rates.computing, amounts)
+    return exposed_s(way, ahead, contention), exposed_s(way, behind, contention)
+
+
+def _wide(column: Floats) -> Floats:
+    return column[:, None, None]
+
+
+def _spread(by_stage: Floats, layers: Floats) -> Floats:
+    """What a stage takes over its chunks, by their layers."""
+    share = layers / np.maximum(layers.sum(axis=1, keepdims=True), 1.0)
+    return np.asarray(by_stage[:, None] * share)
+
+
+def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
+    rows, layer = np.ones(len(plans)), work.layer
+    forward, nothing = layer.forward, np.zeros(len(plans))
+    computing = (layer.backward.total, forward.total, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s)
+    moved = eff.optimizer_bytes * plans.optimizer_ratio / plans.optimizer_shards / work.device.bytes_per_s
+    return Rates(
+        passes=plans.micro_batches * plans.interleave * plans.pieces,
+        forward=layer.forward_s,
+        backward=np.stack([layer.backward_s, *layer.again_s]),
+        computing_ahead=forward.total,
+        computing=np.stack([*computing, nothing]),
+        embedding=work.embedding,
+        head=work.head.total,
+        send=np.where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
+        link_s=work.tokens / (plans.host_bytes_per_s * eff.host_link_share),
+        contention=rows * eff.contention,
+        optimizer_s=rows * moved,
+    )

@@ -1,0 +1,94 @@
+"""Stage layers: how many layers every position (a chunk of a stage) of a pipeline holds, and what they compute again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import lru_cache
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns
+from perfkit.core.spec.plan import Plan, even_layers
+from perfkit.core.spec.recompute import Counts
+from perfkit.predict.cost.again import FULL, Again, Run, layers_again
+
+AMOUNTS = ("layers", *(item.name for item in fields(Again)))
+"""What is added up over the layers of a position, in the order of the first axis of `StageLayers.amounts`."""
+
+
+REPLICAS = frozenset(
+    (
+        *("data_parallel_size", "global_batch_size", "micro_batch_size", "micro_batch_interleave_size", "model_name"),
+        *(name for name, field in FIELDS.items() if field.part == "optimizer" or name.startswith("optimizer_shard")),
+    )
+)
+"""Fields that change nothing of what a layer computes again of a token."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StageLayers:
+    """Sums over the layers of every position: shape (amounts, chunks, stages)."""
+
+    amounts: Floats
+
+
+def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
+    """The layers of every plan, each different placing once.
+
+    Plans that compute the same again in all layers need no look at their layers; others are looked at one by one.
+    """
+    alike = plans.recompute.flags(lambda recompute: recompute.all_layers or not any(map(any, chain(*recompute.all_counts))))
+    if alike.all():
+        return _placed(plans)
+    codes, (same, other) = np.zeros(len(plans), dtype=np.intp), (np.flatnonzero(alike), np.flatnonzero(~alike))
+    even: Coded[StageLayers] = _placed(plans.take(same)) if len(same) else Coded(codes[:0], ())
+    first, places = _different(plans.take(other))
+    codes[same], codes[other] = even.codes, len(even.values) + places
+    return Coded(codes, (*even.values, *(_looked_at(plans.plan(int(other[row]))) for row in first)))
+
+
+def _placed(plans: PlanColumns) -> Coded[StageLayers]:
+    """Layers that all compute the same again."""
+    names = ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size")
+    again = Coded.of(FULL if one.all_layers else Again(core=float(one.attention_core)) for one in plans.recompute.values)
+    columns = [getattr(plans, name) for name in names] + [plans.layers_per_stage.codes, again.codes[plans.recompute.codes]]
+    found, codes = _unique(np.stack(columns).astype(np.int64))
+    values = [
+        same_again(plans.layers_per_stage.values[layout] or even_layers(*sizes), again.values[kind])
+        for *sizes, layout, kind in found.T.tolist()
+    ]
+    return Coded(codes, tuple(values))
+
+
+def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
+    """The different columns of a matrix, and which of them each one is; as one number each, which sorts faster."""
+    packed = np.zeros(columns.shape[1], dtype=np.int64)
+    for row in columns:
+        packed = packed * (int(row.max()) + 1) + row
+    _, first, codes = np.unique(packed, return_index=True, return_inverse=True)
+    return columns[:, first], codes
+
+
+def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
+    """One position of every plan that differs in what layers compute again, and which of them each plan is."""
+    columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
+    cells = [column.codes if isinstance(column, Coded) else column for column in columns]
+    _, first, places = np.unique(np.stack(cells).astype(np.float64), axis=1, return_index=True, return_inverse=True)
+    return first.tolist(), places.ravel()
+
+
+def _looked_at(plan: Plan) -> StageLayers:
+    return StageLayers(np.array([[_summed(runs) for runs in row] for row in layers_again(plan)]).transpose(2, 0, 1))
+
+
+@lru_cache(maxsize=65536)
+def same_again(counts: Counts, again: Again) -> StageLayers:
+    """Layers by chunk and stage that all compute the same again."""
+    return StageLayers(np.multiply.outer(np.array((1.0, *astuple(again))), np.array(counts, dtype=np.float64)))
+
+
+def _summed(runs: Sequence[Run]) -> Floats:
+    return sum((count * np.array((1.0, *astuple(again))) for count, again in runs), start=np.zeros(len(AMOUNTS)))

@@ -1,0 +1,138 @@
+"""Work columns: what one micro batch costs on one device, by layer, head and embedding, a row a plan.
+
+A layer is the mean layer of the plan; what it computes again depends on where it stands (`stage_layers`) and is priced here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from perfkit.core.plan_columns import Floats
+from perfkit.predict.cost.collectives import Network
+from perfkit.predict.cost.cost_columns import CostColumns
+from perfkit.predict.cost.efficiency import Amount, Efficiency
+from perfkit.predict.cost.exchange_columns import Exchange, context_s, expert_s, gathered_again_s, network_of_plans, tensor_s
+from perfkit.predict.cost.layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes
+from perfkit.predict.cost.operators import Device, off_grain
+
+SHARP = 1e-3
+"""Rounding at and below which the maximum of host and device time is taken to be exact."""
+
+COLLECTIVES = 2.0
+"""Tensor-parallel collectives of a layer in one pass."""
+
+SOFTMAX_GRAIN = 4.0
+"""Matrices of scores that a block of Megatron's fused softmax takes (`scaled_upper_triang_masked_softmax`, 1024 and 2048 keys)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Seconds of one layer and micro batch: passes, additions to the gradients, exposed collectives, waits for the host.
+
+    `gathers` are those of a layer that gathers again what sequence parallelism splits; `split_s` and `whole_s` are seconds for a
+    byte a token that a repeated element-wise operator moves.
+    """
+
+    forward: Pass
+    backward: Pass
+    accumulate: Floats
+    tensor: Exchange
+    context: Exchange
+    expert: Exchange
+    gathers: Floats
+    ahead: Floats
+    behind: Floats
+    split_s: Floats
+    whole_s: Floats
+
+    @property
+    def forward_s(self) -> Floats:
+        """Seconds of the forward pass."""
+        return self.forward.total + self.tensor.forward + self.context.forward + self.expert.forward + self.ahead
+
+    @property
+    def device_backward_s(self) -> Floats:
+        """Seconds of the backward pass without what it computes again, adds to gradients, or waits for the host."""
+        return self.backward.total + self.tensor.backward + self.context.backward + self.expert.backward
+
+    @property
+    def backward_s(self) -> Floats:
+        """Seconds of the backward pass of a layer that computes nothing again."""
+        return self.device_backward_s + self.accumulate + self.behind
+
+    @property
+    def again_s(self) -> Floats:
+        """Seconds for one of each of the amounts of `AMOUNTS` but the first, shape (amounts, plans)."""
+        full = self.forward.total + self.tensor.again + self.context.again + self.expert.again + self.ahead
+        rest = (self.forward.attention, self.forward.matmul, self.gathers, self.split_s, self.whole_s)
+        return np.stack([full, *rest, np.zeros(len(full))])
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain."""
+
+    device: Device
+    network: Network
+    tokens: Floats
+    layer: Layer
+    head: Pass
+    embedding: Floats
+
+
+def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
+    """The mean layer, the head and the embedding for one micro batch of every plan."""
+    device, network = plan_device(plans, eff), network_of_plans(plans, eff)
+    tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
+    forward, backward = layer_passes(plans, eff, device, tokens)
+    tensor, context = tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens)
+    expert = expert_s(plans, network, tokens)
+    ahead = tensor.forward + context.forward + expert.forward
+    behind = tensor.backward + context.backward + expert.backward
+    waits = launch_waits_s(plans, eff, forward.total + ahead, backward.total + behind)
+    moved = tokens / device.bytes_per_s
+    layer = Layer(
+        forward,
+        backward,
+        accumulation_s(plans, device),
+        tensor,
+        context,
+        expert,
+        gathered_again_s(plans, eff, network, tokens),
+        *waits,
+        split_s=moved / plans.tensor,
+        whole_s=moved / np.where(plans.sequence_parallel, plans.tensor, 1.0),
+    )
+    return Work(device, network, tokens, layer, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
+
+
+def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:
+    """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
+    softmax = ~plans.flash & off_grain(plans.micro_batch * plans.heads / plans.tensor, SOFTMAX_GRAIN)
+    calls = np.where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
+    launch = (eff.layer_host_s + np.where(softmax, eff.softmax_host_s, 0.0)) * eff.host + calls
+    behind = eff.layer_host_s * eff.host * eff.backward_host + calls
+    soft = np.maximum(np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
+    wait = np.where((plans.tensor > 1) & (plans.tensor >= plans.devices_per_node), eff.node_wait, 1.0)
+    return wait * _waited_s(launch, forward_s, soft), wait * _waited_s(behind, backward_s, soft)
+
+
+def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
+    """Seconds by which a pass outlasts its work on the device: the soft maximum of both, which varying kernels round off."""
+    longer, shorter = np.maximum(launch, device), np.minimum(launch, device)
+    return longer * (1.0 + (shorter / longer) ** (1.0 / soft)) ** soft - device
+
+
+def plan_device(plans: CostColumns, eff: Efficiency) -> Device:
+    """What one device sustains under the efficiencies."""
+    rows = np.ones(len(plans))
+    compute = compute_factor(plans, eff)
+    return Device(
+        flops_per_s=plans.peak_flops_per_s * eff.matmul / compute,
+        bytes_per_s=plans.memory_bytes_per_s * eff.memory / compute,
+        units=plans.compute_units,
+        half_depth=rows * eff.half_depth,
+        misaligned=rows * eff.misaligned,
+    )
