@@ -255,7 +255,7 @@ def test_gradients_that_nothing_hides_are_named():
             )  # fmt: skip
     tables = {**run.tables, "kernels": table("kernels", kernels), "collectives": table("collectives", calls)}
     found = compare(replace(run, tables=tables), plan)
-    assert found.sentences[0].startswith("exposed gradient communication on stage 1 is 8.")
+    assert found.sentences[0].startswith("exposed gradient communication on stage 0 is 8.")
     assert found.sentences[0].endswith("above the plan: overlap is off")
     assert sum(part.a for part in found.parts) == found.total_a
 
