@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from perfkit.core.units import GIB, MIB
 from perfkit.face.cli import main
 from perfkit.predict.estimate import efficiency_of
 from perfkit.predict.limits import with_limit
+from perfkit.predict.memory.settings import PRESETS
+from perfkit.predict.plans.balance.balance import balance
 from perfkit.predict.plans.balance.from_plan import problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
 
@@ -127,3 +130,35 @@ def test_what_a_plan_leaves_open_is_listed_with_what_is_taken_for_it():
 def test_a_limit_above_another_device_is_told_with_file_and_line():
     with pytest.raises(InputError, match=r"round4.yaml, line 131, context.max_device_memory = 58GB"):
         plan_on(GUIDE, "A100-40GB-SXM")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_what_lies_outside_of_the_pool_does_not_count_against_its_limit(path):
+    plan = plan_on(path)
+    whole, limited = estimate(replace(plan, memory_limit=None)), estimate(with_limit(plan, 60 * GIB))
+    context = whole.memory.parts["reserved/context"]
+    pool = limited.memory_limit.part == "pool"
+    assert pool == (plan.software.framework != "megatron")
+    assert limited.outside_pool_bytes == (context if pool else 0)
+    assert limited.peak_memory_bytes == pytest.approx(whole.peak_memory_bytes - limited.outside_pool_bytes, abs=2)
+    assert sum(limited.to_dict()["breakdown_bytes"].values()) == limited.peak_memory_bytes
+
+
+def test_fragments_of_mindspore_are_the_mean_of_published_dry_runs():
+    logs = ["guide.log", "sim_level1.log", "qwen2.5_7b/as_trained/rank_0.log", "qwen2.5_7b/full_recompute/rank_0.log"]
+    shares = []
+    for name in logs:
+        text = (ROOT / "data" / "dryrun" / name).read_text(encoding="utf-8")
+        without, whole = (int(re.search(rf"{words} fragments\): (\d+)M", text)[1]) for words in (r"\(without", r"\(with"))
+        shares.append(whole / without - 1)
+    assert PRESETS["mindspore"].fragmentation == pytest.approx(sum(shares) / len(shares), abs=0.002)
+
+
+def test_an_optimum_of_the_balance_stays_within_the_pool_as_the_estimate_sees_it():
+    plan = plan_on(GUIDE)
+    found = problem_of_plan(plan, efficiency_of(plan))
+    result = balance(found.problem, time_limit_s=5, start=found.start())
+    assert max(result.peak_bytes) <= 58 * GIB
+    predicted = estimate(found.plan_of(result.layout))
+    assert predicted.fits
+    assert predicted.peak_memory_bytes <= max(result.peak_bytes)

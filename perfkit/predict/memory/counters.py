@@ -1,7 +1,7 @@
 """Counters: what a published figure of memory counts, and of which pipeline stage.
 
-A figure may be what is allocated between two steps, allocated at most, in use by the driver, or the tensors of a formula
-(`memory_kind` of a table); it may be of the first, the last or the fullest stage (`memory_scope`).
+A figure may be what is allocated between two steps, allocated at most, held by the pool, in use by the driver, or the tensors of
+a formula (`memory_kind` of a table); it may be of the first, the last or the fullest stage (`memory_scope`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perfkit.core.plan_columns import Coded, Floats, PlanColumns
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.memory.table import stage_peaks
 
-Counter = Literal["static", "allocated", "device", "tensors"]
+Counter = Literal["static", "allocated", "pool", "device", "tensors"]
 Scope = Literal["first", "last", "fullest"]
 
 LAYER_PARTS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
@@ -24,6 +24,7 @@ LAYER_PARTS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
 COUNTED: Mapping[Counter, tuple[str, ...]] = {
     "static": ("static", "dynamic/communication_buffers/pipeline", "reserved/workspace"),
     "allocated": ("static", "dynamic", "reserved/workspace"),
+    "pool": ("static", "dynamic", "reserved/workspace", "reserved/fragmentation"),
     "tensors": ("static", *(f"dynamic/activations/{part}" for part in LAYER_PARTS)),
     "device": ("static", "dynamic", "reserved"),
 }
@@ -31,8 +32,17 @@ COUNTED: Mapping[Counter, tuple[str, ...]] = {
 
 
 def counter_of(kind: str) -> Counter:
-    """The counter that a cell of `memory_kind` names; what a device has in use unless it says otherwise."""
-    words: tuple[tuple[str, Counter], ...] = (("static", "static"), ("analytical", "tensors"), ("allocated", "allocated"))
+    """The counter that a cell of `memory_kind` names; what a device has in use unless it says otherwise.
+
+    Model cards of MindFormers print what MindSpore does, the peak of its pool with fragments.
+    """
+    words: tuple[tuple[str, Counter], ...] = (
+        ("static", "static"),
+        ("analytical", "tensors"),
+        ("allocated", "allocated"),
+        ("pool", "pool"),
+        ("printed in the card", "pool"),
+    )
     return next((counter for word, counter in words if word in kind), "device")
 
 
