@@ -15,10 +15,14 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
 from perfkit.core.run import Dropped, Run
+from perfkit.explain.baseline import baseline
+from perfkit.explain.compare import measure
 from perfkit.project.experiments import ExperimentLog, Measurement, _schema, database
 from perfkit.project.experiments import artefacts as _artefacts
+from perfkit.record.load import load
 
 GOAL = "tokens_per_s_per_device"
 REASON = "faster by more than the noise"
@@ -329,6 +333,28 @@ def test_a_run_is_attached_with_its_ranks_steps_and_losses(log: ExperimentLog, t
     assert (tmp_path / row["path"] / "rank0" / "kernels.csv").read_text(encoding="utf-8") == "a,b\n"
     with pytest.raises(InputError, match="needs run="):
         log.attach(number, folder, "run")
+
+
+@pytest.mark.parametrize(
+    ("sample", "metrics"),
+    [
+        ("logs/llama2_13b_8card_worker_0.log", {"step_time_ns", "mfu"}),
+        ("torch_npu_2rank", {"step_time_ns", "exposed_communication_ns", "free_ns"}),
+    ],
+)
+def test_a_run_that_is_attached_brings_its_figures(log: ExperimentLog, sample: str, metrics: set[str]):
+    log.set_project("p", peak_flops_per_s=376e12)
+    path = data_folder() / "traces" / sample
+    run = load(path)
+    log.attach(log.start("x"), path, "run", run=run)
+    (row,) = log.show("json")["rounds"][0]["runs"]
+    found = {figure["metric"]: figure["value"] for figure in row["measurements"]}
+    assert metrics <= set(found)
+    if run.has("log"):
+        shown = baseline(run, peak_flops_per_s=376e12)
+        assert (found["step_time_ns"], found["mfu"]) == (shown.statistics.median_ns, shown.mfu)
+    else:
+        assert found["step_time_ns"] == measure(run).median_ns
 
 
 def test_a_bundled_sample_is_not_logged_as_measured(log: ExperimentLog, tmp_path: Path):

@@ -32,7 +32,7 @@ from perfkit.record.format import Progress
 FAR_OFF = 5
 """No prediction of a run of the plan itself is off by more than this factor."""
 
-__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_operators"]
+__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_operators", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

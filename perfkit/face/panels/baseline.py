@@ -15,25 +15,26 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.units import format_ns, format_ratio, format_si, significant
+from perfkit.explain.baseline import Size
 from perfkit.explain.training_log import detect_divisor
 from perfkit.face.charts.steps import step_time_rows, step_times
 from perfkit.face.panels import _context as context
-from perfkit.face.panels._baseline import Result, Size, State, compute, start
+from perfkit.face.panels._baseline import Result, State, compute, start
 from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Toggle
 from perfkit.face.panels._panel import Action, Answer, Empty, Panel
 from perfkit.face.panels._table import Table
 from perfkit.predict.cost.utilization import judge_utilization
-from perfkit.project.experiments import ExperimentLog, Measurement
+from perfkit.project.experiments import ExperimentLog, figures_of_log
 
 MAX_WARMUP = 20
 
 
 def view(result: Result) -> Answer:
     """The step times as a chart, the figures with their origin as a table, and the answer in one sentence."""
-    statistics, state = result.statistics, result.state
+    statistics, state = result.found.statistics, result.state
     rows = step_time_rows(
-        result.log, num_warmup=statistics.num_warmup, median_ns=statistics.median_ns, outliers=statistics.outlier_steps
+        result.found.log, num_warmup=statistics.num_warmup, median_ns=statistics.median_ns, outliers=statistics.outlier_steps
     )
     figure = Figure(
         chart=step_times(rows),
@@ -52,7 +53,7 @@ def _table(result: Result) -> Table:
 
 
 def _figures(result: Result) -> pd.DataFrame:
-    statistics, sizes = result.statistics, result.sizes
+    statistics, sizes = result.found.statistics, result.found.sizes
     rows = [
         ("step time, median", format_ns(statistics.median_ns, 4), f"{statistics.num_steps} steps after warm-up"),
         ("spread, median absolute deviation", format_ns(statistics.mad_ns), "same steps, not scaled"),
@@ -62,18 +63,18 @@ def _figures(result: Result) -> pd.DataFrame:
         ("sequence length", _count(sizes["seq_length"], "tokens"), sizes["seq_length"].origin),
         (
             "throughput",
-            format_si(result.samples_per_s_per_device, "samples/s per device"),
-            result.samples_origin,
+            format_si(result.found.samples_per_s_per_device, "samples/s per device"),
+            result.found.samples_origin,
         ),
         (
             "throughput",
             "not measured"
-            if result.tokens_per_s_per_device is None
-            else f"{significant(result.tokens_per_s_per_device, 4)} tokens/s per device",
-            result.tokens_origin,
+            if result.found.tokens_per_s_per_device is None
+            else f"{significant(result.found.tokens_per_s_per_device, 4)} tokens/s per device",
+            result.found.tokens_origin,
         ),
-        ("model FLOP rate", format_si(result.flops_per_s_per_device, "FLOP/s per device"), result.flops_origin),
-        ("MFU", format_ratio(result.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),
+        ("model FLOP rate", format_si(result.found.flops_per_s_per_device, "FLOP/s per device"), result.found.flops_origin),
+        ("MFU", format_ratio(result.found.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),
     ]
     return pd.DataFrame(rows, columns=["quantity", "value", "origin"])
 
@@ -83,7 +84,7 @@ def _count(size: Size, unit: str = "") -> str:
 
 
 def _sentence(result: Result) -> str:
-    statistics = result.statistics
+    statistics = result.found.statistics
     left_out = (
         "nothing left out"
         if not statistics.num_warmup
@@ -92,21 +93,21 @@ def _sentence(result: Result) -> str:
     spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
     median = format_ns(statistics.median_ns, 4)
     text = f"A step takes {median} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
-    if result.tokens_per_s_per_device is not None:
-        text += f" That is {significant(result.tokens_per_s_per_device, 4)} tokens/s per device."
-    if result.mfu is not None:
-        text += f" MFU is {format_ratio(result.mfu)} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
+    if result.found.tokens_per_s_per_device is not None:
+        text += f" That is {significant(result.found.tokens_per_s_per_device, 4)} tokens/s per device."
+    if result.found.mfu is not None:
+        text += f" MFU is {format_ratio(result.found.mfu)} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
         text += "." if result.model is not None else ", by the log's own FLOP rate."
     return text
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    statistics, notes = result.statistics, []
+    statistics, notes = result.found.statistics, []
     ratio = statistics.first_to_median
     if ratio is not None and ratio >= 2 and statistics.num_warmup == 0:
         notes.append(f"The first step is {significant(ratio, 2)} times the median: it holds compilation. Leave it out.")
-    if statistics.num_warmup != result.suggested_warmup:
-        notes.append(f"Suggested warm-up: {result.suggested_warmup} steps.")
+    if statistics.num_warmup != result.found.suggested_warmup:
+        notes.append(f"Suggested warm-up: {result.found.suggested_warmup} steps.")
     if statistics.num_steps < 3:
         notes.append(f"Only {statistics.num_steps} steps are left: too few for a baseline, 3 or more are needed.")
     if statistics.outlier_steps:
@@ -114,9 +115,9 @@ def _notes(result: Result) -> tuple[str, ...]:
         notes.append(
             f"{len(statistics.outlier_steps)} of {statistics.num_steps} steps lie more than 3 MAD from the median: {shown}."
         )
-    if result.mfu is not None and judge_utilization(result.mfu) != "plausible":
+    if result.found.mfu is not None and judge_utilization(result.found.mfu) != "plausible":
         notes.append(
-            f"An MFU of {format_ratio(result.mfu)} is {judge_utilization(result.mfu)}: "
+            f"An MFU of {format_ratio(result.found.mfu)} is {judge_utilization(result.found.mfu)}: "
             "check devices, batch, sequence length and peak."
         )
     notes += _divisor_note(result)
@@ -125,14 +126,14 @@ def _notes(result: Result) -> tuple[str, ...]:
 
 
 def _divisor_note(result: Result) -> list[str]:
-    logged = result.statistics.samples_per_s_per_device
-    devices, batch = result.sizes["num_devices"].value, result.sizes["global_batch_size"].value
+    logged = result.found.statistics.samples_per_s_per_device
+    devices, batch = result.found.sizes["num_devices"].value, result.found.sizes["global_batch_size"].value
     if logged is None or not devices or not batch:
         return []
     candidates = {"all devices": devices}
     if result.plan is not None:
         candidates["the data-parallel size"] = result.plan.parallel.data_parallel_size
-    found = detect_divisor(logged, global_batch_size=batch, duration_ns=result.statistics.median_ns, candidates=candidates)
+    found = detect_divisor(logged, global_batch_size=batch, duration_ns=result.found.statistics.median_ns, candidates=candidates)
     if found is None:
         return [
             f"The log prints {significant(logged, 4)} samples/s/p, which does not fit {' or '.join(candidates)}: "
@@ -147,8 +148,8 @@ def save_baseline(state: State) -> str:
     if project is None:
         raise InputError("baseline", ["no project is open; make one on page 00"])
     result = compute(state)
-    if result.statistics.num_steps < 3:
-        raise InputError("baseline", [f"{result.statistics.num_steps} steps after warm-up; a baseline needs 3 or more"])
+    if result.found.statistics.num_steps < 3:
+        raise InputError("baseline", [f"{result.found.statistics.num_steps} steps after warm-up; a baseline needs 3 or more"])
     log = ExperimentLog(project.folder)
     rounds = log.show("json")["rounds"]
     number = next((row["number"] for row in rounds if not row["verdict"]), None)
@@ -157,26 +158,8 @@ def save_baseline(state: State) -> str:
     if number is None:
         number = log.start("Baseline", "what the training does before anything is changed")
     kind = "reported" if context.is_sample(Path(state.log)) else result.run.kind
-    run_id = log.attach(number, state.log, "run", run=result.run, kind=kind)
-    log.measure(run_id, _measurements(result))
+    log.attach(number, state.log, "run", run=result.run, kind=kind, figures=figures_of_log(result.run.name, result.found))
     return f"Saved to round {number} of {project.name}: step time, throughput and MFU of {result.run.name}."
-
-
-def _measurements(result: Result) -> list[Measurement]:
-    statistics, name = result.statistics, result.run.name
-    found = [
-        Measurement(
-            metric="step_time_ns",
-            value=statistics.median_ns,
-            n=statistics.num_steps,
-            median_abs_dev=statistics.mad_ns,
-            source=f"{name}: per-step times after {statistics.num_warmup} warm-up steps",
-        ),
-        Measurement(metric="tokens_per_s_per_device", value=result.tokens_per_s_per_device, source=f"{name}: page 01"),
-        Measurement(metric="samples_per_s_per_device", value=result.samples_per_s_per_device, source=f"{name}: page 01"),
-        Measurement(metric="mfu", value=result.mfu, source=result.flops_origin),
-    ]
-    return [measurement for measurement in found if measurement.value is not None]
 
 
 def fill(state: State) -> State:

@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -25,6 +24,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.project.experiments import _findings, _import, _views, artefacts
 from perfkit.project.experiments import export as _export
+from perfkit.project.experiments._figures import figures_of_log as figures_of_log
+from perfkit.project.experiments._figures import figures_of_run
 from perfkit.project.experiments._rules import CONFIRMATION as CONFIRMATION
 from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence
 from perfkit.project.experiments._rules import goal_met as goal_met
@@ -125,17 +126,19 @@ class ExperimentLog:
         devices: int | None = None,
         kind: str | None = None,
         ranks_expected: int | None = None,
+        figures: Iterable[Measurement] | None = None,
     ) -> int:
         """Keep a file or folder with a round: copied up to 64 MiB, else linked. Gives the id of the artefact, or of the run.
 
         `config` is the planned, `as_run` the measured configuration; `devices` is needed where the file does not tell. `run`
-        needs the loaded run; `kind` overrides its kind (a bundled sample is `reported`, never `measured`).
+        needs the loaded run; `kind` overrides its kind (a bundled sample is `reported`, never `measured`), and its `figures` are
+        by default those of page 01 for a log, and of the steady step for a profile.
         """
         source = Path(path)
         if as_ in ("config", "as_run"):
             return self._attach_config(number, source, "plan" if as_ == "config" else "as_run", devices)
         if as_ == "run" and run is not None:
-            return self._attach_run(number, source, run, kind or run.kind, ranks_expected)
+            return self._attach_run(number, source, run, kind=kind or run.kind, ranks_expected=ranks_expected, figures=figures)
         if as_ == "run":
             raise InputError("attach", [f"{source}: as_='run' needs run=perfkit.load({str(path)!r})"])
         if as_ not in ("log", "trace", "ir", "report", "chart"):
@@ -337,12 +340,22 @@ class ExperimentLog:
         with self._keeping(number, source, name) as (writer, stored):
             return writer.config(number, role, stored, dialect=dialect, devices=found, keys=keys)
 
-    def _attach_run(self, number: int, source: Path, run: Run, kind: str, ranks_expected: int | None) -> int:
+    def _attach_run(
+        self,
+        number: int,
+        source: Path,
+        run: Run,
+        *,
+        kind: str,
+        ranks_expected: int | None,
+        figures: Iterable[Measurement] | None,
+    ) -> int:
         if kind not in RUN_KINDS:
             raise InputError("attach", [f"kind = {kind!r} must be one of {', '.join(RUN_KINDS)}"])
         steps = run.frame("steps" if run.has("steps") else "log", columns=["step"])["step"].dropna()
         with self._keeping(number, source, source.name) as (writer, stored):
-            return writer.run(
+            peak = _views.project_row(writer.connection).get("peak_flops_per_s")
+            attached = writer.run(
                 number,
                 stored,
                 kind=kind,
@@ -351,8 +364,10 @@ class ExperimentLog:
                 ranks_expected=ranks_expected,
                 first_step=None if steps.empty else int(steps.min()),
                 last_step=None if steps.empty else int(steps.max()),
-                dropped=[asdict(dropped) for dropped in run.dropped],
+                dropped=[{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
             )
+            writer.measurements(attached, figures_of_run(run, peak) if figures is None else figures)
+            return attached
 
     @contextmanager
     def _writing(self) -> Iterator[Writer]:

@@ -29,17 +29,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_published_log_gives_its_published_figures():
     result = baseline.compute(STATE)
-    assert result.log["duration_ns"].tolist() == [ms * 1_000_000 for ms in (103_328, 1752, 1754, 1756, 1758)]
-    assert result.suggested_warmup == 1
-    assert result.statistics.median_ns == 1_755_000_000
-    assert result.flops_per_s_per_device == pytest.approx(170.421e12)
-    assert result.mfu == pytest.approx(170.421 / 376, rel=1e-6)
-    assert baseline.compute(replace(STATE, peak_tflops_per_s=313.0)).mfu == pytest.approx(0.5445, rel=1e-3)
+    assert result.found.log["duration_ns"].tolist() == [ms * 1_000_000 for ms in (103_328, 1752, 1754, 1756, 1758)]
+    assert result.found.suggested_warmup == 1
+    assert result.found.statistics.median_ns == 1_755_000_000
+    assert result.found.flops_per_s_per_device == pytest.approx(170.421e12)
+    assert result.found.mfu == pytest.approx(170.421 / 376, rel=1e-6)
+    assert baseline.compute(replace(STATE, peak_tflops_per_s=313.0)).found.mfu == pytest.approx(0.5445, rel=1e-3)
 
 
 def test_keeping_the_compile_step_is_possible_and_warned_about():
     result = baseline.compute(replace(STATE, suggest=False, num_warmup=0))
-    assert result.statistics.median_ns == 1_756_000_000
+    assert result.found.statistics.median_ns == 1_756_000_000
     notes = baseline.view(result).whole().notes
     assert any("59 times the median" in note for note in notes)
     assert "Suggested warm-up: 1 steps." in notes
@@ -50,29 +50,29 @@ def test_what_nothing_states_is_not_known_and_never_zero():
     figures = baseline.view(result).whole().tables["figures"].frame.set_index("quantity")
     assert figures.loc["devices", "value"] == "not known"
     assert "not measured" in figures.loc["throughput", "value"].tolist()
-    assert result.tokens_per_s_per_device is None
+    assert result.found.tokens_per_s_per_device is None
 
 
 def test_entered_sizes_divide_by_all_devices():
     state = replace(STATE, num_devices=8, global_batch_size=8, seq_length=4096, model="llama2-13b")
     result = baseline.compute(state)
-    assert result.tokens_per_s_per_device == pytest.approx(tokens_per_s_per_device(8, 4096, 1.755, 8))
-    assert result.mfu == pytest.approx(87.176e9 * result.tokens_per_s_per_device / 376e12, rel=1e-4)
-    assert f"{result.mfu * 100:.1f}" in baseline.view(result).whole().text
+    assert result.found.tokens_per_s_per_device == pytest.approx(tokens_per_s_per_device(8, 4096, 1.755, 8))
+    assert result.found.mfu == pytest.approx(87.176e9 * result.found.tokens_per_s_per_device / 376e12, rel=1e-4)
+    assert f"{result.found.mfu * 100:.1f}" in baseline.view(result).whole().text
 
 
 def test_an_impossible_mfu_is_flagged():
     result = baseline.compute(replace(STATE, num_devices=8, global_batch_size=64, seq_length=4096, model="llama2-13b"))
-    assert result.mfu is not None
-    assert result.mfu > 1
+    assert result.found.mfu is not None
+    assert result.found.mfu > 1
     assert any("impossible" in note for note in baseline.view(result).whole().notes)
 
 
 def test_a_configuration_gives_what_the_log_leaves_out():
     config = sorted((data_folder() / "case13b").glob("round0.yaml"))[0]
     result = baseline.compute(replace(STATE, config=str(config)))
-    assert result.sizes["num_devices"].value == 8
-    assert result.sizes["num_devices"].origin == "round0.yaml"
+    assert result.found.sizes["num_devices"].value == 8
+    assert result.found.sizes["num_devices"].origin == "round0.yaml"
     assert result.plan is not None
 
 
@@ -111,8 +111,8 @@ def test_too_few_steps_are_no_baseline(project):
 def test_megatron_logs_work_on_the_same_page():
     path = next((data_folder() / "traces" / "logs").glob("meg*.log"))
     result = baseline.compute(baseline.State(log=str(path)))
-    assert result.sizes["num_devices"].value == load(path).facts["num_devices"].value
-    assert result.tokens_per_s_per_device is not None
+    assert result.found.sizes["num_devices"].value == load(path).facts["num_devices"].value
+    assert result.found.tokens_per_s_per_device is not None
 
 
 @pytest.mark.parametrize("log", sorted((data_folder() / "traces" / "logs").glob("*.log")), ids=lambda path: path.name)
@@ -126,10 +126,10 @@ def test_an_origin_names_only_what_is_known_and_a_need_only_what_is_not(log, kno
     result = baseline.compute(replace(STATE, log=str(log), **entered))
     words = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
     for rate, origin in (
-        (result.samples_per_s_per_device, result.samples_origin),
-        (result.tokens_per_s_per_device, result.tokens_origin),
+        (result.found.samples_per_s_per_device, result.found.samples_origin),
+        (result.found.tokens_per_s_per_device, result.found.tokens_origin),
     ):
-        for name, size in result.sizes.items():
+        for name, size in result.found.sizes.items():
             if words[name] in origin.removesuffix("; by the log's own count of devices"):
-                assert (size.value is None) == (rate is None), (origin, result.sizes)
+                assert (size.value is None) == (rate is None), (origin, result.found.sizes)
         assert origin.startswith("needs") == (rate is None)

@@ -1,0 +1,46 @@
+"""Figures of a run that is attached to a round: those of page 01 for a log, the steady step with parts for a profile."""
+
+from __future__ import annotations
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.explain.baseline import Baseline, baseline
+from perfkit.explain.compare import measure
+from perfkit.project.experiments.writer import Measurement
+
+PARTS = {"exposed_communication_ns": "communication/exposed", "bubble_ns": "bubble", "free_ns": "free"}
+
+
+def figures_of_run(run: Run, peak_flops_per_s: float | None = None) -> list[Measurement]:
+    """What a run says of its step; empty for one that holds no step times (a memory log, a graph)."""
+    try:
+        if run.has("log"):
+            return figures_of_log(run.name, baseline(run, plan=run.plan, peak_flops_per_s=peak_flops_per_s))
+        steady = measure(run)
+    except NotMeasuredError:
+        return []
+    count, steps = len(steady.durations_ns), f"{run.name}: {len(steady.durations_ns)} steady steps"
+    step = Measurement(metric="step_time_ns", value=steady.median_ns, n=count, median_abs_dev=steady.mad_ns, source=steps)
+    known = {path.split("/")[0] for path in steady.breakdown.parts}
+    found = {metric: float(steady.breakdown.amount(path)) for metric, path in PARTS.items() if path.split("/")[0] in known}
+    return [step, *(Measurement(metric=name, value=value, n=count, source=f"{steps}, mean") for name, value in found.items())]
+
+
+def figures_of_log(name: str, found: Baseline) -> list[Measurement]:
+    """The figures of a training log as the log of experiments keeps them, without those that are not known."""
+    statistics = found.statistics
+    figures = [
+        Measurement(
+            metric="step_time_ns",
+            value=statistics.median_ns,
+            n=statistics.num_steps,
+            median_abs_dev=statistics.mad_ns,
+            source=f"{name}: per-step times after {statistics.num_warmup} warm-up steps",
+        ),
+        Measurement(metric="tokens_per_s_per_device", value=found.tokens_per_s_per_device, source=f"{name}: {found.tokens_origin}"),
+        Measurement(
+            metric="samples_per_s_per_device", value=found.samples_per_s_per_device, source=f"{name}: {found.samples_origin}"
+        ),
+        Measurement(metric="mfu", value=found.mfu, source=found.flops_origin),
+    ]
+    return [figure for figure in figures if figure.value is not None]
