@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.registry import dialects, recognised
 from perfkit.core.errors import InputError
 
 LARGEST_BYTES = 5_000_000
@@ -23,7 +25,7 @@ DEVICE_KEYS = ("data_parallel", "model_parallel", "pipeline_stage", "context_par
 
 
 def config_keys(path: Path) -> tuple[str, dict[str, Any]]:
-    """The dialect (`mindformers`, `megatron` or `perfkit`) and the flat keys of a configuration file.
+    """The name of the dialect and the flat keys of a configuration file.
 
     Raises InputError for a file that is too large, no text, or no mapping of keys to values.
     """
@@ -33,10 +35,10 @@ def config_keys(path: Path) -> tuple[str, dict[str, Any]]:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(str(path), [f"byte {error.start} is not UTF-8"]) from error
-    dialect, values = _parsed(path, text)
+    values = _parsed(path, text)
     if not isinstance(values, Mapping) or not values:
         raise InputError(str(path), ["holds no keys; a configuration maps names to values"])
-    return dialect, dict(_flat(values))
+    return _dialect(path, text), dict(_flat(values))
 
 
 def num_devices(keys: Mapping[str, Any]) -> int | None:
@@ -59,14 +61,21 @@ def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[dict[str,
     return rows
 
 
-def _parsed(path: Path, text: str) -> tuple[str, Any]:
+def _dialect(path: Path, text: str) -> str:
+    """The dialect that the content is in; of a fragment the first one that is written in such files."""
+    suffix = {".yml": ".yaml", ".json": ".yaml"}.get(path.suffix.lower(), path.suffix.lower())
+    likely = recognised(Document(name=path.name, text=text))
+    return next((dialect.name for dialect in (*likely, *(one for one in dialects() if one.suffix == suffix))), "")
+
+
+def _parsed(path: Path, text: str) -> Any:
     suffix = path.suffix.lower()
     try:
         if suffix in {".yaml", ".yml", ".json"}:
-            return "mindformers", yaml.safe_load(text)
+            return yaml.safe_load(text)
         if suffix == ".toml":
-            return "perfkit", tomllib.loads(text)
-        return "megatron", _arguments(shlex.split(text.replace("\\\n", " "), comments=True))
+            return tomllib.loads(text)
+        return _arguments(shlex.split(text.replace("\\\n", " "), comments=True))
     except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
         raise InputError(str(path), [f"cannot be parsed: {error}"]) from error
 

@@ -43,15 +43,14 @@ class Match:
 class Format:
     """A trace format. `detail` orders formats found side by side: 3 events, 2 summaries of ranks, 1 a log, 0 figures in a log.
 
-    `provides` names the tables that it can fill; `looks_for` says in words what it recognises, for the message to a user whose
-    folder holds none. `offer_again` offers the tables that are read later from the recipe that `read` left, without reading more.
+    `looks_for` says in words what it recognises, for the message to a user whose folder holds none. `offer_again` offers the tables
+    that are read later from the recipe that `read` left, without reading more.
     """
 
     name: str
     title: str
     looks_for: str
     detail: int
-    provides: frozenset[str]
     detect: Callable[[Listing], Match | None]
     read: Callable[[Match, Sink], None]
     offer_again: Callable[[Match, Sink, Any], None] | None = None

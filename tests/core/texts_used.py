@@ -1,4 +1,7 @@
-"""Every text that a page can say besides what it computes, with where it comes from."""
+"""Every text that a page can say besides what it computes, with where it comes from.
+
+What is left to translate: `python -m tests.core.texts_used`.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,12 @@ def used() -> dict[str, dict[str, str]]:
         if text.strip() and re.search(r"[A-Za-z]{2}", text):
             found.setdefault(section, {}).setdefault(text, place)
     return found
+
+
+def untranslated(language: str = "zh") -> dict[str, str]:
+    """The texts that a language has not, which are shown in English, with the place of each."""
+    known = {english for section in catalogue(language).values() for english in section}
+    return {text: place for section in used().values() for text, place in section.items() if text not in known}
 
 
 def _pages() -> Iterator[tuple[str, str, str]]:
@@ -265,3 +274,8 @@ def _templates() -> Iterator[tuple[str, str, str]]:
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module
+
+
+if __name__ == "__main__":
+    for text, place in untranslated().items():
+        print(f"{place}: {text}")

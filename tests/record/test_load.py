@@ -25,7 +25,7 @@ def test_every_format_says_what_it_is_and_names_are_unique():
 
 
 @pytest.mark.parametrize("table", ["steps", "step_parts", "kernels", "collectives", "links", "coverage"])
-def test_the_sample_run_fills_the_tables_that_its_format_provides(table: str):
+def test_the_sample_run_fills_its_tables(table: str):
     run = load(TWO_RANKS)
     assert run.has(table)
     assert (run.name, run.kind, run.format) == ("torch_npu_2rank", "measured", "ascend-text")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +76,23 @@ class Written:
         return file
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a text says before it is a plan: nested values, the line of every dotted key, and its duplicate keys as sentences."""
+
+    values: Mapping[str, Any]
+    lines: Mapping[str, int]
+    duplicates: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Dialect:
     """A configuration dialect.
 
-    `detect` looks at the text, `read` gives a plan whose `document` is the annotated document. `settings` gives what a plan says by
-    key path, `edit` changes such values in the text of a document, `new` makes a text of settings.
+    `detect` looks at the text, `read` gives a plan whose `document` is the annotated document, and `parse` what a text (with the
+    name of its file) says also where it makes no plan. `settings` gives what a plan says by key path, `edit` changes such values
+    in the text of a document, `new` makes a text of settings. `sizes` says which dotted keys state what checks compare; without it
+    they look at the plan alone. One that `yields` gives way where another one recognises a text too.
     """
 
     name: str
@@ -93,3 +104,11 @@ class Dialect:
     edit: Callable[[Document, Changes], tuple[str, tuple[str, ...]]]
     new: Callable[[Changes], str]
     suffix: str
+    parse: Callable[[str, str], Parsed]
+    sizes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    yields: bool = False
+
+    @property
+    def language(self) -> str:
+        """The language that its text is coloured as."""
+        return {".yaml": "yaml", ".toml": "toml", ".json": "json"}.get(self.suffix, "sh")

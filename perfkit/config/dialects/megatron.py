@@ -16,7 +16,7 @@ from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.args import Arguments, parse, resolve_variable
-from perfkit.config.dialects.dialect import Dialect, Document
+from perfkit.config.dialects.dialect import Dialect, Document, Parsed
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers
 from perfkit.core.spec.model import Bias, ModelSpec
@@ -273,12 +273,38 @@ def _required(options: Section, *keys: str) -> int:
     return options.positive_int(*keys, default=1)
 
 
+def _parsed(text: str, name: str) -> Parsed:
+    found = parse(text, name, FLAGS, LISTS)
+    return Parsed(found.values, found.lines, tuple(found.repeated))
+
+
+SIZES_BY_KEY = {
+    "tensor": ("tensor_model_parallel_size",),
+    "pipeline": ("pipeline_model_parallel_size",),
+    "context": ("context_parallel_size",),
+    "expert": ("expert_model_parallel_size",),
+    "batch": ("micro_batch_size",),
+    "global_batch": ("global_batch_size",),
+    "virtual": ("num_virtual_stages_per_pipeline_rank",),
+    "seq_length": ("seq_length",),
+    "hidden": ("hidden_size",),
+    "layers": ("num_layers",),
+    "heads": ("num_attention_heads",),
+    "kv_heads": ("num_query_groups",),
+    "ffn": ("ffn_hidden_size",),
+    "sequence_parallel": ("sequence_parallel",),
+    "optimizer_parallel": ("use_distributed_optimizer",),
+}
+"""Where this dialect states what checks compare, by the names of `perfkit.config.lint.facts`."""
+
 DIALECT = Dialect(
     name="megatron",
     title="Megatron arguments",
     looks_for="options such as --num-layers, --hidden-size, --micro-batch-size",
     detect=detect,
     read=read,
+    parse=_parsed,
+    sizes=SIZES_BY_KEY,
     settings=settings,
     edit=edit,
     new=new,

@@ -270,12 +270,41 @@ def _unknown(top: Section, config: Section) -> list[str]:
     return [key for name, section in sections.items() for key in section.unused() if key.rpartition(".")[2] not in known_keys(name)]
 
 
+SIZES_BY_KEY = {
+    "data": ("parallel_config.data_parallel",),
+    "tensor": ("parallel_config.model_parallel",),
+    "pipeline": ("parallel_config.pipeline_stage",),
+    "context": ("parallel_config.context_parallel",),
+    "expert": ("parallel_config.expert_parallel",),
+    "ulysses": ("parallel_config.ulysses_degree_in_cp",),
+    "micro_batches": ("parallel_config.micro_batch_num",),
+    "virtual": ("model.model_config.pp_interleave_num",),
+    "interleave": ("micro_batch_interleave_num",),
+    "batch": ("runner_config.batch_size", "train_dataset.batch_size"),
+    "accumulation": ("runner_config.gradient_accumulation_steps",),
+    "seq_length": ("model.model_config.seq_length", "train_dataset.data_loader.config.seq_length"),
+    "hidden": ("model.model_config.hidden_size",),
+    "layers": ("model.model_config.num_layers", "model.model_config.num_hidden_layers"),
+    "heads": ("model.model_config.num_heads", "model.model_config.num_attention_heads"),
+    "kv_heads": ("model.model_config.n_kv_heads", "model.model_config.num_key_value_heads"),
+    "ffn": ("model.model_config.intermediate_size", "model.model_config.ffn_hidden_size"),
+    "vocab": ("model.model_config.vocab_size",),
+    "zero_shard": ("parallel.parallel_optimizer_config.optimizer_weight_shard_size",),
+    "sequence_parallel": ("parallel_config.use_seq_parallel",),
+    "optimizer_parallel": ("parallel.enable_parallel_optimizer",),
+    "parallel": ("use_parallel",),
+    "interleaved": ("parallel.pipeline_config.pipeline_interleave",),
+}
+"""Where this dialect states what checks compare, by the names of `perfkit.config.lint.facts`."""
+
 DIALECT = Dialect(
     name="mindformers",
     title="MindFormers YAML",
     looks_for="top-level sections such as model, parallel_config, runner_config",
     detect=detect,
     read=read,
+    parse=yaml.parse,
+    sizes=SIZES_BY_KEY,
     settings=settings,
     edit=edit,
     new=new,

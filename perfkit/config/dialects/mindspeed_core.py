@@ -174,12 +174,36 @@ def _unknown(top: Section, *, nested: bool) -> list[str]:
     return [*(key for key in top.unused() if key not in READ), *(key for name in READ for key in top.section(name).unused())]
 
 
+SIZES_BY_KEY = {
+    "data": ("parallel_config.data_parallel_size", "parallel_config.data_parallel"),
+    "tensor": ("parallel_config.tensor_model_parallel_size",),
+    "pipeline": ("parallel_config.pipeline_model_parallel_size",),
+    "context": ("parallel_config.context_parallel_size",),
+    "expert": ("parallel_config.expert_model_parallel_size",),
+    "virtual": ("parallel_config.virtual_pipeline_model_parallel_size",),
+    "micro_batches": ("dataset_config.micro_batch_num",),
+    "batch": ("dataset_config.batch_size",),
+    "seq_length": ("model_config.seq_length",),
+    "hidden": ("model_config.hidden_size",),
+    "layers": ("model_config.num_layers",),
+    "heads": ("model_config.num_attention_heads", "model_config.num_heads"),
+    "kv_heads": ("model_config.num_query_groups", "model_config.n_kv_heads"),
+    "ffn": ("model_config.ffn_hidden_size",),
+    "vocab": ("model_config.vocab_size",),
+    "zero_shard": ("parallel_config.zero_shard_size",),
+    "sequence_parallel": ("parallel_config.sequence_parallel",),
+    "optimizer_parallel": ("training_config.use_distributed_optimizer",),
+}
+"""Where this dialect states what checks compare, by the names of `perfkit.config.lint.facts`."""
+
 DIALECT = Dialect(
     name="mindspeed-core",
     title="MindSpeed-Core-MS YAML",
     looks_for="sections such as model_config, parallel_config with tensor_model_parallel_size, accelerate_config",
     detect=detect,
     read=read,
+    parse=yaml.parse,
+    sizes=SIZES_BY_KEY,
     settings=settings,
     edit=edit,
     new=new,

@@ -7,12 +7,12 @@ bytes may be written as text ("64GiB").
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from perfkit.config.dialects import toml
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._toml_write import ORIGINS, PARTS, edit, new, settings
 from perfkit.config.dialects.dialect import Dialect, Document
@@ -32,7 +32,6 @@ from perfkit.core.spec.workload import Workload
 from perfkit.core.units import parse_bytes
 
 T = TypeVar("T")
-TABLE, KEY = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), re.compile(r"\s*([\w.\"-]+)\s*=")
 HEADER = re.compile(r"^\s*\[(model|workload|parallel)\]", re.MULTILINE)
 
 
@@ -43,11 +42,9 @@ def detect(document: Document) -> bool:
 
 def read(document: Document) -> Plan:
     """The plan of a perfkit TOML. Raises InputError with every problem, each with line, key and value."""
-    try:
-        values = tomllib.loads(document.text)
-    except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-        raise InputError(document.name, [f"not TOML: {error}"]) from error
-    reading = Reading(document, lines=_lines(document.text))
+    parsed = toml.parse(document.text, document.name)
+    values = parsed.values
+    reading = Reading(document, lines=parsed.lines)
     top = Section(reading, "", values)
     top.only(PARTS)
     for name in ("model", "workload"):
@@ -165,20 +162,6 @@ def _counts(section: Section, name: str, value: Any) -> tuple[tuple[int, ...], .
     return tuple(tuple(row) for row in rows)
 
 
-def _lines(text: str) -> Mapping[str, int]:
-    """The line of every dotted key, as far as one key stands on one line."""
-    lines: dict[str, int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if found := TABLE.match(line):
-            table = found[1].replace('"', "")
-            lines.setdefault(table, number)
-        elif found := KEY.match(line):
-            name = found[1].replace('"', "")
-            lines.setdefault(f"{table}.{name}" if table else name, number)
-    return lines
-
-
 DIALECT = Dialect(
     name="perfkit",
     title="perfkit TOML",
@@ -189,4 +172,6 @@ DIALECT = Dialect(
     edit=edit,
     new=new,
     suffix=".toml",
+    parse=toml.parse,
+    yields=True,
 )

@@ -21,9 +21,15 @@ def dialect_named(name: str) -> Dialect:
     return found[name]
 
 
+def recognised(document: Document) -> tuple[Dialect, ...]:
+    """The dialects that the content may be in; what yields only where nothing else claims it."""
+    found = [dialect for dialect in dialects() if dialect.detect(document)]
+    return tuple(dialect for dialect in found if not dialect.yields) or tuple(found)
+
+
 def read_document(document: Document) -> Plan:
     """The plan of a document whose dialect is recognised by content."""
-    found = [dialect for dialect in dialects() if dialect.detect(document)]
+    found = recognised(document)
     if not found:
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
         raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])

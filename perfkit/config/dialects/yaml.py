@@ -5,14 +5,13 @@ Tags of Python objects are refused before anything is built; duplicate keys are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import yaml
 
+from perfkit.config.dialects.dialect import Parsed
 from perfkit.core.errors import InputError
 
 SAFE_TAGS = frozenset(
@@ -37,23 +36,14 @@ SAFE_TAGS = frozenset(
 MAX_NODES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class YamlText:
-    """The values of a YAML text, the line of every dotted key, and its duplicate keys as sentences."""
-
-    values: Mapping[str, Any]
-    lines: Mapping[str, int]
-    duplicates: tuple[str, ...]
-
-
-def parse(text: str, name: str) -> YamlText:
+def parse(text: str, name: str) -> Parsed:
     """Values and lines of a YAML mapping. Raises InputError for anything else, with the line of every problem found."""
     found = _parsed(text, name)
     return replace(found, values=deepcopy(found.values))
 
 
 @lru_cache(maxsize=8)
-def _parsed(text: str, name: str) -> YamlText:
+def _parsed(text: str, name: str) -> Parsed:
     # Writing a plan reads the same text up to five times, 25 ms each.
     try:
         loader = yaml.SafeLoader(text)
@@ -77,7 +67,7 @@ def _parsed(text: str, name: str) -> YamlText:
         raise InputError(name, [f"a value cannot be read: {error}"]) from error
     finally:
         loader.dispose()
-    return YamlText(values, walk.lines, tuple(walk.duplicates))
+    return Parsed(values, walk.lines, tuple(walk.duplicates))
 
 
 @dataclass(slots=True)

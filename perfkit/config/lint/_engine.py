@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport, Problem
 from perfkit.config.lint.subjects import Code, Config, Subject, Text, code_of, config_of, dialect_of, environment_of
 from perfkit.core.discover import constants
@@ -150,7 +151,7 @@ class _Run:
 
     def _config(self, file: str, text: str, dialect: str) -> None:
         before = len(self.problems)
-        if dialect != "megatron":
+        if dialect_named(dialect).language == "yaml":
             self._run("config-text", file, Text(file=file, text=text))
         try:
             subject = config_of(file, text, dialect)

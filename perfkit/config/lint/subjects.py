@@ -6,18 +6,14 @@ import ast
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from perfkit.config.dialects.args import parse as parse_arguments
 from perfkit.config.dialects.dialect import Document
-from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.read import read_text
-from perfkit.config.dialects.registry import dialects
-from perfkit.config.dialects.yaml import parse as parse_yaml
+from perfkit.config.dialects.registry import dialect_named, recognised
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
@@ -137,12 +133,12 @@ Subject = Config | Environment | Code | Text
 def dialect_of(file: str, text: str) -> str:
     """The name of the dialect that the content is in, or "" for a file that is no configuration."""
     document = Document(name=file, text=text)
-    return next((dialect.name for dialect in dialects() if dialect.detect(document)), "")
+    return next((dialect.name for dialect in recognised(document)), "")
 
 
 def config_of(file: str, text: str, dialect: str) -> Config:
     """A configuration of the given dialect. Raises InputError with the lines of what cannot be parsed at all."""
-    values, lines, duplicates = _values(file, text, dialect)
+    parsed = dialect_named(dialect).parse(text, file)
     plan: Plan | None = None
     problems: Sequence[str] = ()
     try:
@@ -153,25 +149,12 @@ def config_of(file: str, text: str, dialect: str) -> Config:
         file=file,
         text=text,
         dialect=dialect,
-        values=values,
-        lines=lines,
-        duplicates=duplicates,
+        values=parsed.values,
+        lines=parsed.lines,
+        duplicates=parsed.duplicates,
         plan=plan,
         plan_problems=problems,
     )
-
-
-def _values(file: str, text: str, dialect: str) -> tuple[Mapping[str, Any], Mapping[str, int], Sequence[str]]:
-    if dialect == "megatron":
-        arguments = parse_arguments(text, file, FLAGS, LISTS)
-        return arguments.values, arguments.lines, arguments.repeated
-    if dialect == "perfkit":
-        try:
-            return tomllib.loads(text), {}, ()
-        except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
-            raise InputError(file, [f"not TOML: {error}"]) from error
-    found = parse_yaml(text, file)
-    return found.values, found.lines, found.duplicates
 
 
 def environment_of(file: str, text: str) -> Environment:

@@ -10,12 +10,14 @@ import sys
 
 from perfkit.face.cli._command import Command
 
-DIALECTS = ("mindformers", "mindspeed-core", "megatron", "perfkit")
-
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="a configuration in any dialect; - is standard input")
-    parser.add_argument("--to", choices=DIALECTS, help="the dialect to write (default: that of CONFIG)")
+    parser.add_argument(
+        "--to",
+        metavar="DIALECT",
+        help="the dialect to write, such as mindformers (default: that of CONFIG)",
+    )
     parser.add_argument("--out", help="where to write it (default: standard output); never the input itself")
     parser.add_argument(
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a value of CONFIG by its dotted key"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perfkit.config.dialects import Written, write_config
+from perfkit.config.dialects.registry import dialect_named, dialects
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.face.panels import _context as context
@@ -17,14 +18,7 @@ from perfkit.predict.estimate import Estimate
 from perfkit.predict.plans.search.search_text import plan_text
 from perfkit.project.experiments import ExperimentLog
 
-DIALECTS = (
-    ("MindFormers", "mindformers"),
-    ("Megatron", "megatron"),
-    ("MindSpeed-Core-MS", "mindspeed-core"),
-    ("perfkit", "perfkit"),
-)
-LANGUAGES = {"mindformers": "yaml", "mindspeed-core": "yaml", "megatron": "sh", "perfkit": "toml"}
-
+DIALECTS = tuple((dialect.title, dialect.name) for dialect in dialects())
 
 _kept: deque[tuple[tuple[Plan, str], Written]] = deque(maxlen=8)
 
@@ -48,17 +42,17 @@ def exported(compared: Sequence[Compared], dialect: str) -> tuple[Code, ...]:
     """The first plan in a dialect: what changes in the file that was read, or a new text; what cannot be said is in the title."""
     if not compared:
         return ()
-    item, name = compared[0], next(name for name, value in DIALECTS if value == dialect)
+    item, chosen = compared[0], dialect_named(dialect)
     try:
         written = _written(item.plan, dialect)
     except InputError as error:
-        return (Code("\n".join(error.problems), "", f"{item.name} cannot be written for {name}"),)
+        return (Code("\n".join(error.problems), "", f"{item.name} cannot be written for {chosen.title}"),)
     # The page has a device that most dialects have no place for.
     losses = [lost for lost in written.lost if not lost.startswith("hardware:")]
     lost = f" (not said there: {'; '.join(losses)})" if losses else ""
     if written.before:
-        return (Code(written.diff() or "nothing changes", "diff", f"{item.name}, changes for {name}{lost}"),)
-    return (Code(written.text, LANGUAGES[dialect], f"{item.name} for {name}{lost}"),)
+        return (Code(written.diff() or "nothing changes", "diff", f"{item.name}, changes for {chosen.title}{lost}"),)
+    return (Code(written.text, chosen.language, f"{item.name} for {chosen.title}{lost}"),)
 
 
 def _written(plan: Plan, dialect: str) -> Written:

@@ -11,6 +11,7 @@ from functools import lru_cache
 import pandas as pd
 
 from perfkit.config.dialects import write_config
+from perfkit.config.dialects.registry import dialect_named
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.patterns import PatternCheck, check_patterns, layer_paths, pattern_of
@@ -23,7 +24,7 @@ from perfkit.face.panels._control import Choice, Number, Slider, Text, Toggle
 from perfkit.face.panels._panel import Answer, Code, Panel
 from perfkit.face.panels._plan_state import preset_key, preset_options, preset_plan
 from perfkit.face.panels._plan_state import start as plan_start
-from perfkit.face.panels._strategy_export import DIALECTS, LANGUAGES
+from perfkit.face.panels._strategy_export import DIALECTS
 from perfkit.face.panels._table import Table
 from perfkit.predict.estimate import Estimate, efficiency_of, estimate, estimates
 from perfkit.predict.plans.balance.recompute_curve import Point, exact_front, greedy_curve, least_seconds
@@ -279,11 +280,11 @@ def _configuration(result: Result) -> tuple[Code, ...]:
     except InputError as error:
         return (Code("\n".join(error.problems), "", "This choice cannot be written"),)
     lost = [line for line in written.lost if not line.startswith("hardware")]
-    title = f"The choice for {next(name for name, value in DIALECTS if value == dialect)}"
+    title = f"The choice for {dialect_named(dialect).title}"
     title += f" (not said there: {'; '.join(lost)})" if lost else ""
     if written.before:
         return (Code(written.diff() or "nothing changes", "diff", title),)
-    return (Code(written.text, LANGUAGES[dialect], title),)
+    return (Code(written.text, dialect_named(dialect).language, title),)
 
 
 PANEL = Panel(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from perfkit.core.schema import TABLES
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.listing import Listing
 from perfkit.record.run_folder import MANIFEST, MARK, read_run
@@ -30,7 +29,6 @@ FORMAT = Format(
     title="run folder of perfkit",
     looks_for=f"{MANIFEST} with the format {MARK}, as perfkit simulate writes it",
     detail=3,
-    provides=frozenset(TABLES),
     detect=detect,
     read=read,
 )

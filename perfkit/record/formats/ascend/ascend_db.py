@@ -282,12 +282,6 @@ FORMAT = Format(
     title="Ascend profiler databases (SQLite)",
     looks_for="a SQLite file with the tables TASK and STRING_IDS, or StepTraceTime: ascend_pytorch_profiler_*.db, analysis.db",
     detail=3,
-    provides=frozenset(
-        {
-            *("steps", "step_parts", "kernels", "collectives", "links", "groups", "host", "launches", "counters", UTILIZATION),
-            *("memory_curve", "memory_blocks", "coverage"),
-        }
-    ),
     detect=detect,
     read=read,
 )

@@ -180,23 +180,6 @@ FORMAT = Format(
     title="Ascend profiler folders (text)",
     looks_for=f"{KERNELS}, {STEPS}, {COLLECTIVES} or {LINKS}, usually below <name>_ascend_pt or <name>_ascend_ms",
     detail=3,
-    provides=frozenset(
-        {
-            "steps",
-            "step_parts",
-            "kernels",
-            "collectives",
-            "links",
-            "groups",
-            "host",
-            "launches",
-            "counters",
-            "utilization",
-            "memory_curve",
-            "memory_blocks",
-            "coverage",
-        }
-    ),
     detect=detect,
     read=read,
 )

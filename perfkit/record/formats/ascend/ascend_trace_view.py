@@ -184,7 +184,6 @@ FORMAT = Format(
     title="Ascend timeline (trace_view.json without its tables)",
     looks_for="trace_view.json, a list of events, in a folder without kernel_details.csv",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
 )

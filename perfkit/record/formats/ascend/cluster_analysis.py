@@ -171,7 +171,6 @@ FORMAT = Format(
     title="Ascend cluster analysis",
     looks_for=", ".join(PARTS),
     detail=2,
-    provides=frozenset({"steps", "step_parts", "collectives", "links", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -125,7 +125,6 @@ FORMAT = Format(
     title="Ascend cluster analysis (database)",
     looks_for=f"a SQLite file with the table {STEPS} or ClusterComm...: {_NAME}",
     detail=2,
-    provides=frozenset({"steps", "step_parts", "collectives", "links", "coverage"}),
     detect=detect,
     read=read,
 )

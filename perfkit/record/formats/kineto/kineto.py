@@ -352,9 +352,6 @@ FORMAT = Format(
     title="Kineto trace of the PyTorch profiler (JSON)",
     looks_for="a .json or gzip file with traceEvents whose events have PyTorch's categories (cpu_op, kernel, cuda_runtime, ...)",
     detail=3,
-    provides=frozenset(
-        {"steps", "step_parts", "kernels", "collectives", "groups", "host", "launches", "counters", "memory_curve", "coverage"}
-    ),
     detect=detect,
     read=read,
     offer_again=offer_again,

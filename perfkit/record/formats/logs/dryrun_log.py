@@ -156,7 +156,6 @@ FORMAT = Format(
     title="memory statistics of MindSpore (DryRun or real run)",
     looks_for="a log with 'Device MOC memory size: ...', 'Used peak memory usage (without fragments): ...' or pool statistics",
     detail=0,
-    provides=frozenset({"memory_reports", "coverage"}),
     detect=detect,
     read=read,
 )

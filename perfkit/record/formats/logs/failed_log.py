@@ -38,7 +38,6 @@ FORMAT = Format(
     title="log of a failed job",
     looks_for="a log with lines about failed allocations, collectives that timed out, ECC errors or errors of the device",
     detail=0,
-    provides=frozenset({"incidents", "coverage"}),
     detect=detect,
     read=read,
 )

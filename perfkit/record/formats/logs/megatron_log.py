@@ -119,7 +119,6 @@ FORMAT = Format(
     title="Megatron or MindSpeed training log",
     looks_for=LOOKS_FOR,
     detail=1,
-    provides=frozenset({"log", "steps", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -171,7 +171,6 @@ FORMAT = Format(
     title="MindFormers training log",
     looks_for=LOOKS_FOR,
     detail=1,
-    provides=frozenset({"log", "steps", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -128,7 +128,6 @@ FORMAT = Format(
     title="torchtitan training log",
     looks_for=LOOKS_FOR,
     detail=1,
-    provides=frozenset({"log", "memory_curve", "coverage"}),
     detect=detect,
     read=read,
 )

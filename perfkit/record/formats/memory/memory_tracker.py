@@ -180,7 +180,6 @@ FORMAT = Format(
     title="MindSpore memory tracker",
     looks_for="memory_block.csv or tracker_memory_block.csv, with the header start_time_stamp,end_time_stamp,device_addr,...",
     detail=2,
-    provides=frozenset({"memory_blocks", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -196,7 +196,6 @@ FORMAT = Format(
     title="msMemScope or msLeaks dump",
     looks_for="memscope_dump_*.csv or .db (leaks_dump_* before), with the columns Event, Event Type, Timestamp(ns), Ptr and Attr",
     detail=2,
-    provides=frozenset({"memory_blocks", "memory_curve", "host", "coverage"}),
     detect=detect,
     read=read,
 )

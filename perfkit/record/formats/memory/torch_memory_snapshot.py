@@ -246,7 +246,6 @@ FORMAT = Format(
     title="PyTorch memory snapshot",
     looks_for="a pickle with segments and device_traces, as torch.cuda.memory._dump_snapshot writes it",
     detail=2,
-    provides=frozenset({"memory_curve", "memory_blocks", "incidents", "coverage"}),
     detect=detect,
     read=read,
 )

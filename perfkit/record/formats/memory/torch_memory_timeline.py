@@ -132,7 +132,6 @@ FORMAT = Format(
     title="PyTorch memory timeline",
     looks_for="a list of [time, action, bytes, category], or [times, sums], plain or gzip, as export_memory_timeline writes it",
     detail=2,
-    provides=frozenset({"memory_curve", "coverage"}),
     detect=detect,
     read=read,
 )

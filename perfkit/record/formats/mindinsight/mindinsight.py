@@ -116,7 +116,6 @@ FORMAT = Format(
     looks_for="files such as step_trace_raw_0_detail_time.csv, hccl_raw_0.csv, ascend_cluster_analyse_*, timeline_display_0.json, "
     "parallel_strategy_0.json",
     detail=2,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "links", "queues", "coverage"}),
     detect=detect,
     read=read,
 )

@@ -306,7 +306,6 @@ FORMAT = Format(
     title="msprof export (PROF_* folders)",
     looks_for="msprof*.json or op_summary*.csv below mindstudio_profiler_output or device_<k>/timeline of a PROF_* folder",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "counters", "coverage"}),
     detect=detect,
     read=read,
 )

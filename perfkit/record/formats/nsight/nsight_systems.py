@@ -214,7 +214,6 @@ FORMAT = Format(
     title="Nsight Systems report (SQLite export)",
     looks_for=f"a SQLite file with the tables {TEXTS} and {KERNELS}, as `nsys export --type sqlite` writes it",
     detail=3,
-    provides=frozenset({"steps", "step_parts", "kernels", "collectives", "host", "launches", "coverage"}),
     detect=detect,
     read=read,
 )
