@@ -116,8 +116,12 @@ def _report(losses: Losses, file: File, sink: Sink) -> None:
 
 def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]], groups: Groups) -> pd.DataFrame:
     """The communication of ranks, of each its number, operations and kernels, with the columns of the table `collectives`."""
-    told = _told(recorded)
-    timed = pd.concat([_timed(rank, kernels) for rank, _, kernels in recorded if kernels is not None] or [_timed(0, None)])
+    return joined(told_of(recorded), [(rank, kernels) for rank, _, kernels in recorded if kernels is not None], groups)
+
+
+def joined(told: pd.DataFrame, executed: Sequence[tuple[int, pd.DataFrame]], groups: Groups) -> pd.DataFrame:
+    """What communication files have `told` of ranks, and the kernels of ranks, as the table `collectives`."""
+    timed = pd.concat([_timed(rank, kernels) for rank, kernels in executed] or [_timed(0, None)])
     _number_steps(told, timed)
     both = _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
     tails = _tails(groups)
@@ -142,7 +146,8 @@ def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | No
     return rows.sort_values(["rank", "step", "start_ns"], ignore_index=True)
 
 
-def _told(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]]) -> pd.DataFrame:
+def told_of(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]]) -> pd.DataFrame:
+    """Operations as columns."""
     items = [item for _, operations, _ in recorded for item in operations]
     ranks = [rank for rank, _, _ in recorded]
     return pd.DataFrame(

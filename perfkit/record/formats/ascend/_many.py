@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any
@@ -21,8 +21,9 @@ from perfkit.core.units import MIB, NS_PER_US, decimal_to_ns
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _layout, _memory
 from perfkit.record.formats.ascend import steps as _ascend_steps
-from perfkit.record.formats.ascend._collectives import TIMED, Use, read_use, use_of, use_rows
-from perfkit.record.formats.ascend._recording import Recording, add_all_links, add_collectives, add_groups, add_steps, groups_of_use
+from perfkit.record.formats.ascend._collectives import TIMED, Use, joined, read_use, told_of, use_of, use_rows
+from perfkit.record.formats.ascend._operations import read_columns
+from perfkit.record.formats.ascend._recording import Recording, add_all_links, add_groups, add_rows, add_steps, groups_of_use
 from perfkit.record.formats.ascend.communication import Operation
 from perfkit.record.formats.ascend.folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.record.steps import add_summary_steps
@@ -223,15 +224,21 @@ class _Later:
     def _joined_collectives(self, ranks: list[int]) -> pd.DataFrame:
         sink = Sink()
         for first in range(0, len(ranks), _AT_ONCE):
-            part = [self._communication_of(rank) for rank in ranks[first : first + _AT_ONCE]]
-            add_collectives(part, self._groups, sink)
+            part = ranks[first : first + _AT_ONCE]
+            add_rows(joined(self._told(part), list(self._executed(part)), self._groups), sink)
         return sink.tables().get("collectives", empty("collectives"))
 
-    def _communication_of(self, rank: int) -> Recording:
-        """The operations of a rank, and what of its kernels the collectives are made of."""
-        kernels = self._kernels(rank)
-        timed = None if kernels is None else kernels.loc[kernels["kind"] == "communication", list(TIMED)]
-        return Recording(self._ranks[rank], self.stage(rank), kernels=timed, operations=self._operations_of(rank))
+    def _told(self, ranks: Sequence[int]) -> pd.DataFrame:
+        """The operations of some ranks, read with care where that is needed."""
+        files = {rank: file for rank in ranks if (file := self._ranks[rank].file(COLLECTIVES)) is not None}
+        frame, careful = read_columns(files)
+        return pd.concat([frame, told_of([(rank, self._operations_of(rank), None) for rank in careful])], ignore_index=True)
+
+    def _executed(self, ranks: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
+        """What of the kernels of some ranks the collectives are made of."""
+        for rank in ranks:
+            if (kernels := self._kernels(rank)) is not None:
+                yield rank, kernels.loc[kernels["kind"] == "communication", list(TIMED)]
 
     def _operations_of(self, rank: int) -> list[Operation]:
         if rank not in self._operations:

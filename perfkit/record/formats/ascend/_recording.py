@@ -158,7 +158,11 @@ def add_groups(groups: _layout.Groups, named: list[tuple[str, tuple[int, ...]]],
 def add_collectives(recordings: list[Recording], groups: _layout.Groups, sink: Sink) -> None:
     """Add the collectives of some ranks."""
     recorded = [(recording.rank.rank, recording.operations, recording.kernels) for recording in recordings]
-    rows = collectives(recorded, groups)
+    add_rows(collectives(recorded, groups), sink)
+
+
+def add_rows(rows: pd.DataFrame, sink: Sink) -> None:
+    """Add rows of the table `collectives`."""
     columns: dict[str, Any] = {name: rows[name] for name in rows.columns}
     if len(rows):
         sink.add("collectives", **columns)
