@@ -6,11 +6,16 @@ opens. Elsewhere there is no limit unless `PERFKIT_ROOTS` sets one: whoever runs
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+
+_ABSOLUTE = re.compile(r"(^|[\s'\"(:=])(?:/[\w.@+~-]+){2,}/([\w.@+~-]+)")
+"""A path of the server in a sentence."""
 
 
 def roots() -> tuple[Path, ...]:
@@ -34,6 +39,13 @@ def checked(path: str | Path) -> Path:
     if not is_allowed(path):
         raise InputError(Path(path).name, ["is outside of the folders that this server opens (PERFKIT_ROOTS names others)"])
     return Path(path).expanduser()
+
+
+def told(text: str) -> str:
+    """`text` for visitors: where a folder of this server stands in it, its last name is enough."""
+    for root in sorted(map(str, roots()), key=len, reverse=True):
+        text = text.replace(f"{root}{os.sep}", f"{os.path.basename(root)}{os.sep}").replace(root, os.path.basename(root))  # noqa: PTH119
+    return _ABSOLUTE.sub(r"\1…/\2", text) if roots() else text
 
 
 def _real(path: str | Path) -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from asyncio import Future
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -15,6 +17,7 @@ import psutil
 import tornado.web
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.services.kernels.handlers import KernelHandler as JupyterKernelHandler
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
@@ -28,6 +31,7 @@ from perfkit.face.app.access import is_named
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE, navigation
 from perfkit.face.app.room import room
+from perfkit.face.app.web import PLAIN_POLICY, entry, page_policy
 
 LANGUAGE_COOKIE = "perfkit-language"
 NAME_COOKIE = "perfkit-name"
@@ -51,7 +55,18 @@ ENDED = {
 """What a page is told when its kernel ends, by why it did."""
 
 
-class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
+class PlainErrors:
+    """Errors in a line: Jupyter's own pages of errors want files that this app does not serve, and its data tells tracebacks."""
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """The number and what it stands for; why is in the server's log."""
+        handler = cast(tornado.web.RequestHandler, self)
+        handler.set_header("Content-Type", "text/plain; charset=utf-8")
+        handler.set_header("Content-Security-Policy", PLAIN_POLICY)
+        handler.finish(f"{status_code} {HTTPStatus(status_code).phrase}")
+
+
+class PageHandler(PlainErrors, TornadoVoilaHandler):  # type: ignore[misc]
     """A page, at /NN_topic. A full house answers 503 with a page that tries again; a visitor who left gives the kernel back."""
 
     _left = False
@@ -62,9 +77,14 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         if not (Path(self.settings["pages_folder"]) / f"{name}.ipynb").is_file():
             await self._plain("missing.html.j2", 404, name)
             return
+        if (wanted := entry(self.request)) == "refused":
+            raise tornado.web.HTTPError(403, "a page of another origin, or a browser that guesses ahead, asked for a page")
         if "token" in self.request.arguments:
             # The cookie is set; the token must not stay in the address, where it is read over shoulders and copied into links.
             self.redirect(without_token(self.request.uri))
+            return
+        if wanted == "doorstep":
+            await self._plain("doorstep.html.j2", 200, name, here=self.request.uri)
             return
         kernels, visitor = cast(PageKernels, self.kernel_manager), visitor_of(self)
         if shortage := kernels.shortage(visitor):
@@ -72,7 +92,9 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
             self.set_header("Retry-After", "5")
             await self._plain("busy.html.j2", 503, name, shortage=shortage, own_pages=kernels.visitor_limit)
             return
-        start = PageStart(visitor=visitor, environment=wishes_of(self))
+        nonce = secrets.token_urlsafe(16)
+        self.set_header("Content-Security-Policy", page_policy(nonce, self.request.host))
+        start = PageStart(visitor=visitor, environment=wishes_of(self), nonce=nonce)
         self._started = start.kernel_ids
         page_start.set(start)
         kernels.take_place(start)
@@ -107,9 +129,13 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         while not (self._left or all(map(kernels.is_open, self._started)) or time.monotonic() > end):
             await asyncio.sleep(0.02)
 
+    def write(self, chunk: str | bytes | dict[str, Any]) -> None:
+        """Voila keeps the connection of a slow page alive with an inline script; a comment does that too."""
+        super().write("<!-- -->\n" if isinstance(chunk, str) and "voila_heartbeat" in chunk else chunk)
+
     def flush(self, include_footers: bool = False) -> Future[None]:
         """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
-        if self._left or self._kernel_gone():
+        if self._left or (self._kernel_gone() and not include_footers):
             raise StreamClosedError
         return super().flush(include_footers)  # type: ignore[no-any-return]
 
@@ -127,7 +153,7 @@ class PageHandler(TornadoVoilaHandler):  # type: ignore[misc]
         self.finish(plain_page(self, template, name, **values))
 
 
-class RootHandler(JupyterHandler):
+class RootHandler(PlainErrors, JupyterHandler):
     """/ leads to the first page."""
 
     def get(self) -> None:
@@ -136,7 +162,7 @@ class RootHandler(JupyterHandler):
         self.redirect(f"{self.base_url}{ROOT_PAGE}{'?' + query if query else ''}")
 
 
-class HealthHandler(JupyterHandler):
+class HealthHandler(PlainErrors, JupyterHandler):
     """/perfkit/health: how many pages are open, for the busy page and for whoever watches the server."""
 
     def get(self) -> None:
@@ -168,7 +194,7 @@ def health(kernels: PageKernels, visitor: str) -> dict[str, Any]:
     }
 
 
-class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class PresenceHandler(PlainErrors, WebSocketMixin, WebSocketHandler, JupyterHandler):
     """/perfkit/presence/ID: a socket that an open page holds from its first moment.
 
     When it closes, however the browser went, the kernel ends soon after; when the kernel ends, the page is told. The beacon of a
@@ -195,13 +221,17 @@ class PresenceHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self.write_message({"ended": True, "text": t(ENDED.get(why, ENDED["gone"]), language=language_of(self))})
 
 
-class ChannelsHandler(VoilaKernelWebsocketHandler):  # type: ignore[misc]
+class ChannelsHandler(PlainErrors, VoilaKernelWebsocketHandler):  # type: ignore[misc]
     """/api/kernels/ID/channels: the socket between a page and its kernel."""
 
     async def open(self, kernel_id: str) -> None:
         """Send every message at once: else an answer waits until the browser has confirmed the small one before it, for 40 ms."""
         self.set_nodelay(True)
         await super().open(kernel_id)
+
+
+class KernelHandler(PlainErrors, JupyterKernelHandler):
+    """/api/kernels/ID: whether a kernel is there, for the page's own script."""
 
 
 class AssetHandler(tornado.web.StaticFileHandler):
@@ -219,7 +249,7 @@ class AssetHandler(tornado.web.StaticFileHandler):
         return str(ASSETS[path])
 
 
-class ShutdownHandler(VoilaShutdownKernelHandler):  # type: ignore[misc]
+class ShutdownHandler(PlainErrors, VoilaShutdownKernelHandler):  # type: ignore[misc]
     """End the kernel of a page that is being closed.
 
     The page says so with `sendBeacon`, which cannot carry the token that Voila's handler asks for (it answers 403 and the kernel
@@ -274,7 +304,9 @@ def without_token(uri: str | None) -> str:
 def plain_page(handler: JupyterHandler, template: str, name: str = "", **values: Any) -> str:
     """A page without a kernel."""
     page = handler.settings["voila_jinja2_env"].get_template(template)
-    context = page_context(Path(handler.settings["pages_folder"]), name, language_of(handler))
+    nonce = secrets.token_urlsafe(16)
+    handler.set_header("Content-Security-Policy", page_policy(nonce, handler.request.host))
+    context = page_context(Path(handler.settings["pages_folder"]), name, language_of(handler), nonce)
     return str(page.render(**{**context, **values}, base_url=handler.base_url))
 
 
@@ -290,14 +322,15 @@ def asset_url(name: str) -> str:
     return f"perfkit/static/{name}?v={version[:12]}"
 
 
-def page_context(folder: Path, name: str, language: str) -> dict[str, Any]:
+def page_context(folder: Path, name: str, language: str, nonce: str) -> dict[str, Any]:
     """What every template of the app needs."""
     project = settings.project_folder()
     return {
         "nav": navigation(folder, name),
         "asset_url": asset_url,
+        "nonce": nonce,
         "project_name": project_name(project),
-        "project_folder": str(project) if project else "",
+        "project_folder": project.name if project else "",
         "read_only": settings.read_only(),
         "version": __version__,
         "language": language,

@@ -47,6 +47,7 @@ class PageStart:
 
     visitor: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    nonce: str = ""
     kernel_ids: list[str] = field(default_factory=list)
 
 

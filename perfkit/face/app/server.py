@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import socket
 import webbrowser
 from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_server.services.kernels.handlers import KernelHandler
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream
@@ -35,6 +37,7 @@ from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
 from perfkit.face.app.room import raise_descriptor_limit, room
+from perfkit.face.app.web import HEADERS
 from perfkit.project import find_project, open_project
 
 CULL_IDLE_S = 15 * 60
@@ -128,9 +131,11 @@ class App(Voila):  # type: ignore[misc]
                 kept.append((route, handlers.ShutdownHandler, *arguments))
             elif handler is VoilaKernelWebsocketHandler:
                 kept.append((route, handlers.ChannelsHandler, *arguments))
+            elif handler is KernelHandler:
+                kept.append((route, handlers.KernelHandler, *arguments))
             elif handler is TornadoVoilaHandler:
                 kept.append((self._at(r"(\d\d_[a-z0-9_]+)"), handlers.PageHandler, *arguments))
-            elif not issubclass(handler, TornadoVoilaTreeHandler) and "contents" not in route:
+            elif not issubclass(handler, TornadoVoilaTreeHandler) and not re.search("contents|/files/|/templates/", route):
                 kept.append((route, handler, *arguments))
         return [
             (self._at(""), handlers.RootHandler),
@@ -180,7 +185,8 @@ def _pages_folder() -> Path:
 def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -> dict[str, Any]:
     start = page_start.get()  # that of the request that is answered
     language = start.environment["PERFKIT_LANGUAGE"] if start else settings.language()
-    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), Path(notebook_path).stem, language)}
+    name = Path(notebook_path).stem
+    return {**page_config, "perfkit": handlers.page_context(_pages_folder(), name, language, start.nonce if start else "")}
 
 
 def _configuration(port: int, access: Access, *, shared: bool) -> Config:
@@ -204,6 +210,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                     "allow_remote_access": bool(access.token),
                     "allow_unauthenticated_access": not access.token,
                     "pages_folder": str(_pages_folder()),
+                    "headers": dict(HEADERS),
                 },
             },
             "VoilaConfiguration": {

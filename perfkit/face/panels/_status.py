@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
+from perfkit.core.roots import told
 from perfkit.core.texts import t
 from perfkit.face.panels._worker import Cancelled
 
@@ -33,17 +34,17 @@ def failure(error: Exception, action: str = "") -> dict[str, Any]:
     if isinstance(error, NothingYet):
         return {"state": "empty", "text": str(error), "action": action}
     if isinstance(error, NotMeasuredError):
-        return {"state": "unmeasured", "text": f"{t('Missing')}: {error.missing}", "how": error.how_to_collect}
+        return {"state": "unmeasured", "text": f"{t('Missing')}: {told(error.missing)}", "how": error.how_to_collect}
     if isinstance(error, InputError):
         count = len(error.problems)
-        title = f"{error.subject}: {count} problem{'' if count == 1 else 's'}"
-        return {"state": "error", "title": title, "problems": list(error.problems)}
+        title = f"{told(error.subject)}: {count} problem{'' if count == 1 else 's'}"
+        return {"state": "error", "title": title, "problems": list(map(told, error.problems))}
     if isinstance(error, PerfkitError):
-        return {"state": "error", "title": t("This cannot be shown"), "problems": [str(error)]}
+        return {"state": "error", "title": t("This cannot be shown"), "problems": [told(str(error))]}
     return {
         "state": "error",
         "title": t("perfkit failed here; this is a bug in perfkit, not in your data"),
-        "problems": [f"{type(error).__name__}: {error}"],
-        "details": "".join(traceback.format_exception(error)),
+        "problems": [told(f"{type(error).__name__}: {error}")],
+        "details": told("".join(traceback.format_exception(error))),
         "retry": True,
     }

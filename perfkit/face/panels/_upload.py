@@ -7,6 +7,7 @@ refused leaves nothing behind.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -56,17 +57,22 @@ class Upload:
         if size_bytes > MAX_BYTES:
             limit = f"{format_bytes(size_bytes)} is more than the {format_bytes(MAX_BYTES)} that a page takes; other ways:"
             raise InputError(self.name, [limit, *OTHER_WAYS])
-        with _told(self.name, folder):
-            folder.mkdir(exist_ok=True)
-            _clear_left(folder)
-            used, free = _size(folder), shutil.disk_usage(folder).free
-        if used + size_bytes > QUOTA_BYTES:
-            raise InputError(self.name, [f"{folder} would exceed {format_bytes(QUOTA_BYTES)}; delete what is not needed there"])
-        if size_bytes > free:
-            raise InputError(self.name, [f"the disk has {format_bytes(free)} left, the file needs {format_bytes(size_bytes)}"])
         self._folder, self._part = folder, folder / f".part-{token_hex(6)}"
         with _told(self.name, folder):
-            self._stream: BinaryIO = self._part.open("xb")
+            folder.mkdir(exist_ok=True)
+            with _alone(folder):
+                _clear_left(folder)
+                self._check_room(_size(folder), shutil.disk_usage(folder).free)
+                self._stream: BinaryIO = self._part.open("xb")
+                self._stream.truncate(size_bytes)  # takes its part of the quota now: others announce files at the same time
+
+    def _check_room(self, used: int, free: int) -> None:
+        if used + self.size_bytes > QUOTA_BYTES:
+            text = f"{FOLDER} of the project would exceed {format_bytes(QUOTA_BYTES)}; delete what is not needed there"
+            raise InputError(self.name, [text])
+        if self.size_bytes > free:
+            text = f"the disk has {format_bytes(free)} left, the file needs {format_bytes(self.size_bytes)}"
+            raise InputError(self.name, [text])
 
     def receive(self, content: bytes | memoryview) -> None:
         """Write the next part."""
@@ -134,4 +140,20 @@ def _told(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(name, [f"cannot be written to {folder}: {error.strerror or error}"]) from error
+        raise InputError(name, [f"cannot be written to {folder.name} of the project: {error.strerror or error}"]) from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let no other page of the project look at the room meanwhile, where the system has locks of files."""
+    if os.name == "nt":
+        yield
+        return
+    import fcntl  # noqa: PLC0415  not on Windows
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

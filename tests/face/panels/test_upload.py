@@ -147,3 +147,13 @@ def test_a_panel_says_why_a_file_was_not_taken(uploads):
     view.on_upload({"step": "cancel", "name": "run"}, [])
     view.on_upload({"step": "part", "name": "run"}, [memoryview(b"late")])
     assert list(uploads.iterdir()) == []
+
+
+def test_the_quota_is_taken_when_a_file_is_announced(uploads, monkeypatch):
+    """Two pages announce at the same time: both would fit alone."""
+    monkeypatch.setattr(_upload, "QUOTA_BYTES", 1000)
+    first = Upload("a.log", 600)
+    with pytest.raises(InputError, match="would exceed"):
+        Upload("b.log", 600)
+    first.cancel()
+    Upload("b.log", 600).cancel()

@@ -226,6 +226,8 @@
       const open = rail.classList.toggle("rail-open");
       toggle.setAttribute("aria-expanded", String(open));
     });
+    const enter = document.getElementById("enter"); // on the doorstep: what the link says after # goes along
+    if (enter) enter.hash = location.hash;
     document.getElementById("reopen")?.addEventListener("click", reopen);
   });
 })();
