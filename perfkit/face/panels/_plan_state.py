@@ -20,6 +20,7 @@ from perfkit.core.spec.workload import AttentionKernel, Workload
 from perfkit.core.units import GIB
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._control import Choice, Control, Number, Slider, Toggle
+from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.memory.switches import with_full_layers, with_silu_mul
 
@@ -87,7 +88,7 @@ class State:
                 object.__setattr__(self, name, value)
         if self.limit_of != self.device:
             object.__setattr__(self, "limit_of", self.device)
-            object.__setattr__(self, "limit_gib", catalog.hardware_named(self.device).memory_bytes / GIB)
+            object.__setattr__(self, "limit_gib", limit_gib_of(preset_plan(self.preset), self.device))
 
 
 def preset_plan(name: str) -> Plan:
@@ -100,6 +101,27 @@ def preset_plan(name: str) -> Plan:
     )
     work = Workload(seq_length=record.seq_length, micro_batch_size=1, global_batch_size=256)
     return Plan(model=record.spec, workload=work, parallel=layout)
+
+
+def limit_gib_of(plan: Plan, device: str) -> float:
+    """The limit in GiB that a plan states itself, if the device has as much; else all of the device."""
+    usable = on_device(plan, device).usable_memory
+    return 0.0 if usable is None else round((usable.limit_bytes or 0) / GIB, 6)
+
+
+def on_device(plan: Plan, device: str) -> Plan:
+    """The plan on another device; a limit of its own that this one cannot hold is left out."""
+    hardware = catalog.hardware_named(device)
+    limit = plan.memory_limit
+    too_large = limit is not None and limit.problem(hardware.name, hardware.memory_bytes)
+    return replace(plan, hardware=hardware, memory_limit=None if too_large else limit)
+
+
+def placed(plan: Plan, device: str, limit_gib: float) -> Plan:
+    """The plan on the device and under the limit of the page; its own limit stays where that is the same."""
+    found = on_device(plan, device)
+    same = abs(limit_gib_of(plan, device) - limit_gib) < 1e-6
+    return found if same else with_limit(found, limit_gib * GIB, "the page")
 
 
 def preset_key(name: str) -> tuple[int, ...]:
@@ -122,14 +144,15 @@ def _config_plan(path: str, _modified_ns: int) -> Plan:
 
 
 def start() -> State:
-    """The project's configuration against its usable limit, else the Llama2-13B of the guides on 16 devices."""
+    """The project's configuration against its own limit or the project's, else the Llama2-13B of the guides on 16 devices."""
     project = context.current_project()
     if project is None:
         return State()
     config = project.open_config
     state = State(preset=str(config)) if config is not None and config.exists() else State()
     limit_bytes = project.usable_limit_bytes or project.device_memory_bytes
-    return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes else state
+    own = preset_plan(state.preset).memory_limit is not None
+    return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes and not own else state
 
 
 def plan_of(state: State) -> Plan:
@@ -156,7 +179,7 @@ def plan_of(state: State) -> Plan:
         attention_kernel=state.attention_kernel,
     )
     _refuse(parallel, work)
-    plan = replace(base, workload=work, parallel=parallel, recompute=RecomputePlan(), hardware=catalog.hardware_named(state.device))
+    plan = placed(replace(base, workload=work, parallel=parallel, recompute=RecomputePlan()), state.device, state.limit_gib)
     return replace(plan, recompute=_recompute(state, base, plan))
 
 

@@ -11,7 +11,7 @@ from perfkit.core import catalog
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB
 from perfkit.face.panels import _context as context
-from perfkit.face.panels._plan_state import DEFAULT_PRESET, preset_plan
+from perfkit.face.panels._plan_state import DEFAULT_PRESET, placed, preset_plan
 from perfkit.face.panels._worker import Cancelled, Progress
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.plans.search.search_result import SearchResult
@@ -80,6 +80,8 @@ class State:
         return tuple(getattr(self, name) for name in names if name not in {"compare_own", "dialect", "filled", "limit_of"})
 
     def _fill(self, plan: Plan) -> None:
+        if plan.memory_limit is not None and plan.memory_limit.limit_bytes is not None:
+            object.__setattr__(self, "limit_gib", round(plan.memory_limit.limit_bytes / GIB, 6))
         values: dict[str, Any] = {
             "filled": self.preset,
             "devices": plan.num_devices,
@@ -108,7 +110,8 @@ def start() -> State:
     config = project.open_config
     state = State(preset=str(config)) if config is not None and config.exists() else State()
     limit_bytes = project.usable_limit_bytes or project.device_memory_bytes
-    return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes else state
+    own = preset_plan(state.preset).memory_limit is not None
+    return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes and not own else state
 
 
 def base_of(state: State) -> Plan:
@@ -119,7 +122,7 @@ def base_of(state: State) -> Plan:
     layout = replace(plan.parallel, optimizer_shard_size=1, micro_batch_interleave_size=1, layers_per_stage=None)
     parallel = replace(layout, data_parallel_size=1)
     parallel = replace(parallel, expert_parallel_size=1, expert_tensor_parallel_size=0)
-    return replace(plan, hardware=catalog.hardware_named(state.device), workload=work, parallel=parallel)
+    return placed(replace(plan, workload=work, parallel=parallel), state.device, state.limit_gib)
 
 
 def search(state: State, progress: Progress | None) -> SearchResult:
@@ -135,7 +138,6 @@ def _search(state: State, progress: Progress | None) -> SearchResult:
     result = search_plans(
         base_of(state),
         devices=int(state.devices),
-        memory_limit_bytes=state.limit_gib * GIB,
         progress=None if progress is None else lambda what, done, total: _tick(progress, what, done, total),
         choices={
             "tp": tuple(size for size in divisors(max(1, int(state.devices))) if size <= state.most_tensor),

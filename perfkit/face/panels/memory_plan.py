@@ -21,7 +21,7 @@ from perfkit.face.panels._plan_state import PLAN_CONTROLS, State, plan_of, start
 from perfkit.face.panels._table import Table
 from perfkit.predict.memory.guide import activation_table, static_table
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
-from perfkit.predict.memory.settings import SOURCES, MemorySettings, preset
+from perfkit.predict.memory.settings import SOURCES, MemorySettings, counted, preset
 from perfkit.predict.memory.switches import Switch, switches
 
 AMPLE_HEADROOM = 0.1
@@ -47,7 +47,7 @@ class Result:
 def compute(state: State) -> Result:
     """Estimate the plan and every switch; raises InputError with every reason why the plan is impossible."""
     plan = plan_of(state)
-    settings = preset(state.framework, state.device)
+    settings = counted(preset(state.framework, state.device), plan.memory_limit)
     estimate = peak_memory(plan, schedule=state.schedule, settings=settings)
     return Result(state=state, plan=plan, settings=settings, estimate=estimate, switches=switches(plan, settings, state.schedule))
 

@@ -22,7 +22,7 @@ from perfkit.face.charts.recompute import curve_chart, curve_rows, settings_char
 from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._control import Choice, Number, Slider, Text, Toggle
 from perfkit.face.panels._panel import Answer, Code, Panel
-from perfkit.face.panels._plan_state import preset_key, preset_options, preset_plan
+from perfkit.face.panels._plan_state import on_device, preset_key, preset_options, preset_plan
 from perfkit.face.panels._plan_state import start as plan_start
 from perfkit.face.panels._strategy_export import DIALECTS
 from perfkit.face.panels._table import Table
@@ -112,7 +112,7 @@ def compute(state: State) -> Result:
 @lru_cache(maxsize=8)
 def _ground(preset: str, device: str, _key: tuple[int, ...]) -> Ground:
     # A slider asks several times a second; all of this takes ten times as long as the one setting that a move changes.
-    plan = replace(preset_plan(preset), hardware=catalog.hardware_named(device))
+    plan = on_device(preset_plan(preset), device)
     efficiency = efficiency_of(plan)
     options = operator_options(plan, layer_paths(), efficiency)
     alone = independent(plan, options)

@@ -93,15 +93,15 @@ def _grown(plan: Plan, count: int, batch: Batch) -> Plan:
 
 
 def _sizes(plan: Plan, peak_bytes: float | None) -> dict[str, Any]:
-    limit = plan.hardware.memory_bytes if plan.hardware else None
-    over = peak_bytes is not None and limit is not None and peak_bytes > limit
+    limit = plan.usable_memory
+    over = peak_bytes is not None and limit is not None and not limit.holds(peak_bytes)
     return {
         "num_devices": plan.num_devices,
         "data_parallel_size": plan.parallel.data_parallel_size,
         "global_batch_size": plan.workload.global_batch_size,
         "num_micro_batches": plan.num_micro_batches,
         "peak_memory_bytes": peak_bytes if peak_bytes is None else round(peak_bytes),
-        "note": "needs more memory than the device has" if over else "",
+        "note": f"needs more memory than {limit.source} allows" if limit and over else "",
     }
 
 
