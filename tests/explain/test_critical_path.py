@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from perfkit.core.run import Run
 from perfkit.explain.critical_path import critical_path, path_breakdown, path_of, path_operators
-from perfkit.explain.dependencies import dependencies, retime
+from perfkit.explain.dependencies import Dependencies, dependencies, retime
 from perfkit.record.format import Sink
 from perfkit.record.load import load
 from perfkit.record.steps import Window, add_window_steps
@@ -125,3 +127,92 @@ def test_the_path_of_a_real_step_sums_to_it_to_the_nanosecond(sample: str):
     assert "host" in set(path["kind"])
     again = retime(graph, graph.nodes["duration_ns"].to_numpy(dtype=np.int64))
     assert (again.nodes["start_ns"] == graph.nodes["start_ns"]).all()
+
+
+def graph_of(rows: list[tuple[int, str, str, int, int]], edges: list[tuple[int, int]], window: tuple[int, int]) -> Dependencies:
+    """A graph by hand: `rank`, `name`, `kind`, start and duration of every node; edges without lag."""
+    nodes = pd.DataFrame(rows, columns=["rank", "name", "kind", "start_ns", "duration_ns"]).assign(stream="7")
+    sources, targets = (np.array([edge[side] for edge in edges], dtype=np.int64) for side in (0, 1))
+    nothing = np.zeros(len(edges), dtype=np.int64)
+    return Dependencies(
+        nodes=nodes, sources=sources, targets=targets, lag_ns=nothing, edge_ranks=nothing, due_ns=nothing,
+        roots=pd.DataFrame(), start_ns=window[0], end_ns=window[1], begins_ns={},
+    )  # fmt: skip
+
+
+def told(graph: Dependencies) -> list[tuple[object, ...]]:
+    return list(path_of(graph).itertuples(index=False, name=None))
+
+
+CHAIN = [(0, "a", "host", 100, 20), (0, "b", "computing", 130, 50), (3, "c", "communication", 180, 40), (0, "d", "copy", 150, 10)]
+
+
+def test_every_segment_of_a_path_by_hand():
+    # From 90 nothing is known, a delay of 10 before b, c at once behind b, and 5 after c until the step ends.
+    graph = graph_of(CHAIN, [(0, 1), (1, 2), (0, 3)], (90, 225))
+    assert told(graph) == [
+        (0, "", "unlinked", 90, 10),
+        (0, "a", "host", 100, 20),
+        (0, "b", "delay", 120, 10),
+        (0, "b", "computing", 130, 50),
+        (3, "c", "communication", 180, 40),
+        (3, "c", "unlinked", 220, 5),
+    ]
+
+
+def test_of_two_predecessors_the_later_one_binds_and_what_ends_after_the_step_is_not_of_it():
+    nodes = [(0, "early", "computing", 0, 30), (1, "late", "computing", 0, 60), (0, "last", "computing", 60, 10)]
+    beyond = [*nodes, (0, "next step", "computing", 70, 100)]
+    for rows in (nodes, beyond):
+        for edges in ([(0, 2), (1, 2)], [(1, 2), (0, 2)]):
+            assert told(graph_of(rows, edges, (0, 70))) == [(1, "late", "computing", 0, 60), (0, "last", "computing", 60, 10)]
+
+
+def test_a_lag_may_make_the_earlier_end_the_binding_one():
+    nodes = [(0, "early", "computing", 0, 30), (1, "late", "computing", 0, 35), (0, "last", "computing", 60, 10)]
+    graph = replace(graph_of(nodes, [(0, 2), (1, 2)], (0, 70)), lag_ns=np.array([30, 10]))
+    assert [name for _, name, *_ in told(graph)] == ["early", "last", "last"]
+
+
+def test_a_meeting_takes_no_time_and_leads_to_the_rank_that_came_last():
+    nodes = [
+        (0, "a", "computing", 0, 50),
+        (1, "b", "computing", 0, 80),
+        (0, "", "meeting", 80, 0),
+        (0, "c", "communication", 80, 20),
+    ]
+    graph = graph_of(nodes, [(0, 2), (1, 2), (2, 3)], (0, 100))
+    assert told(graph) == [(1, "b", "computing", 0, 80), (0, "c", "communication", 80, 20)]
+
+
+def test_what_began_before_the_step_counts_from_its_begin():
+    graph = graph_of([(2, "a", "computing", 0, 50), (2, "b", "computing", 60, 40)], [(0, 1)], (20, 100))
+    assert told(graph) == [(2, "a", "computing", 20, 30), (2, "b", "delay", 50, 10), (2, "b", "computing", 60, 40)]
+    late = graph_of([(2, "a", "computing", 0, 10), (2, "b", "computing", 60, 40)], [(0, 1)], (20, 100))
+    assert told(late) == [(2, "b", "delay", 20, 40), (2, "b", "computing", 60, 40)]
+
+
+def test_a_step_without_any_node_is_not_linked():
+    assert told(graph_of([], [], (5, 25))) == [(-1, "", "unlinked", 5, 20)]
+    assert told(graph_of([], [], (5, 5))) == []
+
+
+def test_operators_of_a_path_by_hand():
+    rows = path_operators(path_of(graph_of(CHAIN, [(0, 1), (1, 2), (0, 3)], (90, 225))))
+    assert rows["name"].tolist() == ["b", "c", "a", "", "b", "c"]
+    assert rows["total_ns"].tolist() == [50, 40, 20, 10, 10, 5]
+    assert rows["kind"].tolist() == ["computing", "communication", "host", "unlinked", "delay", "unlinked"]
+    assert rows["share"].tolist() == pytest.approx([part / 135 for part in (50, 40, 20, 10, 10, 5)])
+    assert rows["num_ranks"].tolist() == rows["count"].tolist() == [1] * 6
+    empty = path_operators(path_of(graph_of([], [], (5, 5))))
+    assert empty["share"].tolist() == []
+
+
+def test_timed_anew_by_hand():
+    graph = graph_of(CHAIN, [(0, 1), (1, 2), (0, 3)], (90, 225))
+    graph = replace(graph, lag_ns=np.array([10, 0, 30]))
+    faster = retime(graph, np.array([5, 50, 40, 10]))
+    assert faster.nodes["start_ns"].tolist() == [100, 115, 165, 135]
+    assert faster.end_ns == 225 - 15
+    nothing = graph_of([], [], (5, 25))
+    assert retime(nothing, np.array([], dtype=np.int64)).end_ns == 25
