@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.display import html_table, text_table
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.questions import Questions
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.core.source import Source
 from perfkit.core.spec.plan import Plan
@@ -157,7 +158,7 @@ class LazyTables(Mapping[str, pd.DataFrame]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Run:
+class Run(Questions):
     """One run of a training job.
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are

@@ -10,6 +10,7 @@ from perfkit.record.store._cells import NULLS, Cell, times_ns
 from perfkit.record.store._csv import MISSHAPEN, Csv, read_csv
 from perfkit.record.store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.record.store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
+from perfkit.record.store._select import select
 from perfkit.record.store._slices import Block, SliceFile, SliceWriter
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "read_group",
     "read_rows",
     "read_table",
+    "select",
     "times_ns",
     "write_rows",
     "write_table",

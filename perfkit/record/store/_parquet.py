@@ -26,7 +26,7 @@ _TYPES = {"int": "Int64", "float": "Float64", "flag": "Boolean", "text": "Int64"
 
 def write_table(frame: pd.DataFrame, path: Path) -> None:
     """Write a table of a run as Parquet. Raises ValueError for text that is no Unicode, OSError if it cannot be written."""
-    columns = [_stored(str(name), frame[name]) for name in frame.columns]
+    columns = [stored(str(name), frame[name]) for name in frame.columns]
     try:
         pl.DataFrame(columns).write_parquet(path, row_group_size=ROWS_PER_GROUP)
     except pl.exceptions.PolarsError as error:
@@ -69,7 +69,8 @@ def read_group(path: Path, table: Table, number: int, *, columns: Sequence[str],
     return pd.DataFrame({series.name: _restored(series, table.column(series.name)) for series in frame.get_columns()})
 
 
-def _stored(name: str, values: pd.Series) -> pl.Series:
+def stored(name: str, values: pd.Series) -> pl.Series:
+    """A column of a frame as the engine holds it: text as an Enum, null where it is null."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         texts = [str(text) for text in values.cat.categories]
         codes = pl.Series(values.cat.codes.to_numpy(dtype=np.int64))

@@ -26,6 +26,8 @@ _ASCEND = re.compile(
     rb'"(?:Ascend Hardware|Overlap Analysis|CANN|HCCL|NPU MEM|AI Core Freq|async_npu|torch_to_npu|async_task_queue)"'
     rb"|torch_npu|mindspore|aclnn"
 )
+PRODUCER = b'"producer": "perfkit"'
+"""What perfkit exports has Kineto's categories, whatever the device and the names of its operators."""
 _RANK = re.compile(r"rank[-_]?(\d{1,9})|worker[-_]?(\d{1,9})", re.IGNORECASE)
 
 
@@ -55,7 +57,7 @@ def rank_in_name(file: File) -> int | None:
 def _is_trace(start: bytes, file: File) -> bool:
     text = _text(start)
     if text.startswith(b"{"):
-        return _MARKS.search(text) is not None and not _ASCEND.search(text)
+        return _MARKS.search(text) is not None and (PRODUCER in text or not _ASCEND.search(text))
     listed = re.match(rb"\[\s*\{", text) is not None and _PHASE.search(text) is not None and _CATEGORY.search(text) is not None
     return listed and not _is_ascend(file, text)
 
