@@ -118,11 +118,16 @@ class GradientRates(NamedTuple):
         seconds = 2 * self.latency + self.parameters(layers) * (self.reduced + self.update)
         return np.where(self.sharded > 0, 0.0, exposed_s(seconds, self.pieces * window * self.hidden, self.contention))
 
-    def always_s(self, layers: Floats, window: Floats) -> Floats:
-        """Exposed seconds of a micro batch (of each of its pieces) whose backward pass computes for `window`."""
-        seconds = 3 * self.latency + self.parameters(layers) * (self.reduced + 2 * self.gathered)
-        exposed = exposed_s(seconds, 1.5 * self.pieces * window * self.hidden, self.contention)
-        return np.where(self.sharded > 0, exposed / self.pieces, 0.0)
+    def always_s(self, layers: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+        """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
+
+        Parameters are gathered for both passes, and gradients reduced beside the second (arXiv 1910.02054, section 7.2.2).
+        """
+        parameters = self.parameters(layers) * self.sharded / self.pieces
+        gathered = self.latency * self.sharded / self.pieces + parameters * self.gathered
+        reduced = self.latency * self.sharded / self.pieces + parameters * self.reduced
+        ahead = exposed_s(gathered, forward * self.hidden, self.contention)
+        return ahead, exposed_s(gathered + reduced, backward * self.hidden, self.contention)
 
 
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:

@@ -133,9 +133,10 @@ def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
         ahead, behind = _swaps_s(rates, amounts)
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
     if gradients.sharded.any():
-        always = _spread(gradients.always_s(layers.sum(axis=1), np.einsum("ka,kacs->ks", rates.computing, amounts)), layers)
-        # Parameters are gathered for either pass, and gradients reduced after the second.
-        forward, backward = forward + always / 3, backward + 2 * always / 3
+        held = layers.sum(axis=1)
+        windows = held * rates.computing_ahead[:, None], np.einsum("ka,kacs->ks", rates.computing, amounts)
+        ahead, behind = (_spread(seconds, layers) for seconds in gradients.always_s(held, *windows))
+        always, forward, backward = ahead + behind, forward + ahead, backward + behind
     return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
 
 

@@ -17,7 +17,7 @@ from perfkit.predict.cost.again import Again, layers_again
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.exchange_columns import stage_parameters
+from perfkit.predict.cost.exchange_columns import exposed_s, stage_parameters
 from perfkit.predict.cost.layer_columns import Pass, layer_products
 from perfkit.predict.cost.operators import weight_product_s
 from perfkit.predict.cost.step_columns import step_parts, straggler_share
@@ -51,15 +51,17 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """Data-parallel collectives of a stage in seconds: `hidden` of `reduced` and `gathered` can run beside computing.
+    """Data-parallel collectives of a stage in seconds: `hidden` of `reduced` and `gathered` can run beside the backward pass.
 
-    `always` says that they happen in every micro batch (sharded parameters), `sharded` that parameters are gathered, `contention`
-    what share of a hidden collective is lost to computing, `latency` what one message costs without its bytes.
+    `hidden_ahead` beside the forward pass; `always` says that they happen in every micro batch (sharded parameters), `sharded`
+    that parameters are gathered, `contention` what share of a hidden collective is lost to computing, `latency` what one message
+    costs without its bytes.
     """
 
     reduced: float
     gathered: float
     hidden: float
+    hidden_ahead: float
     always: bool
     sharded: bool
     contention: float
@@ -151,12 +153,15 @@ class Costs:
         gathered = gather_s(gathered_bytes, group, stride, self.work.network)
         reduced = gather_s(reduced_bytes, group, stride, self.work.network)
         zero = _one(columns.zero)
+        # Sharded parameters are gathered once for a micro batch, of which every piece is a pass.
+        pieces = 1 / _one(columns.pieces) if zero >= 3 else 1.0
         repeated = sum(self.again(again).total for again in layers)
         window = (count * _one(self.work.layer.backward.total) + repeated) * _one(self.eff.gradients_hidden)
         return Gradients(
-            reduced=_one(reduced) if zero > 0 else 2 * _one(reduced),
-            gathered=_one(gathered) if zero > 0 else 0.0,
-            hidden=window * (1.5 if zero >= 3 else 1.0),
+            reduced=pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)),
+            gathered=pieces * _one(gathered) if zero > 0 else 0.0,
+            hidden=window,
+            hidden_ahead=count * self.kinds("forward").total * _one(self.eff.gradients_hidden),
             always=zero >= 3,
             sharded=zero > 0,
             contention=_one(self.eff.contention),
@@ -168,6 +173,17 @@ class Costs:
     def step_host_s(self) -> float:
         """Seconds of the host before the first operator of a step."""
         return _one(self.eff.step_host_s) * _one(self.eff.host)
+
+    def swaps_s(self, layers: Sequence[Again]) -> tuple[float, float]:
+        """Exposed seconds of the activations of some layers on their way to the host and back, in either pass."""
+        columns = self.columns
+        way = sum(again.swapped for again in layers) * _one(self.work.tokens)
+        way /= _one(columns.host_bytes_per_s) * _one(self.eff.host_link_share)
+        ahead = len(layers) * self.kinds("forward").total
+        behind = len(layers) * self.kinds("backward").total + sum(self.again(again).total for again in layers)
+        contention = _one(self.eff.contention)
+        out, back = (_one(exposed_s(np.array([way]), np.array([window]), contention)) for window in (ahead, behind))
+        return out, back
 
     def launch_s(self) -> float:
         """Seconds of the host to launch the forward pass of a layer."""

@@ -56,8 +56,8 @@ class Program:
 
     @classmethod
     def of(cls, ops: Sequence[Op], straggler: float = 0.0) -> Program:
-        """The columns of a list of operators, each of which waits `straggler` of its time for the slowest of many nodes."""
-        held = [op.ns / op.slowed * (op.block if op.code < 0 else 1.0) for op in ops]
+        """The columns of operators, which wait for the slowest of many nodes for `straggler` of their own and the host's time."""
+        held = [op.gap_ns + op.ns / op.slowed * (op.block if op.code < 0 else 1.0) for op in ops]
         return cls(
             tuple(ops),
             np.array([op.ns for op in ops], dtype=np.float64),

@@ -11,6 +11,7 @@ from perfkit.predict.plans.schedule.order import Lane, lanes
 from perfkit.predict.simulate.costs import Costs, Gradients, stage_layers
 from perfkit.predict.simulate.faults import Fault
 from perfkit.predict.simulate.layout import Layout
+from perfkit.predict.simulate.operators import CODE
 from perfkit.predict.simulate.program import LayerPrograms, Op, Program, collective, gradient_messages
 
 FORWARD, BACKWARD, LAST_BACKWARD = "F", "B", "Z"
@@ -120,19 +121,27 @@ class _Builder:
         total = sum(len(row[stage]) for row in rows)
         begins, ends = stage == 0 and chunk == 0, stage == self._layout.pipeline - 1 and chunk == len(rows) - 1
         ops: list[Op] = []
+        out, back = (self._swap(seconds) for seconds in self._costs.swaps_s(rows[chunk][stage]))
         if kind == FORWARD:
             ops += self._layer.first(back=False) if begins else []
             for number, _ in numbered:
-                ops += _in_layer(self._layer.forward(self._gathered(gradients, total)), "forward", number)
-            ops += self._layer.last(back=False) if ends else []
+                ops += _in_layer(self._layer.forward(self._gathered(gradients, total, back=False)), "forward", number)
+            ops += out + (self._layer.last(back=False) if ends else [])
         else:
-            ops += self._layer.last(back=True) if ends else []
+            ops += (self._layer.last(back=True) if ends else []) + back
             for number, again in reversed(numbered):
                 reduced = self._beside(gradients, total) if kind == LAST_BACKWARD else []
                 reduced += self._scattered(gradients, total)
-                ops += _in_layer(self._layer.backward(again, self._gathered(gradients, total), reduced), "backward", number)
+                ops += _in_layer(
+                    self._layer.backward(again, self._gathered(gradients, total, back=True), reduced), "backward", number
+                )
             ops += self._layer.first(back=True) if begins else []
         return self._program(ops, self._syncs, self._costs.straggler())
+
+    @staticmethod
+    def _swap(seconds: float) -> list[Op]:
+        """What computing waits for copies of activations."""
+        return [Op("activations.swap", CODE["Copy"], seconds * NS_PER_S)] if seconds else []
 
     def _beside(self, gradients: Gradients, layers: int) -> list[Op]:
         """What of the gradients of one layer can be sent beside the last backward pass."""
@@ -149,18 +158,23 @@ class _Builder:
             for place in range(count)
         ]
 
-    def _exposed(self, gradients: Gradients) -> float:
-        """Share of a micro batch's gathers and scatters (sharded parameters) that computing does not hide."""
-        total = 2 * gradients.gathered + gradients.reduced
-        beside = min(total, gradients.hidden)
+    def _exposed(self, gradients: Gradients, *, back: bool) -> float:
+        """Share of a pass's gathers and scatters (sharded parameters) that computing does not hide."""
+        total = gradients.gathered + (gradients.reduced if back else 0.0)
+        beside = min(total, gradients.hidden if back else gradients.hidden_ahead)
         return (total - beside + gradients.contention * beside) / total if total else 0.0
 
-    def _gathered(self, gradients: Gradients, layers: int) -> Op | None:
+    def _gathered(self, gradients: Gradients, layers: int, *, back: bool) -> Op | None:
         if not gradients.always or self._layout.size("dp") == 1:
             return None
         size = gradients.gathered_bytes / max(layers, 1)
         return collective(
-            "parameters.gather", "all_gather", "dp", gradients.gathered / max(layers, 1), size, block=self._exposed(gradients)
+            "parameters.gather",
+            "all_gather",
+            "dp",
+            gradients.gathered / max(layers, 1),
+            size,
+            block=self._exposed(gradients, back=back),
         )
 
     def _scattered(self, gradients: Gradients, layers: int) -> list[Op]:
@@ -169,7 +183,9 @@ class _Builder:
         seconds, size = gradients.reduced / max(layers, 1), gradients.reduced_bytes / max(layers, 1)
         count, each, size_each = gradient_messages(gradients, seconds, size, 1, self._split)
         return [
-            collective(f"gradients.reduce.{place}", "reduce_scatter", "dp", each, size_each, block=self._exposed(gradients))
+            collective(
+                f"gradients.reduce.{place}", "reduce_scatter", "dp", each, size_each, block=self._exposed(gradients, back=True)
+            )
             for place in range(count)
         ]
 
