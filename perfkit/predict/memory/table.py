@@ -36,15 +36,13 @@ class StagePeaks:
 
 def stage_peaks(plans: PlanColumns, settings: Coded[MemorySettings], schedule: str = "1f1b") -> Iterator[StagePeaks]:
     """The peaks of all plans, in pieces; of every plan first and last stage, and those between that can need most."""
-    layout = _layouts(plans, schedule)
+    micro_batches = plans.num_micro_batches
+    layouts = _layouts(plans, micro_batches, schedule)
     for kind, rows, sizes in by_kind(plans, settings):
         for start in range(0, len(rows), CHUNK):
             own = rows[start : start + CHUNK]
-            stages, counts, codes = _stages(plans, layout[own], own, schedule)
-            repeats = counts[codes]
-            plan = np.repeat(np.arange(len(own)), repeats)
-            inner = np.arange(len(plan)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-            found = stages.take((np.cumsum(counts) - counts)[codes][plan] + inner)
+            _, first, codes = np.unique(layouts[own], return_index=True, return_inverse=True)
+            plan, found = _stages(plans, micro_batches, own[first], schedule).of(codes)
             ends = found.parts[0]
             yield StagePeaks(own[plan], ends.first > 0, ends.last > 0, peaks(kind, sizes.take(plan + start), found))
 
@@ -61,35 +59,44 @@ def fullest_bytes(
     return found
 
 
-def _layouts(plans: PlanColumns, schedule: str) -> Codes:
+def _layouts(plans: PlanColumns, micro_batches: Floats, schedule: str) -> Codes:
     """A code for everything that decides which layers wait, by plan."""
-    p, v, m = plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size, plans.num_micro_batches
+    p, v, m = plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size, micro_batches
     # Beyond a few rounds of the pipeline more micro batches change nothing but the remainder.
-    shown = np.where((m <= 4 * p) | (schedule == "gpipe"), m, 4 * p + m % p)
+    shown = np.where((m <= 4 * p) | (schedule == "gpipe"), m, np.where(v > 1, 4 * p + m % p, 4 * p))
     dense = np.where(plans.num_experts > 0, plans.num_dense_layers, plans.num_layers)
     return joint_codes(
         [plans.num_layers, p, v, dense, shown, plans.sequence_chunks, plans.layers_per_stage.codes, plans.recompute.codes]
     )
 
 
-def _stages(plans: PlanColumns, codes: Codes, rows: Codes, schedule: str) -> tuple[StageRows, Codes, Codes]:
-    """The stages of all layouts of some plans, how many of them each layout has, and every plan's layout."""
-    _, first, own = np.unique(codes, return_index=True, return_inverse=True)
-    found: list[Stage] = []
-    counts = []
-    for row in rows[first].tolist():
-        stages = _waiting(plans, row, schedule)
-        found += stages
-        counts.append(len(stages))
-    return StageRows.of(found), np.array(counts), own
+@dataclass(frozen=True, slots=True)
+class _Stages:
+    """The stages of different layouts: `counts` stages of each layout, `starts` where they begin among the rows."""
+
+    rows: StageRows
+    starts: Codes
+    counts: Codes
+
+    def of(self, layouts: Codes) -> tuple[Codes, StageRows]:
+        """The stages of plans with these layouts: the plan of every stage, and the stages."""
+        repeats = self.counts[layouts]
+        plan = np.repeat(np.arange(len(layouts)), repeats)
+        inner = np.arange(len(plan)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        return plan, self.rows.take(self.starts[layouts][plan] + inner)
 
 
-def _waiting(plans: PlanColumns, row: int, schedule: str) -> tuple[Stage, ...]:
+def _stages(plans: PlanColumns, micro_batches: Floats, rows: Codes, schedule: str) -> _Stages:
+    """The stages of the layouts of some plans."""
+    found = [_waiting(plans, int(micro_batches[row]), row, schedule) for row in rows.tolist()]
+    counts = np.array([len(stages) for stages in found])
+    return _Stages(StageRows.of([stage for stages in found for stage in stages]), np.cumsum(counts) - counts, counts)
+
+
+def _waiting(plans: PlanColumns, micro_batches: int, row: int, schedule: str) -> tuple[Stage, ...]:
     layers, p, v = (
-        int(plans.num_layers[row]),
-        int(plans.pipeline_parallel_size[row]),
-        int(plans.virtual_pipeline_parallel_size[row]),
+        int(column[row]) for column in (plans.num_layers, plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size)
     )
     dense = int(plans.num_dense_layers[row]) if plans.num_experts[row] else layers
     layout = Layout(plans.layers_per_stage[row] or even_layers(layers, p, v), dense, plans.recompute[row])
-    return waiting_of(layout, schedule, int(plans.num_micro_batches[row]), int(plans.sequence_chunks[row]), all_stages=False)
+    return waiting_of(layout, schedule, micro_batches, int(plans.sequence_chunks[row]), all_stages=False)

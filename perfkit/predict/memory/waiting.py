@@ -7,7 +7,7 @@ recompute plan and on the schedule alone, not on any size. Counts are those of m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -56,7 +56,7 @@ class Kept:
     """What the layers of one chunk keep of one micro batch: `full` layer inputs, and layers by their load."""
 
     full: int
-    loads: dict[Load, int]
+    loads: Mapping[Load, int]
 
 
 class Combination(NamedTuple):
@@ -119,15 +119,24 @@ def kept_by(layout: Layout, chunk: int, stage: int) -> Kept:
     dense = count - expert_layers_in(layout.layers, layout.num_dense_layers)[chunk][stage]
     full = count if recompute.all_layers else min(count, _at(recompute.full_layers, chunk, stage))
     start = full + max(0, min(count - full, _at(recompute.swapped_layers, chunk, stage)) - OFFLOADING)
-    repeated = {pattern: _at(counts, chunk, stage) for pattern, counts in recompute.operators.items()}
+    repeated = tuple((pattern, _at(counts, chunk, stage)) for pattern, counts in recompute.operators.items())
     gathered = _at(recompute.communication, chunk, stage)
-    cuts = {min(max(cut, start), count) for cut in (start, count, dense, gathered, *repeated.values())}
+    return Kept(full, _loads((start, dense, count), repeated, gathered, recompute.attention_core))
+
+
+@lru_cache(maxsize=4096)
+def _loads(
+    cuts: tuple[int, int, int], repeated: tuple[tuple[str, int], ...], gathered: int, attention_core: bool
+) -> Mapping[Load, int]:
+    """Layers by load of a chunk: the first that keeps more than its input, the first with experts, and the end are its `cuts`."""
+    start, dense, count = cuts
     loads: dict[Load, int] = {}
-    for begin, end in pairwise(sorted(cuts)):
-        patterns = tuple(pattern for pattern, number in repeated.items() if number > begin)
-        load = Load(patterns, recompute.attention_core, gathered > begin, begin >= dense)
+    steps = {min(max(cut, start), count) for cut in (*cuts, gathered, *(number for _, number in repeated))}
+    for begin, end in pairwise(sorted(steps)):
+        patterns = tuple(pattern for pattern, number in repeated if number > begin)
+        load = Load(patterns, attention_core, gathered > begin, begin >= dense)
         loads[load] = loads.get(load, 0) + end - begin
-    return Kept(full, loads)
+    return loads
 
 
 @lru_cache(maxsize=4096)
