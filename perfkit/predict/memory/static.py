@@ -80,7 +80,7 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
         + mixed * of_mixed
         + stage.first * positions
         + stage.last * sizes.norm_values * h,
-        largest_layer=attention + inner,
+        largest_layer=(stage.layers > 0) * (attention + inner),
     )
 
 

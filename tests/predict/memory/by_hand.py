@@ -326,7 +326,8 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
         chunks.reverse()
     states = live_batches(plan, schedule, stage)
     waiting = [sum(count * sum(kept.values()) for count, kept in zip(state, chunks, strict=True)) for state in states]
-    most = min(state for state, amount in zip(states, waiting, strict=True) if amount >= max(waiting) * (1 - 1e-12))
+    tied = {state for state, amount in zip(states, waiting, strict=True) if amount >= max(waiting) * (1 - 1e-12)}
+    most = min(one for one in tied if not any(one != other and all(map(int.__le__, one, other)) for other in tied))
     held = Counter()
     for count, kept in zip(most, chunks, strict=True):
         for part, amount in kept.items():
@@ -345,15 +346,15 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
     fixed["reserved/workspace"] = settings.workspace_bytes + (settings.expert_workspace_bytes if model.num_experts else 0)
     if settings.keeps_score_buffer and work.attention_kernel == "unfused":
         fixed["reserved/workspace"] += n * work.seq_length * model.num_attention_heads / t * e
-    moments = {"in the optimizer step": {}}
-    if settings.bucket_elements:
-        part = total / parallel.optimizer_shard_size
-        moments["in the optimizer step"] = {"dynamic/gradient_copies": part * BYTES[plan.optimizer.gradient_dtype] + part * 4}
     own = _backward(plan, settings, stage, numbers)
-    moments["in the backward pass of a layer" if own else "while micro batches wait"] = held | own
+    moments = {"in the backward pass of a layer" if own else "while micro batches wait": held | own}
     if last:
         rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
         moments["at the loss of a micro batch"] = held | {"dynamic/logits": n * rows * settings.logits_bytes_per_element}
+    moments["in the optimizer step"] = {}
+    if settings.bucket_elements:
+        part = total / parallel.optimizer_shard_size
+        moments["in the optimizer step"] = {"dynamic/gradient_copies": part * BYTES[plan.optimizer.gradient_dtype] + part * 4}
     moment = max(moments, key=lambda name: sum(moments[name].values()))
     found = fixed | moments[moment]
     found["reserved/fragmentation"] = settings.fragmentation * sum(found.values())

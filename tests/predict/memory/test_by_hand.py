@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.spec import OptimizerSpec, ParallelPlan, Plan, RecomputePlan, Workload
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import PRESETS, preset
 from tests.predict.memory.by_hand import stage_memory
@@ -74,6 +76,26 @@ def test_other_schedules_too(schedule):
     for plan, settings in chosen:
         batch = plan.workload.global_batch_size * (2 * plan.parallel.pipeline_parallel_size if schedule == "dualpipe" else 1)
         assert_same(replace(plan, workload=replace(plan.workload, global_batch_size=batch)), settings, schedule)
+
+
+@pytest.mark.parametrize("layers", [((8, 0, 8),), ((0, 8, 8),), ((8, 8, 0),), ((6, 5), (5, 0)), ((6, 0), (5, 5))])
+def test_stages_without_layers_too(layers):
+    plan = Plan(
+        model=replace(catalog.model("llama2-7b"), num_layers=16),
+        workload=Workload(seq_length=4096, micro_batch_size=1, global_batch_size=16, dtype="float8", dropout=True),
+        parallel=ParallelPlan(
+            data_parallel_size=2,
+            pipeline_parallel_size=len(layers[0]),
+            virtual_pipeline_parallel_size=len(layers),
+            layers_per_stage=layers,
+            optimizer_shard_size=2,
+            optimizer_shard_level=3,
+        ),
+        recompute=RecomputePlan(all_layers=True),
+    )
+    assert_same(plan, preset("megatron"))
+    momentum = OptimizerSpec(name="sgd", state_bytes_per_parameter=8, matrix_state_bytes_per_parameter=0)
+    assert_same(replace(plan, recompute=RecomputePlan(), optimizer=momentum), preset("deepspeed"))
 
 
 def test_together_the_random_plans_have_every_leaf_and_every_moment():

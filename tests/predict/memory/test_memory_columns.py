@@ -62,3 +62,21 @@ def test_a_larger_batch_never_needs_less():
     twice = replace(many, micro_batch_size=2 * many.micro_batch_size, global_batch_size=2 * many.global_batch_size)
     same = Coded.same(settings, len(many))
     assert (fullest_bytes(twice, same, ALL)[0] > fullest_bytes(many, same, ALL)[0]).all()
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zbh1", "dualpipe", "vpp_lm"])
+def test_many_micro_batches_of_any_schedule_are_told_apart(schedule):
+    chunks = 2 if schedule == "vpp_lm" else 1
+    many = [
+        Plan(
+            model=replace(catalog.model("llama2-7b"), num_layers=layers),
+            workload=Workload(seq_length=4096, micro_batch_size=1, global_batch_size=micro_batches, dropout=True),
+            parallel=ParallelPlan(pipeline_parallel_size=4, virtual_pipeline_parallel_size=chunks),
+        )
+        for micro_batches in (1, 2, 3, 4, 5, 8, 15, 16, 17, 18, 20, 40, 42, 43)
+        for layers in (29, 32)
+    ]
+    settings = Coded.same(preset("megatron"), len(many))
+    (found,) = fullest_bytes(PlanColumns.of(many), settings, ALL, schedule=schedule)
+    alone = [peak_memory(plan, schedule=schedule, settings=preset("megatron")).peak.total for plan in many]
+    np.testing.assert_array_equal(found, alone)

@@ -11,7 +11,7 @@ from perfkit.core.params import count_params
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec import OptimizerSpec, ParallelPlan, Plan, SoftwareSpec, Workload
 from perfkit.predict.memory.memory import static_of
-from perfkit.predict.memory.settings import MemorySettings, settings_for, settings_of
+from perfkit.predict.memory.settings import PRESETS, MemorySettings, settings_for, settings_of
 
 PLAIN = MemorySettings()
 MODEL = catalog.model("llama2-7b")
@@ -70,6 +70,7 @@ def test_gathered_weights_are_as_wide_as_layers_compute(dtype, width):
     # Two layers of 4 h x h for attention and 3 h x f for the gated feed-forward block: one in work, one on its way.
     h, f = MODEL.hidden_size, MODEL.ffn_hidden_size
     assert held.gathered == 2 * (4 * h * h + 3 * h * f) * width
+    assert held.total == held.parameters + held.gradients + held.optimizer + held.gathered
 
 
 def test_the_program_that_a_plan_names_decides_and_else_the_usual_one_of_the_device():
@@ -86,3 +87,15 @@ def test_the_program_that_a_plan_names_decides_and_else_the_usual_one_of_the_dev
     assert found[2].workspace_bytes - found[0].workspace_bytes == 28 * 2**20
     columns = settings_of(PlanColumns.of(plans))
     assert [columns[row] for row in range(len(plans))] == found
+
+
+def test_the_presets_have_the_figures_of_their_sources():
+    megatron, deepspeed, mindspore = (PRESETS[name] for name in ("megatron", "deepspeed", "mindspore"))
+    assert {preset.vocab_multiple for preset in (megatron, deepspeed)} == {128}  # make-vocab-size-divisible-by
+    assert deepspeed.bucket_elements == 5e8  # reduce_bucket_size and allgather_bucket_size
+    assert megatron.context_bytes == 1.6e9  # bigscience notes
+    assert mindspore.context_bytes == (62_432 - 59_392) * 2**20  # MindFormers log: memory of the device and of the pool
+    # Logits in 16 bit and in fp32; MindSpore keeps the gradient apart too.
+    assert (megatron.logits_bytes_per_element, mindspore.logits_bytes_per_element) == (2 + 4, 2 + 4 + 4)
+    assert megatron.workspace_bytes == 2 * 32 * 2**20 + 4 * 2**20  # cuBLAS and Transformer Engine
+    assert MemorySettings().workspace_bytes == MemorySettings().context_bytes == 0
