@@ -121,19 +121,6 @@ def held_after_use(blocks: pd.DataFrame, limit: int | None = 5) -> tuple[Held, .
     return tuple(held[:limit])
 
 
-def never_freed(blocks: pd.DataFrame) -> pd.DataFrame:
-    """Blocks that were allocated and not released while recorded, weights left out."""
-    rows = _of_one_rank(blocks)
-    return rows[rows["start"].notna() & rows["end"].isna() & (rows["kind"] != WEIGHT).fillna(True).astype(bool)]
-
-
-def never_used(blocks: pd.DataFrame) -> pd.DataFrame:
-    """Blocks that no task used, weights left out; those of which no use was recorded are not among them."""
-    rows = _of_one_rank(blocks)
-    unused = (rows["num_uses"] == 0).fillna(False).astype(bool) & rows["last_use"].isna()
-    return rows[unused & (rows["kind"] != WEIGHT).fillna(True).astype(bool)]
-
-
 def pools(blocks: pd.DataFrame) -> tuple[Pool, ...]:
     """Every pool with the peak of its blocks and the peak that the allocator states, largest first."""
     rows = _of_one_rank(blocks)

@@ -14,14 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from perfkit.core.breakdown import Breakdown, join
+from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.core.spec.workload import Workload
 
 Attention = Literal["full", "causal"]
 UNIT = "FLOP/token"
@@ -105,11 +104,6 @@ def pass_flops(
         "backward": replace(forward.scale(2), source=TRAINING_SOURCE),
         "recompute": recompute_flops(model, seq_length, recompute, attention),
     }
-
-
-def step_flops(model: ModelSpec, workload: Workload, recompute: RecomputePlan | None = None) -> Breakdown:
-    """FLOP per token that the devices do in training, with the roots `forward`, `backward` and `recompute` (full attention)."""
-    return join(pass_flops(model, workload.seq_length, recompute).items(), TRAINING_SOURCE)
 
 
 def _head_sizes(model: ModelSpec) -> tuple[int, int]:

@@ -7,13 +7,7 @@ communication are assumed; `perfkit.simulate_schedule` does without that.
 
 from __future__ import annotations
 
-from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
-from perfkit.core.source import Source
-from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.workload import Workload
-
-SOURCE = Source("computed", "perfkit.predict.cost.pipeline_bubble.bubble_share", "(p - 1) / (v m + p - 1), arXiv 2104.04473")
 
 
 def bubble_over_ideal(stages: int, micro_batches: int, chunks: int = 1) -> float:
@@ -26,22 +20,6 @@ def bubble_share(stages: int, micro_batches: int, chunks: int = 1) -> float:
     """Bubble as a share (0 to 1) of the whole step: 3/131 for 4 stages, 32 micro batches, 4 chunks."""
     _check(stages, micro_batches, chunks)
     return (stages - 1) / (chunks * micro_batches + stages - 1)
-
-
-def pipeline_bubble(workload: Workload, parallel: ParallelPlan) -> Breakdown:
-    """A step split into `work` and `bubble`, as shares that sum to 1."""
-    samples = workload.micro_batch_size * parallel.data_parallel_size
-    if workload.global_batch_size % samples:
-        raise InputError(
-            "pipeline_bubble",
-            [
-                f"global_batch_size = {workload.global_batch_size} is not divisible by micro_batch_size x data_parallel_size = "
-                f"{samples}"
-            ],
-        )
-    micro_batches = workload.global_batch_size // samples
-    waiting = bubble_share(parallel.pipeline_parallel_size, micro_batches, parallel.virtual_pipeline_parallel_size)
-    return Breakdown("share of the step", {"work": 1.0 - waiting, "bubble": waiting}, SOURCE)
 
 
 def _check(stages: int, micro_batches: int, chunks: int) -> None:

@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.core.breakdown import Breakdown
-from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.workload import Workload
 
-SOURCE = Source("computed", "perfkit.predict.cost.roofline", "Roofline model, CACM 52(4) 2009: min(peak, intensity x bandwidth)")
 BYTES_PER_ELEMENT = {"bfloat16": 2, "float16": 2, "float32": 4, "float8": 1}
 
 
@@ -61,12 +58,6 @@ def layer_matmuls(model: ModelSpec, workload: Workload, parallel: ParallelPlan, 
             }
         )
     return pd.DataFrame(rows)
-
-
-def layer_floor(model: ModelSpec, workload: Workload, parallel: ParallelPlan, hardware: HardwareSpec) -> Breakdown:
-    """The least time that the matrix products of one layer's forward pass can take on one device, in s by product."""
-    products = layer_matmuls(model, workload, parallel, hardware)
-    return Breakdown("s", {row["part"]: float(row["time_s"]) for row in products.to_dict("records")}, SOURCE)
 
 
 def _product(m: float, n: float, k: float, count: int = 1) -> tuple[float, float]:

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
-from perfkit.core.source import Source
 
 GOOD_LINEARITY = 0.8
-SOURCE = Source("computed", "perfkit.predict.cost.scaling.throughput_split", "measured throughput against base throughput x growth")
 
 
 def linearity(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, base_devices: int) -> float:
@@ -26,11 +23,6 @@ def linearity(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, b
     `tokens_per_s` and `base_tokens_per_s` are of all devices of their run. Base: 1 for a device, 8 for a node of eight.
     """
     return tokens_per_s / _ideal_tokens_per_s(tokens_per_s, num_devices, base_tokens_per_s, base_devices)
-
-
-def guide_linearity(tokens_per_s: float, num_devices: int, node_tokens_per_s: float) -> float:
-    """The guide's formula: a node's throughput times the number of cards, kept beside the right one (erratum X12)."""
-    return linearity(tokens_per_s, num_devices, node_tokens_per_s, 1)
 
 
 def linearity_table(runs: Iterable[tuple[str, int, float]]) -> pd.DataFrame:
@@ -48,15 +40,6 @@ def linearity_table(runs: Iterable[tuple[str, int, float]]) -> pd.DataFrame:
         kept = tokens_per_s / ideal
         table.append((name, num_devices, tokens_per_s, ideal, kept, kept > GOOD_LINEARITY))
     return pd.DataFrame(table, columns=["name", "num_devices", "tokens_per_s", "ideal_tokens_per_s", "linearity", "good"])
-
-
-def throughput_split(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, base_devices: int) -> Breakdown:
-    """What growing made of the ideal throughput, in tokens/s: `kept` and `lost`.
-
-    They sum to the ideal; a run that beats it (a larger share in cache, less memory pressure) has nothing lost and sums to itself.
-    """
-    ideal = _ideal_tokens_per_s(tokens_per_s, num_devices, base_tokens_per_s, base_devices)
-    return Breakdown("tokens/s", {"kept": tokens_per_s, "lost": max(0.0, ideal - tokens_per_s)}, SOURCE)
 
 
 def _ideal_tokens_per_s(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, base_devices: int) -> float:

@@ -14,20 +14,13 @@ from typing import Literal
 import pandas as pd
 
 from perfkit.core import catalog
-from perfkit.core.breakdown import Breakdown, join
+from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
-from perfkit.core.source import Source
-from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.core.spec.workload import Workload
-from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
+from perfkit.predict.cost.flops import Attention, training_flops
 
 Judgement = Literal["impossible", "suspicious", "plausible"]
 SUSPICIOUS_ABOVE, IMPOSSIBLE_ABOVE = 0.75, 1.0
-SOURCE = Source(
-    "computed", "perfkit.predict.cost.utilization.peak_split", "FLOP per token x measured tokens per second, against the peak"
-)
 
 
 def samples_per_s(global_batch_size: int, step_time_s: float) -> float:
@@ -43,25 +36,6 @@ def samples_per_s_per_device(global_batch_size: int, step_time_s: float, num_dev
 def tokens_per_s_per_device(global_batch_size: int, seq_length: int, step_time_s: float, num_devices: int) -> float:
     """Tokens per second and device, over all devices of the job."""
     return seq_length * samples_per_s_per_device(global_batch_size, step_time_s, num_devices)
-
-
-def guide_tokens_per_s_per_device(global_batch_size: int, seq_length: int, step_time_s: float, data_parallel_size: int) -> float:
-    """The guides' formula, whose p is the data-parallel size: too large by tensor x pipeline x context size (erratum X02)."""
-    return seq_length * samples_per_s_per_device(global_batch_size, step_time_s, data_parallel_size)
-
-
-def logged_divisor(logged_samples_per_s_per_device: float, global_batch_size: int, step_time_s: float) -> int:
-    """By how many a log divided its samples/s/p, to the nearest whole number: the devices, or a smaller group by mistake."""
-    return round(samples_per_s(global_batch_size, step_time_s) / _positive("samples/s/p", logged_samples_per_s_per_device))
-
-
-def explain_logged(logged_samples_per_s_per_device: float, global_batch_size: int, step_time_s: float, num_devices: int) -> str:
-    """Whether a logged samples/s/p is per device of the job, as a sentence with the divisor that it used."""
-    divisor = logged_divisor(logged_samples_per_s_per_device, global_batch_size, step_time_s)
-    right = samples_per_s_per_device(global_batch_size, step_time_s, num_devices)
-    if divisor == num_devices:
-        return f"agrees with {right:.4f} samples/s over all {num_devices} devices"
-    return f"divided by {divisor}, not by {num_devices}: over all devices it is {right:.4f} samples/s"
 
 
 def solve_global_batch(
@@ -136,31 +110,6 @@ def judge_utilization(value: float) -> Judgement:
     if value > IMPOSSIBLE_ABOVE:
         return "impossible"
     return "suspicious" if value > SUSPICIOUS_ABOVE else "plausible"
-
-
-def peak_split(
-    model: ModelSpec,
-    workload: Workload,
-    recompute: RecomputePlan,
-    hardware: HardwareSpec,
-    tokens_per_s_per_device: float,
-) -> Breakdown:
-    """What one device's peak goes to, in FLOP/s: `useful/forward`, `useful/backward`, `recompute`, `unused`, summing to the peak.
-
-    Full attention, head counted. `useful` over the total is the MFU, all but `unused` the HFU. Raises InputError if the speed needs
-    more than the peak: no such run exists.
-    """
-    peak = hardware.peak(workload.dtype)
-    rates = {name: work.total * tokens_per_s_per_device for name, work in pass_flops(model, workload.seq_length, recompute).items()}
-    used = sum(rates.values())
-    if judge_utilization(used / peak) == "impossible":
-        raise InputError(
-            "utilization",
-            [f"tokens_per_s_per_device = {tokens_per_s_per_device:g} needs {used / peak:.0%} of the peak {peak:g} FLOP/s"],
-        )
-    useful = Breakdown("FLOP/s", {"forward": rates["forward"], "backward": rates["backward"]}, SOURCE)
-    split = join([("useful", useful)], SOURCE)
-    return Breakdown("FLOP/s", {**split.parts, "recompute": rates["recompute"], "unused": peak - used}, SOURCE)
 
 
 def published_cases() -> pd.DataFrame:

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError
-from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.workload import Workload
-from perfkit.predict.cost.pipeline_bubble import bubble_over_ideal, bubble_share, pipeline_bubble
+from perfkit.predict.cost.pipeline_bubble import bubble_over_ideal, bubble_share
 
 
 @pytest.mark.parametrize(
@@ -27,13 +25,6 @@ def test_share_and_ratio_describe_one_bubble(stages, micro_batches, chunks):
     assert bubble_share(stages, micro_batches, chunks) == pytest.approx(ratio / (1 + ratio))
 
 
-def test_bubble_and_work_split_the_whole_step():
-    work = Workload(seq_length=4096, micro_batch_size=2, global_batch_size=256)
-    split = pipeline_bubble(work, ParallelPlan(data_parallel_size=4, pipeline_parallel_size=4, virtual_pipeline_parallel_size=4))
-    assert split.total == pytest.approx(1.0)
-    assert split.parts["bubble"] == pytest.approx(3 / (4 * 32 + 3))
-
-
 def test_no_pipeline_has_no_bubble():
     assert bubble_share(1, 8) == 0.0
 
@@ -42,8 +33,3 @@ def test_impossible_sizes_are_all_named():
     with pytest.raises(InputError) as caught:
         bubble_share(0, -1)
     assert len(caught.value.problems) == 2
-
-
-def test_a_batch_that_leaves_a_rest_is_refused():
-    with pytest.raises(InputError, match="not divisible"):
-        pipeline_bubble(Workload(seq_length=8, micro_batch_size=3, global_batch_size=8), ParallelPlan())

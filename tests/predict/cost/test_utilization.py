@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
@@ -15,14 +13,10 @@ from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.flops import recompute_flops, training_flops
 from perfkit.predict.cost.utilization import (
     evaluate_cases,
-    explain_logged,
     guide_selective_hfu,
-    guide_tokens_per_s_per_device,
     hfu,
     judge_utilization,
-    logged_divisor,
     mfu,
-    peak_split,
     published_cases,
     samples_per_s,
     samples_per_s_per_device,
@@ -40,23 +34,8 @@ def test_tokens_per_second_divide_by_all_devices():
     assert samples_per_s_per_device(1024, 122.7266, 16) == pytest.approx(0.52148, abs=5e-6)
 
 
-def test_the_guides_divisor_gives_an_impossible_speed():
-    speed = guide_tokens_per_s_per_device(1024, 4096, 122.7266, 8)
-    assert speed == pytest.approx(4272, abs=0.5)
-    assert mfu(training_flops(M13, 4096), speed, PEAK) == pytest.approx(0.99, abs=0.005)
-
-
 def test_samples_per_second_of_the_whole_job():
     assert samples_per_s(4 * 2 * 32, 11.5) == pytest.approx(22.261, abs=5e-4)
-
-
-def test_a_log_that_divides_by_all_devices_agrees():
-    assert explain_logged(0.5215, 1024, 122.7266, 16).startswith("agrees")
-
-
-def test_a_log_that_divides_by_the_replicas_is_found_out():
-    assert logged_divisor(1.0430, 1024, 122.7266) == 8
-    assert explain_logged(1.0430, 1024, 122.7266, 16).startswith("divided by 8, not by 16")
 
 
 @pytest.mark.parametrize("unknown", ["global_batch_size", "data_parallel_size", "micro_batch_size", "num_micro_batches"])
@@ -172,22 +151,6 @@ def test_the_case_without_a_sequence_length_is_solved_for_it():
 
 def test_every_published_row_names_its_source():
     assert published_cases()["source"].str.len().min() > 10
-
-
-@settings(max_examples=50, deadline=None)
-@given(speed=st.floats(0.1, 6000), layers=st.integers(0, 32))
-def test_the_parts_of_the_peak_sum_to_the_peak(speed, layers):
-    plan = RecomputePlan(full_layers=((layers,),))
-    split = peak_split(M7, WORK, plan, catalog.hardware_named("Ascend 376"), speed)
-    assert split.total == pytest.approx(PEAK, rel=1e-12)
-    work, again = training_flops(M7, 4096), recompute_flops(M7, 4096, plan)
-    assert split.amount("useful") / PEAK == pytest.approx(mfu(work, speed, PEAK))
-    assert 1 - split.amount("unused") / PEAK == pytest.approx(hfu(work, again, speed, PEAK))
-
-
-def test_a_speed_beyond_the_peak_is_refused_with_its_share():
-    with pytest.raises(InputError, match="needs 233% of the peak"):
-        peak_split(M70, WORK, RecomputePlan(), catalog.hardware_named("Ascend 376"), 1974)
 
 
 @pytest.mark.parametrize("time_s", [0, -1, math.nan, math.inf])

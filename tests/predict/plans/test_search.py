@@ -13,11 +13,8 @@ import perfkit
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.core.spec import ModelSpec, Plan, RecomputePlan, Workload
+from perfkit.core.spec import ModelSpec, Plan, Workload
 from perfkit.core.units import GIB
-from perfkit.predict.memory.memory import peak_memory
-from perfkit.predict.memory.settings import settings_for
-from perfkit.predict.plans.search._search_refine import least_recompute
 from perfkit.predict.plans.search.search import Scored, search_plans
 
 LIMIT = 58 * GIB
@@ -113,32 +110,6 @@ def test_win_shares_are_shares_of_all_draws(small):
     assert sum(found.win_share for found in small.plans) == pytest.approx(1.0)
     assert small.plans[0].within_interval
     assert small.close >= 1
-
-
-def test_no_stage_could_recompute_one_layer_less():
-    plan = plan_for("llama2-13b", batch=512)
-    parallel = replace(plan.parallel, data_parallel_size=4, pipeline_parallel_size=4, optimizer_shard_size=4)
-    plan, settings = replace(plan, parallel=parallel), settings_for(plan)
-    limit = (peak_memory(plan).peak.total + peak_memory(replace(plan, recompute=RecomputePlan(all_layers=True))).peak.total) / 2
-    least = least_recompute(plan, limit, settings)
-    assert peak_memory(least).peak.total <= limit
-    counts = least.recompute.full_layers[0]
-    assert 0 < sum(counts) < plan.model.num_layers
-    for stage in (stage for stage, count in enumerate(counts) if count):
-        fewer = tuple(count - (index == stage) for index, count in enumerate(counts))
-        changed = replace(least, recompute=replace(least.recompute, full_layers=(fewer,)))
-        assert peak_memory(changed).stages[stage].total > limit
-
-
-def test_megatron_gets_one_number_of_layers_for_all_stages():
-    plan = plan_for("llama2-13b", "A100-80GB-SXM", batch=512)
-    parallel = replace(plan.parallel, data_parallel_size=4, pipeline_parallel_size=4, optimizer_shard_size=4)
-    plan, settings = replace(plan, parallel=parallel), settings_for(plan)
-    limit = peak_memory(plan).peak.total * 0.9
-    (counts,) = least_recompute(plan, limit, settings).recompute.full_layers
-    assert len(set(counts)) == 1
-    fewer = replace(plan, recompute=RecomputePlan(full_layers=(tuple(count - 1 for count in counts),)))
-    assert peak_memory(fewer).peak.total > limit
 
 
 def test_the_second_pass_beats_recomputing_everything():

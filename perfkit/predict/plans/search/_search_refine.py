@@ -17,12 +17,6 @@ StageTotals = dict[tuple[int, int], int]
 """Bytes of a stage at its peak with some layers recomputed, as far as they were asked for: by (stage, layers)."""
 
 
-def least_recompute(plan: Plan, limit_bytes: float, settings: MemorySettings) -> Plan | None:
-    """`plan` with the fewest layers recomputed in full on every stage that fit the limit; None if not even all do."""
-    full = least_full(plan, limit_bytes, settings, {})
-    return None if full is None else with_full(plan, full, settings)
-
-
 def least_full(plan: Plan, limit_bytes: float, settings: MemorySettings, known: StageTotals) -> tuple[int, ...] | None:
     """The fewest layers of every stage to recompute in full; for Megatron of every chunk of all stages, the same number.
 
