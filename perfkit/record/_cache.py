@@ -31,6 +31,7 @@ from perfkit.record.listing import File, printable
 
 MIN_BYTES = 4 * MIB
 """Smaller runs are read within a quarter of a second, so keeping them does not pay."""
+MANY_FILES = 1000
 _MANIFEST = "manifest.json"
 _KIND, _SEEN = "runs", "seen"
 
@@ -40,9 +41,15 @@ def worth_keeping(files: Iterable[File]) -> bool:
     return sum(file.size_bytes for file in files) >= MIN_BYTES
 
 
-def files_key(root: Path, files: Iterable[File]) -> str:
-    """A name for the state of `files` below `root`; it changes with every change of a file or of the code that reads it."""
-    return _key_of([_readers(), str(root.resolve())], files)
+def files_key(root: Path, files: Sequence[File]) -> str:
+    """A name for the state of `files` below `root`; it changes with every change of a file or of the code that reads it.
+
+    Of many files the names, sizes and times tell it: to read the ends of thousands takes longer than to open what is kept.
+    """
+    if len(files) <= MANY_FILES:
+        return _key_of([_readers(), str(root.resolve())], files)
+    states = [f"{file.relative}|{file.size_bytes}|{file.mtime_ns}" for file in files]
+    return _key_of([_readers(), str(root.resolve()), *states], [])
 
 
 def key_of(files: str, format: Format, beside: Iterable[File]) -> str:
@@ -83,11 +90,14 @@ class Again:
     """How what is not kept of a run is read: all of it, or the tables that are read later, from the recipe kept for them."""
 
     read: Callable[[], Run]
-    offer: Callable[[Any], Mapping[str, LazyTable] | None]
+    offer: Callable[[Any, list[Dropped]], Mapping[str, LazyTable] | None]
 
 
-def keep(key: str, run: Run, files: Iterable[File], recipe: Any = None) -> bool:
-    """Write a run to the cache; False if the disk or the texts of the run do not allow it."""
+def keep(key: str, run: Run, files: Iterable[File], recipe: Any = None, *, lazy: bool = False) -> bool:
+    """Write a run to the cache; False if the disk or the texts of the run do not allow it.
+
+    Of a `lazy` one the tables that are read later are never kept: they are of so many ranks that to read some is the quicker way.
+    """
     try:
         with entries.new_entry(entries.entry(_KIND, key)) as folder:
             for name in _kept(run):
@@ -96,7 +106,7 @@ def keep(key: str, run: Run, files: Iterable[File], recipe: Any = None) -> bool:
                     continue
                 for number, part in enumerate(_parts(run, name)):
                     store.write_table(part, folder / _part_name(name, number))
-            (folder / _MANIFEST).write_text(json.dumps(_described(run, files, recipe)), encoding="utf-8")
+            (folder / _MANIFEST).write_text(json.dumps(_described(run, files, recipe) | {"lazy": lazy}), encoding="utf-8")
         entries.make_room()
     except (OSError, ValueError):
         return False
@@ -116,14 +126,13 @@ def open_kept(key: str, root: Path, again: Again) -> Run | None:
         reread = cache(again.read)
         counted = {name: known for name, known in manifest["tables"].items() if known["rows"] is not None}
         tables = {name: _lazy(folder, name, known, reread) for name, known in counted.items()}
-        tables |= _kept_later.keeping(
-            _later_again(
-                {name: frozenset(known["ranks"]) for name, known in manifest["tables"].items() if name not in counted},
-                cache(lambda: again.offer(manifest.get("recipe"))),
-                reread,
-            ),
-            key,
+        dropped = [Dropped(**lost) for lost in manifest["dropped"]]
+        later = _later_again(
+            {name: frozenset(known["ranks"]) for name, known in manifest["tables"].items() if name not in counted},
+            cache(lambda: again.offer(manifest.get("recipe"), dropped)),
+            reread,
         )
+        tables |= later if manifest.get("lazy") else _kept_later.keeping(later, key)
         run = Run(
             name=printable(root.resolve().name),
             kind="measured",
@@ -131,10 +140,10 @@ def open_kept(key: str, root: Path, again: Again) -> Run | None:
             tables=LazyTables(tables),
             placement={int(rank): Position(**position) for rank, position in manifest["placement"].items()},
             facts={name: Fact(value=fact["value"], source=Source(**fact["source"])) for name, fact in manifest["facts"].items()},
-            dropped=tuple(Dropped(**lost) for lost in manifest["dropped"]),
+            dropped=dropped if manifest.get("lazy") else tuple(dropped),
             notes=tuple(manifest["notes"]),
             clock={int(rank): offset_ns for rank, offset_ns in manifest["clock"].items()},
-            cache_key=key,
+            cache_key="" if manifest.get("lazy") else key,
         )
         entries.used(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
@@ -165,8 +174,14 @@ def _later_again(
         given = None if offered is None else offered[name].pieces
         return reread().pieces(name, rank=rank, columns=columns) if given is None else given(rank, columns)
 
+    def distinct(name: str, columns: Sequence[str]) -> pd.DataFrame | None:
+        found = (offer() or {}).get(name)
+        return None if found is None or found.distinct is None else found.distinct(columns)
+
     return {
-        name: LazyTable(ranks=of, num_rows=None, read=partial(read, name), pieces=partial(pieces, name))
+        name: LazyTable(
+            ranks=of, num_rows=None, read=partial(read, name), pieces=partial(pieces, name), distinct=partial(distinct, name)
+        )
         for name, of in ranks.items()
     }
 

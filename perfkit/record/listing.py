@@ -27,11 +27,12 @@ _SKIPPED_FOLDERS = frozenset({".git", "node_modules", "__pycache__", ".ipynb_che
 
 @dataclass(frozen=True)
 class File:
-    """One file: its path, its path relative to the chosen folder, and its size."""
+    """One file: its path, its path relative to the chosen folder, its size, and when it was written (0: not asked)."""
 
     path: Path
     relative: Path
     size_bytes: int
+    mtime_ns: int = 0
 
     @cached_property
     def name(self) -> str:
@@ -124,7 +125,7 @@ def list_files(root: Path) -> Listing:
             except OSError:
                 continue  # a link to nothing
             if S_ISREG(status.st_mode):
-                files.append(File(here / name, below / name, status.st_size))
+                files.append(File(here / name, below / name, status.st_size, status.st_mtime_ns))
         if len(files) > MAX_FILES:
             raise InputError(subject, [f"more than {MAX_FILES} files; choose the folder of one run"])
     if not files:

@@ -13,7 +13,7 @@ from typing import Any
 
 from perfkit.core import clock, discover, placement
 from perfkit.core.errors import InputError
-from perfkit.core.run import LazyTable, LazyTables, Run
+from perfkit.core.run import Dropped, LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
 from perfkit.core.units import MIB
 from perfkit.record import _cache, archive
@@ -22,8 +22,6 @@ from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
 from perfkit.record.listing import Listing, list_files, printable
 
-MANY_FILES = 1000
-"""Of more files the formats are asked first, because most often they are read lazily and nothing is kept of them."""
 LEAST_MEMORY_BYTES = 256 * MIB
 """What a process takes at the least: Python with its libraries, and blocks of a file as they are decoded."""
 
@@ -50,7 +48,8 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
         return _read(place.root, place.matches, progress)[0]
     chosen, match = place.matches[0]
     again = _cache.Again(
-        read=lambda: _read_again(origin, format, place.key), offer=lambda recipe: _offer_again(origin, format, place.key, recipe)
+        read=lambda: _read_again(origin, format, place.key),
+        offer=lambda recipe, dropped: _offer_again(origin, format, place.key, recipe, dropped),
     )
     kept = _cache.open_kept(place.key, place.root, again)
     if kept is not None:
@@ -59,16 +58,17 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
             progress(kept.name, total_bytes, total_bytes)
         return kept
     run, recipe = _read(place.root, find(place.listing, format), progress)
-    if not _cache.keep(place.key, run, match.files, recipe):
+    if not _cache.keep(place.key, run, () if match.lazy else match.files, recipe, lazy=match.lazy):
         return run
     _cache.remember(place.files, format, chosen)
-    return _cache.keeping_later(replace(run, cache_key=place.key))
+    return run if match.lazy else _cache.keeping_later(replace(run, cache_key=place.key))
 
 
 def bytes_to_convert(path: str | Path) -> int:
     """How much `load` would read now to keep it as tables; 0 if that is done or nothing is kept of it. Raises as it does."""
     place = _place(Path(path).expanduser(), None, cache=True)
-    return 0 if not place.key or _cache.is_kept(place.key) else sum(file.size_bytes for file in place.matches[0][1].files)
+    match = place.matches[0][1]
+    return 0 if not place.key or match.lazy or _cache.is_kept(place.key) else sum(file.size_bytes for file in match.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,12 @@ def _place(origin: Path, format: str | None, *, cache: bool) -> _Place:
     listing = list_files(root)
     if not cache or not _cache.worth_keeping(listing.files):
         return _Place(root, listing, find(listing, format))
-    files = _cache.files_key(root, listing.files) if len(listing.files) <= MANY_FILES else ""
+    files = _cache.files_key(root, listing.files)
     known = _remembered(_cache.remembered(files, format), listing)
     matches = find(listing, format) if known is None else [known]
     chosen, match = matches[0]
-    if match.lazy or not _cache.worth_keeping(match.files):
+    if not _cache.worth_keeping(match.files):
         return _Place(root, listing, matches)
-    files = files or _cache.files_key(root, listing.files)
     return _Place(root, listing, matches, _cache.key_of(files, chosen, match.beside), files)
 
 
@@ -161,12 +160,12 @@ def _read_again(origin: Path, format: str | None, key: str) -> Run:
     return _read(root, matches, None)[0]
 
 
-def _offer_again(origin: Path, format: str | None, key: str, recipe: Any) -> Mapping[str, LazyTable] | None:
+def _offer_again(origin: Path, format: str | None, key: str, recipe: Any, dropped: list[Dropped]) -> Mapping[str, LazyTable] | None:
     """The tables of a kept run that are read later, without reading the others; None if its format cannot do that."""
     chosen, match = _same(origin, format, key)[1][0]
     if recipe is None or chosen.offer_again is None:
         return None
-    sink = Sink()
+    sink = Sink(dropped=dropped)
     chosen.offer_again(match, sink, recipe)
     return sink.later
 

@@ -8,6 +8,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
+from perfkit.record import _cache
 from perfkit.record.formats.ascend import _many, ascend_text
 from perfkit.record.load import load
 
@@ -169,3 +170,19 @@ def test_progress_ends_at_all_bytes_though_few_were_read(monkeypatch: pytest.Mon
     monkeypatch.setattr(ascend_text, "MANY_RANKS", 2)
     load(SAMPLE, progress=lambda *report: seen.append(report))
     assert seen[-1][1] == seen[-1][2] > 0
+
+
+def test_many_ranks_are_kept_and_answer_the_same_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(ascend_text, "MANY_RANKS", 2)
+    first = load(SAMPLE)
+    with monkeypatch.context() as patch:
+        patch.setattr(ascend_text, "read", None)
+        again = load(SAMPLE)
+    for table in ("steps", "step_parts", "coverage", "kernels", "collectives", "links"):
+        pd.testing.assert_frame_equal(again.frame(table), first.frame(table), check_dtype=False, check_categorical=False)
+    columns = ["rank", "group", "group_size", "operation"]
+    pd.testing.assert_frame_equal(again.distinct("collectives", columns=columns), first.distinct("collectives", columns=columns))
+    assert [*again.dropped] == [*first.dropped]
+    assert again.placement == first.placement

@@ -45,7 +45,7 @@ _TEXT = "Step"
 
 def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> list[Recording]:
     """Add the steps of all ranks and offer their other tables for later; `named` are the process groups that the run names."""
-    later = _Later(ranks, named, sink, record)
+    later = offer_many(ranks, named, sink, record)
     recordings = _add_all_steps(ranks, sink, later)
     sink.note(
         f"{len(ranks)} ranks: kernels, collectives, links and memory are read when they are asked for; until then it is not known "
@@ -54,8 +54,14 @@ def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) 
     if sentence := _layout.missing_ranks([rank.rank for rank in ranks], _num_devices(sink), ()):
         sink.note(sentence)
     add_groups(_layout.Groups({}, (), frozenset(rank.rank for rank in ranks)), named, sink)
-    sink.later.update(later.tables())
     return recordings
+
+
+def offer_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> _Later:
+    """Offer the tables of many ranks that are read when they are asked for."""
+    later = _Later(ranks, named, sink, record)
+    sink.later.update(later.tables())
+    return later
 
 
 def _num_devices(sink: Sink) -> int | None:

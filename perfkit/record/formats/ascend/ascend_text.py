@@ -21,7 +21,7 @@ from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.ascend import _layout, _memory, steps
 from perfkit.record.formats.ascend import folders as _ascend_folders
 from perfkit.record.formats.ascend._collectives import read_links, read_operations
-from perfkit.record.formats.ascend._many import MANY_RANKS, read_many
+from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_many
 from perfkit.record.formats.ascend._recording import Recording, add_communication, add_kernels, add_steps, compare
 from perfkit.record.formats.ascend._units import is_recorded, offer_table
 from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
@@ -62,9 +62,9 @@ def read(match: Match, sink: Sink) -> None:
     sink.placement.update(_layout.placement(named, [rank.rank for rank in ranks], sink.facts))
     kernel_files = {rank.rank: file for rank in ranks if (file := rank.source.files.get(KERNELS)) is not None}
     if len(ranks) >= MANY_RANKS:
-        offer_table(sink, kernel_files)
         _add_coverage(read_many(ranks, named, sink, _record), sink)
-        _offer_host(sink, [rank for rank in ranks if rank.rank in kernel_files])
+        _offer_many(ranks, sink)
+        sink.recipe = MANY_RANKS
         return
     recordings = read_ranks(_record_all, ranks, sink, sum(file.size_bytes for file in match.files))
     for recording in recordings:
@@ -79,6 +79,23 @@ def read(match: Match, sink: Sink) -> None:
         if recording.kernels is not None and (file := recording.rank.file(TIMELINE)) is not None
     }
     host_tables.offer(sink, timelines, lambda rank: read_host(*timelines[rank]), HOST_TABLES)
+
+
+def offer_again(match: Match, sink: Sink, recipe: Any) -> None:
+    """Offer the tables of many ranks that are read later; what is said of folders was said when the run was read."""
+    told = Sink()
+    ranks = _ascend_folders.resolve_ranks(match.details, told)
+    _layout.add_facts(told, ranks)
+    named = _layout.groups_of(ranks)
+    sink.placement.update(_layout.placement(named, [rank.rank for rank in ranks], told.facts))
+    offer_many(ranks, named, sink, _record)
+    _offer_many(ranks, sink)
+
+
+def _offer_many(ranks: Sequence[Rank], sink: Sink) -> None:
+    """Offer the counters and the host side of many ranks."""
+    offer_table(sink, {rank.rank: file for rank in ranks if (file := rank.source.files.get(KERNELS)) is not None})
+    _offer_host(sink, [rank for rank in ranks if KERNELS in rank.source.files])
 
 
 def _offer_host(sink: Sink, ranks: Sequence[Rank]) -> None:
@@ -182,4 +199,5 @@ FORMAT = Format(
     detail=3,
     detect=detect,
     read=read,
+    offer_again=offer_again,
 )
