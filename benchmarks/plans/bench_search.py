@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from perfkit.config.dialects.table import read_table
 from perfkit.core import catalog
 from perfkit.core.resources import data_folder
 from perfkit.core.spec.model import ModelSpec
@@ -23,7 +24,6 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import Workload
 from perfkit.core.units import GIB
 from perfkit.predict.calibration import calibration
-from perfkit.predict.cost.plan_table import read_plans
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.plans.search._search_columns import evaluate
 from perfkit.predict.plans.search._search_space import space_of
@@ -117,10 +117,8 @@ def measured_plan(row: pd.Series) -> Plan:
         dtype="float16",
         attention_kernel=str(row["attention_kernel"]),
     )
-    device = catalog.hardware_named(str(row["accelerator"]))
-    stated = read_plans(row.to_frame().T).plans  # the network that the row's note names
-    link = replace(device.links["inter_node"], bytes_per_s=float(stated.node_bytes_per_s[0] / stated.devices_per_node[0]))
-    device = replace(device, memory_bytes=1024 * GIB, links={**device.links, "inter_node": link})
+    (device,) = read_table(row.to_frame().T).plans.hardware.values
+    device = replace(device, memory_bytes=1024 * GIB)
     return Plan(model=model, workload=workload, hardware=device, optimizer=OptimizerSpec(gradient_dtype="float16"))
 
 

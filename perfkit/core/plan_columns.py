@@ -23,7 +23,7 @@ from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
-from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.software import SoftwareSpec, usual_framework
 from perfkit.core.spec.workload import Workload
 
 Floats = npt.NDArray[np.float64]
@@ -163,6 +163,7 @@ class PlanColumns:
     overlap_dp: Floats
     overlap_tp: Floats
     overlap_pp: Floats
+    transformer_impl: Coded[str]
 
     @classmethod
     def of(cls, plans: Sequence[Plan]) -> PlanColumns:
@@ -178,6 +179,11 @@ class PlanColumns:
         """Devices of the job."""
         split = self.tensor_parallel_size * self.pipeline_parallel_size * self.context_parallel_size
         return self.data_parallel_size * split
+
+    @property
+    def program(self) -> Coded[str]:
+        """The framework of every plan: the one that it states, else the usual one."""
+        return program_of(self.framework, self.hardware, {name: getattr(self, name) for name in SPLIT})
 
     @property
     def num_micro_batches(self) -> Floats:
@@ -264,6 +270,21 @@ FIELDS: Mapping[str, Field] = _fields()
 """Every column by name, in the order of the parts of a plan."""
 
 _READ = attrgetter(*(field.path for field in FIELDS.values()))
+
+
+SPLIT = ("tensor_parallel_size", "pipeline_parallel_size", "optimizer_shard_size", "optimizer_shard_level")
+
+
+def program_of(stated: Coded[str], hardware: Coded[HardwareSpec | None], split: Mapping[str, Floats]) -> Coded[str]:
+    """The stated framework of plans, else the usual one of their device and of how they split the work."""
+    tensor, stages, shards, level = (split[name] for name in SPLIT)
+    only_shared = (tensor == 1) & (stages == 1) & (shards > 1) & (level >= 2)
+    found = combined(stated, hardware, Coded(only_shared.astype(np.intp), (False, True)))
+    return Coded(found.codes, tuple(_program(*values) for values in found.values))
+
+
+def _program(stated: str, device: HardwareSpec | None, only_shared: bool) -> str:
+    return stated or usual_framework(device.name if device else "", only_shared=only_shared)
 
 
 def _column(kind: str, values: Sequence[Any]) -> Any:

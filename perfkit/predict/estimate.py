@@ -1,7 +1,7 @@
 """Estimates: how long a step takes, what it is made of, how much memory it needs, and how sure that is.
 
-`estimate` takes one plan, `estimate_table` a frame with the columns of `data/reference/step_time.csv`. Both use the same formulas
-(`perfkit.predict.cost.step_time`), so a row and the plan that it describes give the same number.
+Whatever is predicted is computed of plans in columns: `estimate` takes one plan, a table of one; `estimate_table` a frame with the
+columns of `data/reference/step_time.csv` or `memory.csv`, every row of which is a plan.
 """
 
 from __future__ import annotations
@@ -13,33 +13,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.config.dialects.table import PlanTable, read_table
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Floats, PlanColumns
+from perfkit.core.plan_columns import Coded, Floats, PlanColumns
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
-from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced
+from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced, unpriced
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.labels import labels_of
-from perfkit.predict.cost.plan_table import PlanTable, read_plans
 from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
-from perfkit.predict.cost.table_names import with_usual_names
 from perfkit.predict.cost.utilization import judge_utilization
 from perfkit.predict.limits import Assumed, assumed, outside_pool_bytes
+from perfkit.predict.memory.counters import counted_bytes, counter_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
-from perfkit.predict.memory.memory_table import predict_row
+from perfkit.predict.memory.settings import settings_of
 
-COLUMNS = ("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note")
+COLUMNS = (
+    *("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note"),
+    *("step_time_low_s", "step_time_high_s"),
+)
 CHUNK = 4096
-FILLED = {"dp": "data", "tp": "tensor", "pp": "pipeline", "micro_batch": "micro_batch", "global_batch": "global_batch"}
-"""Columns that a row may leave empty, by their names among the columns of plans."""
-
-UNREAD = frozenset({"row_id", "split", "step_time_s", "tokens_per_s_per_device", "peak_memory_bytes", "exclude", "exclude_reason"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,28 +162,54 @@ def estimate_table(
 ) -> pd.DataFrame:
     """Predict every row of a table; gives `COLUMNS` in the order of the input.
 
-    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. `memory` can be
-    switched off, as it is not computed in columns.
+    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. Bytes are those
+    that the row's `memory_kind` counts on its `memory_scope`; `memory` can be switched off. Raises InputError for columns that
+    state the same, and for missing ones.
     """
-    frame = with_usual_names(frame)
-    table = read_plans(frame, devices)
-    efficiency = _known(calibration).efficiency(table.labels)
-    seconds = np.full(len(frame), np.nan)
-    found = {name: np.full(len(frame), np.nan) for name in ("tokens_per_s_per_device", "mfu", "hfu")}
-    for start in range(0, len(table.rows), CHUNK):
-        part = slice(start, start + CHUNK)
-        rows, plans = table.rows[part], table.plans.take(part)
-        seconds[rows] = step.seconds(plans, efficiency.take(part))
-        for name, values in _rates(plans, seconds[rows]).items():
-            found[name][rows] = values
-    notes = {row: ["assumed: " + "; ".join(messages)] for row, messages in table.assumed.items()}
-    notes |= {row: list(messages) for row, messages in table.problems.items()}
-    peaks = _peaks(_filled(frame, table), table.rows, notes) if memory else np.full(len(frame), np.nan)
+    table, known = read_table(frame, devices), _known(calibration)
+    lacking = unpriced(table.plans)
+    notes = _notes(table, lacking)
+    priced = np.delete(np.arange(len(table.rows)), list(lacking))
+    rows, plans = table.rows[priced], table.plans.take(priced) if lacking else table.plans
     ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
-    texts = np.full(len(frame), "", dtype=object)
-    for row, messages in notes.items():
-        texts[row] = "; ".join(messages)
-    return pd.DataFrame({"row_id": ids, "step_time_s": seconds, **found, "peak_memory_bytes": peaks, "note": texts})[list(COLUMNS)]
+    found: dict[str, Any] = {name: np.full(len(frame), np.nan) for name in COLUMNS} | {"row_id": ids, "note": notes}
+    for start, part in zip(range(0, len(rows), CHUNK), plans.chunks(CHUNK), strict=True):
+        for name, values in _predicted(part, known).items():
+            found[name][rows[start : start + CHUNK]] = values
+    if memory:
+        found["peak_memory_bytes"][rows] = _counted(plans, table.kinds.take(priced), table.scopes.take(priced))
+    return pd.DataFrame(found)
+
+
+def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
+    """Why a row cannot be computed, or what was assumed of it."""
+    found = np.full(len(table.rows) + len(table.problems), "", dtype=object)
+    for row, messages in table.assumed.items():
+        found[row] = "assumed: " + "; ".join(messages)
+    problems = {int(table.rows[place]): messages for place, messages in lacking.items()}
+    for row, reasons in (problems | dict(table.problems)).items():
+        found[row] = "; ".join(reasons)
+    return found
+
+
+def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:
+    """What is predicted of plans but their memory, by column of a table of predictions."""
+    costs = cost_columns(plans)
+    seconds = sum(parts_of(costs, known.efficiency(labels_of(plans))).values(), start=np.zeros(len(plans)))
+    low, high = known.interval
+    return {
+        "step_time_s": seconds,
+        **_rates(costs, seconds),
+        "step_time_low_s": seconds * low,
+        "step_time_high_s": seconds * high,
+    }
+
+
+def _counted(plans: PlanColumns, kinds: Coded[str], scopes: Coded[str]) -> Floats:
+    """Bytes of every plan that its counter sees on its stage."""
+    counters = Coded(kinds.codes, tuple(map(counter_of, kinds.values)))
+    stages = Coded(scopes.codes, tuple(map(scope_of, scopes.values)))
+    return counted_bytes(plans, settings_of(plans), counters, stages)
 
 
 def _known(chosen: str | Calibration | None) -> Calibration:
@@ -207,33 +231,3 @@ def _rates(plans: CostColumns, seconds: Floats) -> dict[str, Floats]:
     once, again = flops_per_token(plans)
     share = tokens / plans.peak_flops_per_s
     return {"tokens_per_s_per_device": tokens, "mfu": share * once, "hfu": share * again}
-
-
-def _filled(frame: pd.DataFrame, table: PlanTable) -> pd.DataFrame:
-    """The table with the sizes that the step time was computed with where cells are empty, so that memory is of the same plan."""
-    found = frame.copy()
-    for column, name in FILLED.items():
-        values = np.full(len(frame), np.nan)
-        values[table.rows] = getattr(table.plans, name)
-        stated = pd.to_numeric(frame[column], errors="coerce") if column in frame else pd.Series(np.nan, index=frame.index)
-        found[column] = stated.where(stated.notna(), values)
-    return found
-
-
-def _peaks(frame: pd.DataFrame, rows: Any, notes: dict[int, list[str]]) -> Floats:
-    """Peak memory in bytes of the given rows, each different plan computed once; why one cannot be told goes to its note."""
-    peaks = np.full(len(frame), np.nan)
-    known: dict[tuple[str, ...], tuple[float, tuple[str, ...]]] = {}
-    records = frame.iloc[rows].to_dict("records")
-    for row, record in zip(rows, records, strict=True):
-        plain = {str(name): value for name, value in record.items()}
-        key = tuple(str(value) for name, value in plain.items() if name not in UNREAD)
-        if key not in known:
-            try:
-                known[key] = (float(predict_row(plain).total), ())
-            except InputError as error:
-                known[key] = (np.nan, tuple(f"memory: {problem}" for problem in error.problems))
-        peaks[row], problems = known[key]
-        if problems:
-            notes.setdefault(int(row), []).extend(problems)
-    return peaks

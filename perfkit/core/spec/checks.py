@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 
+LARGEST = 10**9
+"""No size is larger whose divisors are looked for."""
+
 
 def counts(spec: object, names: Iterable[str], *, low: int = 1) -> list[str]:
     """Problems of the fields that must be whole numbers of at least `low` (1, 0, or -1 where that stands for "as the others")."""
@@ -31,14 +34,14 @@ def one_of(spec: object, name: str, allowed: Iterable[str]) -> list[str]:
 
 
 def nearest_divisors(value: int, of: int) -> str:
-    """The divisors of `of` next to `value` below and above, as "4 or 8"."""
-    near: list[int] = []
-    for step in range(value, 0, -1):
-        if of % step == 0:
-            near = [step]
-            break
-    above = next((step for step in range(value + 1, min(of, value * 8) + 1) if of % step == 0), None)
-    return " or ".join(str(size) for size in [*near, *([above] if above else [])])
+    """The divisors of `of` next to `value` below and above (at most eight times as large), as "4 or 8"."""
+    if of > LARGEST:
+        return f"a divisor of {of}"
+    small = [step for step in range(1, math.isqrt(of) + 1) if of % step == 0]
+    divisors = [*small, *(of // step for step in reversed(small) if step * step != of)]
+    below = [step for step in divisors if step <= value][-1:]
+    above = [step for step in divisors if value < step <= 8 * value][:1]
+    return " or ".join(str(size) for size in (*below, *(() if below == [value] else above)))
 
 
 def nearest_multiples(value: int, unit: int) -> str:

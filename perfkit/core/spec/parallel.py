@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
-from perfkit.core.spec.checks import counts, one_of
+from perfkit.core.spec.checks import counts, nearest_divisors, one_of
 
 ContextAlgorithm = Literal["ring", "ulysses", "hybrid"]
 
@@ -60,7 +60,8 @@ class ParallelPlan:
         problems += one_of(self, "context_parallel_algorithm", get_args(ContextAlgorithm))
         if not problems and self.ulysses_size and self.context_parallel_size % self.ulysses_size:
             problems.append(
-                f"ulysses_size = {self.ulysses_size} does not divide context_parallel_size = {self.context_parallel_size}"
+                f"ulysses_size = {self.ulysses_size} does not divide context_parallel_size = {self.context_parallel_size}; "
+                f"nearest is {nearest_divisors(self.ulysses_size, self.context_parallel_size)}"
             )
         if self.layers_per_stage is not None:
             chunks, stages = self.virtual_pipeline_parallel_size, self.pipeline_parallel_size

@@ -14,7 +14,7 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
-from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.software import SoftwareSpec, usual_framework
 from perfkit.core.spec.workload import Workload
 
 
@@ -156,6 +156,15 @@ class Plan:
         return even_layers(
             self.model.num_layers, self.parallel.pipeline_parallel_size, self.parallel.virtual_pipeline_parallel_size
         )
+
+    @property
+    def program(self) -> str:
+        """The framework: the one that the plan names, else the usual one of its device and of how it splits the work."""
+        parallel = self.parallel
+        split = parallel.tensor_parallel_size > 1 or parallel.pipeline_parallel_size > 1
+        only_shared = not split and parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level >= 2
+        name = self.hardware.name if self.hardware else ""
+        return self.software.framework or usual_framework(name, only_shared=only_shared)
 
     @property
     def num_devices(self) -> int:

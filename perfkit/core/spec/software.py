@@ -11,6 +11,7 @@ from perfkit.core.spec.checks import one_of
 
 Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
+IMPLEMENTATIONS = ("local", "transformer_engine")
 OVERLAPS = ("overlap_dp", "overlap_tp", "overlap_pp")
 _RELEASE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}([.-]?(rc|dev|post|beta|alpha)\.?\d*)?")
 
@@ -21,6 +22,7 @@ class SoftwareSpec:
 
     `release` is that of the program, as "1.3" or "0.12.0rc1". `overlap_dp`, `overlap_tp` and `overlap_pp` say whether gradients and
     parameters of data parallelism, collectives of tensor parallelism and transfers between pipeline stages run beside computing.
+    `transformer_impl` is Megatron's option of that name: "local" layers, or those of the "transformer_engine".
     """
 
     framework: str = ""
@@ -28,9 +30,10 @@ class SoftwareSpec:
     overlap_dp: bool | None = None
     overlap_tp: bool | None = None
     overlap_pp: bool | None = None
+    transformer_impl: str = ""
 
     def __post_init__(self) -> None:
-        problems = one_of(self, "framework", (*FRAMEWORKS, ""))
+        problems = one_of(self, "framework", (*FRAMEWORKS, "")) + one_of(self, "transformer_impl", (*IMPLEMENTATIONS, ""))
         if self.release and not (isinstance(self.release, str) and _RELEASE.fullmatch(self.release)):
             problems.append(f"release = {self.release!r} must be numbers with dots, for example 1.3 or 2.3.1")
         problems += [
@@ -40,3 +43,11 @@ class SoftwareSpec:
         ]
         if problems:
             raise InputError("SoftwareSpec", problems)
+
+
+def usual_framework(device: str, *, only_shared: bool) -> Framework:
+    """The program that is usual on a device: MindSpore on Ascend, FSDP where parameters are shared and nothing else is split.
+
+    Megatron in all other cases.
+    """
+    return "mindspore" if device.lower().startswith("ascend") else "fsdp" if only_shared else "megatron"

@@ -9,21 +9,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.config.dialects.table import read_table
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, Floats
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.predict.calibration.file import Calibration
-from perfkit.predict.cost.cost_columns import CostColumns
+from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, unpriced
 from perfkit.predict.cost.efficiency import Amount, Efficiency
-from perfkit.predict.cost.labels import Label
-from perfkit.predict.cost.plan_table import read_plans
+from perfkit.predict.cost.labels import Label, labels_of
 from perfkit.predict.cost.step_time import seconds
-from perfkit.predict.cost.table_names import with_usual_names
 
 MANY = 4096
 """Plans beyond which one call of the formulas no longer fits the processor's cache."""
-
-GROUP = ("model", "layers", "hidden", "n_devices")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +69,20 @@ def read_measured(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | Non
     The step time is `step_time_s`, or follows from `tokens_per_s_per_device`. Plans of one model on one number of devices are one
     group: they resemble each other too much to test a prediction on each other. Raises InputError if no row is left.
     """
-    frame = with_usual_names(frame)
-    table = read_plans(frame, devices)
-    time = _numbers(frame, "step_time_s")
-    speed = _numbers(frame, "tokens_per_s_per_device")[table.rows]
-    plans = table.plans
-    derived = plans.global_batch * plans.seq_length / (np.where(speed > 0, speed, np.nan) * plans.devices)
-    measured = np.where(time[table.rows] > 0, time[table.rows], derived)
-    stated = _numbers(frame, "micro_batch")[table.rows] > 0
-    kept = np.isfinite(measured) & stated & (_numbers(frame, "exclude")[table.rows] != 1)
+    table = read_table(frame, devices)
+    lacking = list(unpriced(table.plans))
+    rows, plans = np.delete(table.rows, lacking), table.plans.take(np.delete(np.arange(len(table.rows)), lacking))
+    speed = _numbers(frame, "tokens_per_s_per_device")[rows]
+    tokens = plans.global_batch_size * plans.seq_length / plans.num_devices
+    time = _numbers(frame, "step_time_s")[rows]
+    measured = np.where(time > 0, time, tokens / np.where(speed > 0, speed, np.nan))
+    stated = _numbers(frame, table.labels.get("micro_batch_size", ""))[rows] > 0
+    kept = np.isfinite(measured) & stated & (_numbers(frame, "exclude")[rows] != 1)
     if not kept.any():
         raise InputError("measured table", ["no row states a step time and a plan that can be computed"])
-    columns = [column for column in GROUP if column in frame]
-    groups = frame[columns].astype(str).agg("|".join, axis=1) if columns else pd.Series(["all"] * len(frame))
-    codes = pd.factorize(groups.iloc[table.rows])[0]
-    return Measured(plans, table.labels, measured, table.rows, codes).take(kept)
+    sizes = np.stack((plans.model_name.codes, plans.num_layers, plans.hidden_size, plans.num_devices))
+    groups = np.unique(sizes, axis=1, return_inverse=True)[1].ravel()
+    return Measured(cost_columns(plans), labels_of(plans), measured, rows, groups).take(kept)
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> Floats:

@@ -5,6 +5,7 @@ A share is 0 to 1. The rates of every plan's device are gathered into its row, s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -22,6 +23,8 @@ from perfkit.predict.cost.units import compute_units, is_mesh
 ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0}
 """Bytes of an activation; they stay in 16 bits beside 8-bit products."""
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+REFERENCE_RELEASE = 13.0
+"""1.3 of MindFormers, in minor releases."""
 MANY = 2.0**20  # more ranks than a context group has
 
 
@@ -195,8 +198,14 @@ def _work(plans: PlanColumns) -> dict[str, Any]:
         "flash": plans.attention_kernel.is_("flash"),
         "eight_bit": plans.dtype.is_("float8"),
         "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
-        "releases_before": np.zeros(len(plans)),
+        "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(_releases_before), 0.0),
     }
+
+
+def _releases_before(release: str) -> float:
+    """Minor releases of MindFormers between this one and the reference; 0 where none is named."""
+    numbers = [int(number) for number in re.findall(r"\d+", release)[:2]]
+    return REFERENCE_RELEASE - 10.0 * numbers[0] - numbers[1] if len(numbers) == 2 else 0.0
 
 
 def optimizer_bytes(state: Floats | float, master: Flags | bool) -> Floats:

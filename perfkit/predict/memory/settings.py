@@ -14,6 +14,7 @@ from types import MappingProxyType
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, PlanColumns, combined
 from perfkit.core.spec.checks import counts, one_of, quantity_problem
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import FRAMEWORKS, Framework
@@ -132,29 +133,25 @@ _HOPPER = ("H100", "H200", "H800", "GH200", "B200", "GB200")
 def settings_for(plan: Plan) -> MemorySettings:
     """The preset of the plan's program on its device; of the usual one where the plan names none.
 
-    Under a limit of the pool what lies outside of it does not count.
+    Under a limit of the pool what lies outside of it does not count; Megatron's own layers keep a buffer of scores.
     """
-    device = plan.hardware.name if plan.hardware else ""
-    return counted(preset(plan.software.framework or usual_framework(device), device), plan.memory_limit)
+    return _settings(plan.program, plan.hardware, plan.software.transformer_impl, plan.memory_limit)
 
 
 def settings_of(plans: PlanColumns) -> Coded[MemorySettings]:
     """As `settings_for`, of many plans."""
-    found = combined(plans.framework, plans.hardware, plans.memory_limit)
-    named = [(framework, device.name if device else "", limit) for framework, device, limit in found.values]
-    return Coded(
-        found.codes, tuple(counted(preset(framework or usual_framework(name), name), limit) for framework, name, limit in named)
-    )
+    found = combined(plans.program, plans.hardware, plans.transformer_impl, plans.memory_limit)
+    return Coded(found.codes, tuple(_settings(*values) for values in found.values))
+
+
+def _settings(program: str, device: HardwareSpec | None, implementation: str, limit: MemoryLimit | None) -> MemorySettings:
+    known = preset(program, device.name if device else "")
+    return counted(replace(known, keeps_score_buffer=True) if implementation == "local" else known, limit)
 
 
 def counted(settings: MemorySettings, limit: MemoryLimit | None) -> MemorySettings:
     """The settings as far as they count against a limit: of the pool only what its allocator hands out."""
     return settings if limit is None or limit.part == "device" else replace(settings, context_bytes=0)
-
-
-def usual_framework(device: str) -> Framework:
-    """The program that is usual on a device: MindSpore on Ascend, else Megatron."""
-    return "mindspore" if device.lower().startswith("ascend") else "megatron"
 
 
 def preset(framework: str, device: str = "") -> MemorySettings:

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perfkit.core.errors import InputError
+from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
 from perfkit.predict.memory.settings import MemorySettings
-
-SILU_MUL = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu")
-"""The cheap half of a gated feed-forward block: what MindFormers repeats for `select_recompute: True`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.cost.flops import forward_flops, recompute_flops, training_flops
 from perfkit.predict.memory.guide import freed_bytes
-from perfkit.predict.memory.switches import SILU_MUL
 from perfkit.teach.models import layer_flops, named, plan_of
 from perfkit.teach.worked import Draw, Group, Worked
 

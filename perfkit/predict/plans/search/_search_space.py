@@ -61,7 +61,9 @@ def base_plan(
     problems += _choice_problems(choices)
     if problems or device is None:
         raise InputError("search_plans", problems)
-    found = replace(limited, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan))
+    # All strategies are for one program, also those that another one would be usual for.
+    software = replace(plan.software, framework=limited.program)
+    found = replace(limited, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan), software=software)
     found = replace(found, parallel=replace(ParallelPlan(), context_parallel_algorithm=plan.parallel.context_parallel_algorithm))
     return found, count
 

@@ -1,0 +1,211 @@
+"""Tables of plans: every row a configuration, its columns the fields of `Plan` (`_table_names` lists their other names).
+
+An empty cell or a missing column takes the default of docs/tables.md, the same for whatever is computed from the row. A row that
+states too little, or contradicts itself, is told with all its problems. Free text (`note`, `source`, `source_path`) is never read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.config.dialects._table_cells import Cells, coded
+from perfkit.config.dialects._table_checks import contradictory
+from perfkit.config.dialects._table_fields import REQUIRED, read_model, read_shares, read_sizes, read_software, read_states
+from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
+from perfkit.config.dialects._table_names import NAMES, labels_of
+from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
+from perfkit.config.dialects.dialect import Changes, Dialect, Document
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, program_of
+from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.spec.memory_limit import MemoryLimit
+from perfkit.core.spec.plan import Plan
+
+UNLIKE = ("hardware", "recompute", "memory_limit")
+"""Fields of a plan that a row states in several columns or in another form."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTable:
+    """Plans of the rows that can be read (`rows`, positions in the table); by position what is wrong and what was assumed.
+
+    `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns.
+    """
+
+    plans: PlanColumns
+    rows: Codes
+    kinds: Coded[str]
+    scopes: Coded[str]
+    labels: Mapping[str, str]
+    problems: Mapping[int, tuple[str, ...]]
+    assumed: Mapping[int, tuple[str, ...]]
+
+
+def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None = None) -> PlanTable:
+    """The plans of a table; `devices` adds to the catalogue. No row raises, see `PlanTable.problems`.
+
+    Raises InputError that lists columns that state the same, and missing ones without which no row can be read.
+    """
+    cells = Cells(frame, labels_of(frame.columns, (*REQUIRED, "accelerator")))
+    plans = _plans(cells, {**catalog.hardware(), **(devices or {})})
+    _tell(cells, plans)
+    good = np.ones(len(frame), dtype=bool)
+    good[list(cells.problems)] = False
+    problems, assumed = ({row: tuple(notes) for row, notes in found.items()} for found in (cells.problems, cells.assumed))
+    rows = np.flatnonzero(good)
+    kinds, scopes = (cells.texts(name).take(rows) for name in ("memory_kind", "memory_scope"))
+    return PlanTable(
+        plans=plans if good.all() else plans.take(rows),
+        rows=rows,
+        kinds=kinds,
+        scopes=scopes,
+        labels=cells.labels,
+        problems=problems,
+        assumed=assumed,
+    )
+
+
+def _plans(cells: Cells, devices: Mapping[str, HardwareSpec]) -> PlanColumns:
+    sizes = read_sizes(cells)
+    hardware = read_hardware(cells, devices)
+    dtype = read_dtype(cells, hardware)
+    per_node = hardware.numbers(lambda spec: spec.devices_per_node if spec else 1)
+    sizes |= read_shares(cells, sizes, per_node)
+    software = read_software(cells)
+    framework = program_of(software["framework"], hardware, sizes)
+    split = tuple(sizes[name] for name in ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size"))
+    layouts = read_layouts(cells, *split)
+    return PlanColumns(
+        **read_model(cells, sizes, framework),
+        **sizes,
+        **read_states(cells, dtype, framework),
+        **software,
+        dtype=dtype,
+        layers_per_stage=layouts,
+        recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
+        hardware=hardware,
+        memory_limit=_limits(cells),
+    )
+
+
+def _limits(cells: Cells) -> Coded[MemoryLimit | None]:
+    """The memory limit that every row states, in bytes."""
+    stated = coded(cells.sizes("memory_limit_bytes", 1))
+    source = f"column {cells.label('memory_limit_bytes')}"
+    limits = (None if np.isnan(value) else MemoryLimit(limit_bytes=int(value), source=source) for value in stated.values)
+    return Coded(stated.codes, tuple(limits))
+
+
+def _tell(cells: Cells, plans: PlanColumns) -> None:
+    """Note why rows contradict themselves, in the table's own names of its columns."""
+    names = re.compile(rf"\b({'|'.join(sorted((*NAMES, *cells.labels), key=len, reverse=True))})\b")
+    for row in np.flatnonzero(contradictory(plans)).tolist():
+        try:
+            plans.plan(row)
+        except InputError as error:
+            told = [names.sub(lambda match: cells.label(match[1]), problem) for problem in error.problems]
+            cells.problems.setdefault(row, []).extend(told)
+
+
+def row_of(plan: Plan) -> dict[str, Any]:
+    """The row of a plan, which reads as that plan: every field under its own name, counts as JSON, what is not stated as ""."""
+    row = {name: _cell(attrgetter(field.path)(plan)) for name, field in FIELDS.items() if name not in UNLIKE}
+    recompute = plan.recompute
+    row |= {name: _cell(getattr(recompute, name)) for name in ("all_layers", "attention_core", *COUNTED)}
+    row["operators"] = _cell(dict(recompute.operators))
+    row["embeddings_count_as_layers"] = 0  # all layers are placed as the plan says
+    limit = plan.usable_memory if plan.memory_limit else None
+    row["memory_limit_bytes"] = limit.limit_bytes if limit else ""
+    return row | _device(plan.hardware)
+
+
+def _device(spec: HardwareSpec | None) -> dict[str, Any]:
+    """The cells of a device: its name, and what differs from the catalogue's node and network."""
+    if spec is None:
+        return {}
+    known, found = catalog.hardware().get(spec.name), {"accelerator": spec.name, "devices_per_node": spec.devices_per_node}
+    link, before = spec.links.get("inter_node"), known.links.get("inter_node") if known else None
+    if link is not None and link != before:
+        found |= {"network_gbit_per_node": link.bytes_per_s * spec.devices_per_node * 8 / 1e9, "network": link.topology}
+    return found
+
+
+def _cell(value: Any) -> Any:
+    if value is None or value in ((), {}):
+        return ""
+    if isinstance(value, bool):
+        return int(value)
+    return json.dumps(value) if isinstance(value, tuple | dict) else value
+
+
+def detect(document: Document) -> bool:
+    """Whether the first line names columns of a table of plans."""
+    try:
+        labels_of(_header(document.text), REQUIRED)
+    except InputError:
+        return False
+    return True
+
+
+def read(document: Document) -> Plan:
+    """The plan of a table of one row. Raises InputError with every problem of the row, or if there is another number of rows."""
+    frame = pd.read_csv(io.StringIO(document.text), skipinitialspace=True, low_memory=False)
+    if len(frame) != 1:
+        raise InputError(document.name, [f"the table has {len(frame)} rows, a configuration is one; `perfkit estimate` takes all"])
+    table = read_table(frame)
+    if table.problems:
+        raise InputError(document.name, table.problems[0])
+    found = replace(document, dialect="table", values=frame.iloc[0].to_dict(), defaulted=table.assumed.get(0, ()))
+    return replace(table.plans.plan(0), document=found)
+
+
+def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
+    """The row of a plan by column."""
+    return {(name,): value for name, value in row_of(plan).items()}
+
+
+def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
+    """The row with cells changed; columns that it has under another name keep that, new ones come last."""
+    header, cells = list(csv.reader(io.StringIO(document.text)))[:2]
+    labels, row = labels_of(header, ()), dict(zip(header, cells, strict=False))
+    return _text(row | {labels.get(path[0], path[0]): value for path, value in changes.items()}), ()
+
+
+def new(settings: Changes) -> str:
+    """A table of one row."""
+    return _text({path[0]: value for path, value in settings.items() if value != ""})
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([list(row), list(row.values())])
+    return out.getvalue()
+
+
+def _header(text: str) -> list[str]:
+    return next(csv.reader(io.StringIO(text[: text.find("\n") + 1 or None])), [])
+
+
+DIALECT = Dialect(
+    name="table",
+    title="table of plans",
+    looks_for="a header line with columns such as layers, hidden, heads, tp",
+    detect=detect,
+    read=read,
+    settings=settings,
+    edit=edit,
+    new=new,
+    suffix=".csv",
+)
