@@ -24,7 +24,7 @@ from perfkit.config.dialects._table_fields import REQUIRED, read_model, read_sha
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
 from perfkit.config.dialects._table_names import NAMES, labels_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
-from perfkit.config.dialects.dialect import Changes, Dialect, Document
+from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, program_of
@@ -170,6 +170,12 @@ def read(document: Document) -> Plan:
     return replace(table.plans.plan(0), document=found)
 
 
+def _parsed(text: str, name: str) -> Parsed:
+    """The first row's cells by column; a table has no more for a configuration."""
+    header, cells = [*csv.reader(io.StringIO(text)), [], []][:2]
+    return Parsed(values=dict(zip(header, cells, strict=False)), lines=dict.fromkeys(header, 2))
+
+
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
     """The row of a plan by column."""
     return {(name,): value for name, value in row_of(plan).items()}
@@ -208,4 +214,5 @@ DIALECT = Dialect(
     edit=edit,
     new=new,
     suffix=".csv",
+    parse=_parsed,
 )
