@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.diagnose.case import Case
+from perfkit.predict.cost.again import layers_again
 from perfkit.predict.estimate import estimate
 
 AS_PLANNED = 1.1
@@ -24,13 +25,14 @@ def predicted_ns(case: Case, *paths: str) -> float | None:
 
 
 def recomputed_ratio(case: Case) -> float:
-    """The share of layers that the run's plan computes again, all of a layer or its attention; 0 without a plan."""
-    plan = case.run.plan
+    """The share of layers on the recorded stages whose attention the run's plan computes again; 0 without a plan."""
+    plan, placed = case.run.plan, case.run.placement
     if plan is None:
         return 0.0
-    if plan.recompute.attention_core:
-        return 1.0
-    return plan.recompute.num_full_layers(plan.model.num_layers) / plan.model.num_layers
+    recorded = {placed[rank].pipeline for rank in case.run.ranks if rank in placed}
+    stages = [runs for row in layers_again(plan) for stage, runs in enumerate(row) if not recorded or stage in recorded]
+    layers = [(count, max(again.full, again.core)) for runs in stages for count, again in runs]
+    return sum(count * share for count, share in layers) / max(1, sum(count for count, _ in layers))
 
 
 def layers_over_mean(case: Case) -> float | None:

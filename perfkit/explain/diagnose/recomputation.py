@@ -59,8 +59,10 @@ def _measured(case: Case) -> Repeated:
         raise NotMeasuredError("attention kernels by name, which show what runs twice", how_to_collect=KERNELS_BY)
     names = rows["op"].astype(str)
     backward = names.map({name: bool(BACKWARD.search(name)) for name in names.unique()}).to_numpy(dtype=bool)
-    forward_count = _largest_count(rows[~backward])
-    backward_count = _largest_count(rows[backward])
+    # A mean over ranks, as stages differ in what they compute again.
+    forward_count, backward_count = (
+        _largest_counts(part).mean() if len(part) else 0.0 for part in (rows[~backward], rows[backward])
+    )
     again = max(0.0, forward_count - backward_count) if backward_count else 0.0
     evidence = {"attention_forward_a_step": forward_count, "attention_backward_a_step": backward_count}
     if again < 0.02 * backward_count or not backward_count:
@@ -71,12 +73,10 @@ def _measured(case: Case) -> Repeated:
     return Repeated(repeated if share >= case.limit(RECOMPUTE_SHARE) else repeated[:0], evidence)
 
 
-def _largest_count(rows: pd.DataFrame) -> float:
-    """Executions a rank and step of the operator that runs most often; a pass may launch several kernels of an attention."""
-    if rows.empty:
-        return 0.0
+def _largest_counts(rows: pd.DataFrame) -> pd.Series[float]:
+    """By rank, executions a step of the operator that runs most often; a pass may launch several kernels of an attention."""
     counts = rows.groupby(["rank", "step", "op"], observed=True).size()
-    return float(counts.groupby(level=["rank", "step"]).max().median())
+    return counts.groupby(level=["rank", "step"]).max().groupby(level="rank").median().astype("float64")
 
 
 def _repeated(case: Case, forward: pd.DataFrame, backward: pd.DataFrame) -> pd.DataFrame:

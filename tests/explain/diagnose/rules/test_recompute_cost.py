@@ -30,6 +30,28 @@ def test_what_the_plan_computes_again_is_as_planned_and_what_it_does_not_is_name
     assert judged(RULE, simulate(unplanned, ["full_recompute"], steps=2)).findings
 
 
+def test_layers_of_one_stage_are_a_share_of_all_layers_planned_or_not():
+    plan = plan_of("gpt-7.5b", 16, dp=2, pp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=8), recompute=RecomputePlan(full_layers=((3, 0),)))
+    run = simulate(plan, steps=2)
+    planned = judged(RULE, run)
+    assert planned.findings == ()
+    assert planned.healthy[0].evidence["planned_recomputed_ratio"] == 3 / 8
+    (found,) = judged(RULE, replace(run, plan=None)).findings
+    assert found.evidence["layers_recomputed_ratio"] == pytest.approx(3 / 8)
+    assert "38 % of the layers" in found.title
+
+
+def test_a_simulated_run_repeats_the_named_layers_and_no_others():
+    plan = plan_of("gpt-7.5b", 16, dp=2, pp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=8))
+    for counts, expected in ((((2, 1),), {0, 1, 4}), (((0, 4),), {4, 5, 6, 7})):
+        run = simulate(replace(plan, recompute=RecomputePlan(full_layers=counts)), steps=1)
+        names = run.frame("kernels")["name"].astype(str)
+        again = names[names.str.startswith("recompute/")]
+        assert {int(name.split("/")[1].removeprefix("layers.")) for name in again.unique()} == expected
+
+
 CUDNN = "cudnn_generated_fort_native_sdpa_sm90_flash_{}_wgmma_f16"
 
 
