@@ -6,7 +6,7 @@ Every cell of a foreign CSV is text first: it is stripped (a tab follows time st
 the empty text are null. What does not parse is null, counted by column, and never ends the reading.
 """
 
-from perfkit.record.store._cells import NULLS, Cell, times_ns
+from perfkit.record.store._cells import NULLS, Cell, exact_ns, times_ns
 from perfkit.record.store._csv import MISSHAPEN, Csv, read_csv
 from perfkit.record.store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.record.store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
@@ -23,6 +23,7 @@ __all__ = [
     "Csv",
     "SliceFile",
     "SliceWriter",
+    "exact_ns",
     "read_csv",
     "read_group",
     "read_rows",

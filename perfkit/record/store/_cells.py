@@ -31,13 +31,20 @@ _FRACTION_DIGITS = {"us": 3, "ms": 6, "ns": 0}
 
 def times_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> pd.Series:
     """Decimal times as nullable int64 ns, one a text; quotes around a number are ignored, what is no number is null."""
-    values, known = plain_decimals(texts, _FRACTION_DIGITS[cell])
-    rest = np.flatnonzero(~known)
-    odd = pl.Series([bytes(texts[row]).decode("utf-8", "replace") for row in rest.tolist()], dtype=pl.String)
-    read = parse(odd.str.strip_chars('"'), cell)[0]
-    values[rest] = read.fill_null(0).to_numpy()
-    known[rest] = read.is_not_null().to_numpy()
+    values, known = exact_ns(texts, cell)
     return pd.Series(pd.arrays.IntegerArray(values, ~known))
+
+
+def exact_ns(texts: Sequence[bytes], cell: Literal["us", "ms", "ns"]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Decimal times as int64 ns, one a text, and which of them are numbers."""
+    values, known = plain_decimals(texts, _FRACTION_DIGITS[cell])
+    if not known.all():
+        rest = np.flatnonzero(~known)
+        odd = pl.Series([bytes(texts[row]).decode("utf-8", "replace") for row in rest.tolist()], dtype=pl.String)
+        read = parse(odd.str.strip_chars('"'), cell)[0]
+        values[rest] = read.fill_null(0).to_numpy()
+        known[rest] = read.is_not_null().to_numpy()
+    return values, known
 
 
 def cleaned(text: pl.Series) -> pl.Series:

@@ -13,6 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import compress, repeat
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.record import times
-from perfkit.record.accounts import NO_DURATION, NO_START, readable
+from perfkit.record.accounts import NO_DURATION, NO_START
 from perfkit.record.format import stacked
 from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION
@@ -31,7 +32,7 @@ from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
 from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME, Pairs
 from perfkit.record.readers.spool import Spool
 from perfkit.record.steps import Window
-from perfkit.record.store import times_ns
+from perfkit.record.store import exact_ns
 
 HEAD_KEYS = frozenset({"baseTimeNanoseconds", "deviceProperties", "distributedInfo"})
 KERNEL_CATEGORIES = frozenset({"kernel", "Kernel"})
@@ -114,7 +115,8 @@ class AsyncEnd(Span, gc=False, tag_field="ph", tag="e"):
 _OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
 _EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd | chrome.Counter | chrome.Instant)
 _NO_ARGUMENTS = Arguments()
-_SAMPLED = (chrome.Counter, chrome.Instant)
+_SAMPLED = frozenset({chrome.Counter, chrome.Instant})
+_CATEGORY, _NAME, _START, _LENGTH = (operator.attrgetter(name) for name in ("cat", "name", "ts", "dur"))
 
 
 @dataclass
@@ -173,8 +175,9 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     columns = _Columns()
     pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for events in reader:
-        columns.take([event for event in events if type(event) is Span] + pairs.take(events))
-        columns.count([event for event in events if type(event) in _SAMPLED])
+        types = [*map(type, events)]
+        columns.take([*compress(events, map(operator.is_, types, repeat(Span))), *pairs.take(events)])
+        columns.count([*compress(events, map(_SAMPLED.__contains__, types))])
         del events  # so that one block of events is alive at a time, not two
     columns.take(pairs.rest())
     base_ns = base_ns_of(reader.head)
@@ -230,30 +233,38 @@ class _Columns:
     def take(self, spans: list[Span]) -> None:
         """Add the spans of one block."""
         self.num_spans += len(spans)
-        roles = np.array([*map(_ROLES.__getitem__, [span.cat for span in spans])], dtype=np.int8)
-        moments = pd.DataFrame(
-            {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
-        )
+        roles = np.array([*map(_ROLES.__getitem__, map(_CATEGORY, spans))], dtype=np.int8)
+        starts, lengths = exact_ns([*map(_START, spans)], "us"), exact_ns([*map(_LENGTH, spans)], "us")
         executed = roles == _DEVICE
         if executed.any():
-            rows = _device_rows(_those(spans, executed), moments[executed])
-            self.collectives.append(_collective_rows(_those(spans, executed), rows["kind"], len(self.device)))
+            device = _those(spans, executed)
+            rows = _device_rows(device, _nullable(starts, executed), _nullable(lengths, executed))
+            self.collectives.append(_collective_rows(device, rows["kind"], len(self.device)))
             self.device.append(rows)
-        self._take_others(spans, roles, moments, ~executed)
+        good = ~executed & starts[1] & lengths[1] & (lengths[0] >= 0)
+        for reason, lost in ((NO_START, ~starts[1]), (NO_DURATION, starts[1] & ~good)):
+            if (count := int((lost & ~executed).sum())) > 0:
+                self.lost[reason] += count
+        self._take_others(spans, roles, good, pd.DataFrame({"start_ns": starts[0][good], "duration_ns": lengths[0][good]}))
 
-    def _take_others(self, spans: list[Span], roles: npt.NDArray[np.int8], moments: pd.DataFrame, others: Flags) -> None:
-        """Add what is no execution and has both moments."""
-        others[others] = readable(moments[others], self.lost)
-        calls = others & (roles == _CALL)
+    def _take_others(self, spans: list[Span], roles: npt.NDArray[np.int8], good: Flags, moments: pd.DataFrame) -> None:
+        """Add what is no execution and has both times: the `good` spans, whose times are `moments`."""
+        of = roles[good]
+        calls = of == _CALL
         if not len(self.device):
-            self.host.append(moments[others & ((roles == 0) | calls)])
+            self.host.append(moments[(of == 0) | calls])
         if calls.any():
-            self.launches.append(_launch_rows(_those(spans, calls), moments.loc[calls, "start_ns"]))
-        if steps := {name for name in {span.name for span in spans} if name and _STEP.match(name)}:
-            marks = others & np.array([span.name in steps and span.cat in STEP_CATEGORIES for span in spans], dtype=bool)
-            self.marks.append(_mark_rows(_those(spans, marks), moments[marks]))
-        starts = moments.loc[others, "start_ns"].to_numpy(dtype=np.int64)
-        self.beside.append(pd.DataFrame({"start_ns": starts, "on_device": roles[others] == _ON_DEVICE}))
+            self.launches.append(_launch_rows(_those(spans, good & (roles == _CALL)), moments["start_ns"].to_numpy()[calls]))
+        names = [*map(_NAME, spans)]
+        if steps := {name for name in set(names) if name and _STEP.match(name)}:
+            marks = good & np.array([*map(steps.__contains__, names)], dtype=bool)
+            marks[marks] = [span.cat in STEP_CATEGORIES for span in _those(spans, marks)]
+            self.marks.append(_mark_rows(_those(spans, marks), moments[marks[good]]))
+        self.beside.append(pd.DataFrame({"start_ns": moments["start_ns"], "on_device": of == _ON_DEVICE}))
+
+
+def _nullable(times: tuple[npt.NDArray[np.int64], Flags], which: Flags) -> pd.Series:
+    return pd.Series(pd.arrays.IntegerArray(times[0][which], ~times[1][which]))
 
 
 def _those(spans: list[Span], which: Flags) -> list[Span]:
@@ -285,7 +296,7 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
     return np.array([value if type(value) is int and abs(value) < _INT64 else 0 for value in values], dtype=np.int64)
 
 
-def _device_rows(spans: list[Span], moments: pd.DataFrame) -> pd.DataFrame:
+def _device_rows(spans: list[Span], starts_ns: pd.Series, durations_ns: pd.Series) -> pd.DataFrame:
     arguments = _arguments(spans)
     names = [span.name or "" for span in spans]
     communicates = {name: kinds.is_communication(name) for name in set(names)}
@@ -295,7 +306,7 @@ def _device_rows(spans: list[Span], moments: pd.DataFrame) -> pd.DataFrame:
     ]
     streams = [span.tid if argument.stream is None else argument.stream for span, argument in zip(spans, arguments, strict=True)]
     devices = [span.pid if argument.device is None else argument.device for span, argument in zip(spans, arguments, strict=True)]
-    rows = moments.reset_index(drop=True)
+    rows = pd.DataFrame({"start_ns": starts_ns, "duration_ns": durations_ns})
     rows["name"] = labels(names)
     rows["kind"] = labels(kind)
     rows["stream"] = labels(texts(streams))
@@ -326,9 +337,9 @@ def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.D
     )
 
 
-def _launch_rows(spans: list[Span], starts_ns: pd.Series) -> pd.DataFrame:
+def _launch_rows(spans: list[Span], starts_ns: npt.NDArray[np.int64]) -> pd.DataFrame:
     correlations = integers([argument.correlation for argument in _arguments(spans)])
-    rows = pd.DataFrame({"correlation": correlations, "start_ns": starts_ns.to_numpy()})
+    rows = pd.DataFrame({"correlation": correlations, "start_ns": starts_ns})
     return rows[rows["correlation"] != NO_CORRELATION]
 
 
