@@ -16,7 +16,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Dropped, LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
 from perfkit.core.units import MIB
-from perfkit.record import _cache, archive
+from perfkit.record import _cache, _left_over, archive
 from perfkit.record._elsewhere import what_they_are
 from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
@@ -45,7 +45,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
     origin = Path(path).expanduser()
     place = _place(origin, format, cache=cache)
     if not place.key:
-        return _read(place.root, place.matches, progress)[0]
+        return _read(place.listing, place.matches, progress)[0]
     chosen, match = place.matches[0]
     again = _cache.Again(
         read=lambda: _read_again(origin, format, place.key),
@@ -57,7 +57,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
         if progress is not None:
             progress(kept.name, total_bytes, total_bytes)
         return kept
-    run, recipe = _read(place.root, find(place.listing, format), progress)
+    run, recipe = _read(place.listing, find(place.listing, format), progress)
     if not _cache.keep(place.key, run, () if match.lazy else match.files, recipe, lazy=match.lazy):
         return run
     _cache.remember(place.files, format, chosen)
@@ -108,9 +108,9 @@ def _remembered(name: str | None, listing: Listing) -> tuple[Format, Match] | No
     return None if match is None else (chosen, match)
 
 
-def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | None) -> tuple[Run, Any]:
+def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progress | None) -> tuple[Run, Any]:
     """Read the first of the matches; the others become notes. With what it takes to offer again the tables that are read later."""
-    chosen, match = matches[0]
+    root, (chosen, match) = listing.root, matches[0]
     sink = Sink(progress=progress, total_bytes=sum(file.size_bytes for file in match.files))
     if (limit_bytes := memory_limit_bytes()) < LEAST_MEMORY_BYTES:
         sink.note(
@@ -120,6 +120,7 @@ def _read(root: Path, matches: list[tuple[Format, Match]], progress: Progress | 
     chosen.read(match, sink)
     if not match.lazy and sink.clock is None:
         keep_one_job(sink)
+        _left_over.report(listing, chosen, matches, sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
     for other, left in matches[1:]:
@@ -156,8 +157,7 @@ def _opened(origin: Path) -> Path:
 
 def _read_again(origin: Path, format: str | None, key: str) -> Run:
     """Read a run whose kept tables were deleted while it was open."""
-    root, matches = _same(origin, format, key)
-    return _read(root, matches, None)[0]
+    return _read(*_same(origin, format, key), None)[0]
 
 
 def _offer_again(origin: Path, format: str | None, key: str, recipe: Any, dropped: list[Dropped]) -> Mapping[str, LazyTable] | None:
@@ -170,7 +170,7 @@ def _offer_again(origin: Path, format: str | None, key: str, recipe: Any, droppe
     return sink.later
 
 
-def _same(origin: Path, format: str | None, key: str) -> tuple[Path, list[tuple[Format, Match]]]:
+def _same(origin: Path, format: str | None, key: str) -> tuple[Listing, list[tuple[Format, Match]]]:
     """The place of a kept run and what is there, if that is what was kept."""
     root = _opened(origin)
     listing = list_files(root)
@@ -178,7 +178,7 @@ def _same(origin: Path, format: str | None, key: str) -> tuple[Path, list[tuple[
     chosen, match = matches[0]
     if _cache.key_of(_cache.files_key(root, listing.files), chosen, match.beside) != key:
         raise InputError(printable(str(root)), ["the files have changed since the run was opened; open it again"])
-    return root, matches
+    return listing, matches
 
 
 def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Match]]:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from perfkit.record.format import Sink
 from perfkit.record.listing import File
+from perfkit.record.readers.lexer import LOST_TAIL
 
 
 class Reading(Protocol):
@@ -23,6 +24,8 @@ def report_losses(reading: Reading, sink: Sink) -> None:
     for reason, count in reading.lost.items():
         sink.drop(reason, count, reading.file)
     if reading.damage:
+        if not reading.lost.get(LOST_TAIL):
+            sink.drop(f"end of the file: {reading.damage}", 1, reading.file)
         sink.note(f"{reading.file.label} is damaged: {reading.damage}; everything complete before that was read")
     if reading.repaired:
         sink.note(

@@ -1,0 +1,42 @@
+"""Left over: files that no format claims although they lie among those of a recording and look like them.
+
+A file whose beginning is damaged or missing is of no known format. Beside others of its run that is a rank less, which is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from perfkit.record._elsewhere import what_they_are
+from perfkit.record.format import Format, Match, Sink
+from perfkit.record.listing import File, Listing
+from perfkit.record.readers import sqlite
+
+_CHANGING = re.compile(r"[0-9a-f]{8,}|\d+", re.IGNORECASE)
+_EVENT = re.compile(rb'"ph"\s*:\s*"')
+
+
+def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, Match]], sink: Sink) -> None:
+    """Count the files that are named like those that `chosen` read, or hold its events, and that no format recognises."""
+    read = next(match for known, match in matches if known is chosen)
+    claimed = {file.path for _, match in matches for file in (*match.files, *match.beside)}
+    names = {_pattern(file) for file in read.files} if chosen.detail > 1 else set()
+    for file in listing:
+        if file.path in claimed or what_they_are([file]):
+            continue
+        if _pattern(file) in names:
+            sink.drop("file that is named like the others and cannot be recognised: empty, or damaged at its start", 1, file)
+        elif chosen.detail > 2 and (_EVENT.search(file.head) and file.name.endswith((".json", ".gz")) and not _is_known(file)):
+            sink.drop("file with events of a trace that cannot be recognised: damaged at its start", 1, file)
+        elif file.head.startswith(sqlite.MAGIC) and not sqlite.table_names(file):
+            sink.drop("database that cannot be opened: damaged, or not completely written", 1, file)
+
+
+def _pattern(file: File) -> str:
+    return _CHANGING.sub("#", file.name)
+
+
+def _is_known(file: File) -> bool:
+    """Whether a file is a timeline that profilers write beside their tables, which are read instead."""
+    return file.name.startswith(("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")) or file.head[:1] in (b"[", b"{")

@@ -1,0 +1,56 @@
+"""A file of a run that cannot be recognised is a rank less, and that is said."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from perfkit.record.load import load
+
+KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100.5, "dur": 10.25}
+
+
+def _traces(folder: Path) -> list[Path]:
+    paths = [folder / f"rank{rank}.json" for rank in range(3)]
+    for path in paths:
+        path.write_text(json.dumps({"traceEvents": [KERNEL | {"name": f"gemm {number}"} for number in range(99)]}, indent=1))
+    return paths
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda text: b"", lambda text: text[:9], lambda text: text[3000:], lambda text: b"junk" + text[200:]]
+)
+def test_a_trace_without_its_beginning_is_counted(tmp_path: Path, spoil):
+    path = _traces(tmp_path)[1]
+    path.write_bytes(spoil(path.read_bytes()))
+    run = load(tmp_path, cache=False)
+    assert list(run.ranks) == [0, 2]
+    assert [(lost.count, lost.file) for lost in run.dropped] == [(1, "rank1.json")]
+
+
+def test_a_trace_of_another_name_without_its_beginning_is_counted(tmp_path: Path):
+    path = _traces(tmp_path)[1]
+    (tmp_path / "other.json").write_bytes(path.read_bytes()[3000:])
+    assert [lost.file for lost in load(tmp_path, cache=False).dropped] == ["other.json"]
+
+
+def test_files_of_other_kinds_beside_a_recording_are_not_counted(tmp_path: Path):
+    _traces(tmp_path)
+    (tmp_path / "README.md").write_text("# notes 1")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "summary.json").write_text('{"loss": 1.5}')
+    assert not load(tmp_path, cache=False).dropped
+
+
+def test_a_gzip_file_that_ends_between_events_is_counted(tmp_path: Path):
+    path = _traces(tmp_path)[0]
+    whole = gzip.compress(path.read_bytes())
+    (tmp_path / "rank7.json.gz").write_bytes(whole[:-4])
+    assert any(lost.file == "rank7.json.gz" for lost in load(tmp_path, cache=False).dropped)
+
+
+def test_a_database_cut_short_beside_a_recording_is_counted(tmp_path: Path):
+    _traces(tmp_path)
+    (tmp_path / "recorded.db").write_bytes(b"SQLite format 3\0" + bytes(50))
+    assert any(lost.file == "recorded.db" for lost in load(tmp_path, cache=False).dropped)
