@@ -7,7 +7,7 @@ PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: install app lab test test-unit lint format bench screenshots lock environment js browser edit clean
+.PHONY: install app lab test test-unit lint format bench bench-soak screenshots lock environment js browser edit clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +52,9 @@ format: install
 
 bench: install  ## paired comparisons; ratios, not seconds
 	@for script in benchmarks/*/bench_*.py; do $(BIN)/python -m $$(echo $${script%.py} | tr / .) || exit 1; done
+
+bench-soak: install  ## 20 visitors for 10 minutes with killed kernels and missing descriptors, under hard limits
+	@$(BIN)/python -m benchmarks.server.bench_soak --visitors 20 --minutes 10 --max-gb 12
 
 screenshots: install browser  ## one picture per page and theme under screenshots/
 	@$(BIN)/python -m benchmarks.ui.screenshots screenshots

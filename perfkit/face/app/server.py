@@ -236,6 +236,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "cull_idle_timeout": CULL_IDLE_S,
                 "cull_interval": CULL_CHECK_S,
                 "cull_connected": False,
+                "kernel_info_timeout": 15.0,  # of a socket to a kernel that answered before; Jupyter waits a minute
                 "kernel_manager_class": "perfkit.face.app.page_kernel.PageKernel",
                 "visitor_limit": settings.max_kernels_per_visitor(shared=shared),
             },

@@ -50,22 +50,32 @@ class Visitor:
 
     async def open(self, name: str) -> int:
         """Open a page and its sockets; gives the status of the page."""
+        status = await self.read(name)
+        if self.kernel_id:
+            await self.attach()
+        return status
+
+    async def read(self, name: str) -> int:
+        """Ask for a page; gives its status."""
         reply = await self.ask(name)
         found = _KERNEL_ID.search(reply.body or b"")
         if reply.code != 200 or found is None:
             return int(reply.code)
         self.kernel_id = found[1].decode()
+        return 200
+
+    async def attach(self) -> None:
+        """Open the sockets of the page, as its script does."""
         for path in (
             f"perfkit/presence/{self.kernel_id}",
             f"api/kernels/{self.kernel_id}/channels?session_id={secrets.token_hex(16)}",
         ):
             self.sockets.append(await self.connect(path))
-        return 200
 
     async def connect(self, path: str) -> WebSocketClientConnection:
         """A socket of the open page."""
         address = f"{self.url.replace('http', 'ws', 1)}{path}"
-        return await websocket_connect(HTTPRequest(address, headers={**self._known(), "Origin": self.origin}), connect_timeout=60)
+        return await websocket_connect(HTTPRequest(address, headers={**self._known(), "Origin": self.origin}, connect_timeout=60))
 
     async def leave(self, how: str) -> None:
         """Close the page in one of `WAYS`."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the app as a server."""

@@ -1,0 +1,97 @@
+"""Two minutes of visitors and faults: afterwards the server is what it was."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.browser.app_server import start, stop
+from tests.face.app.soak import soak
+from tests.face.app.visitors import WAYS, Visitor
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc and sets limits of another process")
+LIMIT, WARM = 4, 1
+
+
+@pytest.fixture
+def server(tmp_path):
+    subprocess.run([sys.executable, "-m", "perfkit", "demo", str(tmp_path / "demo")], check=True, capture_output=True)
+    limits = {"PERFKIT_MAX_KERNELS": str(LIMIT), "PERFKIT_WARM_KERNELS": str(WARM), "PERFKIT_KERNEL_MEMORY": "1GiB"}
+    running = start(tmp_path / "demo", tmp_path / "server.log", **limits)
+    yield running
+    stop(running)
+
+
+@needs_linux
+@pytest.mark.slow
+def test_after_two_minutes_of_trouble_all_counts_are_where_they_were(server):
+    result = soak(server, num_visitors=6, seconds=120, max_bytes=3 * 10**9)
+    assert result.problems(limit=LIMIT, warm=WARM) == []
+    assert result.answers[200] > 10
+    assert {"kill_kernel", "kill_forker", "starve", "lock_log"} <= set(result.faults)
+
+
+@needs_linux
+@pytest.mark.slow
+def test_whichever_way_a_page_is_left_its_descriptors_come_back(server):
+    server.wait_until(lambda health: health["warm"] == WARM)
+
+    async def visit(how: str) -> None:
+        visitor = Visitor(server.url)
+        assert await visitor.open("02_model_cost") == 200
+        await visitor.leave(how)
+
+    before = server.health()
+    for how in WAYS:
+        for _ in range(2):
+            asyncio.run(visit(how))
+    settled = server.wait_until(lambda health: (health["pages"], health["warm"], health["processes"]) == (0, WARM, WARM))
+    assert settled["descriptors"] <= before["descriptors"] + 3
+    assert settled["sockets"] <= before["sockets"] + 1
+
+
+TRIES = """
+import json, pathlib
+tried = {}
+for name in ("/etc/passwd", "SECRET"):
+    try:
+        tried[name] = pathlib.Path(name).read_text()[:9]
+    except Exception as error:
+        tried[name] = type(error).__name__
+print("TRIED", json.dumps(list(tried.values())))
+"""
+
+
+@pytest.mark.slow
+def test_the_kernel_of_a_page_is_confined_warm_or_not(tmp_path):
+    """A page that opens what it must not: run once by a kernel of its own, once by one that had been waiting."""
+    project, pages, secret = tmp_path / "project", tmp_path / "pages", Path.home() / ".perfkit-test-secret"
+    project.mkdir()
+    pages.mkdir()
+    cell = {
+        "cell_type": "code",
+        "id": "a",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+        "source": TRIES.replace("SECRET", str(secret)),
+    }
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    (pages / "00_start_here.ipynb").write_text(
+        json.dumps({"cells": [cell], "metadata": kernel, "nbformat": 4, "nbformat_minor": 5})
+    )
+    secret.write_text("of another")
+    server = start(project, tmp_path / "server.log", PERFKIT_PAGES=str(pages), PERFKIT_ROOTS="", PERFKIT_WARM_KERNELS="1")
+    try:
+        for _ in range(2):
+            page = asyncio.run(Visitor(server.url).ask("00_start_here")).body.decode()
+            assert "TRIED [&#34;InputError&#34;, &#34;InputError&#34;]" in page, page[-1500:]
+            server.wait_until(lambda health: health["warm"] == 1)
+    finally:
+        stop(server)
+        secret.unlink()
