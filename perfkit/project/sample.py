@@ -1,7 +1,7 @@
 """Sample: the demo project, six published rounds of tuning Llama2-13B with their configurations, a real profile and a real log.
 
-The speeds are those of a guide (kind `reported`); predictions come from the layer-unit model below. Content and time stamps
-are the same on every call. The profile and the log belong to other jobs: they are samples to read, no measurements of a round.
+The speeds are those of a guide (kind `reported`); predictions are those of `perfkit.estimate`. Content and time stamps are the same
+on every call. The profile and the log belong to other jobs: they are samples to read, no measurements of a round.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from perfkit.core import settings
+from perfkit.config.dialects import read_config
+from perfkit.core import catalog, settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.settings import PROJECT_FILE
 from perfkit.core.units import NS_PER_S
+from perfkit.predict.estimate import Estimate, estimates
 from perfkit.project import Project, create_project, open_project
 from perfkit.project.experiments import CONFIRMATION, ExperimentLog, Measurement
 
@@ -30,6 +32,9 @@ SAMPLES: Mapping[str, str] = {
 }
 AUTHOR = "perfkit demo"
 NUM_LAYERS = 40
+NUM_ROUNDS = 6
+DEVICE, CALIBRATION = "Ascend-910B2", "mindformers"
+METHOD = f"perfkit estimate on {DEVICE}, calibration {CALIBRATION}; 80 % interval"
 FIRST_NS = 1_704_067_200 * NS_PER_S  # 2024-01-01, so that every demo is the same
 BUILDING = ".perfkit-building-"
 
@@ -63,22 +68,11 @@ def demo(folder: Path | str) -> Project:
     return replace(project, warnings=(*project.warnings, *missing))
 
 
-def predictions(case: Mapping[str, Any]) -> list[float | None]:
-    """Tokens/s/device of every round by the layer-unit model, from what its parent reported; None for the first.
-
-    One unit is the forward of a layer for one sequence; training a layer takes 3, recomputing adds its share. A step takes
-    sum(t) + (m - 1) max(t) for stage times t and m micro-batches (1F1B with equal forward and backward order). Gradient
-    synchronization and optimizer are not modelled.
-    """
-    found: list[float | None] = []
-    for parent, row in zip([None, *case["rounds"]], case["rounds"], strict=False):
-        if parent is None:
-            found.append(None)
-        else:
-            found.append(
-                parent["reported"] * _sequence_units(parent, case["layer_units"]) / _sequence_units(row, case["layer_units"])
-            )
-    return found
+def predictions() -> list[Estimate]:
+    """What `perfkit.estimate` predicts of every round's configuration on the case's device, with MindFormers' calibration."""
+    device = catalog.hardware_named(DEVICE)
+    plans = [read_config(data_folder() / CASE_FOLDER / f"round{number}.yaml") for number in range(NUM_ROUNDS)]
+    return estimates([replace(plan, hardware=device) for plan in plans], calibration=CALIBRATION)
 
 
 def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[float]:
@@ -91,17 +85,6 @@ def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[floa
     ]
     times[-1] += units["head"] * units["training"]
     return times
-
-
-def step_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
-    """Time of one step of a round in layer units: sum(t) + (m - 1) max(t)."""
-    times, micro_batches = stage_units(row, units), int(row["micro_batches"])
-    return sum(times) + (micro_batches - 1) * max(times)
-
-
-def _sequence_units(row: Mapping[str, Any], units: Mapping[str, float]) -> float:
-    """Device time of one sequence in layer units: step time x stages over micro-batches."""
-    return step_units(row, units) * len(row["full_layers"]) / int(row["micro_batches"])
 
 
 def read_case() -> dict[str, Any]:
@@ -168,19 +151,13 @@ def _write_rounds(folder: Path, case: Mapping[str, Any]) -> None:
         peak_flops_per_s=device["peak_flops_per_s"],
         device_memory_bytes=device["memory_bytes"],
     )
-    for row, predicted in zip(case["rounds"], predictions(case), strict=True):
+    for row, predicted in zip(case["rounds"], predictions(), strict=True):
         number = log.start(row["title"], row["hypothesis"], change=row["change"])
         log.attach(number, data_folder() / CASE_FOLDER / f"round{number}.yaml", "config")
-        if predicted is not None:
-            margin = case["layer_units"]["margin_ratio"]
-            log.predict(
-                number,
-                goal["metric"],
-                predicted,
-                low=predicted * (1 - margin),
-                high=predicted * (1 + margin),
-                method=f"layer-unit model; the range of {margin:.0%} is assumed",
-            )
+        if number:  # the first round is where the story starts
+            fast_s, slow_s = predicted.interval_s
+            value, tokens = predicted.tokens_per_s_per_device, predicted.tokens_per_s_per_device * predicted.step_time_s
+            log.predict(number, goal["metric"], value, low=tokens / slow_s, high=tokens / fast_s, method=METHOD)
         log.add_run(number, [Measurement(metric=goal["metric"], value=float(row["reported"]), source=case["source"])])
         log.record_accuracy(number, "not_checked", note=case["accuracy_note"])
         log.decide(number, "keep", row["lesson"], confirmation=CONFIRMATION)

@@ -1,7 +1,7 @@
 """The 13B case: six published rounds from 1,860 to 2,562 tokens/s a device, each guessed before it is revealed.
 
 The guess is kept as an event of the project's log (in a read-only project, or without one, until the page is closed). Predictions
-are those of the layer-unit model of `perfkit.project.sample`, each from what the round before reported.
+are those of `perfkit.estimate` for every round's configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
-from perfkit.core.units import significant
+from perfkit.core.units import NS_PER_S, format_ns, significant
 from perfkit.face.charts.case import answers, stage_work
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._chart import Figure
@@ -25,9 +25,10 @@ from perfkit.face.panels._panel import Action, Answer, Panel
 from perfkit.face.panels._table import Table
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.cost.utilization import mfu
+from perfkit.predict.estimate import Estimate
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.experiments.writer import to_json
-from perfkit.project.sample import CASE_FOLDER, predictions, read_case, stage_units, step_units
+from perfkit.project.sample import CASE_FOLDER, METHOD, predictions, read_case, stage_units
 
 PAGE = "30_case_13b"
 SEQ_LENGTH = 4096
@@ -35,7 +36,6 @@ SEQ_LENGTH = 4096
 GLOBAL_BATCH_SIZES = (16, 1024, 1024, 1024, 1024, 1024)
 NUM_DEVICES = (8, 16, 16, 16, 16, 16)
 FAR_OFF = 0.10
-NOT_MODELLED = "gradient synchronisation not modelled"
 ROUNDS = tuple((f"round {number}", number) for number in range(1, 6))
 _kept_here: dict[int, dict[str, Any]] = {}
 """Guesses of this page where no project can keep them."""
@@ -57,7 +57,7 @@ class Told:
     number: int
     row: dict[str, Any]
     stages: list[float]
-    step_units: float
+    estimate: Estimate
     predicted: float | None
     error: float | None
     gain: float | None
@@ -94,15 +94,15 @@ def told(case: dict[str, Any]) -> tuple[Told, ...]:
     full = training_flops(model, SEQ_LENGTH)
     causal = training_flops(model, SEQ_LENGTH, "causal", head=False)
     found: list[Told] = []
-    for number, (row, predicted) in enumerate(zip(case["rounds"], predictions(case), strict=True)):
-        reported = float(row["reported"])
+    for number, (row, estimate) in enumerate(zip(case["rounds"], predictions(), strict=True)):
+        reported, predicted = float(row["reported"]), estimate.tokens_per_s_per_device if number else None
         tokens = GLOBAL_BATCH_SIZES[number] * SEQ_LENGTH
         found.append(
             Told(
                 number=number,
                 row=row,
                 stages=stage_units(row, case["layer_units"]),
-                step_units=step_units(row, case["layer_units"]),
+                estimate=estimate,
                 predicted=predicted,
                 error=None if predicted is None else predicted / reported - 1,
                 gain=reported / found[-1].row["reported"] - 1 if found else None,
@@ -169,7 +169,9 @@ def _stages(result: Result, before: Told, now: Told) -> Figure:
         chart=stage_work({"stages": rows}),
         title="What a micro batch of one sequence takes on every stage",
         alt=f"Units of a stage, {listed}.",
-        sources=["layer-unit model: a layer takes 3 units, recomputing its share more, the head 0.4562 x 3 on the last stage"],
+        sources=[
+            "work counted in layers: training one takes 3 units, recomputing its share more, the head 0.4562 x 3 on the last stage"
+        ],
         wide=True,
     )
 
@@ -200,18 +202,17 @@ def _answers(now: Told, guess: dict[str, Any]) -> Figure:
     reported = float(now.row["reported"])
     assert now.predicted is not None
     rows = []
-    for who, value in (("your guess", float(guess["value"])), ("layer-unit model", now.predicted), ("reported", reported)):
+    for who, value in (("your guess", float(guess["value"])), ("perfkit estimate", now.predicted), ("reported", reported)):
         error = value / reported - 1
         judged = "reported" if who == "reported" else "within 10 %" if abs(error) <= FAR_OFF else "more than 10 % off"
         label = f"{value:,.0f}" if who == "reported" else f"{value:,.0f} ({error:+.1%})"
-        why = NOT_MODELLED if who == "layer-unit model" and judged != "within 10 %" else ""
         room = 1.35 * max(reported, float(guess["value"]), now.predicted)
-        rows.append({"who": who, "value": value, "label": label, "judged": judged, "why": why, "room": room})
+        rows.append({"who": who, "value": value, "label": label, "judged": judged, "why": "", "room": room})
     return Figure(
         chart=answers({"answers": rows}),
         title=f"Round {now.number}: guessed, predicted, reported",
         alt="; ".join(f"{row['who']} {row['label']} {row['why']}".strip() for row in rows),
-        sources=["the guide's figure", "layer-unit model of perfkit.project.sample", "your guess, an event of the log"],
+        sources=["the guide's figure", METHOD, "your guess, an event of the log"],
         wide=True,
     )
 
@@ -244,10 +245,9 @@ def _sentence(result: Result, before: Told, now: Told, guess: dict[str, Any] | N
         )
     assert now.predicted is not None
     assert now.error is not None
-    off = f" That far off: {NOT_MODELLED}." if abs(now.error) > FAR_OFF else ""
     text = (
-        f"{start} The model predicted {now.predicted:,.0f}, the guide reports {now.row['reported']:,}: error {now.error:+.1%}."
-        f"{off} Lesson: {now.row['lesson']}"
+        f"{start} perfkit predicted {now.predicted:,.0f}, the guide reports {now.row['reported']:,}: error {now.error:+.1%}. "
+        f"Lesson: {now.row['lesson']}"
     )
     if now.number == len(result.rounds) - 1:
         text += f" In total {now.row['reported'] / result.rounds[0].row['reported'] - 1:+.2%}."
@@ -260,12 +260,14 @@ def _notes(result: Result, now: Told, guess: dict[str, Any] | None) -> tuple[str
         return tuple(notes)
     parent = result.rounds[now.number - 1]
     if now.number == 1:
+        before, after = (_once_a_step(item.estimate) for item in (parent, now))
         notes.append(
-            f"The model needs {parent.step_units:.2f} x 128 / 2 units for the tokens that round 1 trains in {now.step_units:,.1f}. "
-            "Which term is missing? 128 micro batches share one gradient synchronization and update; round 0 pays both each step."
+            "128 micro batches share one gradient synchronization and update; round 0 pays both each step: as estimated "
+            f"{before:.1%} of its step, {after:.2%} of that of round 1."
         )
     else:
-        notes.append(f"Step of the model: {parent.step_units:,.1f} units before, {now.step_units:,.1f} now.")
+        steps = [format_ns(item.estimate.step_time_s * NS_PER_S) for item in (parent, now)]
+        notes.append(f"Step as estimated: {steps[0]} before, {steps[1]} now.")
     if not is_real_change(parent.row["reported"], now.row["reported"], num_samples=1, median_abs_devs=(None, None)):
         notes.append(f"{now.gain:+.2%} is below the noise limit of 1 %: no measurable change by rule, although the guide kept it.")
     if now.number == len(result.rounds) - 1:
@@ -273,6 +275,12 @@ def _notes(result: Result, now: Told, guess: dict[str, Any] | None) -> tuple[str
         notes.append(f"Mean error of rounds 2 to 5: {sum(errors) / len(errors):.2%} without sign. Bubble: {1 / 129:.3%}.")
     notes.append(f"You said: {guess['idea']}")
     return tuple(notes)
+
+
+def _once_a_step(estimate: Estimate) -> float:
+    """The share of a step that its micro batches pay together: exposed gradient synchronization and the update."""
+    parts = estimate.breakdown
+    return float(parts.amount("communication/exposed/dp") + parts.amount("computing/optimizer")) / estimate.step_time_s
 
 
 def _short(value: Any) -> str:

