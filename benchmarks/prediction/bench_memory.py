@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from perfkit.config.dialects.table import read_table
 from perfkit.core.params import count_params
-from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.resources import data_folder
-from perfkit.predict.memory._rows import MemoryRow, read_row
+from perfkit.core.spec import Plan
+from perfkit.predict.estimate import estimate_table
+from perfkit.predict.memory.counters import Counter, Scope, counter_of, scope_of
 from perfkit.predict.memory.guide import guide_activations, guide_static
 from perfkit.predict.memory.memory import peak_memory
-from perfkit.predict.memory.memory_table import predict_memory
+from perfkit.predict.memory.settings import settings_of
 from perfkit.predict.memory.table import ALL, fullest_bytes
-
-Formula = Callable[[MemoryRow], float]
 
 
 def scored_rows() -> pd.DataFrame:
@@ -34,9 +33,25 @@ def scored_rows() -> pd.DataFrame:
     return rows[rows["exclude"] != 1].reset_index(drop=True)
 
 
-def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows as mappings by column name."""
-    return [{str(name): value for name, value in row.items()} for row in rows.to_dict("records")]
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """A plan, what its figure counts and on which stage."""
+
+    plan: Plan
+    counter: Counter
+    scope: Scope
+
+
+Formula = Callable[[MemoryRow], float]
+
+
+def plans_of(rows: pd.DataFrame) -> list[MemoryRow]:
+    """The rows as plans."""
+    table = read_table(rows)
+    return [
+        MemoryRow(table.plans.plan(row), counter_of(table.kinds[row]), scope_of(table.scopes[row]))
+        for row in range(len(table.plans))
+    ]
 
 
 def megatron_bytes(row: MemoryRow) -> float:
@@ -82,13 +97,14 @@ def guide_bytes(row: MemoryRow) -> float:
 def errors() -> pd.DataFrame:
     """One row a source and counter: `source`, `memory_kind`, `rows`, and the mean absolute error in percent of each formula."""
     rows = scored_rows()
-    read = [read_row(row) for row in records(rows)]
+    read = plans_of(rows)
     formulas: dict[str, Formula] = {"megatron": megatron_bytes, "guide": guide_bytes}
     measured = rows["peak_memory_bytes"]
-    table = rows[["source", "memory_kind"]].assign(perfkit=(predict_memory(rows) / measured - 1).abs() * 100)
+    predicted = estimate_table(rows)["peak_memory_bytes"]
+    table = rows[["source", "memory_kind"]].assign(perfkit=(predicted / measured - 1).abs() * 100)
     for name, formula in formulas.items():
         table[name] = (pd.Series([formula(row) for row in read]) / measured - 1).abs() * 100
-    table["bias"] = (predict_memory(rows) / measured - 1) * 100
+    table["bias"] = (predicted / measured - 1) * 100
     every = table.assign(source="all", memory_kind="")
     megatron = table[table["source"] == "megatron-tests"].assign(memory_kind="all")
     others = table[table["source"] != "megatron-tests"].assign(source="all but megatron-tests", memory_kind="")
@@ -100,22 +116,21 @@ def errors() -> pd.DataFrame:
 
 def estimates_per_s(seconds: float = 2.0) -> float:
     """Estimates of one plan a second on one core."""
-    row = read_row(records(scored_rows())[0])
+    plan = plans_of(scored_rows().head(1))[0].plan
     started, count = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
-        peak_memory(row.plan, settings=row.settings)
+        peak_memory(plan)
         count += 1
     return count / (time.perf_counter() - started)
 
 
 def columns_per_s(plans: int = 200_000) -> float:
     """Plans a second on one core, as columns: the rows of the table again and again, each with a micro batch of its own."""
-    read = [read_row(row) for row in records(scored_rows())]
-    rows = np.tile(np.arange(len(read)), plans // len(read))
-    many = PlanColumns.of([row.plan for row in read]).take(rows)
+    read = read_table(scored_rows()).plans
+    many = read.take(np.tile(np.arange(len(read)), plans // len(read)))
     size = 1.0 + np.arange(len(many)) % 7
     many = replace(many, micro_batch_size=many.micro_batch_size * size, global_batch_size=many.global_batch_size * size)
-    settings = Coded.of([row.settings for row in read]).take(rows)
+    settings = settings_of(many)
     started = time.perf_counter()
     fullest_bytes(many, settings, ALL)
     return len(many) / (time.perf_counter() - started)
@@ -123,4 +138,5 @@ def columns_per_s(plans: int = 200_000) -> float:
 
 if __name__ == "__main__":
     print(errors().to_string(index=False))
-    print(f"one estimate: {1e3 / estimates_per_s():.2f} ms; as columns: {columns_per_s():,.0f} plans/s")
+    alone, together = estimates_per_s(), columns_per_s()
+    print(f"one estimate: {1e3 / alone:.2f} ms; as columns: {together:,.0f} plans/s, {together / alone:.0f} times as many")

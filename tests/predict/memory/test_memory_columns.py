@@ -11,6 +11,7 @@ import pytest
 from perfkit.core import catalog
 from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.spec import ParallelPlan, Plan, RecomputePlan, Workload
+from perfkit.predict.memory.counters import Counter, counted_bytes, counter_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import PRESETS, preset
 from perfkit.predict.memory.table import ALL, fullest_bytes
@@ -80,3 +81,36 @@ def test_many_micro_batches_of_any_schedule_are_told_apart(schedule):
     (found,) = fullest_bytes(PlanColumns.of(many), settings, ALL, schedule=schedule)
     alone = [peak_memory(plan, schedule=schedule, settings=preset("megatron")).peak.total for plan in many]
     np.testing.assert_array_equal(found, alone)
+
+
+@pytest.mark.parametrize("scope", ["first", "last", "fullest"])
+def test_a_counter_sees_its_part_on_its_stage(scope):
+    many = plans("llama2-7b")
+    counters: list[Counter] = ["static", "allocated", "device", "tensors"]
+    counted = [counter for _, counter in zip(many, itertools.cycle(counters), strict=False)]
+    settings = Coded.same(preset("megatron"), len(many))
+    found = counted_bytes(PlanColumns.of(many), settings, Coded.of(counted), Coded.same(scope, len(many)))
+    for plan, counter, amount in zip(many, counted, found, strict=True):
+        stages = peak_memory(plan, settings=preset("megatron")).stages
+        stages = {"first": stages[:1], "last": stages[-1:], "fullest": stages}[scope]
+        assert amount == max(sum(stage.amount(path) for path in SEEN[counter]) for stage in stages)
+
+
+LAYERS = ("norm", "attention", "ffn", "experts", "recomputed_layers")
+SEEN = {
+    # Between two steps the allocator holds states, buffers between stages and workspaces; a formula counts layers alone.
+    "static": ("static", "dynamic/communication_buffers/pipeline", "reserved/workspace"),
+    "allocated": ("static", "dynamic", "reserved/workspace"),
+    "device": ("static", "dynamic", "reserved"),
+    "tensors": (
+        "static",
+        *(f"dynamic/activations/{part}" for part in LAYERS),
+    ),
+}
+
+
+def test_cells_name_counters_and_stages_in_words():
+    kinds = ["static allocated (torch)", "max allocated (torch)", "analytical value of the paper", "device-used", ""]
+    assert [counter_of(kind) for kind in kinds] == ["static", "allocated", "tensors", "device", "device"]
+    scopes = ["last rank (last pipeline stage)", "first pipeline stage", "largest device (first/last stage)", ""]
+    assert [scope_of(scope) for scope in scopes] == ["last", "first", "fullest", "fullest"]
