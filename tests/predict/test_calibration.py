@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -11,8 +11,19 @@ import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.predict.calibration import bundled, calibrate, calibration, coverage, cross_validate, interval, read_measured
+from perfkit.core.plan_columns import Coded
+from perfkit.predict.calibration import (
+    Calibration,
+    bundled,
+    calibrate,
+    calibration,
+    coverage,
+    cross_validate,
+    interval,
+    read_measured,
+)
 from perfkit.predict.calibration.fit import fit
+from perfkit.predict.cost.efficiency import Efficiency
 
 TABLE = Path(__file__).resolve().parents[2] / "data" / "reference" / "step_time.csv"
 
@@ -132,3 +143,14 @@ def test_an_unknown_calibration_names_the_bundled_ones():
 def test_a_table_without_measured_rows_is_refused():
     with pytest.raises(InputError, match="no row"):
         read_measured(table().assign(step_time_s=np.nan, tokens_per_s_per_device=np.nan))
+
+
+def test_the_default_states_every_efficiency_and_no_code_does():
+    names = {item.name for item in fields(Efficiency)}
+    assert set(calibration("default").common) == names
+    assert all(item.default is MISSING for item in fields(Efficiency))
+
+
+def test_what_a_calibration_leaves_open_is_the_defaults():
+    device = Coded.same(("B200-180GB-SXM", "megatron", ""), 1)
+    assert Calibration(name="empty").efficiency(device) == Efficiency(**calibration("default").common)

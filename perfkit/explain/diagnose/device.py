@@ -17,7 +17,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.explain.diagnose.case import Case
-from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.calibration import calibration
 from perfkit.predict.cost.units import is_mesh
 
 HOW = "record which device ran it: a profile with device properties, or a plan with its hardware"
@@ -38,8 +38,8 @@ def expected_bytes_per_s(case: Case, rows: pd.DataFrame) -> npt.NDArray[np.float
     The share of the stated bandwidth is that of every prediction (`perfkit.predict.cost`). Of several devices the fastest speaks.
     """
     found = np.full(len(rows), np.nan)
-    usual = Efficiency()
-    shares = {"intra_node": usual.intra_share, "inter_node": usual.inter_share}
+    usual = calibration("default").common
+    shares = {"intra_node": usual["intra_share"], "inter_node": usual["inter_share"]}
     for device in candidates(case):
         kinds = kinds_of_links(case, rows, device)
         rates = [device.links[kind].bytes_per_s * shares[kind] if kind in device.links else np.nan for kind in kinds]

@@ -15,7 +15,8 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.what_if._changes import Change
 from perfkit.predict.calibration import Calibration
-from perfkit.predict.cost.step_time import step_time
+from perfkit.predict.cost.cost_columns import costs_of
+from perfkit.predict.cost.step_time import breakdown
 from perfkit.predict.estimate import efficiency_of, estimate
 
 GRADIENTS = "communication/exposed/dp"
@@ -85,7 +86,7 @@ def scaled(
 def overlapped(measured: Breakdown, plan: Plan, calibration: str | Calibration | None) -> Breakdown:
     """The measured parts in ns with gradients reduced beside the backward pass, not after it, as the prediction has both."""
     known = efficiency_of(plan, calibration)
-    old, new = (step_time(plan, replace(known, gradients_hidden=share)) for share in (0.0, 1.0))
+    old, new = (breakdown(costs_of([plan]), replace(known, gradients_hidden=share)) for share in (0.0, 1.0))
     whole, cost = float(old.amount(GRADIENTS)), float(np.max(known.contention))
     # The message of the layer that ends the backward pass has nothing left to hide behind.
     last = 1 / (plan.model.num_layers // plan.parallel.pipeline_parallel_size + 1)

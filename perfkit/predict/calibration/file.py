@@ -53,14 +53,13 @@ class Calibration:
         if len(merged) == 1:
             return Efficiency(**merged[0])
         chosen: dict[str, Any] = {}
-        for name in {name for values in merged for name in values}:
-            default = getattr(_DEFAULT, name)
-            column = np.array([values.get(name, default) for values in merged], dtype=np.float64)
+        for name in NAMES:
+            column = np.array([values[name] for values in merged], dtype=np.float64)
             chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
-        return replace(_DEFAULT, **chosen)
+        return Efficiency(**chosen)
 
     def _merged(self, label: Sequence[str]) -> dict[str, float]:
-        values = dict(self.common)
+        values = {**_usual(), **self.common}
         for group, text in zip(GROUPS, label, strict=True):
             for start, own in self.groups.get(group, {}).items():
                 if text.startswith(start):
@@ -71,7 +70,7 @@ class Calibration:
         """The number at a path such as "accelerator.A100.matmul" or "common.memory"."""
         group, _, rest = path.partition(".")
         if group == "common":
-            return float(self.common.get(rest, getattr(_DEFAULT, rest)))
+            return float(self.common[rest] if rest in self.common else _usual()[rest])
         start, _, name = rest.rpartition(".")
         return float(self.groups.get(group, {}).get(start, {}).get(name, self.value(f"common.{name}")))
 
@@ -104,7 +103,9 @@ class Calibration:
         Path(path).write_text(tomli_w.dumps(document), encoding="utf-8")
 
 
-_DEFAULT = Efficiency()
+def _usual() -> Values:
+    """What holds where a calibration says nothing: the common numbers of the default."""
+    return calibration("default").common
 
 
 def bundled() -> tuple[str, ...]:

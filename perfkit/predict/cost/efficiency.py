@@ -35,43 +35,43 @@ class Efficiency:
     smaller than a node, and the share of time that a minor release of the software saves.
     """
 
-    matmul: Amount = 0.8
-    half_depth: Amount = 128.0
-    misaligned: Amount = 1.25
-    memory: Amount = 0.8
-    elementwise: Amount = 1.0
-    flash_forward: Amount = 0.6
-    flash_backward: Amount = 0.45
-    score_bytes: Amount = 9.0
-    logit_bytes: Amount = 32.0
-    unpadded: Amount = 1.0
-    layer_host_s: Amount = 4e-4
-    host_rounding: Amount = 0.15
-    group_rounding: Amount = 0.3
-    node_wait: Amount = 1.0
-    backward_host: Amount = 1.5
-    step_host_s: Amount = 1e-3
-    send_host_s: Amount = 5e-4
-    collective_host_s: Amount = 0.0
-    softmax_host_s: Amount = 0.0
-    host_link_share: Amount = 0.8
-    intra_share: Amount = 0.75
-    inter_share: Amount = 0.75
-    pair: Amount = 0.83
-    quad: Amount = 0.93
-    small_groups: Amount = 1.0
-    intra_latency_s: Amount = 1.4e-5
-    inter_latency_s: Amount = 2e-5
-    gradients_hidden: Amount = 0.0
-    tensor_hidden: Amount = 0.0
-    interleave_hidden: Amount = 0.45
-    contention: Amount = 0.25
-    optimizer_bytes: Amount = 28.0
-    straggler: Amount = 0.01
-    release_gain: Amount = 0.03
-    compute: Amount = 1.0
-    communication: Amount = 1.0
-    host: Amount = 1.0
+    matmul: Amount
+    half_depth: Amount
+    misaligned: Amount
+    memory: Amount
+    elementwise: Amount
+    flash_forward: Amount
+    flash_backward: Amount
+    score_bytes: Amount
+    logit_bytes: Amount
+    unpadded: Amount
+    layer_host_s: Amount
+    host_rounding: Amount
+    group_rounding: Amount
+    node_wait: Amount
+    backward_host: Amount
+    step_host_s: Amount
+    send_host_s: Amount
+    collective_host_s: Amount
+    softmax_host_s: Amount
+    host_link_share: Amount
+    intra_share: Amount
+    inter_share: Amount
+    pair: Amount
+    quad: Amount
+    small_groups: Amount
+    intra_latency_s: Amount
+    inter_latency_s: Amount
+    gradients_hidden: Amount
+    tensor_hidden: Amount
+    interleave_hidden: Amount
+    contention: Amount
+    optimizer_bytes: Amount
+    straggler: Amount
+    release_gain: Amount
+    compute: Amount
+    communication: Amount
+    host: Amount
 
     def take(self, rows: slice) -> Efficiency:
         """The efficiencies of the plans at `rows`."""

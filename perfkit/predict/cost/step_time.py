@@ -12,28 +12,20 @@ import numpy as np
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.plan_columns import Floats
 from perfkit.core.source import Source
-from perfkit.core.spec.plan import Plan
-from perfkit.predict.cost.cost_columns import CostColumns, costs_of
+from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.step_columns import step_parts
 
-SOURCE = Source(
-    "computed", "perfkit.predict.cost.step_time.step_time", "roofline operators, alpha-beta collectives, pipeline formula"
-)
-
-
-def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
-    """Seconds of one step by part; the leaves sum to the step.
-
-    First levels as of a measured step: `computing` (forward, backward, recompute, optimizer), `communication/exposed` (by group),
-    `bubble` (waiting for other stages) and `free` (host). Parts that the plan does not have are left out. Raises InputError if the
-    plan names no device or the device's numbers do not suffice.
-    """
-    return breakdown(costs_of([plan]), efficiency or Efficiency())
+SOURCE = Source("computed", "perfkit.predict.cost.step_time", "roofline operators, alpha-beta collectives, pipeline formula")
 
 
 def breakdown(plans: CostColumns, efficiency: Efficiency, stage: int | None = None) -> Breakdown:
-    """As `step_time`, for the first of the plans in columns; with `stage` the parts are those of that pipeline stage."""
+    """Seconds of one step of the first of the plans, by part; the leaves sum to the step.
+
+    First levels as of a measured step: `computing` (forward, backward, recompute, optimizer), `communication/exposed` (by group),
+    `bubble` (waiting for other stages) and `free` (host). Parts that the plan does not have are left out. They are those of the
+    slowest stage, or of `stage`.
+    """
     amounts = {path: float(amount[0]) for path, amount in step_parts(plans, efficiency, stage).items()}
     return Breakdown("s", {path: amount for path, amount in amounts.items() if amount > 0}, SOURCE)
 

@@ -16,9 +16,11 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.collectives import Network, all_reduce_s, gather_s
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.operators import Device, product_s
-from perfkit.predict.cost.step_time import step_time
+from perfkit.predict.cost.step_time import breakdown
+from perfkit.predict.estimate import efficiency_of
 
 A100 = catalog.hardware_named("A100-80GB-SXM")
 PLAN = Plan(
@@ -28,6 +30,15 @@ PLAN = Plan(
     recompute=RecomputePlan(all_layers=True),
     hardware=A100,
 )
+
+
+def usual(**changes: float) -> Efficiency:
+    """The default calibration's efficiencies of an A100 with Megatron, some of them changed."""
+    return replace(efficiency_of(PLAN), **changes)
+
+
+def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
+    return breakdown(costs_of([plan]), efficiency or usual())
 
 
 def device(**changes: float) -> Device:
@@ -93,7 +104,7 @@ def test_a_pair_in_a_mesh_has_one_link_of_seven():
 
 def test_all_reduce_times_are_those_measured_in_one_node():
     rows = [(2, 64 * 2**20, 405e-6), (4, 64 * 2**20, 544e-6), (8, 64 * 2**20, 580e-6), (8, 8 * 2**20, 134e-6)]  # vTrain, A100
-    eff = Efficiency()
+    eff = usual()
     links = network(intra_bytes_per_s=300e9 * 0.75, intra_latency_s=float(eff.intra_latency_s), pair=0.83, quad=0.93)
     for ranks, size, measured in rows:
         assert all_reduce_s(one(size), one(ranks), one(1), links)[0] == pytest.approx(measured, rel=0.25)
@@ -106,7 +117,7 @@ def test_the_leaves_sum_to_the_step_with_the_first_levels_of_a_measured_one():
 
 
 def test_equal_stages_wait_for_p_minus_one_micro_batches():
-    ideal = Efficiency(intra_latency_s=0.0, inter_latency_s=0.0, send_host_s=0.0, step_host_s=0.0, straggler=0.0, layer_host_s=0.0)
+    ideal = usual(intra_latency_s=0.0, inter_latency_s=0.0, send_host_s=0.0, step_host_s=0.0, straggler=0.0, layer_host_s=0.0)
     tiny = replace(PLAN, model=replace(PLAN.model, vocab_size=128))
     split = step_time(tiny, ideal)
     other = split.total - split.amount("bubble") - split.amount("computing/optimizer")
@@ -117,20 +128,20 @@ def test_equal_stages_wait_for_p_minus_one_micro_batches():
 def test_the_head_of_a_vocabulary_off_the_grain_costs_more_only_where_nobody_pads_it():
     head = replace(PLAN, model=replace(PLAN.model, vocab_size=50257), parallel=ParallelPlan(data_parallel_size=32))
     even = replace(head, model=replace(head.model, vocab_size=50256))
-    unpadded = Efficiency(unpadded=3.0)
+    unpadded = usual(unpadded=3.0)
     assert step_time(head, unpadded).total > step_time(head).total
     assert step_time(even, unpadded).total == step_time(even).total
 
 
 def test_device_and_host_of_equal_time_wait_for_each_other_a_little():
-    none, some = Efficiency(host_rounding=0.01), Efficiency(host_rounding=0.3)
+    none, some = usual(host_rounding=0.01), usual(host_rounding=0.3)
     small = replace(PLAN, parallel=ParallelPlan(data_parallel_size=32))
     assert step_time(small, some).amount("free") > step_time(small, none).amount("free")
     assert step_time(small, some).total < step_time(small, none).total * 1.35
 
 
 def test_the_host_wait_of_a_group_that_fills_a_node_is_multiplied():
-    slow, waiting = Efficiency(layer_host_s=1.0), Efficiency(layer_host_s=1.0, node_wait=2.0)
+    slow, waiting = usual(layer_host_s=1.0), usual(layer_host_s=1.0, node_wait=2.0)
     whole = replace(PLAN, parallel=ParallelPlan(data_parallel_size=4, tensor_parallel_size=8))
     half = replace(PLAN, parallel=ParallelPlan(data_parallel_size=8, tensor_parallel_size=4))
     assert step_time(half, waiting).total == step_time(half, slow).total
@@ -207,7 +218,7 @@ def repeated(**changes: object) -> Breakdown:
 
 
 def test_repeating_silu_and_mul_costs_their_bytes_and_nothing_else():
-    eff, layers = Efficiency(memory=0.5), ((20, 20),)
+    eff, layers = usual(memory=0.5), ((20, 20),)
     plans = [replace(GATED, recompute=one) for one in (RecomputePlan(), RecomputePlan(operators=dict.fromkeys(SILU_MUL, layers)))]
     plain, again = (step_time(one, eff) for one in plans)
     unit = 4096 * GATED.model.ffn_hidden_size * 2 / 2  # bytes of the gate on a device of a pair
@@ -259,7 +270,7 @@ def test_an_optimizer_with_less_state_updates_faster_and_full_experts_take_longe
 
 
 def test_megatrons_softmax_falls_back_where_its_blocks_do_not_fit():
-    eff = Efficiency(layer_host_s=0.5, softmax_host_s=0.5, host_rounding=0.0)
+    eff = usual(layer_host_s=0.5, softmax_host_s=0.5, host_rounding=0.0)
     work = replace(PLAN.workload, attention_kernel="unfused", micro_batch_size=1)
     even = replace(PLAN, workload=work, parallel=ParallelPlan(data_parallel_size=4, tensor_parallel_size=8))  # 4 heads a rank
     odd = replace(even, parallel=ParallelPlan(data_parallel_size=2, tensor_parallel_size=16))  # 2 heads a rank
