@@ -37,7 +37,8 @@ COLUMNS = (
     *("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note"),
     *("step_time_low_s", "step_time_high_s"),
 )
-CHUNK = 4096
+PIECE, CHUNK = 65536, 4096
+"""Plans whose layers are looked at together, and those of them at once that the processor's cache holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -173,9 +174,9 @@ def estimate_table(
     rows, plans = table.rows[priced], table.plans.take(priced) if lacking else table.plans
     ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
     found: dict[str, Any] = {name: np.full(len(frame), np.nan) for name in COLUMNS} | {"row_id": ids, "note": notes}
-    for start, part in zip(range(0, len(rows), CHUNK), plans.chunks(CHUNK), strict=True):
+    for start, part in zip(range(0, len(rows), PIECE), plans.chunks(PIECE), strict=True):
         for name, values in _predicted(part, known).items():
-            found[name][rows[start : start + CHUNK]] = values
+            found[name][rows[start : start + PIECE]] = values
     if memory:
         found["peak_memory_bytes"][rows] = _counted(plans, table.kinds.take(priced), table.scopes.take(priced))
     return pd.DataFrame(found)
@@ -194,8 +195,9 @@ def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
 
 def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:
     """What is predicted of plans but their memory, by column of a table of predictions."""
-    costs = cost_columns(plans)
-    seconds = sum(parts_of(costs, known.efficiency(labels_of(plans))).values(), start=np.zeros(len(plans)))
+    costs, labels = cost_columns(plans), labels_of(plans)
+    chunks = [slice(start, start + CHUNK) for start in range(0, len(plans), CHUNK)]
+    seconds = np.concatenate([step.seconds(costs.take(part), known.efficiency(labels.take(part))) for part in chunks])
     low, high = known.interval
     return {
         "step_time_s": seconds,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,9 +76,13 @@ def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
 def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
     """One position of every plan that differs in what layers compute again, and which of them each plan is."""
     columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
-    cells = [column.codes if isinstance(column, Coded) else column for column in columns]
+    # What a plan does not state is nan, which equals nothing: -1 stands for it.
+    cells = [column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0) for column in columns]
     _, first, places = np.unique(np.stack(cells).astype(np.float64), axis=1, return_index=True, return_inverse=True)
     return first.tolist(), places.ravel()
+
+
+_amounts = attrgetter(*AMOUNTS[1:])
 
 
 def _looked_at(plan: Plan) -> StageLayers:
@@ -87,8 +92,8 @@ def _looked_at(plan: Plan) -> StageLayers:
 @lru_cache(maxsize=65536)
 def same_again(counts: Counts, again: Again) -> StageLayers:
     """Layers by chunk and stage that all compute the same again."""
-    return StageLayers(np.multiply.outer(np.array((1.0, *astuple(again))), np.array(counts, dtype=np.float64)))
+    return StageLayers(np.multiply.outer(np.array((1.0, *_amounts(again))), np.array(counts, dtype=np.float64)))
 
 
 def _summed(runs: Sequence[Run]) -> Floats:
-    return sum((count * np.array((1.0, *astuple(again))) for count, again in runs), start=np.zeros(len(AMOUNTS)))
+    return sum((count * np.array((1.0, *_amounts(again))) for count, again in runs), start=np.zeros(len(AMOUNTS)))
