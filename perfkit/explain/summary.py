@@ -12,6 +12,10 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.explain import collectives
+
+FEW_RANKS = 32
+"""For more ranks the page of communication tells who waits; reading all their collectives is no summary."""
 
 
 def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
@@ -40,6 +44,7 @@ def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
         "ranks": _ranks(run, steps),
         "kernels": kernels,
         "collectives": _collectives(run.frame("collectives", steps=chosen)),
+        "waiting": _waiting(run, chosen),
         **memory,
     }
 
@@ -97,6 +102,25 @@ def _collectives(collectives: pd.DataFrame) -> list[dict[str, Any]]:
             "bytes": _int(row["bytes"]),
         }
         for row in totals.reset_index().sort_values("total_ns", ascending=False).to_dict("records")
+    ]
+
+
+def _waiting(run: Run, steps: list[int] | None) -> list[dict[str, Any]]:
+    """Whom the ranks of a small run wait for in collectives, the rank that costs most first; empty where no order is known."""
+    if not 1 < len(run.ranks) <= FEW_RANKS or not run.has("collectives"):
+        return []
+    rows = collectives.members(run, steps=steps)
+    behind = collectives.summed(rows).groupby("latest_rank")["spread_ns"].max()
+    return [
+        {
+            "rank": int(row["rank"]),
+            "wait_ns": _int(row["wait_ns"]),
+            "caused_ns": int(row["caused_ns"]),
+            "times_last": int(row["times_last"]),
+            "latest_ns": _int(behind.get(row["rank"])),
+        }
+        for row in collectives.waiting(rows).to_dict("records")
+        if row["operations"]
     ]
 
 

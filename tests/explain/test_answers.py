@@ -11,6 +11,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.questions import Questions
 from perfkit.core.run import Run
 from perfkit.explain import answers
+from perfkit.explain.summary import summarize
 from perfkit.record.load import load
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
@@ -48,6 +49,12 @@ def test_kernel_statistics_are_those_of_their_rows(dlrm):
 def test_the_rank_that_is_waited_for_is_the_first_row(dlrm):
     assert dlrm.waiting()["rank"][0] == 7
     assert dlrm.collectives()["spread_ns"][0] == pytest.approx(7_600_000, abs=300_000)
+
+
+def test_a_summary_names_the_late_rank(dlrm):
+    first = summarize(dlrm)["waiting"][0]
+    assert (first["rank"], first["times_last"]) == (7, 5)
+    assert first["latest_ns"] == pytest.approx(7_600_000, abs=300_000)
 
 
 def test_a_wrong_column_rank_step_or_group_is_answered_with_the_right_ones(dlrm):

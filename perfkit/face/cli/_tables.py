@@ -17,12 +17,14 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
     ranks = summary["ranks"]
     print(f"{summary['run']}: {summary['kind']}, {summary['format']}, {summary['ranks_found']} ranks\n", file=out)
     paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in step["breakdown_ns"] or ()))
+    marked = any(step["host_duration_ns"] is not None for rank in ranks for step in rank["steps"])
     rows = [
         [
             str(rank["rank"]),
             "-" if rank["pipeline_stage"] is None else str(rank["pipeline_stage"]),
             str(step["step"]),
             format_ns(step["duration_ns"]),
+            *([format_ns(step["host_duration_ns"])] if marked else []),
             *(_part(step, path) for path in paths),
             format_ns(step["overlapped_ns"]),
         ]
@@ -30,7 +32,7 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
         for step in rank["steps"]
     ]
     if rows:
-        print_table(["rank", "stage", "step", "duration", *paths, "hidden comm."], rows, out)
+        print_table(["rank", "stage", "step", "duration", *(["host mark"] if marked else []), *paths, "hidden comm."], rows, out)
     else:
         print("no step times were recorded", file=out)
     kernels = summary["kernels"][:TOP]
@@ -54,6 +56,21 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
                     "not recorded" if entry["bytes"] is None else format_bytes(entry["bytes"]),
                 ]
                 for entry in summary["collectives"][:TOP]
+            ],
+            out,
+        )
+    waited = [entry for entry in summary["waiting"] if entry["caused_ns"]][:TOP]
+    if waited:
+        print("\nwaited for in communication", file=out)
+        print_table(
+            ["rank", "times last", "up to", "cost its peers", "waits itself"],
+            [
+                [
+                    str(entry["rank"]),
+                    str(entry["times_last"]),
+                    *(format_ns(entry[name]) for name in ("latest_ns", "caused_ns", "wait_ns")),
+                ]
+                for entry in waited
             ],
             out,
         )
@@ -94,6 +111,10 @@ def _part(step: dict[str, Any], path: str) -> str:
 
 
 def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
+    events = summary["events"]
+    if events["in_file"]:
+        parts = f"{events['assigned']:,} in steps, {events['before']:,} before, {events['after']:,} after, {events['lost']:,} lost"
+        print(f"\nevents: {events['in_file']:,} in the files: {parts}", file=out)
     for note in summary["notes"]:
         print(f"\nnote: {printable(note)}", file=out)
     if summary["dropped"]:
