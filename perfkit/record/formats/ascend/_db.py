@@ -150,7 +150,8 @@ def _kernels(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
 
 
 def _communication(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
-    rows = database.read(OPERATIONS, dict.fromkeys(("opId", "opName", "startNs", "endNs", "connectionId", "opType"), "int"))
+    columns = ("opId", "opName", "startNs", "endNs", "connectionId", "opType", "deviceId")  # deviceId: of msMonitor
+    rows = database.read(OPERATIONS, dict.fromkeys(columns, "int"))
     parts = database.read("COMMUNICATION_TASK_INFO", dict.fromkeys(("opId", "globalTaskId"), "int")).dropna()
     devices = database.read(TASKS, dict.fromkeys(("globalTaskId", "deviceId"), "int")).dropna().drop_duplicates("globalTaskId")
     ran_on = parts.merge(devices, on="globalTaskId").drop_duplicates("opId").set_index("opId")["deviceId"]
@@ -160,7 +161,7 @@ def _communication(database: Database, texts: Mapping[int, str]) -> pd.DataFrame
             "type": label_of(rows["opType"], texts),
             "core": pd.Series("COMMUNICATION", index=rows.index, dtype="object"),
             "stream": pd.Series(None, index=rows.index, dtype="object"),
-            "device": rows["opId"].map(ran_on).astype("Int64"),
+            "device": rows["opId"].map(ran_on).astype("Int64").fillna(rows["deviceId"]),
             "connection": rows["connectionId"],
             "task": pd.Series(pd.NA, index=rows.index, dtype="Int64"),
             "start_ns": rows["startNs"],

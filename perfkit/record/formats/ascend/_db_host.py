@@ -17,12 +17,13 @@ from perfkit.record.formats.ascend.host import launched
 from perfkit.record.listing import File
 from perfkit.record.readers.sqlite import Database, cells, open_database
 
-CALLS, FRAMEWORK, CONNECTIONS = "CANN_API", "PYTORCH_API", "CONNECTION_IDS"
+CALLS, FRAMEWORK, MARKS, CONNECTIONS = "CANN_API", "PYTORCH_API", "MSTX_EVENTS", "CONNECTION_IDS"
 _KINDS = {"op": "operator", "queue": "call", "trace": "python", "mstx": "mark"}
 _PREFIXES = {"acl": "AscendCL@", "node": "Node@", "runtime": "Runtime@", "hccl": "Hccl@", "model": "Model@"}
 """What trace_view.json puts before the names of calls, by their type."""
 _TYPES = {5000: "runtime", 5500: "hccl", 10000: "node", 15000: "model", 20000: "acl"}
 _TYPES |= {50001: "op", 50002: "queue", 50003: "trace", 50004: "mstx"}
+_DEFAULT_DOMAIN = "default"
 _SPAN = ["name", "kind", "thread", "start_ns", "duration_ns"]
 
 
@@ -32,6 +33,7 @@ def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tupl
         texts, types = read_texts(database), _types(database)
         calls = _spans(database, CALLS, texts, types)
         framework = _spans(database, FRAMEWORK, texts, types)
+        marks = _marks(database, texts)
         ids = database.read(CONNECTIONS, cells(ints=("id", "connectionId"))).dropna()
     operators = framework[framework["kind"] == "operator"].dropna(subset=["connection"])
     asked = operators.merge(ids, left_on="connection", right_on="id")
@@ -41,11 +43,36 @@ def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tupl
     found = known.reindex(rows["connection"])
     launch_ns = pd.Series(found["start_ns"].to_numpy(), dtype="Int64")
     threads = found["thread"].astype("object").where(found["thread"].notna(), None).to_numpy(dtype=object)
-    host = pd.concat([framework, calls], ignore_index=True)
+    host = pd.concat([frame for frame in (framework, calls, marks) if len(frame)] or [calls], ignore_index=True)
     launches = launched(rows, launch_ns, threads, host).assign(
         call=found["name"].astype("object").to_numpy(), launch_duration_ns=pd.Series(found["duration_ns"].to_numpy(), dtype="Int64")
     )
     return [host[_SPAN]], [launches]
+
+
+def _marks(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
+    """The marks and ranges of mstx; those of a domain other than the default one have its name before theirs."""
+    rows = database.read(MARKS, cells(ints=("startNs", "endNs", "message", "domainId", "globalTid", "connectionId")))
+    timed = rows["startNs"].notna() & (rows["endNs"] >= rows["startNs"]).fillna(False)
+    rows = rows[timed.astype(bool)].sort_values("startNs", kind="stable").reset_index(drop=True)
+    domains = label_of(rows["domainId"], texts)
+    prefix = domains.map(lambda domain: f"{domain}: " if isinstance(domain, str) and domain != _DEFAULT_DOMAIN else "")
+    frame = pd.DataFrame(
+        {
+            "name": prefix + label_of(rows["message"], texts),
+            "kind": "mark",
+            "thread": _threads(rows["globalTid"]),
+            "start_ns": rows["startNs"],
+            "duration_ns": rows["endNs"] - rows["startNs"],
+            "connection": rows["connectionId"],
+        }
+    ).astype({"name": "object", "kind": "object", "thread": "object"})
+    return frame[frame["name"].notna()].reset_index(drop=True)
+
+
+def _threads(numbers: pd.Series) -> list[str]:
+    """Process and thread of a globalTid."""
+    return [f"{each >> 32}/{each & 0xFFFFFFFF}" for each in numbers.fillna(0).to_numpy(dtype=np.int64).tolist()]
 
 
 def _types(database: Database) -> Mapping[int, str]:
@@ -61,12 +88,11 @@ def _spans(database: Database, table: str, texts: Mapping[int, str], types: Mapp
     names = label_of(rows["name"], texts)
     of_framework = table == FRAMEWORK
     prefix = "" if of_framework else kind.map(_PREFIXES).fillna("")
-    tid = rows["globalTid"].fillna(0).to_numpy(dtype=np.int64)
     frame = pd.DataFrame(
         {
             "name": prefix + names,
             "kind": kind.map(_KINDS).fillna("operator" if of_framework else "call"),
-            "thread": [f"{each >> 32}/{each & 0xFFFFFFFF}" for each in tid.tolist()],
+            "thread": _threads(rows["globalTid"]),
             "start_ns": rows["startNs"],
             "duration_ns": rows["endNs"] - rows["startNs"],
             "connection": rows["connectionId"],

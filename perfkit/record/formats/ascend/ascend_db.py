@@ -31,7 +31,7 @@ from perfkit.record.formats.ascend import (
 from perfkit.record.formats.ascend import (
     steps as _ascend_steps,
 )
-from perfkit.record.formats.ascend._db_host import CALLS, FRAMEWORK, read_host
+from perfkit.record.formats.ascend._db_host import CALLS, FRAMEWORK, MARKS, read_host
 from perfkit.record.formats.ascend._recording import Names, Recording
 from perfkit.record.formats.ascend._units import TABLE as UTILIZATION
 from perfkit.record.formats.ascend._units import has_counters, read_database
@@ -217,7 +217,7 @@ def _load_tasks(recording: Recording, database: sqlite.Database, sink: Sink) -> 
             )
     if (name := _db.device_name(database)) is not None:
         sink.fact("device_name", name, f"{database.file.label}: NPU_INFO")
-    recording.rows[_HOST_CALLS] = database.count(CALLS) + database.count(FRAMEWORK)
+    recording.rows[_HOST_CALLS] = sum(map(database.count, (CALLS, FRAMEWORK, MARKS)))
     if tasks["device"].nunique() < 2:
         found = _memory.read_database(database, recording.rank.rank, sink)
         recording.rows.update({name: rows for name, rows in found.items() if rows is not None})

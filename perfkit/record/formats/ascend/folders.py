@@ -44,7 +44,9 @@ OUTPUT = "ASCEND_PROFILER_OUTPUT"
 _INFO = re.compile(r"^profiler_info(?:_(\d{1,6}))?\.json$")
 _SUFFIX = re.compile(r"_ascend_(?:pt|ms)$")
 _RANK_IN_NAME = re.compile(r"(?:rank[_-]?|[_-]|^)(\d{1,5})$", re.IGNORECASE)
-NUMBER_IN_DATABASE = re.compile(r"^(?:ascend_\w+_profiler(?:_(\d{1,5}))?|msprof_\d+|analysis)\.(?:db|dat)$")
+NUMBER_IN_DATABASE = re.compile(
+    r"^(?:(?:ascend_\w+_profiler|msmonitor_\d+_\d+)(?:_(\d{1,5}))?|msmonitor_\d+_\d+_-1|msprof_\d+|analysis)\.(?:db|dat)$"
+)
 _TIME_IN_NAME = re.compile(r"(?:^|_)(20\d{12})\d*(?:_|$)")
 
 
