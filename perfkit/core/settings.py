@@ -116,6 +116,11 @@ def author() -> str:
     return os.environ.get("PERFKIT_AUTHOR", "").strip()[:60]
 
 
+def hub_user() -> str:
+    """Whose server this is where JupyterHub started it (`JUPYTERHUB_USER`, which the Hub sets); empty elsewhere."""
+    return os.environ.get("JUPYTERHUB_USER", "").strip()
+
+
 def student() -> str:
     """Whose page this is where a code or a proxy says so (`PERFKIT_STUDENT`, which the server sets); empty: whoever is typed."""
     return os.environ.get("PERFKIT_STUDENT", "").strip()

@@ -287,8 +287,8 @@ def wishes_of(handler: JupyterHandler) -> dict[str, str]:
     """What a page's kernel should know about the visitor: the language, and the name that the log is given."""
     known = {"PERFKIT_LANGUAGE": language_of(handler)}
     user = handler.current_user
-    if user and is_named(user):
-        return {**known, "PERFKIT_AUTHOR": str(user.name), "PERFKIT_STUDENT": str(user.name)}
+    if name := str(user.name) if user and is_named(user) else settings.hub_user():
+        return {**known, "PERFKIT_AUTHOR": name, "PERFKIT_STUDENT": name}
     name = unquote(handler.get_cookie(NAME_COOKIE, "") or "")
     author = " ".join("".join(letter for letter in name if letter.isprintable()).split())
     return {**known, "PERFKIT_STUDENT": "", **({"PERFKIT_AUTHOR": author[:60]} if author else {})}

@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from http.cookiejar import CookieJar
+from types import SimpleNamespace
 
 import pytest
 from jupyter_server.auth.identity import User
@@ -14,7 +15,7 @@ from jupyter_server.auth.identity import User
 from perfkit.core.errors import InputError
 from perfkit.core.settings import max_kernels_per_visitor, warm_kernels
 from perfkit.face.app.access import Guesses, access_to, is_named, named, own_path
-from perfkit.face.app.handlers import without_token
+from perfkit.face.app.handlers import NAME_COOKIE, wishes_of, without_token
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.project import create_project
 from perfkit.teach import new_codes
@@ -90,6 +91,18 @@ def test_a_visitor_has_as_many_pages_as_one_may_have(monkeypatch):
     assert not PageKernels(limit=9).full_for("a")
     assert page_start.get() is None
     assert PageStart(visitor="a").kernel_ids == []
+
+
+def test_a_known_name_is_the_author_and_a_cookie_does_not_change_it(monkeypatch):
+    def asked_by(user: User | None) -> dict[str, str]:
+        return wishes_of(SimpleNamespace(current_user=user, get_cookie=lambda name, _: "typed" if name == NAME_COOKIE else ""))
+
+    monkeypatch.delenv("JUPYTERHUB_USER", raising=False)
+    assert asked_by(User(username="abc"))["PERFKIT_AUTHOR"] == "typed"
+    assert asked_by(User(username="abc"))["PERFKIT_STUDENT"] == ""
+    assert asked_by(named("s01"))["PERFKIT_STUDENT"] == "s01"
+    monkeypatch.setenv("JUPYTERHUB_USER", "li")
+    assert (asked_by(None)["PERFKIT_AUTHOR"], asked_by(named("s01"))["PERFKIT_AUTHOR"]) == ("li", "s01")
 
 
 def test_visitors_are_capped_where_others_share(monkeypatch):

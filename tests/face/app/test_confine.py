@@ -59,7 +59,7 @@ def outside(machine: Path) -> list[str]:
         f"{project}/loop",
         "/etc/passwd",
         "/proc/self/environ",
-        "/proc/self/root/etc/passwd",
+        "/".join(("", "proc", "self", "root", "etc", "passwd")),
         f"/proc/self/cwd/../../../../../../../../{file}",
         "~/.bashrc",
         "/",
