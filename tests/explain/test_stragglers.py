@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
+from perfkit.core.run import Position
 from perfkit.explain.diagnose import excess
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.stragglers import METRICS, against_stage, metric_values, staged_steps, stages
@@ -75,3 +78,22 @@ def test_whatever_is_compared_is_judged_alike(metric):
     assert found.slow_ranks == ((5,) if metric == "computing" else ())
     if metric == "computing":
         assert found.ranks.equals(excess.of_ranks(case).ranks)
+
+
+def test_a_run_without_stages_is_one_stage_that_is_called_minus_one():
+    steps = staged_steps(summaries({0: 100, 1: 100}, steps=2))
+    assert steps["stage"].tolist() == [-1] * 4
+    placed = staged_steps(replace(summaries({0: 100, 1: 100}, steps=2), placement={1: Position(pipeline=3), 0: Position(tensor=1)}))
+    assert placed.groupby("rank")["stage"].first().to_dict() == {0: -1, 1: 3}
+    recorded = staged_steps(replace(summaries({0: 100}, stages={0: 2}, steps=1), placement={0: Position(pipeline=3)}))
+    assert recorded["stage"].tolist() == [2]
+
+
+def test_values_have_four_columns_and_stages_of_which_one_is_unknown_a_mean_of_the_others():
+    steps = staged_steps(summaries({0: 100, 1: 300, 2: 200}, stages={0: 0, 1: 1, 2: 2}, steps=1))
+    assert metric_values(steps, "computing").columns.tolist() == ["rank", "step", "stage", "value_ns"]
+    steps.loc[steps["rank"] == 2, "computing_ns"] = pd.NA
+    assert stages(steps)["computing_over_mean"].tolist()[:2] == [0.5, 1.5]
+    assert stages(steps)["computing_over_mean"].isna().tolist() == [False, False, True]
+    assert stages(steps.assign(computing_ns=pd.NA))["computing_over_mean"].isna().all()
+    assert stages(steps)["step_ns"].tolist() == [200_000_000] * 3
