@@ -6,8 +6,6 @@ CANN. A kernel is that of the flow that ends within `TOLERANCE_NS` of its start,
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +18,7 @@ from perfkit.record.listing import File
 from perfkit.record.readers import host as _host
 from perfkit.record.readers.chrome_counters import COLUMNS as COUNTER_COLUMNS
 from perfkit.record.readers.chrome_counters import Counter, counter_rows, named
+from perfkit.record.readers.chrome_events import FlowEnd, FlowStart, Name, Span, event_of
 from perfkit.record.readers.lexer import EventReader
 from perfkit.record.store import times_ns
 
@@ -32,7 +31,6 @@ _KINDS = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "p
 _CALL = ("AscendCL@", "Node@", "Runtime@", "Hccl@", "Communication@", "Model@", "Dequeue@", "Enqueue")
 _FLOWS = ("async_npu", "HostToDevice")
 _LAUNCH_COLUMNS = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
-_PHASES = "BEbeniItPNODSTpFRcvV(),"
 
 
 class HostArguments(msgspec.Struct, gc=False):
@@ -42,52 +40,13 @@ class HostArguments(msgspec.Struct, gc=False):
     types: Any = msgspec.field(name="Input type", default=None)
 
 
-class HostSpan(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An event with a duration."""
-
-    name: str | None = None
-    cat: str | None = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-    args: HostArguments | str | int | float | list[Any] | None = None
-
-
-class FlowStart(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
-    """The beginning of a flow."""
-
-    cat: str | None = None
-    id: Any = None
-    ts: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-
-
-class FlowEnd(msgspec.Struct, gc=False, tag_field="ph", tag="f"):
-    """The end of a flow."""
-
-    cat: str | None = None
-    id: Any = None
-    ts: msgspec.Raw = msgspec.Raw()
-
-
 class NameArguments(msgspec.Struct, gc=False):
     """What is used of `args`."""
 
     name: Any = None
 
 
-class ProcessName(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """An event that names a process or thread."""
-
-    name: str | None = None
-    pid: Any = None
-    args: NameArguments | str | int | float | list[Any] | None = None
-
-
-_OTHERS = tuple(msgspec.defstruct(f"Unused{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | FlowStart | FlowEnd | ProcessName | Counter)
+_EVENT: Any = event_of(Span[HostArguments], Name[NameArguments], FlowStart, FlowEnd, Counter)
 
 
 def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) -> tuple[list[pd.DataFrame], ...]:
@@ -100,11 +59,11 @@ def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) 
     for file in files:
         reader: EventReader[Any] = EventReader(file, _EVENT)
         for events in reader:
-            spans.append(_span_rows([event for event in events if type(event) is HostSpan and _is_host(event)]))
+            spans.append(_span_rows([event for event in events if type(event) is Span and _is_host(event)]))
             starts.append(_flow_rows([event for event in events if type(event) is FlowStart and event.cat in _FLOWS]))
             ends.append(_flow_rows([event for event in events if type(event) is FlowEnd and event.cat in _FLOWS]))
             samples.append(counter_rows([event for event in events if type(event) is Counter]))
-            processes.update(_process_names([event for event in events if type(event) is ProcessName]))
+            processes.update(_process_names([event for event in events if type(event) is Name]))
             del events
     host = _joined(spans, "start_ns", offset_ns)
     host = host[host["start_ns"].notna() & (host["duration_ns"] >= 0).fillna(False)].reset_index(drop=True)
@@ -113,7 +72,7 @@ def read_host(files: Sequence[File], kernels: pd.DataFrame, offset_ns: int = 0) 
     return [host[["name", "kind", "thread", "start_ns", "duration_ns"]]], [_linked(kernels, flows, host)], [counters]
 
 
-def _process_names(events: Sequence[ProcessName]) -> dict[str, str]:
+def _process_names(events: Sequence[Name[NameArguments]]) -> dict[str, str]:
     return {
         f"{event.pid}": f"{event.args.name}"
         for event in events
@@ -121,11 +80,11 @@ def _process_names(events: Sequence[ProcessName]) -> dict[str, str]:
     }
 
 
-def _is_host(span: HostSpan) -> bool:
+def _is_host(span: Span[HostArguments]) -> bool:
     return span.cat in _KINDS or (span.name or "").startswith(_CALL)
 
 
-def _span_rows(spans: list[HostSpan]) -> pd.DataFrame:
+def _span_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
     arguments = [span.args if type(span.args) is HostArguments else HostArguments() for span in spans]
     texts = [(each.shapes, each.types) for each in arguments]
     return pd.DataFrame(

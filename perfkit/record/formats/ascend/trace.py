@@ -12,7 +12,6 @@ iterations that the device counted are the steps (`Iteration n` in a thread `Ste
 from __future__ import annotations
 
 import functools
-import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -26,6 +25,7 @@ import pandas as pd
 from perfkit.record import times
 from perfkit.record.accounts import readable
 from perfkit.record.listing import File
+from perfkit.record.readers.chrome_events import FlowEnd, FlowStart, Name, Span, event_of
 from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
 from perfkit.record.steps import Window
 from perfkit.record.store import times_ns
@@ -42,7 +42,6 @@ _OPERATIONS_THREAD = re.compile(r"Group .*Communication$|Communication Kernel$")
 _COMPUTING_TASK = re.compile(r"AI_?CORE|AI_?VEC|MIX_AI|AI_?CPU|DSA|^AIC$|^AIV$|^Other$", re.IGNORECASE)
 _COPY_NAME = re.compile(r"^(?:MEMCPY|MEMSET)(?:_|$)")
 _CONTROL_NAME = re.compile(r"^(?:EVENT_|PROFILING_|Notify|Write Value|SDMA$|RDMA)")
-_PHASES = "BEbeniICtPNODSTpFRcvV(),"
 _FROM_FRAMEWORK, _FROM_CANN = "async_npu", "HostToDevice"
 
 
@@ -55,41 +54,7 @@ class Arguments(msgspec.Struct, gc=False):
     count: Any = None
 
 
-class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An event with a duration."""
-
-    name: str | None = None
-    cat: str | None = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-    args: Arguments | str | int | float | list[Any] | None = None
-
-
-class Name(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """An event that names a process or thread."""
-
-    name: str | None = None
-    pid: Any = None
-    tid: Any = None
-    args: Arguments | str | int | float | list[Any] | None = None
-
-
-class Launch(msgspec.Struct, gc=False, tag_field="ph", tag="s"):
-    """The beginning of a flow."""
-
-    cat: str | None = None
-    id: Any = None
-    ts: msgspec.Raw = msgspec.Raw()
-
-
-class Arrival(Launch, gc=False, tag_field="ph", tag="f"):
-    """The end of a flow."""
-
-
-_OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Name | Launch | Arrival)
+_EVENT: Any = event_of(Span[Arguments], Name[Arguments], FlowStart, FlowEnd)
 _NO_ARGUMENTS = Arguments()
 
 
@@ -140,9 +105,9 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
         spans.append(_span_rows([span for span in found if span.cat not in _HOST_CATEGORIES]))
         host.append(pd.DataFrame(_times([span for span in found if span.cat in _HOST_CATEGORIES])))
         marks.append(_mark_rows([span for span in found if _is_mark(span)]))
-        launches.append(_launch_rows([event for event in events if type(event) is Launch and event.cat == _FROM_FRAMEWORK]))
-        calls.append(_flow_rows([event for event in events if type(event) is Launch and event.cat == _FROM_CANN]))
-        arrivals.append(_flow_rows([event for event in events if type(event) is Arrival and event.cat == _FROM_CANN]))
+        launches.append(_launch_rows([event for event in events if type(event) is FlowStart and event.cat == _FROM_FRAMEWORK]))
+        calls.append(_flow_rows([event for event in events if type(event) is FlowStart and event.cat == _FROM_CANN]))
+        arrivals.append(_flow_rows([event for event in events if type(event) is FlowEnd and event.cat == _FROM_CANN]))
         del events  # so that one block of events is alive at a time, not two
     recording = Recording(file, reader.num_events, reader.lost, reader.repaired, reader.damage)
     recording.num_spans = recording.num_lost = reader.lost[LOST_EVENTS]
@@ -196,7 +161,7 @@ def _thread(pid: object, tid: object) -> str:
     return f"{pid}\0{tid}"
 
 
-def _span_rows(spans: list[Span]) -> pd.DataFrame:
+def _span_rows(spans: list[Span[Arguments]]) -> pd.DataFrame:
     arguments = [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
     return pd.DataFrame(
         {
@@ -211,17 +176,17 @@ def _span_rows(spans: list[Span]) -> pd.DataFrame:
     )
 
 
-def _times(spans: list[Span]) -> dict[str, pd.Series]:
+def _times(spans: list[Span[Arguments]]) -> dict[str, pd.Series]:
     return {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
 
 
-def _is_mark(span: Span) -> bool:
+def _is_mark(span: Span[Arguments]) -> bool:
     """Whether a span is a step: marked by the host under any category, or an iteration that the device counted."""
     found = _STEP.match(span.name or "")
     return found is not None and (found[1] == "ProfilerStep#" or span.cat == _ITERATION)
 
 
-def _mark_rows(spans: list[Span]) -> pd.DataFrame:
+def _mark_rows(spans: list[Span[Arguments]]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "step": np.array([int(re.sub(r"\D", "", span.name or "")) for span in spans], dtype=np.int64),
@@ -231,7 +196,7 @@ def _mark_rows(spans: list[Span]) -> pd.DataFrame:
     )
 
 
-def _launch_rows(flows: list[Launch]) -> pd.DataFrame:
+def _launch_rows(flows: list[FlowStart]) -> pd.DataFrame:
     """When the task that starts at `task_ns` was launched."""
     ids = [flow.id if type(flow.id) in (int, str) else "" for flow in flows]
     return pd.DataFrame(

@@ -7,7 +7,6 @@ Category names are those of PyTorch 1.8 (`Kernel`, `Memcpy`, `Runtime`, `Operato
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections import Counter, defaultdict
@@ -28,6 +27,7 @@ from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION
 from perfkit.record.readers import chrome_counters as chrome
 from perfkit.record.readers import kinds
+from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
 from perfkit.record.readers.lexer import LOST_EVENTS, EventReader
 from perfkit.record.readers.pairs import NO_BEGINNING, NO_END, NO_TIME, Pairs
 from perfkit.record.readers.spool import Spool
@@ -59,7 +59,6 @@ Flags = npt.NDArray[np.bool_]
 _STEP = re.compile(r"ProfilerStep#[0-9]{1,18}$")
 _ABSOLUTE_NS = 10**18
 _INT64 = 2**63
-_PHASES = "nIstfPNODSTpFRcvV(),M"
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -80,40 +79,9 @@ class Arguments(msgspec.Struct, gc=False):
     stride: Any = msgspec.field(name="Global rank stride", default=None)
 
 
-class Span(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An event with a duration."""
-
-    name: str | None = None
-    cat: str | None = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-    args: Arguments | str | int | float | list[Any] | None = None
-
-
-class Begin(Span, gc=False, tag_field="ph", tag="B"):
-    """The beginning of an event that nests on its thread."""
-
-
-class End(Span, gc=False, tag_field="ph", tag="E"):
-    """Its end."""
-
-
-class AsyncBegin(Span, gc=False, tag_field="ph", tag="b"):
-    """The beginning of an event that its category and id name."""
-
-    id: Any = None
-
-
-class AsyncEnd(Span, gc=False, tag_field="ph", tag="e"):
-    """Its end."""
-
-    id: Any = None
-
-
-_OTHERS = tuple(msgspec.defstruct(f"Other{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES))
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, Span | Begin | End | AsyncBegin | AsyncEnd | chrome.Counter | chrome.Instant)
+_EVENT: Any = event_of(
+    Span[Arguments], Begin[Arguments], End[Arguments], AsyncBegin[Arguments], AsyncEnd[Arguments], chrome.Counter, chrome.Instant
+)
 _NO_ARGUMENTS = Arguments()
 _SAMPLED = frozenset({chrome.Counter, chrome.Instant})
 _CATEGORY, _NAME, _START, _LENGTH = (operator.attrgetter(name) for name in ("cat", "name", "ts", "dur"))
@@ -230,7 +198,7 @@ class _Columns:
         if len(rows):
             self.counters.append(rows.drop(columns="pid"))
 
-    def take(self, spans: list[Span]) -> None:
+    def take(self, spans: list[Span[Arguments]]) -> None:
         """Add the spans of one block."""
         self.num_spans += len(spans)
         roles = np.array([*map(_ROLES.__getitem__, map(_CATEGORY, spans))], dtype=np.int8)
@@ -247,7 +215,7 @@ class _Columns:
                 self.lost[reason] += count
         self._take_others(spans, roles, good, pd.DataFrame({"start_ns": starts[0][good], "duration_ns": lengths[0][good]}))
 
-    def _take_others(self, spans: list[Span], roles: npt.NDArray[np.int8], good: Flags, moments: pd.DataFrame) -> None:
+    def _take_others(self, spans: list[Span[Arguments]], roles: npt.NDArray[np.int8], good: Flags, moments: pd.DataFrame) -> None:
         """Add what is no execution and has both times: the `good` spans, whose times are `moments`."""
         of = roles[good]
         calls = of == _CALL
@@ -267,7 +235,7 @@ def _nullable(times: tuple[npt.NDArray[np.int64], Flags], which: Flags) -> pd.Se
     return pd.Series(pd.arrays.IntegerArray(times[0][which], ~times[1][which]))
 
 
-def _those(spans: list[Span], which: Flags) -> list[Span]:
+def _those(spans: list[Span[Arguments]], which: Flags) -> list[Span[Arguments]]:
     return [spans[place] for place in np.flatnonzero(which).tolist()]
 
 
@@ -296,7 +264,7 @@ def integers(values: list[Any]) -> npt.NDArray[np.int64]:
     return np.array([value if type(value) is int and abs(value) < _INT64 else 0 for value in values], dtype=np.int64)
 
 
-def _device_rows(spans: list[Span], starts_ns: pd.Series, durations_ns: pd.Series) -> pd.DataFrame:
+def _device_rows(spans: list[Span[Arguments]], starts_ns: pd.Series, durations_ns: pd.Series) -> pd.DataFrame:
     arguments = _arguments(spans)
     names = [span.name or "" for span in spans]
     communicates = {name: kinds.is_communication(name) for name in set(names)}
@@ -315,7 +283,7 @@ def _device_rows(spans: list[Span], starts_ns: pd.Series, durations_ns: pd.Serie
     return rows
 
 
-def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.DataFrame:
+def _collective_rows(spans: list[Span[Arguments]], kind: pd.Series, first_row: int) -> pd.DataFrame:
     """The metadata of communication kernels; sizes that are not recorded are 0."""
     rows = np.flatnonzero((kind == "communication").to_numpy())
     arguments = _arguments([spans[int(row)] for row in rows])
@@ -337,18 +305,18 @@ def _collective_rows(spans: list[Span], kind: pd.Series, first_row: int) -> pd.D
     )
 
 
-def _launch_rows(spans: list[Span], starts_ns: npt.NDArray[np.int64]) -> pd.DataFrame:
+def _launch_rows(spans: list[Span[Arguments]], starts_ns: npt.NDArray[np.int64]) -> pd.DataFrame:
     correlations = integers([argument.correlation for argument in _arguments(spans)])
     rows = pd.DataFrame({"correlation": correlations, "start_ns": starts_ns})
     return rows[rows["correlation"] != NO_CORRELATION]
 
 
-def _mark_rows(spans: list[Span], moments: pd.DataFrame) -> pd.DataFrame:
+def _mark_rows(spans: list[Span[Arguments]], moments: pd.DataFrame) -> pd.DataFrame:
     numbers = np.array([int((span.name or "").partition("#")[2]) for span in spans], dtype=np.int64)
     return moments.reset_index(drop=True).assign(step=numbers)
 
 
-def _arguments(spans: list[Span]) -> list[Arguments]:
+def _arguments(spans: list[Span[Arguments]]) -> list[Arguments]:
     return [span.args if type(span.args) is Arguments else _NO_ARGUMENTS for span in spans]
 
 

@@ -6,8 +6,6 @@ many events of the host. A call and what it launched carry one `correlation`.
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +32,7 @@ from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION
 from perfkit.record.readers import host as _host
 from perfkit.record.readers import kinds
+from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
 from perfkit.record.readers.lexer import EventReader
 from perfkit.record.readers.pairs import Pairs
 from perfkit.record.readers.spool import Spool
@@ -48,7 +47,6 @@ _KINDS = {
     "python_function": "python",
 }
 _TIMES = {"start_ns": "int64", "duration_ns": "int64"}
-_PHASES = "niICstfPNODSTpFRcvV(),M"
 
 
 class HostArguments(msgspec.Struct, gc=False):
@@ -64,42 +62,9 @@ class HostArguments(msgspec.Struct, gc=False):
     blocks: Any = msgspec.field(name="blocks per SM", default=None)
 
 
-class HostSpan(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An event with a duration."""
-
-    name: str | None = None
-    cat: str | None = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-    args: HostArguments | str | int | float | list[Any] | None = None
-
-
-class HostBegin(HostSpan, gc=False, tag_field="ph", tag="B"):
-    """The beginning of an event that nests on its thread."""
-
-
-class HostEnd(HostSpan, gc=False, tag_field="ph", tag="E"):
-    """Its end."""
-
-
-class HostAsyncBegin(HostSpan, gc=False, tag_field="ph", tag="b"):
-    """The beginning of an event that its category and id name."""
-
-    id: Any = None
-
-
-class HostAsyncEnd(HostSpan, gc=False, tag_field="ph", tag="e"):
-    """Its end."""
-
-    id: Any = None
-
-
-_OTHERS = tuple(
-    msgspec.defstruct(f"Skipped{index}", [], tag_field="ph", tag=phase, gc=False) for index, phase in enumerate(_PHASES)
+_EVENT: Any = event_of(
+    Span[HostArguments], Begin[HostArguments], End[HostArguments], AsyncBegin[HostArguments], AsyncEnd[HostArguments]
 )
-_EVENT: Any = functools.reduce(operator.or_, _OTHERS, HostSpan | HostBegin | HostEnd | HostAsyncBegin | HostAsyncEnd)
 _NONE = HostArguments()
 
 
@@ -117,7 +82,7 @@ def read_host(file: File) -> HostSide:
     device, host = Spool(), Spool()
     operators: list[pd.DataFrame] = []
     calls: list[pd.DataFrame] = []
-    pairs = Pairs(HostSpan, {HostBegin: False, HostAsyncBegin: True}, {HostEnd: False, HostAsyncEnd: True})
+    pairs = Pairs(Span, {Begin: False, AsyncBegin: True}, {End: False, AsyncEnd: True})
     for spans in _spans(reader, pairs):
         if executed := [span for span in spans if span.cat in DEVICE_CATEGORIES]:
             device.append(_device_rows(executed))
@@ -138,9 +103,9 @@ def read_host(file: File) -> HostSide:
     return HostSide((absolute(frame, base_ns) for frame in host), launches)
 
 
-def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[HostSpan]]:
+def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[Span[HostArguments]]]:
     for events in reader:
-        spans = [event for event in events if type(event) is HostSpan] + pairs.take(events)
+        spans = [event for event in events if type(event) is Span] + pairs.take(events)
         del events  # so that one block of events is alive at a time, not two
         yield spans
         del spans
@@ -158,15 +123,15 @@ def step_windows_at(moments: pd.Series, windows: Sequence[Window]) -> pd.Series:
     return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=moments.index)
 
 
-def _arguments(spans: list[HostSpan]) -> list[HostArguments]:
+def _arguments(spans: list[Span[HostArguments]]) -> list[HostArguments]:
     return [span.args if type(span.args) is HostArguments else _NONE for span in spans]
 
 
-def _timed(spans: list[HostSpan]) -> dict[str, pd.Series]:
+def _timed(spans: list[Span[HostArguments]]) -> dict[str, pd.Series]:
     return {"start_ns": times_ns([span.ts for span in spans], "us"), "duration_ns": times_ns([span.dur for span in spans], "us")}
 
 
-def _host_rows(spans: list[HostSpan]) -> pd.DataFrame:
+def _host_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
     """The spans with a time, by their place in `spans`."""
     rows = pd.DataFrame(
         {
@@ -179,7 +144,7 @@ def _host_rows(spans: list[HostSpan]) -> pd.DataFrame:
     return rows[(rows["start_ns"].notna() & (rows["duration_ns"] >= 0).fillna(False)).to_numpy(dtype=bool)].astype(_TIMES)
 
 
-def _operator_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+def _operator_rows(spans: list[Span[HostArguments]], rows: pd.DataFrame) -> pd.DataFrame:
     """The operators among them with the shapes and types of their inputs."""
     chosen = rows[(rows["kind"] == "operator").to_numpy(dtype=bool)]
     arguments = _arguments([spans[place] for place in chosen.index])
@@ -189,7 +154,7 @@ def _operator_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _call_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
+def _call_rows(spans: list[Span[HostArguments]], rows: pd.DataFrame) -> pd.DataFrame:
     """The calls among them that launched something, with their correlation."""
     chosen = rows[(rows["kind"] == "call").to_numpy(dtype=bool)]
     calls = chosen.drop(columns="kind").assign(
@@ -198,7 +163,7 @@ def _call_rows(spans: list[HostSpan], rows: pd.DataFrame) -> pd.DataFrame:
     return calls[calls["correlation"] != NO_CORRELATION]
 
 
-def _device_rows(spans: list[HostSpan]) -> pd.DataFrame:
+def _device_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
     arguments = _arguments(spans)
     names = [span.name or "" for span in spans]
     kind = [
