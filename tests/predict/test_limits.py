@@ -23,6 +23,8 @@ from perfkit.predict.memory.settings import PRESETS
 from perfkit.predict.plans.balance.balance import balance
 from perfkit.predict.plans.balance.from_plan import problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
+from perfkit.predict.simulate.run import prepare
+from perfkit.predict.simulate.truth import truth
 
 ROOT = Path(__file__).parents[2]
 DEVICE = "Ascend-910B2"
@@ -191,3 +193,42 @@ def test_the_page_of_strategies_answers_as_the_command_does():
 def test_another_device_drops_a_limit_that_it_cannot_hold():
     assert plan_state.on_device(read_config(GUIDE), "A100-40GB-SXM").usable_memory.limit_bytes <= 40 * GIB
     assert plan_state.on_device(read_config(GUIDE), "A100-80GB-SXM").usable_memory.limit_bytes == 58 * GIB
+
+
+@pytest.mark.parametrize(
+    ("line", "share", "limit_bytes"),
+    [
+        ("export PYTORCH_NPU_ALLOC_CONF=expandable_segments:True,per_process_memory_fraction:0.9", 0.9, None),
+        ('export PYTORCH_CUDA_ALLOC_CONF="per_process_memory_fraction:0.8"', 0.8, None),
+        ("export NPU_MEMORY_FRACTION=0.96", 0.96, None),
+        ("export NPU_MEMORY=58GB", None, 58 * GIB),
+    ],
+)
+def test_the_environment_of_a_launch_script_limits_the_pool(line, share, limit_bytes):
+    script = (ROOT / "data" / "configs" / "pretrain_llama2_13b_megatron.sh").read_text(encoding="utf-8")
+    plan = read_text(f"{line}\n{script}", "job.sh")
+    assert (plan.memory_limit.device_share, plan.memory_limit.limit_bytes, plan.memory_limit.part) == (share, limit_bytes, "pool")
+    assert plan.write().diff() == ""
+    found = estimate(replace(plan, hardware=catalog.hardware_named("A100-80GB-SXM")))
+    assert found.memory_limit.limit_bytes == (limit_bytes or int(share * 80 * GIB))
+    assert "job.sh" in found.memory_limit.source
+    assert "reserved/context" not in found.memory.parts
+
+
+def test_limits_of_the_environment_that_are_wrong_or_contradict_are_told_together():
+    script = (ROOT / "data" / "configs" / "pretrain_llama2_13b_megatron.sh").read_text(encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_text(f"export NPU_MEMORY_FRACTION=1.5\nexport NPU_MEMORY=58G\n{script}", "job.sh")
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["NPU_MEMORY_FRACTION", "NPU_MEMORY"]
+    with pytest.raises(InputError, match="contradict"):
+        read_text(f"export NPU_MEMORY_FRACTION=0.9\nexport NPU_MEMORY=40GB\n{script}", "job.sh")
+
+
+def test_a_simulation_says_the_same_limit_and_whether_it_would_run():
+    plan = plan_on(GUIDE)
+    for one in (plan, with_limit(plan, 20 * GIB, "an option")):
+        document, predicted = truth(prepare(one, steps=1, ranks=(0,)), price=False), estimate(one)
+        assert document["memory_limit_bytes"] == predicted.memory_limit.limit_bytes
+        assert document["memory_limit_source"] == predicted.memory_limit.source
+        assert document["fits"] == predicted.fits
+        assert document["peak_memory_bytes"] == predicted.peak_memory_bytes

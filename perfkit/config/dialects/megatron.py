@@ -19,6 +19,7 @@ from perfkit.config.dialects.args import Arguments, parse, resolve_variable
 from perfkit.config.dialects.dialect import Dialect, Document, Parsed
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers
+from perfkit.config.dialects.memory_text import environment_limit
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -55,6 +56,7 @@ def read(document: Document) -> Plan:
         batch = sizes["data_parallel_size"] * workload.micro_batch_size
         group_problems(options, stages, chunks, workload.global_batch_size // batch)
     optimizer, software = _optimizer(options), _software(options, chunks)
+    memory_limit = environment_limit(reading, arguments.variables)
     sequence_parallel = options.flag("sequence_parallel", default=False)
     sharing, context = read_sharing(options, sizes), read_context(options)
     reading.stop_if_problems()
@@ -72,6 +74,7 @@ def read(document: Document) -> Plan:
         ),
         recompute=recompute,
         optimizer=optimizer,
+        memory_limit=memory_limit,
         software=software,
         document=reading.annotated("megatron", arguments.values, options.unused()),
     )

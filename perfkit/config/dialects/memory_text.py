@@ -7,15 +7,20 @@ refuses 0GB, and its default of 1024GB stands for all that the device has.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects._section import Reading, shown
+from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.units import GIB, parse_bytes
 
 POOL_KEY = ("context", "max_device_memory")
 WHOLE_DEVICE = "1024GB"
 ADVISED = "58GB"  # by the guides, on a device of 64 GB
+SHARES = ("PYTORCH_NPU_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "NPU_MEMORY_FRACTION")
+"""Variables that limit an allocator to a share of the device: PyTorch's by `per_process_memory_fraction`, the last by itself."""
+_SHARE = re.compile(r"per_process_memory_fraction:([^,\s]+)")
 _POOL = re.compile(r"(?:[1-9]\d*\.?\d*|0\.\d+)GB")
 _SIZE = re.compile(r"\d+(?:\.\d+)?\s*[KMGT]i?B")
 
@@ -51,3 +56,30 @@ def _nearest(value: Any) -> str:
     except ValueError:
         return ADVISED
     return size_text(found) if found else ADVISED
+
+
+def environment_limit(reading: Reading, variables: Mapping[str, str]) -> MemoryLimit | None:
+    """The limit that the environment of a launch script sets: a share of the device for PyTorch's allocator, or a size."""
+    found: list[MemoryLimit] = []
+    for name in SHARES:
+        text = variables.get(name, "")
+        value = found_share[1] if (found_share := _SHARE.search(text)) else text if name == "NPU_MEMORY_FRACTION" else ""
+        if value:
+            found += _share(reading, name, value)
+    if size := variables.get("NPU_MEMORY", ""):
+        try:
+            found.append(MemoryLimit(limit_bytes=size_of(size), source=f"{reading.document.name}, NPU_MEMORY = {size}"))
+        except ValueError as error:
+            reading.problem("NPU_MEMORY", str(error))
+    if len(set(found)) > 1:
+        reading.problem("environment", f"limits contradict one another: {', '.join(limit.source for limit in found)}; keep one")
+    return found[0] if found else None
+
+
+def _share(reading: Reading, name: str, value: str) -> list[MemoryLimit]:
+    source = f"{reading.document.name}, {name} = {value}"
+    try:
+        return [MemoryLimit(device_share=float(value), source=source)]
+    except (ValueError, InputError):
+        reading.problem(name, f"{shown(value)} must be a share of more than 0 and at most 1; nearest is 0.9")
+        return []

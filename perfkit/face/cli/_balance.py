@@ -18,7 +18,7 @@ from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
 from perfkit.face.cli._progress import SolveProgress
 from perfkit.face.cli._tables import print_table
-from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.limits import with_limit_gib
 from perfkit.predict.plans.balance.balance import PlanResult, balance
 from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
@@ -152,7 +152,8 @@ def _written(found: PlanProblem | None, result: PlanResult, target: str | None, 
             raise InputError(target, [f"nothing is written: {result.why()}"])
         return {}
     plan = found.plan_of(result.layout)
+    predicted = estimate(plan)
     if device:  # it was named beside the configuration, which has no place for it
         plan = replace(plan, hardware=None)
     written = write_config(plan, target)
-    return {"config": written.text, "lost": list(written.lost), "notes": list(written.notes)}
+    return {"estimate": predicted.to_dict(), "config": written.text, "lost": list(written.lost), "notes": list(written.notes)}

@@ -11,7 +11,7 @@ from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_ns, format_ratio
+from perfkit.core.units import format_bytes, format_ns, format_ratio
 from perfkit.explain.ranks import parse_ranks
 from perfkit.face.cli._tables import print_table
 from perfkit.face.export.write import write
@@ -49,6 +49,9 @@ def print_simulation(document: dict[str, Any], folder: str, out: TextIO) -> None
     print(f"{folder}: {document['steps']} steps of {document['world_size']} ranks", file=out)
     if "step_ns" in document:
         print(f"step {format_ns(document['step_ns'])}, without faults {format_ns(document['healthy_step_ns'])}", file=out)
+    if document.get("fits") is False:
+        peak, limit = (format_bytes(document[name]) for name in ("peak_memory_bytes", "memory_limit_bytes"))
+        print(f"warning: needs {peak} of {limit} ({document['memory_limit_source']}): it would not run", file=out)
     if not document["faults"]:
         print("no faults", file=out)
         return

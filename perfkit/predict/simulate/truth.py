@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_MS
+from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.simulate.faults import ALL, Fault
 from perfkit.predict.simulate.run import Prepared, prepare
 
@@ -24,6 +26,7 @@ def truth(prepared: Prepared, *, price: bool = True) -> dict[str, Any]:
         "steps": prepared.steps,
         "world_size": layout.world,
         "layout": {"dp": layout.data, "tp": layout.tensor, "pp": layout.pipeline, "cp": layout.context, "ep": layout.expert},
+        **_limit(prepared.plan),
         "healthy": not any(fault.costs_time for fault in faults),
         "faults": [_label(fault, prepared) for fault in faults],
     }
@@ -36,6 +39,17 @@ def truth(prepared: Prepared, *, price: bool = True) -> dict[str, Any]:
             label["alone_cost_ns_per_step"] = _step_ns(prepared, [fault]) - healthy
             label["cost_share"] = round(max(label["cost_ns_per_step"], label["alone_cost_ns_per_step"]) / whole, 5)
     return document
+
+
+def _limit(plan: Plan) -> dict[str, Any]:
+    """The limit that counts for the plan, who states it, and whether the job that is simulated would stay within it."""
+    limit, peak = plan.usable_memory, peak_memory(plan).peak.total
+    return {
+        "memory_limit_bytes": None if limit is None else limit.limit_bytes,
+        "memory_limit_source": None if limit is None else limit.source,
+        "peak_memory_bytes": round(peak),
+        "fits": None if limit is None else limit.holds(peak),
+    }
 
 
 def _label(fault: Fault, prepared: Prepared) -> dict[str, Any]:
