@@ -131,7 +131,7 @@ def read_shares(cells: Cells, sizes: Columns, per_node: Floats) -> Columns:
     cells.problem(
         (strategy > 0) & (filled(stage, strategy) != strategy),
         lambda i: (
-            f"{cells.label('zero_stage')} = {stage[i]:g} contradicts sharding = {strategies[i]!r}: nearest is {strategy[i]:g}"
+            f"{cells.label('zero_stage')} = {stage[i]:g} contradicts sharding = {strategies[i]!r}; nearest is {strategy[i]:g}"
         ),
     )
     cells.problem(filled(stage, 0.0) > 3, lambda i: f"{label} = {stage[i]:g} must be 0, 1, 2 or 3")

@@ -1,0 +1,119 @@
+"""Tables of plans: what is wrong is told with column, value and the nearest right one, and never more or less than a plan tells."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit.config.dialects._table_checks import contradictory
+from perfkit.config.dialects.table import read_table
+from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import PlanColumns
+from tests.predict.random_plans import random_plans
+
+ROW = {
+    "layers": 32,
+    "hidden": 4096,
+    "heads": 32,
+    "ffn_hidden": 11008,
+    "vocab": 32000,
+    "seq_len": 4096,
+    "accelerator": "Ascend-910B2",
+}
+
+
+def plan_of(**cells):
+    return read_table(pd.DataFrame([{**ROW, **cells}])).plans.plan(0)
+
+
+def problems_of(**cells):
+    return read_table(pd.DataFrame([{**ROW, **cells}])).problems[0]
+
+
+def test_columns_that_state_the_same_and_missing_ones_are_one_error():
+    frame = pd.DataFrame([{**ROW, "num_layers": 40, "tp": 2, "Tensor Model Parallel Size": 4}]).drop(columns=["vocab"])
+    with pytest.raises(InputError) as caught:
+        read_table(frame)
+    assert caught.value.problems == (
+        "'layers' and 'num_layers' state the same (num_layers); keep one column",
+        "'tp' and 'Tensor Model Parallel Size' state the same (tensor_parallel_size); keep one column",
+        "column 'vocab' is missing",
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        (
+            {"framework": "mindformer"},
+            "must be one of megatron, deepspeed, fsdp, mindspore; nearest is mindformers",
+        ),
+        ({"activation": "swigl"}, "nearest is swiglu"),
+        ({"gradient_dtype": "fp8"}, "gradient_dtype = 'fp8' must be one of bf16, fp16, fp32"),
+        ({"overlap_dp": "maybe"}, "overlap_dp = 'maybe' must be 1 or 0"),
+        ({"sharding": "fsdp", "zero_stage": 1, "dp": 2}, "zero_stage = 1 contradicts sharding = 'fsdp'; nearest is 3"),
+        ({"recompute": "none", "full_layers": 4}, "recompute = 'none' contradicts the layers that are counted"),
+        (
+            {"recompute": "full", "full_layers": "[1, 2]", "pp": 4},
+            "= '[1, 2]' must be a count, or a list of counts for 4 stages",
+        ),
+        ({"memory_limit_bytes": 10**12}, "is more than Ascend-910B2 has"),
+        ({"memory_limit_bytes": -1}, "memory_limit_bytes = -1 must be a whole number"),
+        ({"network_gbit_per_node": 0}, "network_gbit_per_node = 0 must be positive"),
+        ({"software_release": "new"}, "software_release = 'new' must be numbers with dots"),
+        ({"dp": 2, "tp": 4, "n_devices": 4}, "n_devices = 4 is not dp 2 x tp 4 x pp 1 x cp 1 = 8"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_told_with_the_nearest_right_value(cells, reason):
+    assert any(reason in problem for problem in problems_of(**cells))
+
+
+def test_typed_columns_decide_what_notes_did():
+    assert plan_of(framework="megatron-deepspeed", precision="bf16").optimizer.gradient_accumulation_bytes_per_parameter == 2
+    assert plan_of(precision="fp16").optimizer.gradient_dtype == "float16"
+    assert plan_of(mixed_precision="pure", framework="llm-foundry").optimizer.gradient_dtype == "bfloat16"
+    link = plan_of(network="omni-path", network_gbit_per_node=400, accelerator="A100-80GB-SXM").hardware.links["inter_node"]
+    assert (link.topology, link.bytes_per_s) == ("Omni-Path", 400e9 / 8 / 8)
+    assert plan_of(activation="gelu", framework="megatron-lm").model.norm == "layernorm"
+    assert plan_of(memory_limit_bytes=58 * 2**30).usable_memory.limit_bytes == 58 * 2**30
+
+
+def test_layers_are_counted_by_stage_by_chunk_or_for_all():
+    every = plan_of(pp=2, vpp=2, recompute="full", full_layers=10).recompute.full_layers
+    assert every == ((8, 8), (2, 2))
+    assert plan_of(pp=2, vpp=2, full_layers="[3, 0]").recompute.full_layers == ((3, 0), (0, 0))
+    assert plan_of(pp=2, vpp=2, full_layers="[[1, 0], [2, 4]]").recompute.full_layers == ((1, 0), (2, 4))
+    assert plan_of(recompute="selective").recompute.operators.keys() == {
+        r"feed_forward\.mul",
+        r"feed_forward\.w1\.activation\.silu",
+    }
+    assert plan_of(recompute="selective", accelerator="A100-80GB-SXM").recompute.attention_core
+
+
+def test_rows_contradict_themselves_exactly_where_plans_do():
+    columns = PlanColumns.of(random_plans(400, seed=7))
+    draw = np.random.default_rng(3)
+    names = (
+        "tensor_parallel_size",
+        "global_batch_size",
+        "optimizer_shard_size",
+        "sequence_chunks",
+        "num_key_value_heads",
+        "ulysses_size",
+    )
+    names += ("num_layers", "num_experts", "num_dense_layers", "kv_lora_rank", "value_head_size", "expert_parallel_size")
+    for name in names:
+        value = getattr(columns, name).copy()
+        value[draw.random(len(value)) < 0.4] = draw.choice([1.0, 2.0, 3.0, 5.0, 12.0])
+        changed = replace(columns, **{name: value})
+        raises = []
+        for row in range(len(changed)):
+            try:
+                changed.plan(row)
+                raises.append(False)
+            except InputError:
+                raises.append(True)
+        np.testing.assert_array_equal(contradictory(changed), raises, err_msg=name)
