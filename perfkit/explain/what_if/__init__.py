@@ -118,7 +118,8 @@ def what_if(
     breakdown = _scaled_to(_parts(run, recorded, after, rank, step), after.step_ns)
     low, high = _interval(recorded, after, changed)
     if plan_after is not None and run.plan is not None:
-        breakdown, (least, most) = scaled(breakdown, run.plan, plan_after, calibration)
+        stage = run.placement[rank].pipeline if rank in run.placement else None
+        breakdown, (least, most) = scaled(breakdown, run.plan, plan_after, calibration, stage)
         low, high = min(low / after.step_ns, 1.0) * least * breakdown.total, max(high / after.step_ns, 1.0) * most * breakdown.total
     if run.plan is not None and any(change.kind == HIDE for change in asked):
         whole = breakdown.total

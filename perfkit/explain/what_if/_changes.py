@@ -24,7 +24,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
         "host[:R]": "the device never waits for a launch (or rank R no longer than its peers)",
         "overlap": "gradient communication runs beside computing as far as the order of messages allows",
         "micro-batches:+N": "N more (or with - fewer) micro batches a step",
-        "recompute:off": "nothing is recomputed (or all layers are: recompute:all)",
+        "recompute:off": "nothing is recomputed (recompute:all: all layers are; recompute:4,0: 4 of stage 0, none of stage 1)",
         "FIELD:SIZE": f"a size of the parallel plan, for example tensor_parallel_size:4; fields are {', '.join(SIZES)}",
     }
 )
@@ -99,8 +99,8 @@ def _parse(text: str) -> Change:
             raise ValueError("write micro-batches:+N, a whole number that is not 0")
         return Change(kind=kind, text=text, amount=int(rest))
     if kind == "recompute":
-        if rest not in ("off", "all"):
-            raise ValueError(f"recompute = {rest!r} must be off or all")
+        if rest not in ("off", "all") and not re.fullmatch(r"\d{1,4}(,\d{1,4})*", rest):
+            raise ValueError(f"recompute = {rest!r} must be off, all, or layers by pipeline stage such as 4,0")
         return Change(kind=kind, text=text, name=rest)
     field = SHORT.get(kind, kind.replace("-", "_"))
     if field in SIZES:

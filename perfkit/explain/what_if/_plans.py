@@ -30,14 +30,14 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
     said: list[str] = []
     sizes: dict[str, Any] = {}
     batch = plan.workload.global_batch_size
-    recompute = plan.recompute
+    recompute = ""
     extra = 0
     for change in changes:
         if change.kind == "size":
             said.append(f"{change.name} {getattr(plan.parallel, change.name)} -> {change.amount}")
             sizes[change.name] = change.amount
         elif change.kind == "recompute":
-            recompute = RecomputePlan(all_layers=change.name == "all")
+            recompute = change.name
             said.append(f"recompute {change.name}")
         else:
             extra += change.amount
@@ -65,22 +65,43 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
         batch = (now + extra) * each
         said.append(f"micro batches {now} -> {now + extra} (global batch {batch})")
     workload = replace(plan.workload, global_batch_size=batch)
-    after = replace(plan, parallel=parallel, workload=workload, recompute=recompute, document=None)
+    after = replace(plan, parallel=parallel, workload=workload, document=None)
+    after = replace(after, recompute=_recomputed(recompute, after)) if recompute else after
     if after == replace(plan, document=None):
         raise InputError("changes", [f"{', '.join(change.text for change in changes)}: the plan of the run is like that already"])
     return after, tuple(said)
 
 
+def _recomputed(asked: str, plan: Plan) -> RecomputePlan:
+    """Nothing, all layers, or so many of every stage, from the first chunk of the stage on."""
+    if asked in ("off", "all"):
+        return RecomputePlan(all_layers=asked == "all")
+    left, held = [int(count) for count in asked.split(",")], [sum(stage) for stage in zip(*plan.stage_layers, strict=True)]
+    if len(left) != len(held) or any(count > layers for count, layers in zip(left, held, strict=True)):
+        raise InputError("changes", [f"recompute:{asked}: the stages have {', '.join(map(str, held))} layers"])
+    counts = []
+    for row in plan.stage_layers:
+        counts.append(tuple(min(pair) for pair in zip(left, row, strict=True)))
+        left = [count - taken for count, taken in zip(left, counts[-1], strict=True)]
+    return RecomputePlan(full_layers=tuple(counts))
+
+
 def scaled(
-    measured: Breakdown, before: Plan, after: Plan, calibration: str | Calibration | None
+    measured: Breakdown, before: Plan, after: Plan, calibration: str | Calibration | None, stage: int | None = None
 ) -> tuple[Breakdown, tuple[float, float]]:
     """The measured parts in ns times what the estimate's parts change by, and the interval as ratios to the new step.
 
-    A part that the first estimate lacks is added at the scale of the whole: measured over estimated step.
+    The parts are those of a rank on `stage` (None: of the one that works longest). A part that the first estimate lacks is added at
+    the scale of the whole: measured over estimated step.
     """
-    old, new = (estimate(plan, calibration=calibration) for plan in (before, after))
+    new = estimate(after, calibration=calibration)
     low, high = (bound / new.step_time_s for bound in new.interval_s)
-    return _scaled(measured, old.breakdown, new.breakdown), (low, high)
+    parts = (breakdown(costs_of([plan]), efficiency_of(plan, calibration), _stage_in(plan, stage)) for plan in (before, after))
+    return _scaled(measured, *parts), (low, high)
+
+
+def _stage_in(plan: Plan, stage: int | None) -> int | None:
+    return None if stage is None else min(stage, plan.parallel.pipeline_parallel_size - 1)
 
 
 def overlapped(measured: Breakdown, plan: Plan, calibration: str | Calibration | None) -> Breakdown:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.explain.what_if import what_if
 from perfkit.explain.what_if._steps import steps_of
 from perfkit.predict.simulate import simulate
@@ -133,3 +134,22 @@ def test_faults_of_inner_stages_of_a_long_pipeline_are_taken_away():
     plan = replace(plan, model=replace(plan.model, num_layers=4))
     for fault, change in (("data_stall:2:60", "data:2"), ("slow_op:MatMulV3:3", "operator:MatMulV3:3")):
         assert what_if(simulate(plan, [fault]), change).step_ns == pytest.approx(true_ns(plan=plan), rel=0.005)
+
+
+@pytest.mark.parametrize("micro_batches", [4, 16])
+def test_recomputed_layers_by_stage_change_the_step_as_a_simulation_of_the_new_plan_does(micro_batches):
+    plan = plan_of("gpt-7.5b", 4 * micro_batches, micro=2, dp=2, pp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=8), recompute=RecomputePlan(full_layers=((4, 0),)))
+    moved = replace(plan, recompute=RecomputePlan(full_layers=((0, 4),)))
+    before, after = (simulate(one, steps=2) for one in (plan, moved))
+    asked = what_if(before, "recompute:0,4")
+    measured = [run.steps().groupby("step")["duration_ns"].max().mean() for run in (before, after)]
+    assert asked.step_ns / asked.before_ns == pytest.approx(measured[1] / measured[0], rel=0.01)
+    assert abs(measured[1] / measured[0] - 1) > 0.01
+
+
+def test_recomputed_layers_by_stage_are_as_many_as_there_are():
+    run = simulate(plan_of("gpt-7.5b", 8, dp=2, pp=2), steps=1)
+    for text in ("recompute:1,2,3", "recompute:99,0"):
+        with pytest.raises(InputError, match="the stages have 18, 18 layers"):
+            what_if(run, text)

@@ -161,6 +161,19 @@ def test_ulysses_exchanges_heads_as_often_forward_as_backward():
     swap = (c - 1) / c * 4 * (TOKENS / c) * HIDDEN * 2 / LINK
     found = leaves(plan(context_parallel_size=c, context_parallel_algorithm="ulysses"))[key]
     assert found == pytest.approx(4 * LAYERS * 2 * swap)
+    split = leaves(plan(context_parallel_size=c, context_parallel_algorithm="ulysses", tensor_parallel_size=2))[key]
+    assert split == pytest.approx(4 * LAYERS * 2 * swap / 2)
+
+
+def test_attention_that_is_not_fused_multiplies_whole_squares_and_passes_over_its_scores():
+    """Scores and values of 8 heads: 2 x 2 x 1024 x 1024 x 128 FLOP each pair; 9 bytes a score beside them, 1.5 times backward."""
+    one = plan()
+    unfused = replace(one, workload=replace(one.workload, attention_kernel="unfused"))
+    products = max(2 * 2 * TOKENS * TOKENS * 128 * 8 / FLOPS, 2 * 8 * 2 * (2 * TOKENS * 128 + TOKENS**2) / BYTES)
+    passes = 9 * 8 * TOKENS * TOKENS / BYTES
+    found = leaves(unfused, softmax_host_s=0.0)
+    assert found["computing/forward/attention"] == pytest.approx(4 * LAYERS * (products + passes))
+    assert found["computing/backward/attention"] == pytest.approx(4 * LAYERS * (2 * products + 1.5 * passes))
 
 
 def test_tokens_go_to_their_experts_and_back_in_both_passes():
