@@ -56,6 +56,7 @@ def test_interleaved_chunks_of_any_times_are_as_long_as_their_operations_before_
     times = st.lists(TIMES, min_size=stages * chunks, max_size=stages * chunks)
     forward, backward = (np.array(data.draw(times)).reshape(chunks, stages) for _ in range(2))
     assert length(forward, backward, micro_batches) == exact_ns(forward, backward, micro_batches)
+    assert length(forward / 1e9, backward / 1e9, micro_batches) == pytest.approx(exact_ns(forward, backward, micro_batches) / 1e9)
 
 
 def test_of_many_groups_of_micro_batches_the_first_ones_tell_the_rest():

@@ -16,7 +16,9 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.step_columns import step_parts
 from perfkit.predict.cost.step_time import step_time
 from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
 
@@ -144,6 +146,31 @@ def test_tensor_parallel_collectives_are_four_all_reduces_a_layer_and_two_more_w
     gathers = RecomputePlan(full_layers=((3,),), communication=((5,),))
     more = leaves(plan(recompute=gathers, tensor_parallel_size=4, sequence_parallel=True))[key]
     assert more == pytest.approx(4 * (LAYERS * 4 + 3 * 2) * reduce_s + 4 * 2 * 2 * reduce_s / 2)
+
+
+def test_a_collective_waits_for_its_hops_once_and_a_send_for_one():
+    """A group of t = 4 in a node: two hops to start and two doublings; an all-reduce is two rings after one start."""
+    wait, key = 1e-3, "communication/exposed/tp"
+    one = plan(tensor_parallel_size=4)
+    assert leaves(one, intra_latency_s=wait)[key] - leaves(one)[key] == pytest.approx(4 * LAYERS * 4 * (2 + 2) * wait)
+    piped, key = plan(8, pipeline_parallel_size=4), "communication/exposed/pp"
+    assert leaves(piped, intra_latency_s=wait)[key] - leaves(piped)[key] == pytest.approx(2 * 8 * wait)
+    assert leaves(piped, send_host_s=wait)[key] - leaves(piped)[key] == pytest.approx(2 * 8 * wait)
+
+
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_tensor_parallelism_splits_what_heads_and_the_inner_layer_hold_and_the_rest_only_with_the_sequence(sequence_parallel):
+    found = leaves(plan(tensor_parallel_size=2, sequence_parallel=sequence_parallel))["computing/forward/elementwise"]
+    whole = 10 * HIDDEN / (2 if sequence_parallel else 1)
+    layer = TOKENS * 2 * (whole + (2 * 3 * HIDDEN + 2 * FFN) / 2) / BYTES
+    assert found == pytest.approx(4 * (LAYERS * layer + (EMBEDDING_S + LOSS_S / 2) / 3))
+
+
+def test_plans_that_repeat_alike_and_plans_that_do_not_keep_their_places_in_a_table():
+    some, more = (RecomputePlan(full_layers=((count,),)) for count in (3, 5))
+    kinds = [RecomputePlan(), some, RecomputePlan(all_layers=True), more]
+    together = step_parts(costs_of([plan(recompute=kind) for kind in kinds]), LOSSLESS)["computing/recompute"]
+    assert together == pytest.approx([leaves(plan(recompute=kind)).get("computing/recompute", 0.0) for kind in kinds])
 
 
 def test_context_parallel_rings_pass_keys_and_values_once_forward_and_twice_backward():
