@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 
 from perfkit.core.errors import InputError
@@ -144,6 +145,7 @@ def settings_of(plans: PlanColumns) -> Coded[MemorySettings]:
     return Coded(found.codes, tuple(_settings(*values) for values in found.values))
 
 
+@lru_cache(maxsize=1024)
 def _settings(program: str, device: HardwareSpec | None, implementation: str, limit: MemoryLimit | None) -> MemorySettings:
     known = preset(program, device.name if device else "")
     return counted(replace(known, keeps_score_buffer=True) if implementation == "local" else known, limit)
