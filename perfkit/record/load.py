@@ -6,7 +6,7 @@ are named in the run's notes, so that nothing is mixed in silence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from perfkit.record import _cache, _left_over, archive
 from perfkit.record._elsewhere import what_they_are
 from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
-from perfkit.record.listing import Listing, list_files, printable
+from perfkit.record.listing import File, Listing, list_files, printable
 
 LEAST_MEMORY_BYTES = 256 * MIB
 """What a process takes at the least: Python with its libraries, and blocks of a file as they are decoded."""
@@ -58,7 +58,7 @@ def load(path: str | Path, *, format: str | None = None, progress: Progress | No
             progress(kept.name, total_bytes, total_bytes)
         return kept
     run, recipe = _read(place.listing, find(place.listing, format), progress)
-    if not _cache.keep(place.key, run, () if match.lazy else match.files, recipe, lazy=match.lazy):
+    if _growing(match.files) or not _cache.keep(place.key, run, () if match.lazy else match.files, recipe, lazy=match.lazy):
         return run
     _cache.remember(place.files, format, chosen)
     return run if match.lazy else _cache.keeping_later(replace(run, cache_key=place.key))
@@ -120,6 +120,8 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
     chosen.read(match, sink)
     if not match.lazy and sink.clock is None:
         keep_one_job(sink)
+        if growing := _growing(match.files):
+            sink.note(f"{growing[0].label} grew while it was read: a program still writes it; open it again when that is done")
         _left_over.report(listing, chosen, matches, sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
@@ -149,6 +151,11 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
     if match.lazy or sink.clock is not None:
         return run, sink.recipe
     return replace(run, placement=placement.positions(run), clock=clock.offsets(clock.estimate(run))), sink.recipe
+
+
+def _growing(files: Sequence[File]) -> list[File]:
+    """The files whose size is not what it was when they were listed, unless they are too many to ask."""
+    return [file for file in files if file.path.stat().st_size != file.size_bytes] if len(files) <= _cache.MANY_FILES else []
 
 
 def _opened(origin: Path) -> Path:

@@ -7,6 +7,7 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+from perfkit.record import _cache
 from perfkit.record.listing import list_files
 from perfkit.record.load import find, formats, load
 
@@ -87,3 +88,21 @@ def test_a_run_that_only_tells_the_layout_is_a_run(tmp_path: Path):
     run = load(tmp_path)
     assert run.ranks == tuple(range(16))
     assert not run.has("steps")
+
+
+def test_a_file_that_is_still_written_is_said_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    event = '{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100, "dur": 10}'
+    path = tmp_path / "run" / "rank0.json"
+    path.parent.mkdir()
+    path.write_text('{"traceEvents": [' + event)
+
+    def grow(what: str, done: int, total: int) -> None:
+        if path.stat().st_size < 3 * len(event):
+            with path.open("a") as stream:
+                stream.write("," + event)
+
+    run = load(path.parent, progress=grow)
+    assert any("grew while it was read" in note for note in run.notes)
+    assert not run.cache_key

@@ -30,6 +30,7 @@ _UNITS = frozenset(
 _IDENTITY = re.compile(r"(?:^|[_ ])id$", re.IGNORECASE)
 _PLAIN = frozenset({"value", "count", ""})
 MAX_NAME = 200
+_MAX_BYTES = 2**62
 
 
 class Counter(msgspec.Struct, gc=False, tag_field="ph", tag="C"):
@@ -108,7 +109,7 @@ def _samples(event: Counter | Instant) -> Iterator[tuple[str, str, str | None, f
         device = event.args.get("Device Id")
         owner = "host memory" if event.args.get("Device Type") == 0 else f"memory of device {device}"
         for key, what in _TOTALS.items():
-            if key in event.args and _is_number(event.args[key]):
+            if key in event.args and _is_number(event.args[key]) and abs(event.args[key]) < _MAX_BYTES:
                 yield "", f"{owner} {what}", "B", float(event.args[key])
         return
     marks = "".join(f" {key} {value}" for key, value in event.args.items() if _IDENTITY.search(key) and not isinstance(value, dict))
