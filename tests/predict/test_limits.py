@@ -7,10 +7,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from perfkit import estimate, read_config
 from perfkit.config.dialects.read import read_text
+from perfkit.config.dialects.table import read_table
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.units import GIB, MIB
@@ -232,3 +234,14 @@ def test_a_simulation_says_the_same_limit_and_whether_it_would_run():
         assert document["memory_limit_source"] == predicted.memory_limit.source
         assert document["fits"] == predicted.fits
         assert document["peak_memory_bytes"] == predicted.peak_memory_bytes
+
+
+def test_a_table_takes_a_limit_as_the_option_does():
+    frame = pd.read_csv(ROOT / "data" / "reference" / "step_time.csv", low_memory=False)
+    frame = frame[frame["accelerator"].isin(["A100-80GB-SXM", "Ascend-910B2"])].groupby("accelerator").head(3)
+    plans = read_table(frame.assign(memory_limit_bytes=40 * GIB)).plans
+    assert len(plans)
+    for row in range(len(plans)):
+        plan = plans.plan(row)
+        asked = with_limit(replace(plan, memory_limit=None), 40 * GIB)
+        assert (plan.memory_limit.part, plan.memory_limit.limit_bytes) == (asked.memory_limit.part, 40 * GIB)

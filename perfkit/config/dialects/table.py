@@ -27,7 +27,7 @@ from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, program_of
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, combined, program_of
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
@@ -95,16 +95,21 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec]) -> PlanColumns:
         layers_per_stage=layouts,
         recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
         hardware=hardware,
-        memory_limit=_limits(cells),
+        memory_limit=_limits(cells, framework),
     )
 
 
-def _limits(cells: Cells) -> Coded[MemoryLimit | None]:
-    """The memory limit that every row states, in bytes."""
-    stated = coded(cells.sizes("memory_limit_bytes", 1))
+def _limits(cells: Cells, framework: Coded[str]) -> Coded[MemoryLimit | None]:
+    """The memory limit that every row states, in bytes: under MindSpore of the pool, as its own is, else of the device."""
+    stated = combined(coded(cells.sizes("memory_limit_bytes", 1)), framework)
     source = f"column {cells.label('memory_limit_bytes')}"
-    limits = (None if np.isnan(value) else MemoryLimit(limit_bytes=int(value), source=source) for value in stated.values)
-    return Coded(stated.codes, tuple(limits))
+    return Coded(stated.codes, tuple(_limit(size, program, source) for size, program in stated.values))
+
+
+def _limit(limit_bytes: float, framework: str, source: str) -> MemoryLimit | None:
+    if np.isnan(limit_bytes):
+        return None
+    return MemoryLimit(limit_bytes=int(limit_bytes), part="pool" if framework == "mindspore" else "device", source=source)
 
 
 def _tell(cells: Cells, plans: PlanColumns) -> None:
