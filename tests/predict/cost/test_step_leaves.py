@@ -19,7 +19,7 @@ from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.step_columns import step_parts
-from perfkit.predict.cost.step_time import step_time
+from perfkit.predict.cost.step_time import breakdown
 from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
 
 TOKENS, HIDDEN, FFN, VOCAB, LAYERS = 1024, 1024, 4096, 8192, 8
@@ -39,6 +39,9 @@ LOSSLESS = Efficiency(
     matmul=1.0, half_depth=0.0, misaligned=1.0, memory=1.0, flash_forward=1.0, flash_backward=1.0, layer_host_s=0.0,
     step_host_s=0.0, send_host_s=0.0, host_link_share=1.0, intra_share=1.0, inter_share=1.0, pair=1.0, quad=1.0,
     intra_latency_s=0.0, inter_latency_s=0.0, contention=0.0, straggler=0.0, logit_bytes=8.0, optimizer_bytes=30.0,
+    elementwise=1.0, score_bytes=9.0, unpadded=1.0, host_rounding=0.15, group_rounding=0.3, node_wait=1.0, backward_host=1.5,
+    collective_host_s=0.0, softmax_host_s=0.0, small_groups=1.0, gradients_hidden=0.0, tensor_hidden=0.0, interleave_hidden=0.45,
+    release_gain=0.0, compute=1.0, communication=1.0, host=1.0,
 )  # fmt: skip
 MODEL = ModelSpec(
     num_layers=LAYERS,
@@ -75,7 +78,7 @@ def plan(micro_batches: int = 4, recompute: RecomputePlan | None = None, model: 
 
 
 def leaves(one: Plan, **changed: float) -> dict[str, float]:
-    found = step_time(one, replace(LOSSLESS, **changed))
+    found = breakdown(costs_of([one]), replace(LOSSLESS, **changed))
     assert sum(found.parts.values()) == pytest.approx(float(found.total))
     return {path: float(amount) for path, amount in found.parts.items()}
 
@@ -252,11 +255,11 @@ def test_swapped_layers_are_priced_on_both_their_ways():
     slow = replace(DEVICE, links={**DEVICE.links, "host": Link(name="link", bytes_per_s=1e8)})
     one = replace(plan(recompute=RecomputePlan(swapped_layers=((LAYERS,),))), hardware=slow)
     key = "communication/exposed/swap"
-    exposed = step_time(one, LOSSLESS).amount(key) / 4
+    exposed = breakdown(costs_of([one]), LOSSLESS).amount(key) / 4
     computed = LAYERS * (3 * LAYER_MATMUL_S + 3.5 * ATTENTION_S + 2.5 * ELEMENTWISE_S)
     faster = replace(one, hardware=replace(slow, links={**slow.links, "host": Link(name="link", bytes_per_s=2e8)}))
     # Two points of a line: what is moved and what hides it.
-    moved = 2 * (exposed - step_time(faster, LOSSLESS).amount(key) / 4)
+    moved = 2 * (exposed - breakdown(costs_of([faster]), LOSSLESS).amount(key) / 4)
     assert moved - exposed == pytest.approx(computed)
     kept = moved / 2 * 1e8 / LAYERS / TOKENS
     assert kept == pytest.approx(34 * HIDDEN, rel=0.1)  # sbh x 34 (arXiv 2205.05198), but for masks and norms in fp32
