@@ -155,7 +155,8 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
 
 def _growing(files: Sequence[File]) -> list[File]:
     """The files whose size is not what it was when they were listed, unless they are too many to ask."""
-    return [file for file in files if file.path.stat().st_size != file.size_bytes] if len(files) <= _cache.MANY_FILES else []
+    few = files if len(files) <= _cache.MANY_FILES else ()
+    return [file for file in few if file.path.exists() and file.path.stat().st_size != file.size_bytes]
 
 
 def _opened(origin: Path) -> Path:
