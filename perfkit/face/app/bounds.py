@@ -1,7 +1,6 @@
 """Bounds: what the operating system lets a kernel and its workers have, so that a page cannot take the machine from the others.
 
-Set by the server on the running process (rlimits, Linux); a kernel cannot raise them. Where the server's own cgroup is delegated to
-it, `perfkit.face.app.cgroup` bounds all pages together as well.
+Set by the server on the running process (rlimits, Linux); a kernel cannot raise them.
 """
 
 from __future__ import annotations

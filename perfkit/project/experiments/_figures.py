@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.explain.baseline import Baseline, baseline
@@ -9,6 +11,18 @@ from perfkit.explain.compare import measure
 from perfkit.project.experiments.writer import Measurement
 
 PARTS = {"exposed_communication_ns": "communication/exposed", "bubble_ns": "bubble", "free_ns": "free"}
+
+
+def facts_of_run(run: Run) -> dict[str, Any]:
+    """What the row of a run says of it beside its figures: format, ranks, first and last step, what was lost."""
+    steps = run.frame("steps" if run.has("steps") else "log", columns=["step"])["step"].dropna()
+    return {
+        "format": run.format,
+        "ranks_found": len(run.ranks),
+        "first_step": None if steps.empty else int(steps.min()),
+        "last_step": None if steps.empty else int(steps.max()),
+        "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
+    }
 
 
 def figures_of_run(run: Run, peak_flops_per_s: float | None = None) -> list[Measurement]:
