@@ -203,7 +203,7 @@ LOG = Table(
         Column("duration_ns", "int", "time of one step; null where the log prints a rate only", nullable=True),
         Column("timestamp_ns", "int", "when the line was printed, UTC if no zone is given", nullable=True),
         Column("loss", "float", "loss", nullable=True),
-        Column("loss_is_nan", "flag", "whether the line prints a loss that is nan, which is not the same as no loss"),
+        Column("loss_is_nan", "flag", "whether the printed loss is nan, which is not the same as no loss", nullable=True),
         Column("learning_rate", "float", "learning rate", nullable=True),
         Column("gradient_norm", "float", "global gradient norm", nullable=True),
         Column("global_batch_size", "int", "sequences of the step", nullable=True),

@@ -37,7 +37,15 @@ def test_the_json_has_its_fixed_shape_in_every_format(path, capsys):
     for rank in document["ranks"]:
         assert isinstance(rank["rank"], int)
         for step in rank["steps"]:
-            assert set(step) == {"step", "duration_ns", "breakdown_ns", "communication_ns", "overlapped_ns", "bubble_ns"}
+            assert set(step) == {
+                "step",
+                "duration_ns",
+                "host_duration_ns",
+                "breakdown_ns",
+                "communication_ns",
+                "overlapped_ns",
+                "bubble_ns",
+            }
             if step["breakdown_ns"] is not None:
                 assert sum(step["breakdown_ns"].values()) == step["duration_ns"]
                 assert all(isinstance(amount, int) and amount >= 0 for amount in step["breakdown_ns"].values())

@@ -60,6 +60,7 @@ def series_of_run(run: Run) -> LossSeries:
     """
     log = run.frame("log")
     if len(log):
+        log = log.assign(loss_is_nan=log["loss_is_nan"].fillna(False).astype(bool))
         log = log[log["loss"].notna() | log["loss_is_nan"] | log["overflow"].fillna(False).astype(bool)]
     if log.empty or not (log["loss"].notna() | log["loss_is_nan"]).any():
         raise NotMeasuredError(
