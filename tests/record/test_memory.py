@@ -50,11 +50,6 @@ class TestMadeUpRecordings:
         assert (peak.num_bytes, peak.moment) == (answers["use_peak_bytes"], answers["use_peak_time_stamp"])
         assert memory.live_peak(blocks_of(name)).num_bytes - peak.num_bytes == answers["overhead_bytes"]
 
-    def test_blocks_never_freed_and_never_used(self, name: str):
-        answers, blocks = expected(name), blocks_of(name)
-        assert list(memory.never_freed(blocks)["address"]) == answers["never_freed"]
-        assert list(memory.never_used(blocks)["address"]) == answers["never_used"]
-
     def test_blocks_held_after_their_last_use(self, name: str):
         found = [
             {
@@ -112,7 +107,6 @@ def test_without_uses_nothing_is_said_about_them():
         memory.use_peak(blocks)
     with pytest.raises(NotMeasuredError, match="memory_tracker"):
         memory.held_after_use(blocks)
-    assert memory.never_used(blocks).empty
 
 
 def test_blocks_inside_others_alone_have_no_peak():
