@@ -13,6 +13,8 @@ import os
 import re
 import sys
 import tempfile
+import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +42,20 @@ def confine() -> None:
     _confined = True
     tempfile.tempdir = None  # what was found before this process had a folder of its own
     hold = _Hook()
-    os.environ.setdefault("LOGNAME", getpass.getuser())  # the list of accounts cannot be read from here on
+    with suppress(KeyError, OSError):  # in a container the user may have no account
+        os.environ.setdefault("LOGNAME", getpass.getuser())  # the list of accounts cannot be read from here on
     _landlock.restrict(read=[*hold.readable, *_PROGRAMS], write=[*hold.own, "/dev"])
     sys.addaudithook(hold)
+
+
+def confine_or_end() -> None:
+    """`confine`, for a kernel that would log an error and go on: it ends instead."""
+    try:
+        confine()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 class _Hook:

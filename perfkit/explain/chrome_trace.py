@@ -32,7 +32,8 @@ def write(run: Run, path: Path, ranks: Iterable[int]) -> Path:
     known = [int(start_ns) for start_ns in starts if pd.notna(start_ns)]
     if not known:
         raise NotMeasuredError("the events of the run", how_to_collect="record a profile; page 10 writes the configuration")
-    base_ns = min(known) - max((abs(run.clock.get(rank, 0)) for rank in chosen), default=0)
+    # Nothing starts at 0: readers, perfkit's too, take that for a start that is missing.
+    base_ns = min(known) - max((abs(run.clock.get(rank, 0)) for rank in chosen), default=0) - NS_PER_US
     head: dict[str, Any] = {"producer": "perfkit", "baseTimeNanoseconds": base_ns, "displayTimeUnit": "ms"}
     if len(chosen) == 1:
         head["distributedInfo"] = {"rank": chosen[0], **_world(run)}
@@ -78,7 +79,8 @@ class _RankEvents:
         launches = self._launches()
         calls: dict[tuple[tuple[int, str], int], int] = {}
         rows = self._run.frame("kernels", ranks=[self._rank]).dropna(subset=["start_ns"])
-        for number, row in enumerate(rows.to_dict("records"), 1):
+        # Several ranks share one file, so that numbers go on from rank to rank.
+        for number, row in enumerate(rows.to_dict("records"), 1 + (self._rank << 32)):
             stream = "" if pd.isna(row["stream"]) else str(row["stream"])
             launch = launches.get((stream, int(row["start_ns"])))
             correlation = number

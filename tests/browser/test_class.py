@@ -9,7 +9,7 @@ from perfkit.project import create_project
 from perfkit.teach import question
 from tests.browser.app_server import stop, wait_ready
 
-TOKEN = "sesame"
+TOKEN = "open sesame"
 SEED = 2024
 
 

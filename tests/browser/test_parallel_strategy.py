@@ -13,7 +13,7 @@ def test_limits_rows_and_a_plan_by_hand_by_keyboard(open_page: OpenPage):
     page = open_page("03_parallel_strategy")
     panel = page.locator('section[data-panel="parallel-strategy"]')
     sentence = panel.locator(".pk-sentence")
-    expect(sentence).to_contain_text("fit 58.0")
+    expect(sentence).to_contain_text("fit 57.2")
     limit = panel.get_by_label("Memory limit, exact")
     limit.fill("40")
     limit.press("Enter")

@@ -23,5 +23,5 @@ def test_a_pattern_of_ones_own_is_checked_and_exported_by_keyboard(open_page: Op
     patterns.blur()
     expect(sentence).to_contain_text("1 of 1 patterns name no operator")
     expect(panel.locator("tbody").filter(has_text="names nothing")).to_contain_text("attention_norm")
-    panel.get_by_label("Export for").select_option("Megatron")
+    panel.get_by_label("Export for").select_option("Megatron arguments")
     expect(panel).to_contain_text("The choice for Megatron")

@@ -146,7 +146,7 @@ def _record_with_drifting_clocks(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for rank in (0, 1):
         same = {"ph": "X", "cat": "kernel", "pid": 0}
-        events: list[dict] = [{**same, "name": HOSTILE, "tid": 7, "ts": 0, "dur": 600, "args": {"stream": 7}}]
+        events: list[dict] = [{**same, "name": HOSTILE, "tid": 7, "ts": 1, "dur": 600, "args": {"stream": 7}}]
         for number in range(40):
             jitter_us = 0.3 * (number * 7 % 5 - 2)
             end_us = 50_000 * number + 1_000 + rank * (3_000 + 2 * number + jitter_us)

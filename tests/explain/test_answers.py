@@ -121,6 +121,10 @@ def test_sql_over_the_tables_gives_what_pandas_gives(dlrm):
         "DROP TABLE kernels",
         "CREATE TABLE x AS SELECT * FROM kernels",
         "SELECT * FROM read_csv('/etc/passwd')",
+        """SELECT * FROM "read_csv"('/etc/passwd')""",
+        "SELECT * FROM `read_parquet` ('/etc/passwd')",
+        "SELECT * FROM READ_JSON /* x */ ('/etc/passwd')",
+        """SELECT * FROM "read_ipc" /* x */ ('/etc/passwd')""",
         "-- SELECT\nDELETE FROM kernels",
         "",
     ],
@@ -128,6 +132,10 @@ def test_sql_over_the_tables_gives_what_pandas_gives(dlrm):
 def test_sql_only_answers_questions_about_the_run(dlrm, query):
     with pytest.raises(InputError, match="only SELECT over the tables"):
         dlrm.sql(query)
+
+
+def test_sql_takes_literals_as_they_are(dlrm):
+    assert dlrm.sql("SELECT 'a--b' AS text, 'read_csv(' AS call FROM kernels LIMIT 1").values.tolist() == [["a--b", "read_csv("]]
 
 
 def test_sql_with_wrong_names_says_the_nearest(dlrm):

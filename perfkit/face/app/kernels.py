@@ -35,7 +35,7 @@ WARM_UP = "import perfkit.face.panels, polars"
 """What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
 
 
-_CONFINE = "__import__('perfkit.core.confine', fromlist=['confine']).confine()"
+_CONFINE = "__import__('perfkit.core.confine', fromlist=['confine']).confine_or_end()"
 KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False", f"--IPKernelApp.exec_lines={_CONFINE}"]
 """Pages run no commands worth keeping, and many kernels at once damage the one file that IPython keeps them in. Before anything
 else a kernel is confined to the roots."""

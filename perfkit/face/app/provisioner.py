@@ -67,6 +67,10 @@ class ForkedProcess:
         """End it."""
         self.send_signal(signal.SIGKILL)
 
+    def __del__(self) -> None:
+        if self.returncode is None:
+            os.close(self._handle)
+
     def _ended(self, timeout_s: float | None) -> int | None:
         if self.returncode is None:
             poller = select.poll()

@@ -8,6 +8,7 @@ from another host, sources stay hidden, and only the page assets of `handlers.AS
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import re
@@ -197,6 +198,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "port": port,
                 "base_url": access.base_url,
                 "token": access.token,
+                **_kept_visits(access),
                 "identity_provider_class": Identity,
                 "port_retries": 0,
                 "root_dir": str(_pages_folder()),
@@ -244,6 +246,13 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
     )
 
 
+def _kept_visits(access: Access) -> dict[str, bytes]:
+    """With a token of one's own, visitors that were let in stay so when the server is started again."""
+    if access.made or not access.token:
+        return {}
+    return {"cookie_secret": hashlib.sha256(f"perfkit visits {access.token}".encode()).digest()}
+
+
 def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
     from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
 
@@ -261,7 +270,7 @@ def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
         "LabApp.extension_manager": "readonly",
         "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
     }
-    if access.token:
+    if not access.made:  # else JupyterLab makes one, and prints it once it listens
         arguments["IdentityProvider.token"] = access.token
     LabApp.launch_instance(argv=[f"--{name}={value}" for name, value in arguments.items()])
 

@@ -21,7 +21,8 @@ else:
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _QUESTION = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
-_FILE = re.compile(r"\b(?:read|scan)_\w+\s*\(", re.IGNORECASE)
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_FILE = re.compile(r"\b(?:read|scan)_\w+[\"`\]]?\s*\(", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _QUOTED = re.compile(r"['\"`](\w+)['\"`]|column (\w+)|:\s*(\w+)")
 
@@ -31,17 +32,17 @@ def select(query: str, frame: Callable[[str], pd.DataFrame], tables: Mapping[str
 
     Raises InputError for anything else than a question, for tables read from files, and for wrong names with the nearest ones.
     """
-    plain = _COMMENT.sub(" ", query)
+    plain = _COMMENT.sub(" ", _LITERAL.sub("''", query))  # what is looked at; literals may hold anything
     if not _QUESTION.match(plain) or _FILE.search(plain):
         raise InputError("sql", ["only SELECT over the tables of the run is answered: " + ", ".join(tables)])
     words = {word.lower() for word in _WORD.findall(plain)}
     named = [name for name in tables if name in words]
     try:
         context = pl.SQLContext({name: _columns(frame(name)) for name in named})
-        answer = context.execute(plain, eager=True)
+        answer = context.execute(query, eager=True)
+        return pd.DataFrame({series.name: _restored(series) for series in answer.get_columns()})
     except pl.exceptions.PolarsError as error:
         raise InputError("sql", [_explained(str(error), named, tables)]) from error
-    return pd.DataFrame({series.name: _restored(series) for series in answer.get_columns()})
 
 
 def _columns(frame: pd.DataFrame) -> pl.DataFrame:

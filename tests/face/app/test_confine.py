@@ -164,6 +164,19 @@ def test_every_message_of_the_browsers_code_is_known():
         assert names <= set(TYPES[kind]), (kind, names)
 
 
+def test_a_kernel_that_cannot_be_confined_ends():
+    code = (
+        "from perfkit.core import confine\n"
+        "def broken(): raise KeyError('no account')\n"
+        "confine.confine = broken\n"
+        "confine.confine_or_end()\n"
+        "print('goes on')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "no account" in done.stderr
+
+
 TRIES = """
 import json, os, sys
 from perfkit.core.confine import confine

@@ -100,6 +100,12 @@ def test_plain_values_are_those_that_pickle_gives(protocol: int):
     assert load_plain(pickle.dumps(value, protocol)) == value
 
 
+def test_containers_are_no_keys_however_deep():
+    deep = b"\x80\x02}" + b")" + b"\x85" * 100_000 + b"K\x00s."
+    with pytest.raises(NotPlainError, match="a key"):
+        load_plain(deep)
+
+
 @pytest.mark.parametrize("cut", range(0, 400, 7))
 def test_a_pickle_that_is_cut_or_flipped_is_plain_or_refused(cut: int):
     content = bytearray(pickle.dumps(snapshot()))

@@ -195,23 +195,23 @@ class _Reader:
 
     def _frozen(self) -> None:
         items = self._items()
-        self._stack.append(frozenset(items))
+        self._stack.append(frozenset(map(_key, items)))
 
     def _add_items(self) -> None:
         items = self._items()
-        self._stack[-1].update(items)
+        self._stack[-1].update(map(_key, items))
 
     def _dict(self) -> None:
         items = self._items()
-        self._stack.append(dict(zip(items[::2], items[1::2], strict=True)))
+        self._stack.append(dict(zip(map(_key, items[::2]), items[1::2], strict=True)))
 
     def _set_item(self) -> None:
         value, key = self._stack.pop(), self._stack.pop()
-        self._stack[-1][key] = value
+        self._stack[-1][_key(key)] = value
 
     def _set_items(self) -> None:
         items = self._items()
-        self._stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        self._stack[-1].update(zip(map(_key, items[::2]), items[1::2], strict=True))
 
     def _memoize(self) -> None:
         self._memo[len(self._memo)] = self._stack[-1]
@@ -221,3 +221,10 @@ class _Reader:
 
     def _get_line(self) -> None:
         self._stack.append(self._memo[int(self._line())])
+
+
+def _key(value: Any) -> Any:
+    """A value that may be a key: hashing nested containers takes as much of the machine's stack as a file likes."""
+    if isinstance(value, str | bytes | int | float | None):
+        return value
+    raise NotPlainError("a key, or a member of a set, is a container")
