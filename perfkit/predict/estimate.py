@@ -15,11 +15,11 @@ import pandas as pd
 
 from perfkit.config.dialects.table import PlanTable, read_table
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.plan_columns import Coded, Floats, PlanColumns
+from perfkit.core.plan_columns import Coded, Codes, Floats, PlanColumns, combined
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, usable_limit
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
 from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced, unpriced
@@ -121,7 +121,7 @@ def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mappi
     peak, limit = peak_memory(plan).peak, plan.usable_memory
     seconds = float(breakdown.total)
     fits = None if limit is None else limit.holds(peak.total)
-    warnings = [f"needs {peak.total / (limit.limit_bytes or 1):.2f} times its limit ({limit.source})"] if limit and not fits else []
+    warnings = [_too_much(float(peak.total), limit)] if limit and not fits else []
     if judge_utilization(rates["mfu"]) != "plausible":
         warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
     return Estimate(
@@ -137,6 +137,10 @@ def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mappi
         warnings=tuple(warnings),
         **rates,
     )
+
+
+def _too_much(needed_bytes: float, limit: MemoryLimit) -> str:
+    return f"needs {needed_bytes / (limit.limit_bytes or 1):.2f} times its limit ({limit.source})"
 
 
 def step_parts(plans: PlanColumns, calibration: str | Calibration | None = None) -> dict[str, Floats]:
@@ -160,14 +164,16 @@ def estimate_table(
     *,
     calibration: str | Calibration | None = None,
     memory: bool = True,
+    limit_source: str = "",
 ) -> pd.DataFrame:
     """Predict every row of a table; gives `COLUMNS` in the order of the input.
 
-    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed is in `note` too. Bytes are those
-    that the row's `memory_kind` counts on its `memory_scope`; `memory` can be switched off. Raises InputError for columns that
-    state the same, and for missing ones.
+    A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed, and that a row needs more than its
+    limit, is there too. Bytes are those that the row's `memory_kind` counts on its `memory_scope`; `memory` can be switched off.
+    `limit_source` says who states the limits, if their column does not. Raises InputError for columns that state the same, and
+    for missing ones.
     """
-    table, known = read_table(frame, devices), _known(calibration)
+    table, known = read_table(frame, devices, limit_source), _known(calibration)
     lacking = unpriced(table.plans)
     notes = _notes(table, lacking)
     priced = np.delete(np.arange(len(table.rows)), list(lacking))
@@ -178,7 +184,13 @@ def estimate_table(
         for name, values in _predicted(part, known).items():
             found[name][rows[start : start + PIECE]] = values
     if memory:
-        found["peak_memory_bytes"][rows] = _counted(plans, table.kinds.take(priced), table.scopes.take(priced))
+        kinds, scopes = table.kinds.take(priced), table.scopes.take(priced)
+        found["peak_memory_bytes"][rows] = needed = _counted(plans, kinds, scopes)
+        if (other := ~(kinds.is_("") & scopes.is_(""))).any():
+            unstated = Coded.same("", int(other.sum()))
+            needed = needed.copy()
+            needed[other] = _counted(plans.take(other), unstated, unstated)
+        _note_limits(notes, rows, plans, needed)
     return pd.DataFrame(found)
 
 
@@ -191,6 +203,17 @@ def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
     for row, reasons in (problems | dict(table.problems)).items():
         found[row] = "; ".join(reasons)
     return found
+
+
+def _note_limits(notes: Any, rows: Codes, plans: PlanColumns, needed: Floats) -> None:
+    """Note which rows need more bytes than their limits, as their plans count them whatever the row's own counter sees."""
+    found = combined(plans.memory_limit, plans.hardware, plans.program)
+    limits = Coded(found.codes, tuple(usable_limit(*values) for values in found.values))
+    over = needed > limits.numbers(lambda limit: np.inf if limit is None else limit.limit_bytes or 1)
+    for place in np.flatnonzero(over).tolist():
+        if (limit := limits[place]) is not None:
+            row = rows[place]
+            notes[row] = "; ".join(filter(None, (notes[row], _too_much(needed[place], limit))))
 
 
 def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:

@@ -6,8 +6,10 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
+from perfkit.config.dialects.memory_text import size_of
 from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
@@ -33,8 +35,8 @@ class Assumed:
         return {"field": self.field, "value": self.value, "why": self.why}
 
 
-def with_limit(plan: Plan, limit_bytes: float | None, source: str = "memory_limit_bytes") -> Plan:
-    """The plan under another limit than its own, None for its own; `source` says who asks for it.
+def with_limit(plan: Plan, limit_bytes: float | str | None, source: str = "memory_limit_bytes") -> Plan:
+    """The plan under another limit than its own, None for its own, a text for a size as "58GB"; `source` says who asks for it.
 
     Under MindSpore the limit is that of the pool, as `max_device_memory` is, else that of everything on the device. Raises
     InputError for a number that can be no limit, or that the device does not have.
@@ -42,16 +44,33 @@ def with_limit(plan: Plan, limit_bytes: float | None, source: str = "memory_limi
     if limit_bytes is None:
         return plan
     most = plan.hardware.memory_bytes if plan.hardware else None
-    if isinstance(limit_bytes, bool) or not math.isfinite(limit_bytes) or limit_bytes < 1:
-        near = "" if most is None else f"; at most {most / GIB:g} GiB"
-        raise InputError("memory limit", [f"{source}: a memory limit must be more than 0{near}"])
+    near = "" if most is None else f"; at most {most / GIB:g} GiB"
     part: LimitedPart = "pool" if settings_for(plan).framework == "mindspore" else "device"
-    return replace(plan, memory_limit=MemoryLimit(limit_bytes=round(limit_bytes), part=part, source=source))
+    return replace(plan, memory_limit=MemoryLimit(limit_bytes=asked_bytes(limit_bytes, source, near), part=part, source=source))
+
+
+def asked_bytes(limit_bytes: object, source: str, near: str = "") -> int:
+    """Bytes of a limit that somebody asks for, a number or a size as "58GB". Raises InputError for what can be no limit."""
+    if isinstance(limit_bytes, str):
+        try:
+            return size_of(limit_bytes)
+        except ValueError as error:
+            raise InputError("memory limit", [f"{source}: {error}{near}"]) from error
+    if isinstance(limit_bytes, bool) or not isinstance(limit_bytes, Real):
+        raise InputError("memory limit", [f"{source} = {limit_bytes!r} must be a number of bytes or a size such as '58GB'{near}"])
+    if not math.isfinite(limit_bytes) or limit_bytes < 1:
+        raise InputError("memory limit", [f"{source}: a memory limit must be more than 0{near}"])
+    return round(float(limit_bytes))
 
 
 def with_limit_gib(plan: Plan, limit_gib: float | None) -> Plan:
     """The plan under the limit of the option `--memory-limit-gib`; None leaves its own."""
-    return plan if limit_gib is None else with_limit(plan, limit_gib * GIB, f"{OPTION} {limit_gib:g}")
+    return plan if limit_gib is None else with_limit(plan, limit_gib * GIB, limit_text(limit_gib))
+
+
+def limit_text(limit_gib: float) -> str:
+    """The option with its value, as the source of a limit."""
+    return f"{OPTION} {limit_gib:g}"
 
 
 def limit_of(plan: Plan) -> MemoryLimit:

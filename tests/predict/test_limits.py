@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -12,14 +13,15 @@ import pytest
 
 from perfkit import estimate, read_config
 from perfkit.config.dialects.read import read_text
-from perfkit.config.dialects.table import read_table
+from perfkit.config.dialects.table import read_table, row_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.units import GIB, MIB
 from perfkit.face.cli import main
 from perfkit.face.panels import _plan_state as plan_state
 from perfkit.face.panels import _strategy_state as strategy_state
-from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.estimate import efficiency_of, estimate_table
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import PRESETS
 from perfkit.predict.plans.balance.balance import balance
@@ -27,6 +29,7 @@ from perfkit.predict.plans.balance.from_plan import problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.simulate.run import prepare
 from perfkit.predict.simulate.truth import truth
+from tests.predict.random_plans import random_plans
 
 ROOT = Path(__file__).parents[2]
 DEVICE = "Ascend-910B2"
@@ -245,3 +248,89 @@ def test_a_table_takes_a_limit_as_the_option_does():
         plan = plans.plan(row)
         asked = with_limit(replace(plan, memory_limit=None), 40 * GIB)
         assert (plan.memory_limit.part, plan.memory_limit.limit_bytes) == (asked.memory_limit.part, 40 * GIB)
+
+
+@pytest.mark.parametrize("framework", PRESETS)
+@pytest.mark.parametrize("gib", [58, 61, 61.5, 64])
+def test_a_pool_ends_where_what_lies_outside_of_it_begins(framework, gib):
+    plan = plan_on(GUIDE)
+    pool = MemoryLimit(limit_bytes=round(gib * GIB), part="pool", source="asked")
+    plan = replace(plan, software=replace(plan.software, framework=framework), memory_limit=pool)
+    found, outside = plan.usable_memory, PRESETS[framework].context_bytes
+    assert found.limit_bytes == min(pool.limit_bytes, 64 * GIB - outside)
+    assert found.source.startswith("asked")
+    assert ("outside of the pool" in found.source) == (found.limit_bytes < pool.limit_bytes)
+    predicted, problem = estimate(plan), problem_of_plan(plan, efficiency_of(plan)).problem
+    assert predicted.memory_limit.limit_bytes == problem.memory_limit_bytes == found.limit_bytes
+    assert not predicted.fits or predicted.peak_memory_bytes + predicted.outside_pool_bytes <= 64 * GIB
+
+
+@pytest.mark.parametrize("part", ["pool", "device"])
+def test_a_row_keeps_what_its_limit_counts(part):
+    plans = []
+    for index, plan in enumerate(random_plans(40, seed=11)):
+        share = (0.3, 0.95, 1.0)[index % 3]
+        limit = MemoryLimit(limit_bytes=int(share * plan.hardware.memory_bytes), part=part)
+        limit = MemoryLimit(device_share=share, part=part) if index % 2 else limit
+        plans.append(replace(plan, memory_limit=limit))
+    frame = pd.read_csv(io.StringIO(pd.DataFrame(map(row_of, plans)).to_csv(index=False)))
+    table, found = read_table(frame), estimate_table(frame)
+    assert len(table.plans) == len(plans)
+    assert found["note"].equals(estimate_table(frame.assign(memory_kind="static", memory_scope="first rank"))["note"])
+    over = 0
+    for row, plan in enumerate(plans):
+        alone, again = estimate(plan), table.plans.plan(row)
+        assert again.memory_limit == plan.memory_limit.of(plan.hardware.memory_bytes)
+        assert again.usable_memory == plan.usable_memory
+        assert found["peak_memory_bytes"][row] == pytest.approx(alone.peak_memory_bytes, abs=1)
+        assert ("times its limit" in found["note"][row]) == (not alone.fits)
+        over += not alone.fits
+    assert 0 < over < len(plans)
+
+
+def test_the_command_takes_its_options_for_tables_too(tmp_path, capsys):
+    row = {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "ffn_hidden": 11008,
+        "vocab": 32000,
+        "seq_len": 4096,
+        "dp": 8,
+        "tp": 4,
+        "pp": 2,
+    }
+    devices = ["", "A100-80GB-SXM"]
+    path, target = tmp_path / "plans.csv", tmp_path / "found.jsonl"
+    limits = {"memory_limit_bytes": 2 * GIB, "memory_limit_part": "pool"}
+    pd.DataFrame([{**row, **limits, "accelerator": name} for name in devices]).to_csv(path, index=False)
+    words = ["estimate", str(path), "--device", "ascend 910b2", "--memory-limit-gib"]
+    assert main([*words, "10", "--json"]) == 0
+    text = capsys.readouterr().out
+    found = [json.loads(line) for line in text.splitlines()]
+    assert main([*words, "10", "--json", "--out", str(target)]) == 0
+    assert target.read_text(encoding="utf-8") == text
+    for one, device, part in zip(found, [DEVICE, devices[1]], ["pool", "device"], strict=True):
+        limited = {**row, "accelerator": device, "memory_limit_bytes": "10GB", "memory_limit_part": part}
+        alone = estimate_table(pd.DataFrame([limited])).iloc[0]
+        assert one["step_time_s"] == pytest.approx(alone["step_time_s"])
+        assert one["peak_memory_bytes"] == alone["peak_memory_bytes"] > 10 * GIB
+        assert re.search(r"needs \d\.\d\d times its limit \(--memory-limit-gib 10\)", one["note"])
+    assert main([*words, "60"]) == 0
+    assert "times its limit" not in capsys.readouterr().out
+    assert main([*words, "70"]) == 0
+    assert "--memory-limit-gib 70: a memory limit of 70.0 GiB is more than Ascend-910B2 has" in capsys.readouterr().out
+    for wrong in ("0", "-1", "nan"):
+        assert main([*words, wrong]) == 2
+        assert "--memory-limit-gib" in capsys.readouterr().err
+    assert main(["estimate", str(path), "--device", "Ascend-910B9"]) == 2
+
+
+@pytest.mark.parametrize("limit", ["58G", "0GB", "many", [58], True, 0])
+def test_a_search_refuses_what_can_be_no_limit(limit):
+    with pytest.raises(InputError, match="memory_limit_bytes"):
+        search_plans(plan_on(GUIDE), memory_limit_bytes=limit)
+
+
+def test_a_search_takes_a_limit_as_a_size():
+    assert search_plans(plan_on(GUIDE), memory_limit_bytes="50GB", top=1).memory_limit.limit_bytes == 50 * GIB

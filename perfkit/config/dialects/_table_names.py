@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS
+from perfkit.core.spec.memory_limit import LimitedPart
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import IMPLEMENTATIONS as IMPLEMENTED
 
@@ -64,7 +66,7 @@ OWN = (
     *(name for name in FIELDS if name not in ("hardware", "memory_limit", "recompute")),
     *("all_layers", "attention_core", "full_layers", "operators", "communication"),
     *("activation", "positions", "embeddings_count_as_layers", "sharding", "mixed_precision", "network", "network_gbit_per_node"),
-    *("memory_limit_bytes", "memory_kind", "memory_scope"),
+    *("memory_limit_bytes", "memory_limit_part", "memory_kind", "memory_scope"),
 )
 """Columns that have no other name."""
 
@@ -111,6 +113,7 @@ RECOMPUTE = {word: word for word in ("none", "selective", "full")}
 SHARDINGS = {"fsdp": 3, "fsdp2": 3, "hsdp": 3, "fsdp_grad_op": 2}
 """Levels of sharing the optimizer state by the names of PyTorch's strategies."""
 MIXTURES = {word: word for word in ("pure", "default")}
+LIMITED = {word: word for word in get_args(LimitedPart)}
 NETWORKS = {"omni_path": "Omni-Path", "infiniband": "InfiniBand", "roce": "RoCE", "ethernet": "Ethernet"}
 ALGORITHMS = {
     **dict.fromkeys(("ring", "ring_attention", "colossalai_cp", "megatron_cp_algo"), "ring"),

@@ -6,6 +6,7 @@ refuses 0GB, and its default of 1024GB stands for all that the device has.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -42,6 +43,18 @@ def size_of(text: str) -> int:
     if _SIZE.fullmatch(text.strip()) and (found := parse_bytes(text)):
         return found
     raise ValueError(f"{text!r} must be a size of more than 0 with its unit; nearest is {_nearest(text)!r}")
+
+
+def cell_bytes(text: str) -> int:
+    """Bytes of a limit in a cell: a whole number of them, or a size with its unit. Raises ValueError that says what is right."""
+    try:
+        number = float(text)
+    except ValueError:
+        return size_of(text)
+    if number >= 1 and number.is_integer():
+        return int(number)
+    near = f"{number:.0f}" if 1 <= number < math.inf else repr(ADVISED)
+    raise ValueError(f"{text} must be a whole number of bytes from 1, or a size with its unit; nearest is {near}")
 
 
 def size_text(limit_bytes: int) -> str:

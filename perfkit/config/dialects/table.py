@@ -13,27 +13,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from perfkit.config.dialects._table_cells import Cells, coded
+from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects._table_fields import REQUIRED, read_model, read_shares, read_sizes, read_software, read_states
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
-from perfkit.config.dialects._table_names import NAMES, labels_of
+from perfkit.config.dialects._table_names import LIMITED, NAMES, labels_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
+from perfkit.config.dialects.memory_text import cell_bytes
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, combined, program_of
 from perfkit.core.spec.hardware import HardwareSpec
-from perfkit.core.spec.memory_limit import MemoryLimit
+from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 
 UNLIKE = ("hardware", "recompute", "memory_limit")
 """Fields of a plan that a row states in several columns or in another form."""
+MOST_BYTES = 2**60
+"""Of a limit, far above any device's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,15 @@ class PlanTable:
     assumed: Mapping[int, tuple[str, ...]]
 
 
-def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None = None) -> PlanTable:
-    """The plans of a table; `devices` adds to the catalogue. No row raises, see `PlanTable.problems`.
+def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None = None, limit_source: str = "") -> PlanTable:
+    """The plans of a table; `devices` adds to the catalogue, `limit_source` says who states limits if its column does not.
+
+    No row raises, see `PlanTable.problems`.
 
     Raises InputError that lists columns that state the same, and missing ones without which no row can be read.
     """
     cells = Cells(frame, labels_of(frame.columns, (*REQUIRED, "accelerator")))
-    plans = _plans(cells, {**catalog.hardware(), **(devices or {})})
+    plans = _plans(cells, {**catalog.hardware(), **(devices or {})}, limit_source)
     _tell(cells, plans)
     good = np.ones(len(frame), dtype=bool)
     good[list(cells.problems)] = False
@@ -76,7 +81,7 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
     )
 
 
-def _plans(cells: Cells, devices: Mapping[str, HardwareSpec]) -> PlanColumns:
+def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str) -> PlanColumns:
     sizes = read_sizes(cells)
     hardware = read_hardware(cells, devices)
     dtype = read_dtype(cells, hardware)
@@ -95,21 +100,50 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec]) -> PlanColumns:
         layers_per_stage=layouts,
         recompute=read_recompute(cells, layouts, split, framework.is_("mindspore")),
         hardware=hardware,
-        memory_limit=_limits(cells, framework),
+        memory_limit=_limits(cells, framework, limit_source),
     )
 
 
-def _limits(cells: Cells, framework: Coded[str]) -> Coded[MemoryLimit | None]:
-    """The memory limit that every row states, in bytes: under MindSpore of the pool, as its own is, else of the device."""
-    stated = combined(coded(cells.sizes("memory_limit_bytes", 1)), framework)
-    source = f"column {cells.label('memory_limit_bytes')}"
-    return Coded(stated.codes, tuple(_limit(size, program, source) for size, program in stated.values))
+def _limits(cells: Cells, framework: Coded[str], source: str) -> Coded[MemoryLimit | None]:
+    """The memory limit that every row states, in bytes: of its `memory_limit_part`, else as the framework's own limits are."""
+    stated = combined(_limit_sizes(cells), framework, cells.chosen("memory_limit_part", LIMITED, ""))
+    source = source or f"column {cells.label('memory_limit_bytes')}"
+    return Coded(stated.codes, tuple(_limit(size, program, part, source) for size, program, part in stated.values))
 
 
-def _limit(limit_bytes: float, framework: str, source: str) -> MemoryLimit | None:
-    if np.isnan(limit_bytes):
+def _limit_sizes(cells: Cells) -> Coded[int]:
+    """Bytes of the limits, 0 where none is stated."""
+    texts = cells.texts("memory_limit_bytes")
+    sizes = [0] * len(texts.values)
+    for code, text in enumerate(texts.values):
+        try:
+            sizes[code] = min(cell_bytes(text), MOST_BYTES) if text else 0
+        except ValueError as error:
+            cells.problem(texts.codes == code, said(f"{cells.label('memory_limit_bytes')} = {error}"))
+    return Coded(texts.codes, tuple(sizes))
+
+
+def _limit(limit_bytes: int, framework: str, part: str, source: str) -> MemoryLimit | None:
+    if not limit_bytes:
         return None
-    return MemoryLimit(limit_bytes=int(limit_bytes), part="pool" if framework == "mindspore" else "device", source=source)
+    part = part or ("pool" if framework == "mindspore" else "device")
+    return MemoryLimit(limit_bytes=limit_bytes, part=cast(LimitedPart, part), source=source)
+
+
+def with_options(frame: pd.DataFrame, *, device: str = "", limit_bytes: int = 0) -> pd.DataFrame:
+    """The table with `device` in rows that name none, and under another limit than those of its rows, if they are given.
+
+    Raises InputError for columns that state the same.
+    """
+    labels = labels_of(frame.columns, ())
+    if device:
+        name = labels.get("accelerator", "accelerator")
+        stated = frame[name] if name in frame else pd.Series("", index=frame.index)
+        frame = frame.assign(**{name: stated.where(stated.notna() & (stated.astype(str).str.strip() != ""), device)})
+    if limit_bytes:
+        own = [labels[name] for name in ("memory_limit_bytes", "memory_limit_part") if name in labels]
+        frame = frame.drop(columns=own).assign(memory_limit_bytes=limit_bytes)
+    return frame
 
 
 def _tell(cells: Cells, plans: PlanColumns) -> None:
@@ -130,9 +164,17 @@ def row_of(plan: Plan) -> dict[str, Any]:
     row |= {name: _cell(getattr(recompute, name)) for name in ("all_layers", "attention_core", *COUNTED)}
     row["operators"] = _cell(dict(recompute.operators))
     row["embeddings_count_as_layers"] = 0  # all layers are placed as the plan says
-    limit = plan.usable_memory if plan.memory_limit else None
-    row["memory_limit_bytes"] = limit.limit_bytes if limit else ""
-    return row | _device(plan.hardware)
+    return row | _limit_cells(plan) | _device(plan.hardware)
+
+
+def _limit_cells(plan: Plan) -> dict[str, Any]:
+    """The cells of the limit that a plan states, in bytes; a share of an unknown device cannot be said."""
+    limit = plan.memory_limit
+    if limit is not None and plan.hardware is not None:
+        limit = limit.of(plan.hardware.memory_bytes)
+    if limit is None or limit.limit_bytes is None:
+        return {"memory_limit_bytes": "", "memory_limit_part": ""}
+    return {"memory_limit_bytes": limit.limit_bytes, "memory_limit_part": limit.part}
 
 
 def _device(spec: HardwareSpec | None) -> dict[str, Any]:

@@ -49,6 +49,14 @@ class MemoryLimit:
             return self
         return replace(self, limit_bytes=max(1, math.floor(self.device_share * memory_bytes)), device_share=None)
 
+    def on(self, device: str, memory_bytes: int, outside_bytes: int) -> MemoryLimit:
+        """The limit that counts on a device, in bytes: a pool has at most what those that lie outside of it leave."""
+        found, left = self.of(memory_bytes), max(1, memory_bytes - outside_bytes)
+        if self.part == "device" or (found.limit_bytes or 0) <= left:
+            return found
+        why = f"{self.source}, of which {device} leaves {format_bytes(left)}: {format_bytes(outside_bytes)} lie outside of the pool"
+        return replace(found, limit_bytes=left, source=why)
+
     def holds(self, amount_bytes: float) -> bool:
         """Whether a peak stays within the limit, which is in bytes."""
         return self.limit_bytes is not None and amount_bytes <= self.limit_bytes

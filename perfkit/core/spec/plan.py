@@ -14,7 +14,7 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
-from perfkit.core.spec.software import SoftwareSpec, usual_framework
+from perfkit.core.spec.software import CONTEXT_BYTES, SoftwareSpec, usual_framework
 from perfkit.core.spec.workload import Workload
 
 
@@ -131,12 +131,8 @@ class Plan:
 
     @property
     def usable_memory(self) -> MemoryLimit | None:
-        """The limit that counts, in bytes: the one that is stated, else the whole device; None where neither is known."""
-        if self.hardware is None:
-            return None if self.memory_limit is None or self.memory_limit.limit_bytes is None else self.memory_limit
-        if self.memory_limit is not None:
-            return self.memory_limit.of(self.hardware.memory_bytes)
-        return MemoryLimit(limit_bytes=self.hardware.memory_bytes, part="device", source=f"the device, {self.hardware.name}")
+        """The limit that counts (`usable_limit`)."""
+        return usable_limit(self.memory_limit, self.hardware, self.program)
 
     def write(self, target: str | Path | None = None, *, dialect: str = "") -> Any:
         """This plan as configuration text in a dialect, saved to `target` if that is given (`perfkit.write_config`).
@@ -183,6 +179,18 @@ class Plan:
     def tokens_per_step(self) -> int:
         """Tokens that one step processes on all devices."""
         return self.workload.global_batch_size * self.workload.seq_length
+
+
+def usable_limit(limit: MemoryLimit | None, device: HardwareSpec | None, program: str) -> MemoryLimit | None:
+    """The limit that counts, in bytes: the one that is stated, else the whole device; None where neither is known.
+
+    A pool can have no more than its program leaves of the device.
+    """
+    if device is None:
+        return None if limit is None or limit.limit_bytes is None else limit
+    if limit is not None:
+        return limit.on(device.name, device.memory_bytes, CONTEXT_BYTES[program])
+    return MemoryLimit(limit_bytes=device.memory_bytes, part="device", source=f"the device, {device.name}")
 
 
 def even_layers(layers: int, stages: int, chunks: int) -> Counts:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.checks import one_of
+from perfkit.core.units import MIB
 
 Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 IMPLEMENTATIONS = ("local", "transformer_engine")
 OVERLAPS = ("overlap_dp", "overlap_tp", "overlap_pp")
+CONTEXT_BYTES: Mapping[str, int] = MappingProxyType(
+    {"megatron": 1_600_000_000, "deepspeed": 1_600_000_000, "fsdp": 1_600_000_000, "mindspore": 3_040 * MIB}
+)
+"""What a process takes of a device outside of the framework's pool: contexts, communication libraries, the driver.
+
+Bigscience notes: 1.1 to 1.6 GB a device before the first tensor; MindFormers log: 62432M - 59392M.
+"""
 _RELEASE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}([.-]?(rc|dev|post|beta|alpha)\.?\d*)?")
 
 

@@ -11,14 +11,15 @@ from typing import TextIO
 import pandas as pd
 
 from perfkit.config.dialects import read_config
+from perfkit.config.dialects.table import with_options
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
-from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
-from perfkit.predict.limits import with_limit_gib
+from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
 
 
 def estimate_configs(
@@ -55,20 +56,45 @@ def estimate_configs(
             _print(path, predicted, out)
 
 
-def estimate_file(path: str, target: str | None, calibration: str | None, hardware: str | None, out: TextIO) -> None:
-    """Predict every row of the table at `path`; writes CSV to `target`, or to `out` without one. Never writes over its input."""
+def estimate_file(
+    path: str,
+    target: str | None,
+    out: TextIO,
+    *,
+    device: str | None = None,
+    calibration: str | None = None,
+    hardware: str | None = None,
+    limit_gib: float | None = None,
+    as_json: bool = False,
+) -> None:
+    """Predict every row of the table at `path`; writes CSV, or a JSON document a row, to `target`, or to `out` without one.
+
+    `device` and `limit_gib` are taken as for configurations. Never writes over its input.
+    """
     if target and Path(target).resolve() == Path(path).resolve():
         raise InputError(path, ["--out names the input itself; choose another file"])
-    predicted = estimate_table(_read(path), _devices(hardware), calibration=calibration)
+    own, source = _devices(hardware), "" if limit_gib is None else limit_text(limit_gib)
+    name = device if device is None or device in own else catalog.hardware_named(device).name
+    frame = with_options(
+        _read(path), device=name or "", limit_bytes=0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
+    )
+    predicted = estimate_table(frame, own, calibration=calibration, limit_source=source)
     if not target:
-        predicted.to_csv(out, index=False)
+        _save(predicted, out, as_json)
         return
     try:
-        predicted.to_csv(target, index=False)
+        _save(predicted, target, as_json)
     except OSError as error:
         raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
     empty = int(predicted["step_time_s"].isna().sum())
     print(f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""), file=out)
+
+
+def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
+    if as_json:
+        predicted.to_json(target, orient="records", lines=True, double_precision=15, force_ascii=False)
+    else:
+        predicted.to_csv(target, index=False)
 
 
 def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:

@@ -13,19 +13,28 @@ from perfkit.face.cli._command import Command
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
-    parser.add_argument("--device", help="the device, where a configuration names none")
+    parser.add_argument("--device", help="the device, where a configuration or a row names none")
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document a configuration")
+    parser.add_argument("--json", action="store_true", help="one JSON document a configuration or row")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._estimates import estimate_configs, estimate_file
 
     if len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
-        estimate_file(arguments.inputs[0], arguments.out, arguments.calibration, arguments.hardware, sys.stdout)
+        estimate_file(
+            arguments.inputs[0],
+            arguments.out,
+            sys.stdout,
+            device=arguments.device,
+            calibration=arguments.calibration,
+            hardware=arguments.hardware,
+            limit_gib=arguments.memory_limit_gib,
+            as_json=arguments.json,
+        )
     else:
         estimate_configs(
             arguments.inputs,

@@ -18,7 +18,7 @@ from perfkit.core.spec.checks import counts, one_of, quantity_problem
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
-from perfkit.core.spec.software import FRAMEWORKS, Framework
+from perfkit.core.spec.software import CONTEXT_BYTES, FRAMEWORKS, Framework
 from perfkit.core.units import MIB
 
 PLAIN_SIZES = (
@@ -88,7 +88,7 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
             keeps_activation_output=False,
             masks_in_batch=True,
             vocab_multiple=128,
-            context_bytes=1_600_000_000,
+            context_bytes=CONTEXT_BYTES["megatron"],
             workspace_bytes=_CUBLAS + 4 * MIB,
             expert_workspace_bytes=4 * 4 * MIB,
             fragmentation=0.08,
@@ -97,12 +97,12 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
             framework="deepspeed",
             masks_in_batch=True,
             vocab_multiple=128,
-            context_bytes=1_600_000_000,
+            context_bytes=CONTEXT_BYTES["deepspeed"],
             workspace_bytes=_CUBLAS,
             bucket_elements=500_000_000,
             fragmentation=0.08,
         ),
-        "fsdp": MemorySettings(framework="fsdp", context_bytes=1_600_000_000, workspace_bytes=_CUBLAS, fragmentation=0.08),
+        "fsdp": MemorySettings(framework="fsdp", context_bytes=CONTEXT_BYTES["fsdp"], workspace_bytes=_CUBLAS, fragmentation=0.08),
         "mindspore": MemorySettings(
             framework="mindspore",
             keeps_norm_in_fp32=True,
@@ -110,7 +110,7 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
             shares_weights=True,
             keeps_transient_gradients=False,
             logits_bytes_per_element=10,
-            context_bytes=3_040 * MIB,
+            context_bytes=CONTEXT_BYTES["mindspore"],
             fragmentation=0.04,
         ),
     }

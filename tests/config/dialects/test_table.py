@@ -61,7 +61,16 @@ def test_columns_that_state_the_same_and_missing_ones_are_one_error():
             "= '[1, 2]' must be a count, or a list of counts for 4 stages",
         ),
         ({"memory_limit_bytes": 10**12}, "is more than Ascend-910B2 has"),
-        ({"memory_limit_bytes": -1}, "memory_limit_bytes = -1 must be a whole number"),
+        ({"memory_limit_bytes": 10**400}, "nearest is '58GB'"),
+        ({"memory_limit_bytes": "9999999TB"}, "is more than Ascend-910B2 has, 64.0 GiB; nearest is 64GB"),
+        ({"memory_limit_bytes": -1}, "memory_limit_bytes = -1 must be a whole number of bytes from 1, or a size with its unit"),
+        ({"memory_limit_bytes": 2.5}, "nearest is 2"),
+        (
+            {"memory_limit_bytes": "58G"},
+            "memory_limit_bytes = '58G' must be a size of more than 0 with its unit; nearest is '58GB'",
+        ),
+        ({"memory_limit_bytes": "0GB"}, "memory_limit_bytes = '0GB' must be a size of more than 0 with its unit"),
+        ({"memory_limit_part": "pol"}, "memory_limit_part = 'pol' must be one of pool, device; nearest is pool"),
         ({"network_gbit_per_node": 0}, "network_gbit_per_node = 0 must be positive"),
         ({"software_release": "new"}, "software_release = 'new' must be numbers with dots"),
         ({"dp": 2, "tp": 4, "n_devices": 4}, "n_devices = 4 is not dp 2 x tp 4 x pp 1 x cp 1 = 8"),
@@ -78,7 +87,10 @@ def test_typed_columns_decide_what_notes_did():
     link = plan_of(network="omni-path", network_gbit_per_node=400, accelerator="A100-80GB-SXM").hardware.links["inter_node"]
     assert (link.topology, link.bytes_per_s) == ("Omni-Path", 400e9 / 8 / 8)
     assert plan_of(activation="gelu", framework="megatron-lm").model.norm == "layernorm"
-    assert plan_of(memory_limit_bytes=58 * 2**30).usable_memory.limit_bytes == 58 * 2**30
+    for stated in (58 * 2**30, "58GB", "58 GiB", "62277025792.0"):
+        assert plan_of(memory_limit_bytes=stated).usable_memory.limit_bytes == 58 * 2**30
+    for part in ("pool", "device"):
+        assert plan_of(memory_limit_bytes="58GB", memory_limit_part=part).memory_limit.part == part
 
 
 def test_layers_are_counted_by_stage_by_chunk_or_for_all():

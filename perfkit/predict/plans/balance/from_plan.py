@@ -72,7 +72,7 @@ class PlanProblem:
 
 
 def problem_of_plan(
-    plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: float | None = None, settings: MemorySettings | None = None
+    plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: float | str | None = None, settings: MemorySettings | None = None
 ) -> PlanProblem:
     """The pipeline problem of a plan with stages, under its own memory limit unless another is given.
 

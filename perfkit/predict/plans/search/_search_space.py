@@ -32,7 +32,7 @@ def base_plan(
     given: Plan | str | Path,
     *,
     devices: int | None,
-    memory_limit: tuple[float | None, str],
+    memory_limit: tuple[float | str | None, str],
     top: int,
     hardware: HardwareSpec | str | None,
     choices: Choices,

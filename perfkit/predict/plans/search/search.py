@@ -40,7 +40,7 @@ def search_plans(
     plan: Plan | str | Path,
     *,
     devices: int | None = None,
-    memory_limit_bytes: float | None = None,
+    memory_limit_bytes: float | str | None = None,
     limit_source: str = "memory_limit_bytes",
     top: int = 10,
     progress: Progress | None = None,
