@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.config.dialects.table import PlanTable, read_table
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, Codes, Floats, PlanColumns, combined
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
@@ -29,7 +30,7 @@ from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
 from perfkit.predict.cost.utilization import judge_utilization
 from perfkit.predict.limits import Assumed, assumed, outside_pool_bytes
-from perfkit.predict.memory.counters import counted_bytes, counter_of, scope_of
+from perfkit.predict.memory.counters import KINDS, SCOPES, counted_bytes, counter_of, problem_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
 
@@ -102,6 +103,8 @@ def estimate(plan: Plan, *, calibration: str | Calibration | None = None) -> Est
 
 def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = None) -> list[Estimate]:
     """Predict several plans as `estimate` does; their step times are computed at once."""
+    if not plans:
+        return []
     known, columns = _known(calibration), PlanColumns.of(plans)
     refuse_unpriced(columns)
     costs = cost_columns(columns)
@@ -169,17 +172,18 @@ def estimate_table(
     """Predict every row of a table; gives `COLUMNS` in the order of the input.
 
     A row that cannot be computed has empty numbers, and all reasons in `note`; what was assumed, and that a row needs more than its
-    limit, is there too. Bytes are those that the row's `memory_kind` counts on its `memory_scope`; `memory` can be switched off.
-    `limit_source` says who states the limits, if their column does not. Raises InputError for columns that state the same, and
-    for missing ones.
+    limit, is there too, and in that of the first row columns that are not read but nearly have the name of one. Bytes are those
+    that the row's `memory_kind` counts on its `memory_scope`; `memory` can be switched off. `limit_source` says who states the
+    limits, if their column does not. Raises InputError for columns that state the same, and for missing ones.
     """
     table, known = read_table(frame, devices, limit_source), _known(calibration)
     lacking = unpriced(table.plans)
+    for place, problems in _miscounted(table).items():
+        lacking.setdefault(place, []).extend(problems)
     notes = _notes(table, lacking)
     priced = np.delete(np.arange(len(table.rows)), list(lacking))
     rows, plans = table.rows[priced], table.plans.take(priced) if lacking else table.plans
-    ids = frame["row_id"].to_numpy() if "row_id" in frame else np.arange(1, len(frame) + 1)
-    found: dict[str, Any] = {name: np.full(len(frame), np.nan) for name in COLUMNS} | {"row_id": ids, "note": notes}
+    found: dict[str, Any] = {name: np.full(len(frame), np.nan) for name in COLUMNS} | {"row_id": _ids(frame), "note": notes}
     for start, part in zip(range(0, len(rows), PIECE), plans.chunks(PIECE), strict=True):
         for name, values in _predicted(part, known).items():
             found[name][rows[start : start + PIECE]] = values
@@ -194,6 +198,25 @@ def estimate_table(
     return pd.DataFrame(found)
 
 
+def _ids(frame: pd.DataFrame) -> Any:
+    """The table's own names of its rows, or their numbers from 1."""
+    columns = list(frame.columns).count("row_id")
+    if columns > 1:
+        raise InputError("table of plans", [f"{columns} columns are named 'row_id'; keep one"])
+    return frame["row_id"].to_numpy() if columns else np.arange(1, len(frame) + 1)
+
+
+def _miscounted(table: PlanTable) -> dict[int, list[str]]:
+    """By position in the plans, words for what is counted and where that mean nothing."""
+    found: dict[int, list[str]] = {}
+    for name, words, known in (("memory_kind", table.kinds, KINDS), ("memory_scope", table.scopes, SCOPES)):
+        for code, word in enumerate(words.values):
+            if problem := problem_of(word, known):
+                for place in np.flatnonzero(words.codes == code).tolist():
+                    found.setdefault(place, []).append(f"{table.labels[name]} = {word!r} {problem}")
+    return found
+
+
 def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
     """Why a row cannot be computed, or what was assumed of it."""
     found = np.full(len(table.rows) + len(table.problems), "", dtype=object)
@@ -202,6 +225,8 @@ def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
     problems = {int(table.rows[place]): messages for place, messages in lacking.items()}
     for row, reasons in (problems | dict(table.problems)).items():
         found[row] = "; ".join(reasons)
+    if len(found) and table.unread:
+        found[0] = "; ".join(filter(None, (found[0], *table.unread)))
     return found
 
 

@@ -21,7 +21,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.face import cli
-from perfkit.predict.estimate import COLUMNS, estimate, estimate_table
+from perfkit.predict.estimate import COLUMNS, estimate, estimate_table, estimates
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "data" / "reference" / "step_time.csv"
@@ -103,6 +103,9 @@ def test_a_row_has_the_memory_of_its_plan():
         ({"layers": 1e300}, "must be a whole number from 1"),
         ({"seq_len": float("inf")}, "seq_len = inf must be finite"),
         ({"attention_kernel": "fast"}, "attention_kernel = 'fast' must be one of flash, unfused; nearest is flash"),
+        ({"memory_kind": "alocated"}, "memory_kind = 'alocated' must name one of"),
+        ({"memory_kind": "alocated"}, "nearest is allocated"),
+        ({"memory_scope": "frist stage"}, "memory_scope = 'frist stage' must name one of"),
         ({"accelerator": "TPU-v4"}, "links.inter_node is not stated"),
     ],
 )
@@ -150,6 +153,28 @@ def test_whatever_a_row_states_its_numbers_are_finite_or_empty_with_a_reason(cha
     step = numbers[:, :4]
     assert (np.isnan(step).all(axis=1) | (step > 0).all(axis=1)).all()
     assert (found["note"][np.isnan(numbers).any(axis=1)].str.len() > 0).all()
+
+
+def test_case_and_spaces_of_what_is_counted_do_not_matter():
+    words = [("static", "last rank"), (" STATIC ", " Last Rank "), ("", "")]
+    rows = [{**ROW, "memory_kind": kind, "memory_scope": scope} for kind, scope in words]
+    first, same, usual = estimate_table(pd.DataFrame(rows))["peak_memory_bytes"]
+    assert first == same < usual
+
+
+def test_a_column_that_nearly_has_a_known_name_is_told_once():
+    notes = estimate_table(pd.DataFrame([{**ROW, "zero_stge": 3}] * 2), memory=False)["note"]
+    assert list(notes.str.contains("column 'zero_stge' is not read; did you mean 'zero_stage'?", regex=False)) == [True, False]
+
+
+def test_two_columns_of_row_names_are_refused():
+    frame = pd.DataFrame([[*ROW.values(), "other"]], columns=[*ROW, "row_id"])
+    with pytest.raises(InputError, match="2 columns are named 'row_id'"):
+        estimate_table(frame)
+
+
+def test_no_plans_have_no_estimates():
+    assert estimates([]) == []
 
 
 def test_an_empty_table_gives_an_empty_table():

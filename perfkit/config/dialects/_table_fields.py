@@ -56,6 +56,11 @@ def read_sizes(cells: Cells) -> Columns:
     _fill_groups(cells, sizes)
     _fill_model(cells, sizes)
     _fill_batch(cells, sizes)
+    experts, groups = filled(sizes["num_experts"], 0.0), sizes["expert_parallel_size"]
+    names = [cells.label(name) for name in ("expert_parallel_size", "num_experts")]
+    cells.problem(
+        (groups > 1) & (experts == 0), lambda i: f"{names[0]} = {groups[i]:g} needs {names[1]}; nearest is {names[0]} = 1"
+    )
     for name in (*model.OPTIONAL_SIZES, *parallel.OPTIONAL_SIZES):
         sizes[name] = filled(sizes[name], _borrowed(sizes) if name == "expert_tensor_parallel_size" else 0.0)
     return sizes
@@ -138,6 +143,15 @@ def read_shares(cells: Cells, sizes: Columns, per_node: Floats) -> Columns:
     stage = np.where(np.isnan(stage) & (strategy > 0), strategy, stage)
     stated, whole = sizes["optimizer_shard_size"], sizes["data_parallel_size"] * sizes["context_parallel_size"]
     inside = np.where(strategies.is_("hsdp"), np.gcd(whole.astype(np.int64), per_node.astype(np.int64)), whole)
+    names = [cells.label(name) for name in ("zero_stage", "optimizer_shard_size", "optimizer_shard_level")]
+    cells.problem(
+        (stage == 0) & (stated > 1),
+        lambda i: f"{names[0]} = 0 contradicts {names[1]} = {stated[i]:g}; nearest is {names[0]} = 1 or {names[1]} = 1",
+    )
+    cells.problem(
+        (stage <= 3) & (filled(level, np.maximum(stage, 1)) != np.maximum(stage, 1)),
+        lambda i: f"{names[0]} = {stage[i]:g} contradicts {names[2]} = {level[i]:g}; nearest is {names[0]} = {level[i]:g}",
+    )
     size = np.where(np.isnan(stage), filled(stated, 1.0), np.where(stage > 0, filled(stated, inside), 1.0))
     return {"optimizer_shard_size": size, "optimizer_shard_level": filled(level, np.where(stage > 0, np.clip(stage, 1, 3), 1.0))}
 
@@ -145,11 +159,15 @@ def read_shares(cells: Cells, sizes: Columns, per_node: Floats) -> Columns:
 def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
     """Words and switches of the model and its work."""
     activation = cells.chosen("activation", ACTIVATIONS, "swiglu")
+    stated = np.all([~cells.texts(name).is_("") for name in ("gated_ffn", "norm", "bias")], axis=0)
+    cells.assume(cells.texts("activation").is_("") & ~stated, said(f"{cells.label('activation')} = swiglu"))
     gpt, llama = activation.is_("gelu"), activation.is_("swiglu")
     switches = {name: filled(cells.switches(name), 0.0) > 0 for name in SWITCHES}
     learned = _positions(cells, gpt) & (sizes["max_position_embeddings"] == 0)
     sizes["max_position_embeddings"] = np.where(learned, sizes["seq_length"], sizes["max_position_embeddings"])
-    switches["sequence_parallel"] &= sizes["tensor_parallel_size"] > 1
+    alone = switches["sequence_parallel"] & (sizes["tensor_parallel_size"] == 1)
+    cells.assume(alone, said(f"{cells.label('sequence_parallel')} = 0, as {cells.label('tensor_parallel_size')} = 1"))
+    switches["sequence_parallel"] &= ~alone
     dropout = gpt & framework.is_("megatron", "deepspeed")
     return switches | {
         "model_name": cells.texts("model_name"),

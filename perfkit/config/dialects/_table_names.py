@@ -6,6 +6,7 @@ configurations call the same. Case, spaces and dashes do not matter, neither in 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import get_args
@@ -70,6 +71,14 @@ OWN = (
 )
 """Columns that have no other name."""
 
+FREE = (
+    *("row_id", "split", "note", "source", "source_path", "family", "site", "params_reported", "recompute_detail"),
+    *("train_mode", "exclude", "exclude_reason", "compiled", "fp8_recipe", "fused_cross_entropy", "reported_mfu", "reported_hfu"),
+    *("reported_tflops_per_device", "step_time_s", "step_time_low_s", "step_time_high_s", "tokens_per_s_per_device"),
+    *("mfu", "hfu", "peak_memory_bytes"),
+)
+"""Columns that are known and not read: texts and figures of the rows."""
+
 _KNOWN = {other: name for name, others in NAMES.items() for other in (name, *others)} | {name: name for name in OWN}
 _REPEATED = re.compile(r"\.\d+$")  # how pandas marks a second column of one name
 
@@ -79,20 +88,45 @@ def labels_of(columns: Iterable[object], needed: Iterable[str]) -> dict[str, str
 
     Raises InputError that lists all columns that state the same, and those of `needed` that are missing.
     """
-    found: dict[str, list[str]] = {}
-    for column in map(str, columns):
-        name = plain(column)
-        if name := _KNOWN.get(name) or _KNOWN.get(_REPEATED.sub("", name)) or "":
-            found.setdefault(name, []).append(_REPEATED.sub("", column) if plain(column) not in _KNOWN else column)
+    found = _found(columns)
     problems = [
         f"{' and '.join(map(repr, labels))} state the same ({name}); keep one column"
         for name, labels in found.items()
         if len(labels) > 1
     ]
-    problems += [f"column {NAMES.get(name, (name,))[0]!r} is missing" for name in needed if name not in found]
+    problems += [f"column {NAMES.get(name, (name,))[0]!r} is missing" for name in _missing(found, needed)]
     if problems:
         raise InputError("table of plans", problems)
     return {name: labels[0] for name, labels in found.items()}
+
+
+def missing_of(columns: Iterable[object], needed: Iterable[str]) -> list[str]:
+    """Those of `needed`, by perfkit's names, that no column states."""
+    return _missing(_found(columns), needed)
+
+
+def _missing(found: Mapping[str, list[str]], needed: Iterable[str]) -> list[str]:
+    return [name for name in needed if name not in found]
+
+
+def _found(columns: Iterable[object]) -> dict[str, list[str]]:
+    """The table's columns that are read, by perfkit's name."""
+    found: dict[str, list[str]] = {}
+    for column in map(str, columns):
+        name = plain(column)
+        if name := _KNOWN.get(name) or _KNOWN.get(_REPEATED.sub("", name)) or "":
+            found.setdefault(name, []).append(_REPEATED.sub("", column) if plain(column) not in _KNOWN else column)
+    return found
+
+
+def unread_of(columns: Iterable[object]) -> tuple[str, ...]:
+    """What is told of columns that are not read but nearly have the name of one that is."""
+    found = []
+    for column in map(str, columns):
+        name = _REPEATED.sub("", plain(column))
+        near = () if name in _KNOWN or name in FREE else difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.8)
+        found += [f"column {column!r} is not read; did you mean {known!r}?" for known in near]
+    return tuple(found)
 
 
 def plain(word: str) -> str:

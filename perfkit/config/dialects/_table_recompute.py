@@ -8,6 +8,8 @@ Selective means the core of attention, in MindSpore Silu and Mul of every layer 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -92,16 +94,27 @@ def _plan(cells: Cells, kind: str, cheap: bool, every: float, core: float, *rest
     shape = layout or (even_layers(int(layers), int(stages), int(chunks)) if layers >= stages * chunks > 0 else ())
     named = {name: _counts(cells.label(name), text, shape) for name, text in zip(COUNTED, texts, strict=False)}
     operators = _operators(cells.label("operators"), texts[-1], shape)
-    if kind == "none" and (operators or any(named.values())):
-        raise ValueError(
-            f"{cells.label('recompute')} = 'none' contradicts the layers that are counted; nearest is selective or full"
-        )
+    _agree(cells, kind, [name for name, on in (("all_layers", every), ("attention_core", core)) if on > 0], named, operators)
     return RecomputePlan(
         all_layers=every > 0 or (kind == "full" and not named["full_layers"]),
         attention_core=core > 0 or (kind == "selective" and not cheap and not operators),
         operators=operators or (dict.fromkeys(SILU_MUL, shape) if cheap else {}),
         **named,
     )
+
+
+def _agree(cells: Cells, kind: str, switched: list[str], named: Mapping[str, Counts], operators: Mapping[str, Counts]) -> None:
+    """Raises ValueError where the word for what is recomputed contradicts the switches and counts beside it."""
+    label, full = cells.label("recompute"), named["full_layers"]
+    if kind == "none" and (operators or any(named.values())):
+        raise ValueError(f"{label} = 'none' contradicts the layers that are counted; nearest is selective or full")
+    if kind == "none" and switched:
+        near = "full" if "all_layers" in switched else "selective"
+        raise ValueError(
+            f"{label} = 'none' contradicts {' and '.join(cells.label(one) + ' = 1' for one in switched)}; nearest is {near}"
+        )
+    if kind == "full" and full and not any(map(any, full)):
+        raise ValueError(f"{label} = 'full' contradicts {cells.label('full_layers')} = 0; nearest is none")
 
 
 def _operators(label: str, text: str, shape: Counts) -> dict[str, Counts]:
@@ -113,7 +126,17 @@ def _operators(label: str, text: str, shape: Counts) -> dict[str, Counts]:
         value = None
     if not isinstance(value, dict):
         raise ValueError(f"{label} = {text!r} must be a JSON object of counts by operator")
+    for pattern in value:
+        _compiled(label, pattern)
     return {pattern: _counts(f"{label} of {pattern}", json.dumps(counts), shape) for pattern, counts in value.items()}
+
+
+def _compiled(label: str, pattern: str) -> None:
+    try:
+        for piece in re.split(r"\\\.", pattern):
+            re.compile(piece)
+    except re.error as error:
+        raise ValueError(f"{label}: {pattern!r} is no regular expression: {error}") from error
 
 
 def _counts(label: str, text: str, shape: Counts) -> Counts:
@@ -124,10 +147,22 @@ def _counts(label: str, text: str, shape: Counts) -> Counts:
         return shape
     grid = _grid(text) if text.startswith("[") else ((int(text),) * len(shape[0]),) if text.isdigit() and shape else None
     if grid is not None and len(grid) == len(shape) and all(len(row) == len(shape[0]) for row in grid) and text.startswith("[["):
-        return grid
+        return _within(label, text, grid, shape)
     if grid is None or len(grid) != 1 or len(grid[0]) != len(shape[0]):
         raise ValueError(f"{label} = {text!r} must be a count, or a list of counts for {len(shape[0]) if shape else 'its'} stages")
+    whole = tuple(map(sum, zip(*shape, strict=True)))
+    # One count for all stages is beyond those that have fewer layers, but not beyond all.
+    _within(label, text, grid if text.startswith("[") else ((grid[0][0],),), (whole,) if text.startswith("[") else ((max(whole),),))
     return _spread(grid[0], shape)
+
+
+def _within(label: str, text: str, counts: Counts, layers: Counts) -> Counts:
+    """The counts, none of them above the layers. Raises ValueError with the nearest right ones."""
+    near = [[min(pair) for pair in zip(*rows, strict=True)] for rows in zip(counts, layers, strict=True)]
+    if near != [list(row) for row in counts]:
+        right = near if text.startswith("[[") else near[0] if text.startswith("[") else near[0][0]
+        raise ValueError(f"{label} = {text!r} is more than the layers there; nearest is {right}")
+    return counts
 
 
 def _spread(counts: tuple[int, ...], shape: Counts) -> Counts:

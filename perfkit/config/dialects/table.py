@@ -22,10 +22,11 @@ from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects._table_fields import REQUIRED, read_model, read_shares, read_sizes, read_software, read_states
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
-from perfkit.config.dialects._table_names import LIMITED, NAMES, labels_of
+from perfkit.config.dialects._table_names import LIMITED, NAMES, labels_of, missing_of, plain, unread_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.config.dialects.memory_text import cell_bytes
+from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, combined, program_of
@@ -43,7 +44,8 @@ MOST_BYTES = 2**60
 class PlanTable:
     """Plans of the rows that can be read (`rows`, positions in the table); by position what is wrong and what was assumed.
 
-    `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns.
+    `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns,
+    `unread` what is told of columns that are not read but nearly have the name of one that is.
     """
 
     plans: PlanColumns
@@ -51,6 +53,7 @@ class PlanTable:
     kinds: Coded[str]
     scopes: Coded[str]
     labels: Mapping[str, str]
+    unread: tuple[str, ...]
     problems: Mapping[int, tuple[str, ...]]
     assumed: Mapping[int, tuple[str, ...]]
 
@@ -76,6 +79,7 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
         kinds=kinds,
         scopes=scopes,
         labels=cells.labels,
+        unread=unread_of(frame.columns),
         problems=problems,
         assumed=assumed,
     )
@@ -198,16 +202,12 @@ def _cell(value: Any) -> Any:
 
 def detect(document: Document) -> bool:
     """Whether the first line names columns of a table of plans."""
-    try:
-        labels_of(_header(document.text), REQUIRED)
-    except InputError:
-        return False
-    return True
+    return not missing_of(_header(document.text), REQUIRED)
 
 
 def read(document: Document) -> Plan:
     """The plan of a table of one row. Raises InputError with every problem of the row, or if there is another number of rows."""
-    frame = pd.read_csv(io.StringIO(document.text), skipinitialspace=True, low_memory=False)
+    frame = read_frame(document.name, document.text)
     if len(frame) != 1:
         raise InputError(document.name, [f"the table has {len(frame)} rows, a configuration is one; `perfkit estimate` takes all"])
     table = read_table(frame)
@@ -232,7 +232,31 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The row with cells changed; columns that it has under another name keep that, new ones come last."""
     header, cells = list(csv.reader(io.StringIO(document.text)))[:2]
     labels, row = labels_of(header, ()), dict(zip(header, cells, strict=False))
-    return _text(row | {labels.get(path[0], path[0]): value for path, value in changes.items()}), ()
+    changed = {path[0]: value for path, value in changes.items()}
+    changed = _followed(row, labels, changed) | changed
+    return _text(row | {labels.get(name, name): value for name, value in changed.items()}), ()
+
+
+_STATING = {
+    "none": ("all_layers", "attention_core", *COUNTED, "operators"),
+    "full": ("all_layers", "full_layers"),
+    "selective": ("attention_core",),
+}
+"""By word of `recompute`, the columns that say something else."""
+
+
+def _followed(row: Mapping[str, str], labels: Mapping[str, str], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Cells that would contradict the changed ones: words for what those now say in numbers."""
+    cells = {name: plain(row.get(labels.get(name, ""), "")) for name in ("recompute", "zero_stage", "sharding")}
+    found: dict[str, Any] = {}
+    if any(name in changed for name in _STATING.get(cells["recompute"], ())):
+        found["recompute"] = ""
+    level = changed.get("optimizer_shard_level")
+    if cells["zero_stage"] and (level or (cells["zero_stage"] == "0" and "optimizer_shard_size" in changed)):
+        found["zero_stage"] = "" if cells["zero_stage"] == "0" else level
+    if cells["sharding"] and level:
+        found["sharding"] = ""
+    return found
 
 
 def new(settings: Changes) -> str:

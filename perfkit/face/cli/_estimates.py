@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit.config.dialects import read_config
 from perfkit.config.dialects.table import with_options
+from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
@@ -76,7 +77,7 @@ def estimate_file(
     own, source = _devices(hardware), "" if limit_gib is None else limit_text(limit_gib)
     name = device if device is None or device in own else catalog.hardware_named(device).name
     frame = with_options(
-        _read(path), device=name or "", limit_bytes=0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
+        read_frame(path), device=name or "", limit_bytes=0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
     )
     predicted = estimate_table(frame, own, calibration=calibration, limit_source=source)
     if not target:
@@ -99,19 +100,6 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
 
 def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
     return catalog.read_hardware(hardware) if hardware else {}
-
-
-def _read(path: str) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path, encoding="utf-8-sig", low_memory=False, skipinitialspace=True)
-    except FileNotFoundError as error:
-        raise InputError(path, ["the file does not exist"]) from error
-    except UnicodeDecodeError as error:
-        raise InputError(path, [f"byte {error.start} is not UTF-8; save the table as UTF-8"]) from error
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise InputError(path, [f"not a table in CSV: {error}"]) from error
-    except OSError as error:
-        raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
 
 
 def _print(path: str, predicted: Estimate, out: TextIO) -> None:

@@ -6,6 +6,7 @@ a formula (`memory_kind` of a table); it may be of the first, the last or the fu
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from typing import Literal
 
@@ -31,24 +32,42 @@ COUNTED: Mapping[Counter, tuple[str, ...]] = {
 """The paths of a stage's breakdown that a counter sees."""
 
 
+KINDS: Mapping[str, Counter] = {
+    **{"static": "static", "analytical": "tensors", "allocated": "allocated", "pool": "pool", "printed in the card": "pool"},
+    **dict.fromkeys(("device", "driver", "smi", "out of memory", "used", "peak"), "device"),
+}
+"""Words of `memory_kind` and what they mean; the first that a cell has counts."""
+
+SCOPES: Mapping[str, Scope] = {
+    **dict.fromkeys(("largest", "fullest", "highest", "max"), "fullest"),
+    **{"first": "first", "rank 0": "first", "last": "last", "per device": "fullest", "not stated": "fullest"},
+}
+"""Words of `memory_scope` and what they mean; the first that a cell has counts."""
+
+
 def counter_of(kind: str) -> Counter:
-    """The counter that a cell of `memory_kind` names; what a device has in use unless it says otherwise.
+    """The counter that a cell of `memory_kind` names; what a device has in use where it names none.
 
     Model cards of MindFormers print what MindSpore does, the peak of its pool with fragments.
     """
-    words: tuple[tuple[str, Counter], ...] = (
-        ("static", "static"),
-        ("analytical", "tensors"),
-        ("allocated", "allocated"),
-        ("pool", "pool"),
-        ("printed in the card", "pool"),
-    )
-    return next((counter for word, counter in words if word in kind), "device")
+    return next((counter for word, counter in KINDS.items() if word in _plain(kind)), "device")
 
 
 def scope_of(scope: str) -> Scope:
-    """The stage that a cell of `memory_scope` names; the fullest unless it says otherwise."""
-    return "last" if "last rank" in scope else "first" if scope.startswith("first") else "fullest"
+    """The stage that a cell of `memory_scope` names; the fullest where it names none."""
+    return next((stage for word, stage in SCOPES.items() if word in _plain(scope)), "fullest")
+
+
+def problem_of(text: str, words: Mapping[str, object]) -> str:
+    """What is wrong with a cell that has none of `words` (`KINDS` or `SCOPES`); "" if it has one or is empty."""
+    if not text or any(word in _plain(text) for word in words):
+        return ""
+    near = difflib.get_close_matches(_plain(text), words, n=2, cutoff=0.4)
+    return f"must name one of {', '.join(words)}" + (f"; nearest is {' or '.join(near)}" if near else "")
+
+
+def _plain(words: str) -> str:
+    return words.strip().lower()
 
 
 def counted_bytes(plans: PlanColumns, settings: Coded[MemorySettings], counters: Coded[Counter], scopes: Coded[Scope]) -> Floats:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from perfkit.config.dialects import read_config, write_config
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects.table import read_table
+from perfkit.config.dialects.table_file import read_frame
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import PlanColumns
+from perfkit.core.spec.recompute import RecomputePlan
 from tests.predict.random_plans import random_plans
 
+DATA = Path(__file__).resolve().parents[3] / "data" / "reference"
 ROW = {
     "layers": 32,
     "hidden": 4096,
@@ -60,6 +65,19 @@ def test_columns_that_state_the_same_and_missing_ones_are_one_error():
             {"recompute": "full", "full_layers": "[1, 2]", "pp": 4},
             "= '[1, 2]' must be a count, or a list of counts for 4 stages",
         ),
+        ({"recompute": "none", "all_layers": 1}, "recompute = 'none' contradicts all_layers = 1; nearest is full"),
+        ({"recompute": "none", "attention_core": 1}, "recompute = 'none' contradicts attention_core = 1; nearest is selective"),
+        ({"recompute": "full", "full_layers": "0"}, "recompute = 'full' contradicts full_layers = 0; nearest is none"),
+        ({"zero_stage": 0, "dp": 8, "optimizer_shard_size": 8}, "zero_stage = 0 contradicts optimizer_shard_size = 8; nearest is"),
+        (
+            {"zero_stage": 3, "dp": 8, "optimizer_shard_level": 1},
+            "zero_stage = 3 contradicts optimizer_shard_level = 1; nearest is",
+        ),
+        ({"dp": 8, "ep": 8}, "ep = 8 needs experts; nearest is ep = 1"),
+        ({"pp": 2, "full_layers": "100"}, "full_layers = '100' is more than the layers there; nearest is 16"),
+        ({"pp": 2, "full_layers": "[20, 0]"}, "full_layers = '[20, 0]' is more than the layers there; nearest is [16, 0]"),
+        ({"pp": 2, "full_layers": "[[20, 0]]"}, "= '[[20, 0]]' is more than the layers there; nearest is [[16, 0]]"),
+        ({"operators": '{"mul(": true}'}, "operators: 'mul(' is no regular expression"),
         ({"memory_limit_bytes": 10**12}, "is more than Ascend-910B2 has"),
         ({"memory_limit_bytes": 10**400}, "nearest is '58GB'"),
         ({"memory_limit_bytes": "9999999TB"}, "is more than Ascend-910B2 has, 64.0 GiB; nearest is 64GB"),
@@ -103,6 +121,67 @@ def test_layers_are_counted_by_stage_by_chunk_or_for_all():
         r"feed_forward\.w1\.activation\.silu",
     }
     assert plan_of(recompute="selective", accelerator="A100-80GB-SXM").recompute.attention_core
+
+
+def test_one_count_for_all_stages_reaches_as_far_as_each_has_layers():
+    uneven = plan_of(layers=30, pp=4, full_layers=8, embeddings_count_as_layers=1)
+    assert uneven.recompute.full_layers == ((7, 8, 8, 7),)
+
+
+def test_columns_that_nearly_have_a_known_name_are_told_and_free_text_is_not():
+    frame = pd.DataFrame([{**ROW, "zero_stge": 3, "tpp": 4, "note": "", "source": "", "recompute_detail": "", "my_own_text": ""}])
+    assert read_table(frame).unread == (
+        "column 'zero_stge' is not read; did you mean 'zero_stage'?",
+        "column 'tpp' is not read; did you mean 'tp'?",
+    )
+
+
+@pytest.mark.parametrize("name", ["step_time.csv", "memory.csv"])
+def test_the_reference_tables_have_no_column_that_is_told(name):
+    path = DATA / name
+    assert read_table(read_frame(str(path))).unread == ()
+
+
+def test_what_moves_the_estimate_is_told_where_a_row_leaves_it_open():
+    table = read_table(pd.DataFrame([{**ROW, "sequence_parallel": 1}, {**ROW, "activation": "gelu"}]))
+    assert {"activation = swiglu", "sequence_parallel = 0, as tp = 1"} < set(table.assumed[0])
+    assert not any("activation" in told for told in table.assumed[1])
+
+
+@pytest.mark.parametrize("word", ["None", "none", "NONE"])
+def test_a_word_of_a_file_is_that_word(word):
+    text = f"{','.join(ROW)},positions,activation\n{','.join(map(str, ROW.values()))},{word},gelu\n"
+    assert read_table(read_frame("plans.csv", text)).plans.plan(0) == plan_of(positions=word, activation="gelu")
+
+
+def test_words_that_mean_an_empty_cell_elsewhere_are_told():
+    table = read_table(read_frame("plans.csv", f"{','.join(ROW)},tp\n{','.join(map(str, ROW.values()))},nan\n"))
+    assert table.problems[0] == ("tp = 'nan' is not a number",)
+
+
+@pytest.mark.parametrize(("text", "line"), [("a,b\n1,2,3\n4,5\n", 2), ("a,b\n1,2\n\n4,5,6\n", 4)])
+def test_a_row_that_is_longer_than_its_header_is_refused(text, line):
+    with pytest.raises(InputError, match=rf"plans\.csv(.|\n)*line {line} has 3 cells"):
+        read_frame("plans.csv", text)
+
+
+def test_columns_that_state_the_same_are_named_where_a_configuration_is_asked_for(tmp_path):
+    path = tmp_path / "plans.csv"
+    pd.DataFrame([{**ROW, "hidden_size": 4096}]).to_csv(path, index=False)
+    with pytest.raises(InputError, match="'hidden' and 'hidden_size' state the same"):
+        read_config(path)
+
+
+@pytest.mark.parametrize("word", ["none", "full", "selective", ""])
+@pytest.mark.parametrize("recompute", [RecomputePlan(all_layers=True), RecomputePlan(), RecomputePlan(full_layers=((3, 0),))])
+@pytest.mark.parametrize("stage", ["0", "1", "3", ""])
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_a_changed_plan_comes_back_from_its_row_whatever_words_that_has(tmp_path, word, recompute, stage, level):
+    path = tmp_path / "plan.csv"
+    pd.DataFrame([{**ROW, "dp": 8, "pp": 2, "recompute": word, "zero_stage": stage}]).to_csv(path, index=False)
+    plan = read_config(path)
+    shared = replace(plan.parallel, optimizer_shard_size=4, optimizer_shard_level=level)
+    assert write_config(replace(plan, recompute=recompute, parallel=shared)).lost == ()
 
 
 def test_rows_contradict_themselves_exactly_where_plans_do():
