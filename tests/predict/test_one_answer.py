@@ -109,6 +109,26 @@ def test_shared_parameters_of_a_row_need_what_their_plan_needs(zero):
     assert shared["peak_memory_bytes"] < 0.5 * whole["peak_memory_bytes"]
 
 
+@pytest.mark.parametrize("framework", ["megatron", "fsdp", "mindspore"])
+def test_the_program_that_is_stated_decides_the_time_as_it_decides_the_memory(framework):
+    row = {
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "ffn_hidden": 11008,
+        "vocab": 32000,
+        "seq_len": 4096,
+        "dp": 16,
+        "tp": 1,
+        "pp": 1,
+    }
+    row |= {"accelerator": "A100-80GB-SXM", "zero_stage": 3, "global_batch": 64, "micro_batch": 1}
+    usual, stated = (estimate_table(pd.DataFrame([{**row, "framework": name}])) for name in ("", framework))
+    assert (usual["step_time_s"].equals(stated["step_time_s"])) == (framework == "fsdp")
+    plan = read_table(pd.DataFrame([{**row, "framework": framework}])).plans.plan(0)
+    assert estimate(plan).step_time_s == pytest.approx(stated["step_time_s"].item(), rel=1e-12)
+
+
 def test_a_table_of_one_row_is_a_configuration():
     plan = random_plans(5)[4]
     written = write_config(plan, dialect="table")

@@ -9,21 +9,19 @@ Label = tuple[str, str, str]
 """Accelerator, software stack and network."""
 
 
+_STACKS = {"deepspeed": "megatron"}
+"""Programs that train with another one's kernels: DeepSpeed's measured runs are those of Megatron-DeepSpeed."""
+
+
 def labels_of(plans: PlanColumns) -> Coded[Label]:
-    """The label of every plan."""
-    shared = (plans.optimizer_shard_size > 1) & (plans.optimizer_shard_level >= 2)
-    split = (plans.tensor_parallel_size > 1) | (plans.pipeline_parallel_size > 1)
-    only_shared = Coded((shared & ~split).astype(int), (False, True))
-    found = combined(plans.hardware, only_shared)
+    """The label of every plan; its stack is that of the program that it states, else of the usual one."""
+    found = combined(plans.hardware, plans.program)
     return Coded(found.codes, tuple(_label(*values) for values in found.values))
 
 
-def _label(device: HardwareSpec | None, only_shared: bool) -> Label:
-    """MindSpore on Ascend, FSDP where parameters are shared and nothing else is split, else Megatron."""
-    name = device.name if device else ""
+def _label(device: HardwareSpec | None, program: str) -> Label:
     link = device.links.get("inter_node") if device else None
-    stack = "mindspore" if name.startswith("Ascend") else "fsdp" if only_shared else "megatron"
-    return name, stack, network_of(link.topology if link else "")
+    return device.name if device else "", _STACKS.get(program, program), network_of(link.topology if link else "")
 
 
 def network_of(text: str) -> str:
