@@ -56,10 +56,17 @@ def free_port() -> int:
 
 
 def start(
-    project: Path, log: Path, *, arguments: tuple[str, ...] = (), base_url: str = "/", token: str = "", **environment: str
+    project: Path,
+    log: Path,
+    *,
+    arguments: tuple[str, ...] = (),
+    base_url: str = "/",
+    token: str = "",
+    port: int = 0,
+    **environment: str,
 ) -> Server:
     """`perfkit serve project` on a free port, once it answers; `base_url` and `token` are those that `arguments` set."""
-    port = free_port()
+    port = port or free_port()
     if not token and "--no-token" not in arguments and "PERFKIT_TOKEN" not in environment:
         arguments = (*arguments, "--no-token")  # what is tested is behind the door
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PERFKIT_")}

@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 from playwright.sync_api import Error, expect
 
-from tests.browser.app_server import stop, wait_ready
+from tests.browser.app_server import Server, start, stop, wait_ready
 from tests.browser.frame_pages import HOSTILE, write_pages
 
 RANKS = "[data-panel=ranks]"
@@ -364,6 +364,30 @@ def test_an_ended_kernel_is_said_and_the_page_reopens_as_it_was(page, server):
     page.problems[:] = [problem for problem in page.problems if "404" not in problem and "WebSocket" not in problem]
     page.get_by_role("button", name="Reopen").click()
     expect(sentence(page)).to_have_text("4 ranks, picked none.", timeout=60_000)
+
+
+def test_a_page_of_a_server_that_was_started_again_asks_for_its_new_token(browser, pages, tmp_path):
+    def serve(token: str, port: int = 0) -> Server:
+        arguments = ("--token", token)
+        return start(tmp_path, tmp_path / f"{token}.log", arguments=arguments, token=token, port=port, PERFKIT_PAGES=str(pages))
+
+    first = serve("the-first-token")
+    page = browser.new_page()
+    page.goto(f"{first.url}11_ranks?token={first.token}#n=4")
+    wait_ready(page)
+    stop(first)
+    expect(page.locator("#ended")).to_contain_text("does not answer", timeout=30_000)
+    port = int(first.url.rsplit(":", 1)[1].strip("/"))
+    second = serve("the-second-token", port)
+    try:
+        expect(page.locator("#ended")).to_contain_text("new token", timeout=30_000)
+        page.get_by_role("button", name="Reopen").click()
+        page.get_by_label("Token").fill(second.token)
+        page.get_by_role("button", name="Enter").click()
+        expect(sentence(page)).to_have_text("4 ranks, picked none.", timeout=60_000)
+        page.close(run_before_unload=True)
+    finally:
+        stop(second)
 
 
 def test_a_foreign_page_cannot_end_a_kernel(server):

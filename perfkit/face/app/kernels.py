@@ -55,6 +55,8 @@ page_start: ContextVar[PageStart | None] = ContextVar("page_start", default=None
 """Set by a page's request, read where its kernel is started."""
 
 _REPLY_TIMEOUT_S = 60.0
+RETRY_S = 30.0
+"""Pause after a kernel that could not be started ahead: whatever is wrong takes no more of the machine than this."""
 
 
 class PageKernels(AsyncMappingKernelManager):
@@ -75,6 +77,7 @@ class PageKernels(AsyncMappingKernelManager):
         self.context.set(zmq.MAX_SOCKETS, int(self.context.get(zmq.SOCKET_LIMIT)))
         self._warm: list[str] = []
         self._warming: set[str] = set()
+        self._refills = 0
         self._starting: set[str] = set()
         self._ending: set[str] = set()
         self._open_pages: dict[str, set[Callable[[str], None]]] = {}
@@ -157,6 +160,11 @@ class PageKernels(AsyncMappingKernelManager):
         """Start the missing warm kernels after a pause."""
         self._later(self._refill(self.refill_delay_s if delay_s is None else delay_s))
 
+    def refill_if_missing(self) -> None:
+        """Start warm kernels that were lost in whichever way, unless that is under way, or was tried and failed just now."""
+        if len(self._warm) + len(self._warming) < self.num_warm and not self._refills:
+            self.refill_later()
+
     def expect_connection(self, kernel_id: str) -> None:
         """A page was sent in full; if its browser never connects, nobody is there."""
         self._later(self._end_if_left(kernel_id, self.connect_s))
@@ -220,7 +228,8 @@ class PageKernels(AsyncMappingKernelManager):
         return kernel
 
     async def shutdown_all(self, now: bool = True) -> None:  # type: ignore[override]
-        """End every kernel, the warm ones and those still starting too."""
+        """End every kernel, the warm ones and those still starting too; pages see the server go, and reopen when it is back."""
+        self._open_pages.clear()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*(self.end(kernel_id) for kernel_id in self.managed() | self.owned.owners()))
@@ -237,7 +246,16 @@ class PageKernels(AsyncMappingKernelManager):
             await self.end(kernel_id)
 
     async def _refill(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s)
+        self._refills += 1
+        try:
+            await asyncio.sleep(delay_s)
+            if not await self._refilled():
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self._refills -= 1
+
+    async def _refilled(self) -> bool:
+        """Start the missing warm kernels; False if one could not be started."""
         while len(self._warm) + len(self._warming) < self.num_warm and not room().shortage:
             kernel_id = self.new_kernel_id()
             self._warming.add(kernel_id)
@@ -252,7 +270,8 @@ class PageKernels(AsyncMappingKernelManager):
             if kernel_id not in self._warm:
                 self.log.warning("a kernel could not be warmed up; pages start their own")
                 await self.end(kernel_id)
-                return
+                return False
+        return True
 
     async def _take_warm(self, environment: dict[str, str]) -> str | None:
         while self._warm:

@@ -7,6 +7,7 @@ from another host, sources stay hidden, and only the page assets of `handlers.AS
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import logging
@@ -21,7 +22,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_server.services.kernels.handlers import KernelHandler
 from tornado.httpserver import HTTPServer
 from tornado.ioloop import IOLoop
-from tornado.iostream import IOStream
+from tornado.iostream import IOStream, StreamClosedError
 from traitlets.config import Config
 from voila.app import Voila, VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
@@ -37,7 +38,7 @@ from perfkit.face.app.class_mode import codes_of_class, start_class
 from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
-from perfkit.face.app.room import raise_descriptor_limit, room
+from perfkit.face.app.room import CONNECTION_RESERVE, raise_descriptor_limit, room
 from perfkit.face.app.web import HEADERS
 from perfkit.project import find_project, open_project
 
@@ -51,7 +52,13 @@ PING_MS = 30_000
 PONG_MS = 180_000
 """A browser that draws 20 pages at once answers late, and is not gone; one that is gone closes its connections."""
 
-REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+MAX_REFUSING, MAX_REFUSED_BYTES, REFUSAL_S = CONNECTION_RESERVE // 2, 2**16, 1.0
+"""How many are being told at once that there is no room, and what of their request is heard first."""
+_NO_ROOM = b"perfkit has no room for another connection now; try again in a moment.\n"
+REFUSED = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (len(_NO_ROOM), _NO_ROOM)
+)
 TEMPLATES = Path(__file__).parent / "templates"
 WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget"]
 
@@ -165,12 +172,32 @@ class App(Voila):  # type: ignore[misc]
 class Connections(HTTPServer):
     """Answers as long as there are descriptors; with few left a new connection is refused, so that the pages that are open live."""
 
+    def initialize(self, *arguments: Any, **named: Any) -> None:
+        """Begin with nobody refused."""
+        super().initialize(*arguments, **named)
+        self._refusals: set[asyncio.Task[None]] = set()
+
     def handle_stream(self, stream: IOStream, address: Any) -> None:
         """Take a connection, or close it with the shortest answer there is."""
         if room().accepts_connections:
             super().handle_stream(stream, address)
+        elif len(self._refusals) < MAX_REFUSING:
+            told = asyncio.ensure_future(_refuse(stream))
+            self._refusals.add(told)
+            told.add_done_callback(self._refusals.discard)
         else:
-            stream.write(REFUSED).add_done_callback(lambda _: stream.close())
+            stream.close()
+
+
+async def _refuse(stream: IOStream) -> None:
+    """Say that there is no room; hear the request first, else the answer is lost with the connection that is closed on it."""
+    try:
+        await asyncio.wait_for(stream.read_until(b"\r\n\r\n", max_bytes=MAX_REFUSED_BYTES), timeout=REFUSAL_S)
+        await stream.write(REFUSED)
+    except (TimeoutError, StreamClosedError):  # whoever asks too slowly, too much or not at all gets no answer
+        return
+    finally:
+        stream.close()
 
 
 class OwnKernels(KernelSpecManager):

@@ -2,7 +2,7 @@
 
 Every second it tells the page of a kernel that has ended by itself. Every few seconds it ends kernels that nobody owns, closes what
 is open for kernels that nobody manages, ends kernels with too many processes or too much memory, and, where the machine runs out of
-memory, the largest kernel, so that the others live on.
+memory, the largest kernel, so that the others live on. It sees to it that warm kernels wait again after they were lost.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Supervisor:
             self._log.warning("kernel %s ended by itself", kernel_id)
             await self.kernels.end(kernel_id, why="killed")
         if thorough:
+            self.kernels.refill_if_missing()
             sessions = await asyncio.to_thread(_sessions, os.getpid())
             self.children = sum(map(len, sessions.values()))
             self._mend_strays(sessions)

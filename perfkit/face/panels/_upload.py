@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
 from typing import BinaryIO
@@ -64,7 +64,11 @@ class Upload:
                 _clear_left(folder)
                 self._check_room(_size(folder), shutil.disk_usage(folder).free)
                 self._stream: BinaryIO = self._part.open("xb")
-                self._stream.truncate(size_bytes)  # takes its part of the quota now: others announce files at the same time
+                try:
+                    self._stream.truncate(size_bytes)  # takes its part of the quota now: others announce files at the same time
+                except BaseException:
+                    self.cancel()
+                    raise
 
     def _check_room(self, used: int, free: int) -> None:
         if used + self.size_bytes > QUOTA_BYTES:
@@ -93,7 +97,8 @@ class Upload:
 
     def cancel(self) -> None:
         """Drop what has come."""
-        self._stream.close()
+        with suppress(OSError):  # a full disk: closing would write what is still in memory
+            self._stream.close()
         self._part.unlink(missing_ok=True)
 
     def finish(self) -> Path:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 
 import pytest
+from tornado.netutil import bind_sockets
+from tornado.web import Application
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import pages
-from perfkit.face.app import handlers
+from perfkit.face.app import handlers, server
 from perfkit.face.app.access import access_to
 from perfkit.face.app.kernels import PageKernels, PageStart
 from perfkit.face.app.navigation import navigation
+from perfkit.face.app.room import CONNECTION_RESERVE, Room
 from perfkit.face.app.server import MAX_MESSAGE_BYTES, _configuration, serve
 
 
@@ -105,3 +109,26 @@ def test_a_browser_that_is_busy_for_two_minutes_keeps_its_page_and_a_proxy_its_c
     settings = _configuration(8866, access_to("127.0.0.1"), shared=False)["Voila"]["tornado_settings"]
     assert settings["ws_ping_timeout"] > 120_000
     assert settings["ws_ping_interval"] < 60_000
+
+
+def test_who_finds_no_room_hears_so_before_the_connection_ends(monkeypatch):
+    """Twelve at once, with a request that the server does not want: each answer must survive the end of its connection."""
+    monkeypatch.setattr(server, "room", lambda: Room(2**40, 1024 - CONNECTION_RESERVE, 1024))
+
+    async def ask(port: int) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nCookie: " + b"c" * 4000 + b"\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def all_answers() -> list[bytes]:
+        connections = server.Connections(Application())
+        [listener] = bind_sockets(0, "127.0.0.1")
+        connections.add_sockets([listener])
+        try:
+            return await asyncio.gather(*(ask(listener.getsockname()[1]) for _ in range(server.MAX_REFUSING)))
+        finally:
+            connections.stop()
+
+    assert set(asyncio.run(all_answers())) == {server.REFUSED}

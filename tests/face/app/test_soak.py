@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.browser.app_server import start, stop
@@ -53,6 +54,27 @@ def test_whichever_way_a_page_is_left_its_descriptors_come_back(server):
     settled = server.wait_until(lambda health: (health["pages"], health["warm"], health["processes"]) == (0, WARM, WARM))
     assert settled["descriptors"] <= before["descriptors"] + 3
     assert settled["sockets"] <= before["sockets"] + 1
+
+
+@needs_linux
+@pytest.mark.slow
+def test_after_the_process_that_kernels_come_from_is_killed_they_wait_again_and_its_handles_are_gone(server):
+    """Nobody asks for a page meanwhile: what was lost comes back by itself."""
+    waiting = lambda health: health["warm"] == health["processes"] == WARM  # noqa: E731
+    server.wait_until(waiting)
+    root = psutil.Process(server.process.pid)
+    before = num_handles(root.pid)
+    for _ in range(2):
+        (forker,) = root.children()
+        forker.kill()
+        server.wait_until(lambda health: health["warm"] == 0)
+        server.wait_until(waiting)
+    assert num_handles(root.pid) == before == WARM
+
+
+def num_handles(pid: int) -> int:
+    """Handles of processes that a process holds: one a kernel."""
+    return sum("pidfd" in str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink())
 
 
 TRIES = """

@@ -7,7 +7,7 @@ import re
 import secrets
 from dataclasses import dataclass, field
 
-from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest, HTTPResponse
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _KERNEL_ID = re.compile(rb'"kernelId": "([0-9a-f-]{36})"')
@@ -41,6 +41,8 @@ class Visitor:
         client = AsyncHTTPClient(force_instance=True)
         try:
             reply = await client.fetch(request, raise_error=False)
+        except (HTTPClientError, OSError):  # what is not even an answer, tornado raises all the same
+            return HTTPResponse(request, 599)
         finally:
             client.close()
         for line in reply.headers.get_list("Set-Cookie"):

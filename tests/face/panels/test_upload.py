@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,11 +31,30 @@ def uploads(tmp_path, monkeypatch) -> Path:
     return project / "uploads"
 
 
+@contextmanager
+def disk_full_from(num_bytes: int) -> Iterator[None]:
+    """Let no file of this process grow beyond so much."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def send(name: str, content: bytes, part_bytes: int = 1000) -> Path:
     upload = Upload(name, len(content))
     for start in range(0, len(content), part_bytes):
         upload.receive(content[start : start + part_bytes])
     assert upload.is_complete
+    return upload.finish()
+
+
+def send_zeros(upload: Upload) -> Path:
+    while not upload.is_complete:
+        upload.receive(bytes(1000))
     return upload.finish()
 
 
@@ -55,6 +77,15 @@ def test_a_file_comes_in_parts_and_lies_in_the_project(uploads):
 @pytest.mark.parametrize("name", ["../../evil.sh", "C:\\Users\\x\\evil.sh", "/etc/evil.sh", ".evil.sh", "a/b/evil.sh"])
 def test_a_name_that_leads_elsewhere_loses_its_folders(uploads, name):
     assert send(name, b"x") == uploads / "evil.sh"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit of what a file may take stands for a full disk")
+@pytest.mark.parametrize("full_from", [0, 2_000], ids=["when it is announced", "while it comes"])
+def test_a_disk_that_is_full_is_told_and_nothing_is_left(uploads, full_from):
+    upload = Upload("run.log", 20_000) if full_from else None
+    with disk_full_from(full_from), pytest.raises(InputError, match=r"cannot be written to uploads of the project"):
+        send_zeros(upload or Upload("run.log", 20_000))
+    assert list(uploads.iterdir()) == []
 
 
 def test_names_of_nothing_but_signs_get_one(uploads):

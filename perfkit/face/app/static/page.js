@@ -48,7 +48,7 @@
       document.getElementById("retry").addEventListener("click", () => location.reload());
       setInterval(async () => {
         const health = await getHealth();
-        if (!health) return;
+        if (!health || health.locked) return;
         const count = document.getElementById("busy-pages"); // not there where the visitor's own limit is reached
         if (count) count.textContent = health.limit;
         if (!health.full) location.reload();
@@ -58,9 +58,11 @@
 
   const base = () => (document.body.dataset.baseUrl || "/").replace(/voila\/$/, "");
 
+  /** What the server says of itself; `locked` if it does not know this browser any more, null if it does not answer. */
   async function getHealth() {
     try {
       const reply = await fetch(`${base()}perfkit/health`);
+      if (reply.redirected || reply.status === 401 || reply.status === 403) return { locked: true };
       return reply.ok ? await reply.json() : null;
     } catch {
       return null;
@@ -94,14 +96,16 @@
     socket.addEventListener("close", () => {
       if (leaving) return;
       failures += 1;
-      if (failures > 2) showEnded("perfkit's server does not answer. This page reopens when it does.");
+      if (failures > 2) showEnded(document.getElementById("reopen").dataset.away);
       setTimeout(failures > 2 ? reopenOnceThere : holdPresence, 1000);
     });
   }
 
   /** The server was away: its kernels are gone, and the page begins anew as soon as it answers. */
   async function reopenOnceThere() {
-    if (await getHealth()) reopen();
+    const health = await getHealth();
+    if (health?.locked) showEnded(document.getElementById("reopen").dataset.locked); // "Reopen" leads to the page that asks
+    else if (health) reopen();
     else setTimeout(reopenOnceThere, 2000);
   }
 
