@@ -9,7 +9,7 @@ are the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -22,6 +22,7 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.activations import Saved
 from perfkit.predict.memory.settings import settings_for
+from perfkit.predict.memory.waiting import expert_layers_in
 
 VIEWS = frozenset({"reshape", "transpose", "merger_head_transpose", "tile_kv"})
 PRODUCTS = frozenset({"matmul", "flash_attention", "batch_matmul", "batch_matmul_q_k"})
@@ -37,7 +38,7 @@ class Again:
     `core` is the share of scores and values, `products` that of the other products, `gathers` says (0 or 1) whether what sequence
     parallelism splits is gathered again. `light_split` and `light_whole` are the bytes that repeated element-wise operators move,
     those that tensor parallelism divides and those that it divides only with sequence parallelism; `swapped` bytes go to the host
-    in the forward pass and come back.
+    in the forward pass and come back. `leading` marks the dense layers ahead of those with experts.
     """
 
     full: float = 0.0
@@ -47,6 +48,12 @@ class Again:
     light_split: float = 0.0
     light_whole: float = 0.0
     swapped: float = 0.0
+    leading: bool = False
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the layer computes nothing again."""
+        return self in (Again(), Again(leading=True))
 
 
 FULL = Again(full=1.0)
@@ -54,12 +61,36 @@ Run = tuple[int, Again]
 """Layers that follow each other and compute the same again."""
 
 
+def dense_of(plan: Plan) -> Plan:
+    """The plan with a model whose layers are all like the dense ones that lead in a model with experts."""
+    alone = replace(plan.parallel, expert_parallel_size=1, expert_tensor_parallel_size=0)
+    return replace(plan, model=replace(plan.model, num_experts=0, num_dense_layers=0), parallel=alone)
+
+
+def leading_layers(plan: Plan) -> Counts:
+    """By chunk and stage, how many layers are dense ones ahead of those with experts."""
+    layers, model = plan.stage_layers, plan.model
+    if not (model.num_experts and model.num_dense_layers):
+        return tuple((0,) * len(row) for row in layers)
+    mixed = expert_layers_in(layers, model.num_dense_layers)
+    return tuple(tuple(count - own for count, own in zip(*rows, strict=True)) for rows in zip(layers, mixed, strict=True))
+
+
 def layers_again(plan: Plan) -> tuple[tuple[tuple[Run, ...], ...], ...]:
     """By chunk and stage, from the first layer on, what how many layers compute again."""
-    read = _Reader(plan)
-    return tuple(
-        tuple(read.runs(chunk, stage, count) for stage, count in enumerate(row)) for chunk, row in enumerate(plan.stage_layers)
-    )
+    leading, read = leading_layers(plan), {False: _Reader(plan)}
+    if any(map(any, leading)):
+        read[True] = _Reader(dense_of(plan))
+
+    def runs(chunk: int, stage: int, count: int) -> tuple[Run, ...]:
+        first = leading[chunk][stage]
+        rest = read[False].runs(chunk, stage, first, count)
+        if not first:
+            return rest
+        ahead = read[True].runs(chunk, stage, 0, first)
+        return (*((number, replace(again, leading=True)) for number, again in ahead), *rest)
+
+    return tuple(tuple(runs(chunk, stage, count) for stage, count in enumerate(row)) for chunk, row in enumerate(plan.stage_layers))
 
 
 class _Reader:
@@ -69,16 +100,17 @@ class _Reader:
         self._plan, self._recompute = plan, plan.recompute
         self._known: dict[tuple[tuple[str, ...], bool, bool], Again] = {}
 
-    def runs(self, chunk: int, stage: int, count: int) -> tuple[Run, ...]:
+    def runs(self, chunk: int, stage: int, first: int, count: int) -> tuple[Run, ...]:
+        """The layers of a position from number `first` on; counts are those of all of its `count` layers."""
         recompute = self._recompute
-        if recompute.all_layers or not count:
-            return ((count, FULL if recompute.all_layers else Again()),) if count else ()
-        full = min(count, at(recompute.full_layers, chunk, stage))
+        if recompute.all_layers or count == first:
+            return ((count - first, FULL),) if count > first else ()
+        full = min(count, max(first, at(recompute.full_layers, chunk, stage)))
         named = {pattern: at(counts, chunk, stage) for pattern, counts in recompute.operators.items()}
         gathers = at(recompute.communication, chunk, stage)
-        swapped = full + at(recompute.swapped_layers, chunk, stage)
+        swapped = at(recompute.full_layers, chunk, stage) + at(recompute.swapped_layers, chunk, stage)
         borders = sorted({full, count, *(end for end in (*named.values(), gathers, swapped) if full < end < count)})
-        found = [(full, FULL)] if full else []
+        found = [(full - first, FULL)] if full > first else []
         for start, end in pairwise(borders):
             patterns = tuple(pattern for pattern, last in named.items() if last > start)
             found.append((end - start, self._layer(patterns, gathers > start, swapped > start)))

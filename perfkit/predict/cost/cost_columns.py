@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,6 @@ class CostColumns:
     around a ring).
     """
 
-    layers: Floats
     hidden: Floats
     heads: Floats
     kv_heads: Floats
@@ -55,7 +54,6 @@ class CostColumns:
     experts_per_token: Floats
     expert_ffn: Floats
     shared_ffn: Floats
-    dense_layers: Floats
     stages: Coded[StageLayers]
     data: Floats
     tensor: Floats
@@ -89,7 +87,7 @@ class CostColumns:
     releases_before: Floats
 
     def __len__(self) -> int:
-        return len(self.layers)
+        return len(self.hidden)
 
     @property
     def devices(self) -> Floats:
@@ -100,6 +98,13 @@ class CostColumns:
     def micro_batches(self) -> Floats:
         """Micro batches of a step and replica."""
         return self.global_batch / (self.micro_batch * self.data * self.interleave)
+
+    @property
+    def kinds(self) -> tuple[CostColumns, ...]:
+        """The plans, whose layers have experts where the model has any; with dense layers ahead of these the plans of such ones."""
+        if not self.stages.flags(lambda value: value.leading).any():
+            return (self,)
+        return self, replace(self, experts=np.zeros(len(self)), expert_parallel=np.ones(len(self)))
 
     def take(self, rows: Rows) -> CostColumns:
         """The plans at `rows`."""
@@ -131,7 +136,6 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
     shared = np.where(plans.shared_expert_ffn_hidden_size > 0, plans.shared_expert_ffn_hidden_size, plans.expert_ffn_hidden_size)
     qkv, output = attention_weights(plans)
     return {
-        "layers": plans.num_layers,
         "hidden": plans.hidden_size,
         "heads": plans.num_attention_heads,
         "kv_heads": plans.num_key_value_heads,
@@ -147,7 +151,6 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "experts_per_token": plans.num_experts_per_token,
         "expert_ffn": plans.expert_ffn_hidden_size,
         "shared_ffn": plans.num_shared_experts * shared,
-        "dense_layers": plans.num_dense_layers,
         "expert_load": np.where(plans.expert_capacity_factor > 0, plans.expert_capacity_factor, 1.0),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,8 +66,8 @@ def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
     if (plans.expert_parallel <= 1).all():
         return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
     payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes
-    share = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
-    return Exchange.times(share * gather_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
+    mixed = np.where(plans.experts > 0, 1.0, 0.0)
+    return Exchange.times(mixed * gather_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
 
 
 def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
@@ -74,11 +75,6 @@ def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: F
     payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
     seconds = send_s(payload, plans.devices / plans.pipeline, network) + eff.send_host_s * eff.host
     return np.where(plans.pipeline > 1, seconds, 0.0)
-
-
-def stage_parameters(plans: CostColumns, layers: Floats) -> Floats:
-    """Parameters on one device of a stage with `layers` layers and one table of the vocabulary."""
-    return layers * layer_parameters(plans) + vocab_tables(plans)
 
 
 def vocab_tables(plans: CostColumns) -> Floats:
@@ -90,11 +86,12 @@ def vocab_tables(plans: CostColumns) -> Floats:
 class GradientRates(NamedTuple):
     """Data-parallel collectives by parameter of a stage: seconds a parameter and latency; what computing hides, as shares.
 
+    `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary.
     `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters, `update` what follows the former: the latter
     with a sharded optimizer, else the other half of an all-reduce. `sharded` (0 or 1) says that parameters are (ZeRO 3).
     """
 
-    layer: Floats
+    layers: Floats
     tables: Floats
     latency: Floats
     reduced: Floats
@@ -107,25 +104,25 @@ class GradientRates(NamedTuple):
 
     def at(self, rows: Codes) -> GradientRates:
         """Those of some plans, for amounts of shape (plans, stages)."""
-        return GradientRates(*(column[rows][:, None] for column in self))
+        return GradientRates(*(column[..., rows, None] for column in self))
 
-    def parameters(self, layers: Floats) -> Floats:
-        """Parameters of stages with so many layers, as `stage_parameters`."""
-        return np.asarray(layers * self.layer + self.tables)
+    def parameters(self, held: Sequence[Floats]) -> Floats:
+        """Parameters on one device of stages that hold so many layers of every kind, and a table."""
+        return np.asarray(sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables))
 
-    def once_s(self, layers: Floats, window: Floats) -> Floats:
-        """Exposed seconds after a step's last backward pass, which computes for `window`."""
-        seconds = 2 * self.latency + self.parameters(layers) * (self.reduced + self.update)
+    def once_s(self, parameters: Floats, window: Floats) -> Floats:
+        """Exposed seconds after a step's last backward pass, which computes for `window`, on stages of so many parameters."""
+        seconds = 2 * self.latency + parameters * (self.reduced + self.update)
         return np.where(self.sharded > 0, 0.0, exposed_s(seconds, self.pieces * window * self.hidden, self.contention))
 
-    def always_s(self, layers: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
+    def always_s(self, parameters: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
 
         Parameters are gathered for both passes, and gradients reduced beside the second (arXiv 1910.02054, section 7.2.2).
         """
-        parameters = self.parameters(layers) * self.sharded / self.pieces
-        gathered = self.latency * self.sharded / self.pieces + parameters * self.gathered
-        reduced = self.latency * self.sharded / self.pieces + parameters * self.reduced
+        share = self.sharded / self.pieces
+        gathered = share * (self.latency + parameters * self.gathered)
+        reduced = share * (self.latency + parameters * self.reduced)
         ahead = exposed_s(gathered, forward * self.hidden, self.contention)
         return ahead, exposed_s(gathered + reduced, backward * self.hidden, self.contention)
 
@@ -137,7 +134,7 @@ def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> Gra
     byte_s = (gather_s(GIGABYTE * rows, group, stride, network) - latency) / GIGABYTE
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
     return GradientRates(
-        layer=layer_parameters(plans),
+        layers=np.stack([layer_parameters(kind) for kind in plans.kinds]),
         tables=vocab_tables(plans),
         latency=latency,
         reduced=reduced,

@@ -32,7 +32,7 @@ class Pass:
 
 
 def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
-    """Forward and backward pass of the mean layer for one micro batch."""
+    """Forward and backward pass of a layer, with experts where the plan has any, for one micro batch."""
     mixed = _mixed(plans)
     forward, backward = np.zeros(()), np.zeros(())
     for product in layer_products(plans, tokens):
@@ -45,7 +45,7 @@ def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Fl
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`copies` products (rows x depth) (depth x columns) with a weight in `share` (0 to 1) of the layers."""
+    """`copies` products (rows x depth) (depth x columns) with a weight; `share` (0 or 1) says whether the layer has it."""
 
     name: str
     rows: Floats
@@ -56,7 +56,7 @@ class Product:
 
 
 def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
-    """The products of the mean layer with its weights, in the order of its forward pass."""
+    """The products of a layer with its weights, in the order of its forward pass."""
     t, h, ones = plans.tensor, plans.hidden, np.ones(len(plans))
     found = [
         Product("attention.qkv", tokens, plans.qkv_weights / h / t, h, ones, ones),
@@ -71,12 +71,12 @@ def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
 
 
 def _mixed(plans: CostColumns) -> Floats:
-    """Share of the layers that have experts."""
-    return np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
+    """Whether layers have experts: 0 or 1."""
+    return np.where(plans.experts > 0, 1.0, 0.0)
 
 
 def _feed_forwards(plans: CostColumns, tokens: Floats, mixed: Floats) -> list[tuple[Floats, Floats, Floats, Floats]]:
-    """Width, copies, rows and share of the layers of every feed-forward block: dense, routed experts, shared experts."""
+    """Width, copies, rows and share (0 or 1) of every feed-forward block: dense, routed experts, shared experts."""
     ones = np.ones(len(plans))
     blocks = [(np.maximum(plans.ffn, 1.0), ones, tokens, 1.0 - mixed)]
     if mixed.any():
@@ -145,8 +145,8 @@ def padded_vocab(plans: CostColumns) -> Floats:
 
 
 def layer_parameters(plans: CostColumns) -> Floats:
-    """Parameters of the mean layer on one device."""
-    mixed = np.where(plans.experts > 0, (plans.layers - plans.dense_layers) / plans.layers, 0.0)
+    """Parameters of a layer on one device."""
+    mixed = _mixed(plans)
     dense = plans.ffn * (1 - mixed) + plans.shared_ffn * mixed
     experts = plans.experts / plans.expert_parallel * plans.expert_ffn * mixed
     weights = plans.qkv_weights + plans.output_weights + plans.ffn_matrices * plans.hidden * (dense + experts)

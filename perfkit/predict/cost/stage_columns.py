@@ -18,19 +18,19 @@ from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import GradientRates, exposed_s, gradient_rates, send_each_s
 from perfkit.predict.cost.pipeline import pipeline_s
 from perfkit.predict.cost.stage_layers import AMOUNTS, StageLayers
-from perfkit.predict.cost.work_columns import Work
+from perfkit.predict.cost.work_columns import Layer, Work
 
 FORWARD_SHARE = 1 / 3
 """Share of the head and the embedding that is forward: one of three products."""
-GATHERS, SWAPPED = AMOUNTS.index("gathers"), AMOUNTS.index("swapped")
+SWAPPED = AMOUNTS.index("swapped")
 
 
 class Standing(NamedTuple):
     """The stage that stands for the step, by plan, and the step's seconds.
 
-    `amounts` are sums over its layers, shape (amounts, plans); `first` and `last` (0 or 1) say whether it has the embedding and the
-    head. In seconds: `swap` and `always` (data-parallel collectives with sharded parameters) of a micro batch; `once` (the other
-    ones) and `optimizer` of a step; `whole` from the first forward pass to the end of the last update.
+    `amounts` are sums over its layers, shape (kinds, amounts, plans); `first` and `last` (0 or 1) say whether it has the embedding
+    and the head. In seconds: `swap` and `always` (data-parallel collectives with sharded parameters) of a micro batch; `once` (the
+    other ones) and `optimizer` of a step; `whole` from the first forward pass to the end of the last update.
     """
 
     amounts: Floats
@@ -46,8 +46,8 @@ class Standing(NamedTuple):
 class Rates(NamedTuple):
     """What the amounts of a position cost, the plans on the last axis.
 
-    `backward` has a row for each of `AMOUNTS`, and `computing` the part of it that the device computes; `link_s` are seconds for a
-    byte a token to or from the host.
+    `forward` and `computing_ahead` have a row for every kind of layers, `backward` one for every kind and each of `AMOUNTS`, and
+    `computing` the part of it that the device computes; `link_s` are seconds for a byte a token to or from the host.
     """
 
     passes: Floats
@@ -79,11 +79,13 @@ class Passes(NamedTuple):
 def standing_stage(plans: CostColumns, eff: Efficiency, work: Work, stage: int | None = None) -> Standing:
     """The stage that works longest on a micro batch, or the given one, of every plan."""
     rates, gradients = _rates(plans, eff, work), gradient_rates(plans, eff, work.network)
-    found = Standing(np.zeros((len(AMOUNTS), len(plans))), *(np.zeros(len(plans)) for _ in Standing._fields[1:]))
+    kinds = np.zeros((len(work.layers), len(AMOUNTS), len(plans)))
+    found = Standing(kinds, *(np.zeros(len(plans)) for _ in Standing._fields[1:]))
     for rows, amounts in _by_shape(plans.stages):
         own = _standing(rates.at(rows), gradients.at(rows), amounts, stage)
-        for column, values in zip(found, own, strict=True):
-            column[..., rows] = values
+        found.amounts[: len(own.amounts), :, rows] = own.amounts
+        for column, values in zip(found[1:], own[1:], strict=True):
+            column[rows] = values
     return found
 
 
@@ -99,9 +101,9 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
 
 
 def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
-    passes, layers = _passes(rates, gradients, amounts), amounts[:, 0].sum(axis=1)
-    window = np.einsum("ka,kacs->ks", rates.computing, amounts)
-    once, optimizer = gradients.once_s(layers, window), gradients.parameters(layers) * rates.optimizer_s[:, None]
+    passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
+    window = np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts)
+    once, optimizer = gradients.once_s(parameters, window), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
     length = pipeline_s(passes.forward, passes.backward, rates.passes)
     # A stage ends before those ahead of it, which still have its output to work on.
@@ -110,7 +112,7 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
     chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
     rows, last = np.arange(len(own)), own.shape[1] - 1
     return Standing(
-        amounts=amounts.sum(axis=2)[rows, :, chosen].T,
+        amounts=amounts.sum(axis=2)[rows, :, chosen].T.reshape(-1, len(AMOUNTS), len(rows)),
         first=(chosen == 0).astype(np.float64),
         last=(chosen == last).astype(np.float64),
         swap=passes.swap.sum(axis=1)[rows, chosen],
@@ -121,30 +123,48 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
     )
 
 
+def _of(rates: Floats, amounts: Floats) -> Floats:
+    """The rates of the kinds of layers that plans of these amounts have."""
+    return rates[:, : amounts.shape[1]]
+
+
+def _held(amounts: Floats) -> list[Floats]:
+    """Layers of every stage by kind, shape (plans, stages) each."""
+    return [amounts[:, kind].sum(axis=1) for kind in range(0, amounts.shape[1], len(AMOUNTS))]
+
+
+def _ahead(rates: Floats, amounts: Floats) -> Floats:
+    """Rates of the forward pass times layers, shape (plans, chunks, stages)."""
+    found = amounts[:, 0] * _wide(rates[:, 0])
+    for kind in range(1, amounts.shape[1] // len(AMOUNTS)):
+        found += amounts[:, kind * len(AMOUNTS)] * _wide(rates[:, kind])
+    return np.asarray(found)
+
+
 def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
-    layers = amounts[:, 0]
-    forward = layers * _wide(rates.forward)
-    backward = np.einsum("ka,kacs->kcs", rates.backward, amounts)
+    forward = _ahead(rates.forward, amounts)
+    backward = np.einsum("ka,kacs->kcs", _of(rates.backward, amounts), amounts)
     for position, seconds in (((slice(None), 0, 0), rates.embedding), ((slice(None), -1, -1), rates.head)):
         forward[position] += FORWARD_SHARE * seconds
         backward[position] += (1 - FORWARD_SHARE) * seconds
     swap, always = np.zeros_like(forward), np.zeros_like(forward)
-    if amounts[:, SWAPPED].any():
+    if amounts[:, SWAPPED :: len(AMOUNTS)].any():
         ahead, behind = _swaps_s(rates, amounts)
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
     if gradients.sharded.any():
-        held = layers.sum(axis=1)
-        windows = held * rates.computing_ahead[:, None], np.einsum("ka,kacs->ks", rates.computing, amounts)
-        ahead, behind = (_spread(seconds, layers) for seconds in gradients.always_s(held, *windows))
+        held, layers = gradients.parameters(_held(amounts)), amounts[:, :: len(AMOUNTS)].sum(axis=1)
+        behind = np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts)
+        exposed = gradients.always_s(held, _ahead(rates.computing_ahead, amounts).sum(axis=1), behind)
+        ahead, behind = (_spread(seconds, layers) for seconds in exposed)
         always, forward, backward = ahead + behind, forward + ahead, backward + behind
     return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
 
 
 def _swaps_s(rates: Rates, amounts: Floats) -> tuple[Floats, Floats]:
     """Exposed seconds of activations on their way to the host beside the forward pass, and back beside the backward pass."""
-    way, contention = amounts[:, SWAPPED] * _wide(rates.link_s), _wide(rates.contention)
-    ahead = amounts[:, 0] * _wide(rates.computing_ahead)
-    behind = np.einsum("ka,kacs->kcs", rates.computing, amounts)
+    way, contention = amounts[:, SWAPPED :: len(AMOUNTS)].sum(axis=1) * _wide(rates.link_s), _wide(rates.contention)
+    ahead = _ahead(rates.computing_ahead, amounts)
+    behind = np.einsum("ka,kacs->kcs", _of(rates.computing, amounts), amounts)
     return exposed_s(way, ahead, contention), exposed_s(way, behind, contention)
 
 
@@ -159,16 +179,14 @@ def _spread(by_stage: Floats, layers: Floats) -> Floats:
 
 
 def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
-    rows, layer = np.ones(len(plans)), work.layer
-    forward, nothing = layer.forward, np.zeros(len(plans))
-    computing = (layer.backward.total, forward.total, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s)
+    rows = np.ones(len(plans))
     moved = eff.optimizer_bytes * plans.optimizer_ratio / plans.optimizer_shards / work.device.bytes_per_s
     return Rates(
         passes=plans.micro_batches * plans.interleave * plans.pieces,
-        forward=layer.forward_s,
-        backward=np.stack([layer.backward_s, *layer.again_s]),
-        computing_ahead=forward.total,
-        computing=np.stack([*computing, nothing]),
+        forward=np.stack([layer.forward_s for layer in work.layers]),
+        backward=np.stack([row for layer in work.layers for row in (layer.backward_s, *layer.again_s)]),
+        computing_ahead=np.stack([layer.forward.total for layer in work.layers]),
+        computing=np.stack([row for layer in work.layers for row in _computing(layer)]),
         embedding=work.embedding,
         head=work.head.total,
         send=np.where(plans.pipeline > 1, send_each_s(plans, eff, work.network, work.tokens), 0.0),
@@ -176,3 +194,10 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
         contention=rows * eff.contention,
         optimizer_s=rows * moved,
     )
+
+
+def _computing(layer: Layer) -> tuple[Floats, ...]:
+    """What the device computes in the backward pass for one of each of `AMOUNTS`."""
+    forward, nothing = layer.forward, np.zeros(len(layer.accumulate))
+    again = (forward.total, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s, nothing)
+    return layer.backward.total, *again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
@@ -15,9 +15,10 @@ from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import Counts
 from perfkit.predict.cost.again import FULL, Again, Run, layers_again
+from perfkit.predict.memory.waiting import expert_layers_in
 
-AMOUNTS = ("layers", *(item.name for item in fields(Again)))
-"""What is added up over the layers of a position, in the order of the first axis of `StageLayers.amounts`."""
+AMOUNTS = ("layers", "full", "core", "products", "gathers", "light_split", "light_whole", "swapped")
+"""What is added up over the layers of one kind of a position, in the order of the first axis of `StageLayers.amounts`."""
 
 
 REPLICAS = frozenset(
@@ -31,9 +32,17 @@ REPLICAS = frozenset(
 
 @dataclass(frozen=True, eq=False, slots=True)
 class StageLayers:
-    """Sums over the layers of every position: shape (amounts, chunks, stages)."""
+    """Sums over the layers of every position: shape (amounts, chunks, stages).
+
+    Where dense layers lead in a model with experts, the amounts of these follow those of the layers with experts.
+    """
 
     amounts: Floats
+
+    @property
+    def leading(self) -> bool:
+        """Whether dense layers lead."""
+        return len(self.amounts) > len(AMOUNTS)
 
 
 def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
@@ -55,11 +64,13 @@ def _placed(plans: PlanColumns) -> Coded[StageLayers]:
     """Layers that all compute the same again."""
     names = ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size")
     again = Coded.of(FULL if one.all_layers else Again(core=float(one.attention_core)) for one in plans.recompute.values)
-    columns = [getattr(plans, name) for name in names] + [plans.layers_per_stage.codes, again.codes[plans.recompute.codes]]
+    leading = np.where(plans.num_experts > 0, plans.num_dense_layers, 0)
+    columns = [getattr(plans, name) for name in names]
+    columns += [leading, plans.layers_per_stage.codes, again.codes[plans.recompute.codes]]
     found, codes = _unique(np.stack(columns).astype(np.int64))
     values = [
-        same_again(plans.layers_per_stage.values[layout] or even_layers(*sizes), again.values[kind])
-        for *sizes, layout, kind in found.T.tolist()
+        same_again(plans.layers_per_stage.values[layout] or even_layers(*sizes), again.values[kind], dense)
+        for *sizes, dense, layout, kind in found.T.tolist()
     ]
     return Coded(codes, tuple(values))
 
@@ -86,14 +97,22 @@ _amounts = attrgetter(*AMOUNTS[1:])
 
 
 def _looked_at(plan: Plan) -> StageLayers:
-    return StageLayers(np.array([[_summed(runs) for runs in row] for row in layers_again(plan)]).transpose(2, 0, 1))
+    rows = layers_again(plan)
+    kinds = [True] if any(again.leading for row in rows for runs in row for _, again in runs) else []
+    summed = [[np.concatenate([_summed(runs, leading) for leading in (False, *kinds)]) for runs in row] for row in rows]
+    return StageLayers(np.array(summed).transpose(2, 0, 1))
 
 
 @lru_cache(maxsize=65536)
-def same_again(counts: Counts, again: Again) -> StageLayers:
-    """Layers by chunk and stage that all compute the same again."""
-    return StageLayers(np.multiply.outer(np.array((1.0, *_amounts(again))), np.array(counts, dtype=np.float64)))
+def same_again(counts: Counts, again: Again, dense: int = 0) -> StageLayers:
+    """Layers by chunk and stage that all compute the same again; the first `dense` ones are without experts."""
+    each, layers = np.array((1.0, *_amounts(again))), np.array(counts, dtype=np.float64)
+    if not dense:
+        return StageLayers(np.multiply.outer(each, layers))
+    mixed = np.array(expert_layers_in(counts, dense), dtype=np.float64)
+    return StageLayers(np.concatenate([np.multiply.outer(each, own) for own in (mixed, layers - mixed)]))
 
 
-def _summed(runs: Sequence[Run]) -> Floats:
-    return sum((count * np.array((1.0, *_amounts(again))) for count, again in runs), start=np.zeros(len(AMOUNTS)))
+def _summed(runs: Sequence[Run], leading: bool) -> Floats:
+    own = (count * np.array((1.0, *_amounts(again))) for count, again in runs if again.leading == leading)
+    return sum(own, start=np.zeros(len(AMOUNTS)))

@@ -14,25 +14,23 @@ from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import Exchange, send_each_s
 from perfkit.predict.cost.stage_columns import FORWARD_SHARE, Standing, standing_stage
 from perfkit.predict.cost.stage_layers import AMOUNTS
-from perfkit.predict.cost.work_columns import Work, micro_batch_work
+from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
 
 
 def step_parts(plans: CostColumns, eff: Efficiency, stage: int | None = None) -> dict[str, Floats]:
     """Seconds of a step by path, an array each; their sum is the step time. With `stage` the parts are those of that stage."""
     work = micro_batch_work(plans, eff)
     own, m = standing_stage(plans, eff, work, stage), plans.micro_batches * plans.interleave * plans.pieces
-    amount, layer = dict(zip(AMOUNTS, own.amounts, strict=True)), work.layer
     sends = 2 * plans.virtual * send_each_s(plans, eff, work.network, work.tokens)
-    parts = {
-        **_computing(work, own, amount, m),
+    parts = _ends(work, own, m)
+    for layer, amounts in zip(work.layers, own.amounts, strict=True):
+        for path, seconds in _of_layers(layer, dict(zip(AMOUNTS, m * amounts, strict=True))).items():
+            parts[path] = parts[path] + seconds if path in parts else seconds
+    parts |= {
         "computing/optimizer": own.optimizer,
-        "communication/exposed/tp": m * (_exchanged(layer.tensor, amount) + amount["gathers"] * layer.gathers),
-        "communication/exposed/cp": m * _exchanged(layer.context, amount),
-        "communication/exposed/ep": m * _exchanged(layer.expert, amount),
         "communication/exposed/pp": m * np.where(plans.pipeline > 1, sends, 0.0),
         "communication/exposed/dp": own.once + m * own.always,
         "communication/exposed/swap": m * own.swap,
-        "free": m * (amount["layers"] * (layer.ahead + layer.behind) + amount["full"] * layer.ahead),
     }
     busy = sum(parts.values(), start=np.zeros(len(plans)))
     waited = np.where(plans.pipeline > 1, np.maximum(own.whole - busy, 0.0), 0.0)
@@ -48,25 +46,38 @@ def straggler_share(plans: CostColumns, eff: Efficiency) -> Floats:
     return np.asarray(eff.straggler * np.log2(nodes))
 
 
-def _exchanged(exchange: Exchange, amount: dict[str, Floats]) -> Floats:
-    """Seconds of the collectives of a stage's layers for one micro batch."""
-    return amount["layers"] * (exchange.forward + exchange.backward) + amount["full"] * exchange.again
-
-
-def _computing(work: Work, own: Standing, amount: dict[str, Floats], m: Floats) -> dict[str, Floats]:
-    """What the stage computes."""
-    layer, layers = work.layer, m * amount["layers"]
-    products = m * own.last * work.head.matmul
-    ends = m * (own.last * work.head.elementwise + own.first * work.embedding)
+def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:
+    """What layers of one kind take, by path, with what they compute again; amounts are sums over micro batches."""
+    layers, forward, backward = amount["layers"], layer.forward, layer.backward
     light = amount["light_split"] * layer.split_s + amount["light_whole"] * layer.whole_s
-    again = amount["full"] * layer.forward.total + amount["core"] * layer.forward.attention
+    again = amount["full"] * forward.total + amount["core"] * forward.attention + amount["products"] * forward.matmul
+
+    def exchanged(exchange: Exchange) -> Floats:
+        return layers * (exchange.forward + exchange.backward) + amount["full"] * exchange.again
+
     return {
-        "computing/forward/matmul": layers * layer.forward.matmul + FORWARD_SHARE * products,
-        "computing/forward/attention": layers * layer.forward.attention,
-        "computing/forward/elementwise": layers * layer.forward.elementwise + FORWARD_SHARE * ends,
-        "computing/backward/matmul": layers * layer.backward.matmul + (1 - FORWARD_SHARE) * products,
-        "computing/backward/attention": layers * layer.backward.attention,
-        "computing/backward/elementwise": layers * layer.backward.elementwise + (1 - FORWARD_SHARE) * ends,
+        "computing/forward/matmul": layers * forward.matmul,
+        "computing/forward/attention": layers * forward.attention,
+        "computing/forward/elementwise": layers * forward.elementwise,
+        "computing/backward/matmul": layers * backward.matmul,
+        "computing/backward/attention": layers * backward.attention,
+        "computing/backward/elementwise": layers * backward.elementwise,
         "computing/backward/accumulate": layers * layer.accumulate,
-        "computing/recompute": m * (again + amount["products"] * layer.forward.matmul + light),
+        "computing/recompute": again + light,
+        "communication/exposed/tp": exchanged(layer.tensor) + amount["gathers"] * layer.gathers,
+        "communication/exposed/cp": exchanged(layer.context),
+        "communication/exposed/ep": exchanged(layer.expert),
+        "free": layers * (layer.ahead + layer.behind) + amount["full"] * layer.ahead,
+    }
+
+
+def _ends(work: Work, own: Standing, m: Floats) -> dict[str, Floats]:
+    """What the head and the embedding take where the stage has them."""
+    products = m * own.last * work.head.matmul
+    light = m * (own.last * work.head.elementwise + own.first * work.embedding)
+    return {
+        "computing/forward/matmul": FORWARD_SHARE * products,
+        "computing/forward/elementwise": FORWARD_SHARE * light,
+        "computing/backward/matmul": (1 - FORWARD_SHARE) * products,
+        "computing/backward/elementwise": (1 - FORWARD_SHARE) * light,
     }

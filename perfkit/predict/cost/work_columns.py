@@ -1,6 +1,7 @@
 """Work columns: what one micro batch costs on one device, by layer, head and embedding, a row a plan.
 
-A layer is the mean layer of the plan; what it computes again depends on where it stands (`stage_layers`) and is priced here.
+A plan has layers of one kind, or dense ones ahead of those with experts. What a layer computes again depends on where it stands
+(`stage_layers`) and is priced here.
 """
 
 from __future__ import annotations
@@ -72,20 +73,28 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain."""
+    """What a micro batch costs on one device: its layers, head and embedding, and what the device and the network sustain.
+
+    `layers` has the layer of every kind, in the order of `CostColumns.kinds`.
+    """
 
     device: Device
     network: Network
     tokens: Floats
-    layer: Layer
+    layers: tuple[Layer, ...]
     head: Pass
     embedding: Floats
 
 
 def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
-    """The mean layer, the head and the embedding for one micro batch of every plan."""
+    """A layer of every kind, the head and the embedding for one micro batch of every plan."""
     device, network = plan_device(plans, eff), network_of_plans(plans, eff)
     tokens = plans.micro_batch * plans.seq_length / (plans.context * plans.pieces)
+    layers = tuple(_layer(kind, eff, device, network, tokens) for kind in plans.kinds)
+    return Work(device, network, tokens, layers, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
+
+
+def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Floats) -> Layer:
     forward, backward = layer_passes(plans, eff, device, tokens)
     tensor, context = tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens)
     expert = expert_s(plans, network, tokens)
@@ -93,7 +102,7 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
     behind = tensor.backward + context.backward + expert.backward
     waits = launch_waits_s(plans, eff, forward.total + ahead, backward.total + behind)
     moved = tokens / device.bytes_per_s
-    layer = Layer(
+    return Layer(
         forward,
         backward,
         accumulation_s(plans, device),
@@ -105,7 +114,6 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
         split_s=moved / plans.tensor,
         whole_s=moved / np.where(plans.sequence_parallel, plans.tensor, 1.0),
     )
-    return Work(device, network, tokens, layer, head_pass(plans, eff, device, tokens), embedding_s(plans, device, tokens))
 
 
 def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Floats, backward_s: Floats) -> tuple[Floats, Floats]:

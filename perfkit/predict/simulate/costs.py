@@ -1,7 +1,7 @@
 """Costs: what the parts of a step of one plan take, from the formulas of its prediction, under the faults that hold everywhere.
 
-Seconds of one layer, one micro batch and one device, as `perfkit.predict.cost.step_time` sums them. Every layer is the
-mean layer of the plan, as in the prediction.
+Seconds of one layer, one micro batch and one device, as `perfkit.predict.cost.step_time` sums them. Dense layers that lead in a
+model with experts have costs of their own, as in the prediction.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from perfkit.predict.cost.again import Again, layers_again
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.exchange_columns import exposed_s, stage_parameters
+from perfkit.predict.cost.exchange_columns import exposed_s, gradient_rates
 from perfkit.predict.cost.layer_columns import Pass, layer_products
 from perfkit.predict.cost.operators import weight_product_s
 from perfkit.predict.cost.step_columns import step_parts, straggler_share
-from perfkit.predict.cost.work_columns import Work, launch_waits_s, micro_batch_work
+from perfkit.predict.cost.work_columns import Layer, Work, launch_waits_s, micro_batch_work
 from perfkit.predict.simulate.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product with a weight: seconds forward and backward (mean over layers), and its shape."""
+    """A product with a weight: seconds forward and backward, and its shape."""
 
     name: str
     forward_s: float
@@ -72,15 +72,16 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Costs:
-    """The plan in columns, and its work in seconds."""
+    """The plan in columns, and its work in seconds; `kind` is that of its layers, in the order of `CostColumns.kinds`."""
 
     plan: Plan
     columns: CostColumns
     eff: Efficiency
     work: Work
+    kind: int = 0
 
     @classmethod
-    def of(cls, plan: Plan, eff: Efficiency, faults: Sequence[Fault] = ()) -> Costs:
+    def of_plan(cls, plan: Plan, eff: Efficiency, faults: Sequence[Fault] = ()) -> Costs:
         """The costs of a plan; a fault of full recomputation changes the plan, one of overlap what is hidden."""
         if any(fault.kind == "full_recompute" for fault in faults):
             plan = replace(plan, recompute=RecomputePlan(all_layers=True))
@@ -89,14 +90,23 @@ class Costs:
         columns = costs_of([plan])
         return cls(plan, columns, eff, micro_batch_work(columns, eff))
 
+    @property
+    def layer(self) -> Layer:
+        """What a layer takes."""
+        return self.work.layers[self.kind]
+
+    def of(self, again: Again) -> Costs:
+        """The costs of layers of the kind of this one."""
+        return replace(self, kind=int(again.leading))
+
     def kinds(self, which: str) -> Kinds:
         """Seconds of the layer's `forward` or `backward`, or of the `head` (forward and backward together)."""
-        work: Pass = self.work.head if which == "head" else getattr(self.work.layer, which)
+        work: Pass = self.work.head if which == "head" else getattr(self.layer, which)
         return Kinds(_one(work.matmul), _one(work.attention), _one(work.elementwise))
 
     def again(self, again: Again) -> Kinds:
         """Seconds of what a layer computes again."""
-        layer, forward = self.work.layer, self.kinds("forward")
+        layer, forward = self.layer, self.kinds("forward")
         light = again.light_split * _one(layer.split_s) + again.light_whole * _one(layer.whole_s)
         return Kinds(
             forward.matmul * (again.full + again.products),
@@ -105,9 +115,9 @@ class Costs:
         )
 
     def products(self) -> list[Product]:
-        """The products of the mean layer."""
+        """The products of a layer."""
         found = []
-        for item in layer_products(self.columns, self.work.tokens):
+        for item in layer_products(self.columns.kinds[self.kind], self.work.tokens):
             share = _one(item.share)
             if share == 0:
                 continue
@@ -120,7 +130,7 @@ class Costs:
 
     def launch_waits_s(self, factor: float = 1.0) -> tuple[float, float]:
         """Seconds a layer that the device waits for the host, forward and backward; the host `factor` times as slow."""
-        layer, eff = self.work.layer, replace(self.eff, host=self.eff.host * factor)
+        layer, eff = self.layer, replace(self.eff, host=self.eff.host * factor)
         ahead, behind = launch_waits_s(self.columns, eff, layer.forward_s - layer.ahead, layer.device_backward_s)
         return _one(ahead), _one(behind)
 
@@ -139,29 +149,35 @@ class Costs:
         """Share of tensor-parallel collectives that computing hides."""
         return float(np.max(np.where(self.columns.interleave > 1, self.eff.interleave_hidden, self.eff.tensor_hidden)))
 
-    def optimizer_s(self, layers: int) -> float:
-        """Seconds of the optimizer on a stage of this many layers."""
-        amount = stage_parameters(self.columns, np.array([float(layers)])) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
+    def optimizer_s(self, layers: Sequence[Again]) -> float:
+        """Seconds of the optimizer on a stage of these layers."""
+        amount = self._parameters(layers) * self.eff.optimizer_bytes * self.columns.optimizer_ratio
         return _one(amount / self.columns.optimizer_shards / self.work.device.bytes_per_s)
+
+    def _parameters(self, layers: Sequence[Again]) -> float:
+        """Parameters on one device of a stage of these layers."""
+        held = [sum(again.leading == (kind > 0) for again in layers) for kind in range(len(self.work.layers))]
+        rates = gradient_rates(self.columns, self.eff, self.work.network)
+        return _one(rates.parameters([np.array([float(count)]) for count in held]))
 
     def gradients(self, layers: Sequence[Again]) -> Gradients:
         """Data-parallel collectives of a stage of these layers."""
-        columns, count = self.columns, float(len(layers))
+        columns = self.columns
         group, stride = columns.data * columns.context, columns.tensor
-        parameters = stage_parameters(columns, np.array([count]))
+        parameters = self._parameters(layers)
         gathered_bytes, reduced_bytes = parameters * columns.element_bytes, parameters * columns.gradient_bytes
         gathered = gather_s(gathered_bytes, group, stride, self.work.network)
         reduced = gather_s(reduced_bytes, group, stride, self.work.network)
         zero = _one(columns.zero)
         # Sharded parameters are gathered once for a micro batch, of which every piece is a pass.
         pieces = 1 / _one(columns.pieces) if zero >= 3 else 1.0
-        repeated = sum(self.again(again).total for again in layers)
-        window = (count * _one(self.work.layer.backward.total) + repeated) * _one(self.eff.gradients_hidden)
+        ahead, behind = self._computing_s(layers)
+        share = _one(self.eff.gradients_hidden)
         return Gradients(
             reduced=pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)),
             gathered=pieces * _one(gathered) if zero > 0 else 0.0,
-            hidden=window,
-            hidden_ahead=count * self.kinds("forward").total * _one(self.eff.gradients_hidden),
+            hidden=behind * share,
+            hidden_ahead=ahead * share,
             always=zero >= 3,
             sharded=zero > 0,
             contention=_one(self.eff.contention),
@@ -179,11 +195,16 @@ class Costs:
         columns = self.columns
         way = sum(again.swapped for again in layers) * _one(self.work.tokens)
         way /= _one(columns.host_bytes_per_s) * _one(self.eff.host_link_share)
-        ahead = len(layers) * self.kinds("forward").total
-        behind = len(layers) * self.kinds("backward").total + sum(self.again(again).total for again in layers)
+        ahead, behind = self._computing_s(layers)
         contention = _one(self.eff.contention)
         out, back = (_one(exposed_s(np.array([way]), np.array([window]), contention)) for window in (ahead, behind))
         return out, back
+
+    def _computing_s(self, layers: Sequence[Again]) -> tuple[float, float]:
+        """Seconds that some layers compute in either pass of a micro batch."""
+        own = [(self.of(again), again) for again in layers]
+        ahead = sum(costs.kinds("forward").total for costs, _ in own)
+        return ahead, sum(costs.kinds("backward").total + costs.again(again).total for costs, again in own)
 
     def launch_s(self) -> float:
         """Seconds of the host to launch the forward pass of a layer."""

@@ -82,12 +82,12 @@ def operation_of(op: Op) -> str:
 
 
 class LayerPrograms:
-    """The operators of the mean layer of a plan, forward and backward, and of what comes before and after the layers."""
+    """The operators of a layer of one kind of a plan, forward and backward, and of what comes before and after the layers."""
 
     def __init__(self, costs: Costs, faults: Sequence[Fault]) -> None:
         self._costs = costs
         self._tp, self._cp, self._ep = (
-            round(float(getattr(costs.columns, name)[0])) for name in ("tensor", "context", "expert_parallel")
+            round(float(getattr(costs.columns.kinds[costs.kind], name)[0])) for name in ("tensor", "context", "expert_parallel")
         )
         self._products = costs.products()
         self._casts = sum(fault.count for fault in faults if fault.kind == "unneeded_casts")
@@ -103,9 +103,9 @@ class LayerPrograms:
 
     def backward(self, again: Again, gathered: Op | None = None, reduced: Sequence[Op] = ()) -> list[Op]:
         """One layer backward, after what it computes `again`; its gradients are `reduced` at the end."""
-        costs, layer = self._costs, self._costs.work.layer
+        costs, layer = self._costs, self._costs.layer
         ops = [gathered] if gathered else []
-        if again != Again():
+        if not again.nothing:
             ops += [_renamed(op, f"recompute/{op.name}") for op in self._again(again)]
         ops += self._backward_ops()
         if float(layer.accumulate[0]) > 0:
@@ -121,7 +121,7 @@ class LayerPrograms:
     def _gathers(self) -> list[Op]:
         """The gathers of sequence parallelism alone."""
         work, columns, hidden = self._costs.work, self._costs.columns, self._costs.hidden_share()
-        once = float(work.layer.gathers[0]) / 2 / max(1 - hidden, 1e-9)
+        once = float(self._costs.layer.gathers[0]) / 2 / max(1 - hidden, 1e-9)
         num_bytes = float((work.tokens * columns.hidden * columns.element_bytes)[0])
         return [collective("tp.gather", "all_gather", "tp", once, num_bytes, block=1 - hidden) for _ in range(2)] if once else []
 
@@ -139,7 +139,7 @@ class LayerPrograms:
         ]
         return self._slowed(ops[::-1] if back else ops)
 
-    def optimizer(self, layers: int) -> list[Op]:
+    def optimizer(self, layers: Sequence[Again]) -> list[Op]:
         """The optimizer's kernels."""
         ns = self._costs.optimizer_s(layers) / OPTIMIZER_KERNELS * NS_PER_S
         return self._slowed([Op(f"optimizer.{part}", CODE["Optim"], ns) for part in range(OPTIMIZER_KERNELS)])
@@ -243,7 +243,7 @@ class LayerPrograms:
 
     def _tensor(self, moment: str, share: float) -> list[Op]:
         """An all-reduce where partial sums meet; with sequence parallel it is split into a gather before and a scatter after."""
-        layer, columns = self._costs.work.layer, self._costs.columns
+        layer, columns = self._costs.layer, self._costs.columns
         if self._tp == 1 or not share:
             return []
         hidden = self._costs.hidden_share()
@@ -258,7 +258,7 @@ class LayerPrograms:
         """The exchange of a forward pass, or one of the two of a backward pass."""
         if self._cp == 1 or not share:
             return []
-        exchange = self._costs.work.layer.context
+        exchange = self._costs.layer.context
         columns, algorithm = self._costs.columns, self._costs.plan.parallel.context_parallel_algorithm
         once = float(exchange.backward[0]) / 2 if back else float(exchange.forward[0]) * share
         num_bytes = float(
@@ -270,7 +270,7 @@ class LayerPrograms:
         if self._ep == 1 or not share:
             return []
         columns = self._costs.columns
-        once = float(self._costs.work.layer.expert.forward[0]) / 2 * share
+        once = float(self._costs.layer.expert.forward[0]) / 2 * share
         num_bytes = float((columns.experts_per_token * self._costs.work.tokens * columns.hidden * columns.element_bytes)[0])
         return [collective(f"experts.{moment}", "all_to_all", "ep", once, num_bytes)]
 

@@ -175,7 +175,7 @@ def prepare(
     try:
         eff = efficiency_of(plan, calibration) if plan.hardware else None
         layout = Layout.of(plan, _replicas(whole, parsed, ranks or ()))
-        job = job_of(Costs.of(plan, eff, parsed), layout, parsed) if eff else None
+        job = job_of(Costs.of_plan(plan, eff, parsed), layout, parsed) if eff else None
         if job is None:
             problems.append('hardware is not named; a simulation needs the device, for example "Ascend-910B2"')
     except InputError as error:

@@ -77,12 +77,14 @@ class _Builder:
     def __init__(self, costs: Costs, layout: Layout, faults: Sequence[Fault]) -> None:
         self._costs, self._layout = costs, layout
         self._layer = LayerPrograms(costs, faults)
+        self._kinds = [LayerPrograms(replace(costs, kind=kind), faults) for kind in range(len(costs.work.layers))]
         self._split = max([1, *(fault.count for fault in faults if fault.kind == "small_messages")])
         self._syncs = sum(fault.count for fault in faults if fault.kind == "frequent_sync")
 
     def stage(self, number: int, rows: Layers) -> Stage:
         layers = [len(row[number]) for row in rows]
-        gradients = self._costs.gradients([again for row in rows for again in row[number]])
+        every = [again for row in rows for again in row[number]]
+        gradients = self._costs.gradients(every)
         programs = {
             (chunk, kind): self._pass(number, chunk, kind, rows, gradients)
             for chunk in range(len(layers))
@@ -98,9 +100,7 @@ class _Builder:
             programs=programs,
             reduce=self._program(self._messages(gradients, reduced, sum(layers), "reduce")),
             norm=self._program([collective("gradients.norm", "all_reduce", "world", WORLD_S, 4)] if self._layout.world > 1 else []),
-            update=self._program(
-                [*self._layer.optimizer(sum(layers)), *self._messages(gradients, gathered, sum(layers), "gather")]
-            ),
+            update=self._program([*self._layer.optimizer(every), *self._messages(gradients, gathered, sum(layers), "gather")]),
             layers=tuple(layers),
         )
 
@@ -124,17 +124,17 @@ class _Builder:
         out, back = (self._swap(seconds) for seconds in self._costs.swaps_s(rows[chunk][stage]))
         if kind == FORWARD:
             ops += self._layer.first(back=False) if begins else []
-            for number, _ in numbered:
-                ops += _in_layer(self._layer.forward(self._gathered(gradients, total, back=False)), "forward", number)
+            for number, again in numbered:
+                program = self._kinds[again.leading]
+                ops += _in_layer(program.forward(self._gathered(gradients, total, back=False)), "forward", number)
             ops += out + (self._layer.last(back=False) if ends else [])
         else:
             ops += (self._layer.last(back=True) if ends else []) + back
             for number, again in reversed(numbered):
                 reduced = self._beside(gradients, total) if kind == LAST_BACKWARD else []
                 reduced += self._scattered(gradients, total)
-                ops += _in_layer(
-                    self._layer.backward(again, self._gathered(gradients, total, back=True), reduced), "backward", number
-                )
+                program, gathered = self._kinds[again.leading], self._gathered(gradients, total, back=True)
+                ops += _in_layer(program.backward(again, gathered, reduced), "backward", number)
             ops += self._layer.first(back=True) if begins else []
         return self._program(ops, self._syncs, self._costs.straggler())
 

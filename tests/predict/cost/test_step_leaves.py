@@ -207,14 +207,14 @@ def test_attention_that_is_not_fused_multiplies_whole_squares_and_passes_over_it
 
 
 def test_tokens_go_to_their_experts_and_back_in_both_passes():
-    """Four exchanges a layer of 2 experts a token over e = 4 ranks, two more where a layer is computed again."""
+    """Four exchanges a layer with 2 experts a token over e = 4 ranks, two more where it is computed again; 2 of 8 have none."""
     mixed = replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=FFN, num_dense_layers=2)
-    swap = 3 / 4 * 2 * PAYLOAD / LINK * 6 / 8
+    swap = 3 / 4 * 2 * PAYLOAD / LINK
     sizes = {"data_parallel_size": 4, "expert_parallel_size": 4}
     key = "communication/exposed/ep"
-    assert leaves(plan(model=mixed, **sizes))[key] == pytest.approx(4 * LAYERS * 4 * swap)
+    assert leaves(plan(model=mixed, **sizes))[key] == pytest.approx(4 * 6 * 4 * swap)
     again = leaves(plan(model=mixed, recompute=RecomputePlan(full_layers=((4,),)), **sizes))[key]
-    assert again == pytest.approx(4 * (LAYERS * 4 + 4 * 2) * swap)
+    assert again == pytest.approx(4 * (6 * 4 + 2 * 2) * swap)
 
 
 def gradient_bytes(d: int) -> tuple[float, float]:
@@ -362,3 +362,30 @@ def test_where_layers_are_computed_again_changes_the_step_as_the_exact_schedule_
         ]
         assert ours == pytest.approx(exact[1] - exact[0], rel=0.01)
         assert abs(ours) > 0.005 * exact[0]
+
+
+MIXED = replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=512, num_dense_layers=4)
+
+
+@pytest.mark.parametrize("recompute", [RecomputePlan(), RecomputePlan(full_layers=((1, 3),)), RecomputePlan(all_layers=True)])
+def test_a_stage_of_dense_layers_ahead_of_experts_works_as_in_a_dense_model(recompute):
+    """Layers 1 to 4 of 8 are dense: stage 0 has the leaves of the dense model's, stage 1 those of the model with experts alone."""
+    sizes = {"data_parallel_size": 2, "pipeline_parallel_size": 2, "expert_parallel_size": 2}
+    models = {0: replace(MIXED, num_experts=0, num_dense_layers=0), 1: replace(MIXED, num_dense_layers=0)}
+    for stage, alike in models.items():
+        whole = costs_of([plan(model=MIXED, recompute=recompute, **sizes)])
+        own = costs_of([plan(model=alike, recompute=recompute, **sizes | ({"expert_parallel_size": 1} if stage == 0 else {}))])
+        found, wanted = (step_parts(columns, LOSSLESS, stage) for columns in (whole, own))
+        for path in set(wanted) - {"bubble"}:
+            assert found[path] == pytest.approx(wanted[path], rel=1e-12), (stage, path)
+
+
+def test_a_dense_layer_moved_between_stages_moves_its_own_time():
+    """Stage 0 with 2, 4 and 6 of the layers: up to the fourth each one more adds a dense layer's forward pass, then experts'."""
+    taken = []
+    for first in range(2, 7):
+        sizes = {"pipeline_parallel_size": 2, "layers_per_stage": ((first, LAYERS - first),)}
+        parts = step_parts(costs_of([plan(1, model=MIXED, **sizes)]), LOSSLESS, 0)
+        taken.append(float(parts["computing/forward/matmul"][0]))
+    expert = 2 * TOKENS * (4 * HIDDEN**2 + 2 * 2 * HIDDEN * 512) / FLOPS
+    assert np.diff(taken) == pytest.approx([LAYER_MATMUL_S] * 2 + [expert] * 2)

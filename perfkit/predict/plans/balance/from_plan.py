@@ -17,6 +17,7 @@ from perfkit.config.dialects.compare import full_everywhere
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.predict.cost.again import dense_of
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.stage_columns import FORWARD_SHARE
@@ -149,12 +150,7 @@ def _types(plan: Plan) -> list[tuple[Plan, str, int]]:
     if not model.num_experts:
         return [(plan, "layer", model.num_layers)]
     alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None))
-    mixed = replace(alike, model=replace(model, num_dense_layers=0))
-    dense = replace(
-        alike,
-        model=replace(model, num_experts=0),
-        parallel=replace(alike.parallel, expert_parallel_size=1, expert_tensor_parallel_size=0),
-    )
+    mixed, dense = replace(alike, model=replace(model, num_dense_layers=0)), dense_of(alike)
     found = [(dense, "dense layer", model.num_dense_layers), (mixed, "expert layer", model.num_layers - model.num_dense_layers)]
     return [one for one in found if one[2]]
 
@@ -163,7 +159,7 @@ def _layer_type(
     part: tuple[Plan, str, int], efficiency: Efficiency, settings: MemorySettings, select: tuple[str, ...]
 ) -> LayerType:
     plan, name, count = part
-    layer = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency).layer
+    layer = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency).layers[0]
     forward, backward, full = (float(seconds[0]) for seconds in (layer.forward_s, layer.backward_s, layer.again_s[0]))
     chosen, gathered = again_s(plan, efficiency, select), again_s(plan, efficiency, (), communication=True)
     extra = {"none": 0.0, "select": chosen, "comm": gathered, "both": chosen + gathered, "full": full}

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
@@ -106,6 +108,7 @@ def _again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]
 
 def _seconds(plan: Plan, efficiency: Efficiency, choices: Sequence[RecomputePlan]) -> list[float]:
     """What the mean layer computes again under each choice, which holds for all layers."""
-    layer = micro_batch_work(costs_of([plan]), efficiency).layer
+    layers = micro_batch_work(costs_of([plan]), efficiency).layers
+    each = np.concatenate([[0.0, *layer.again_s[:, 0]] for layer in layers])
     repeated = [stage_layers(PlanColumns.of([replace(plan, recompute=one)])).values[0].amounts.sum(axis=(1, 2)) for one in choices]
-    return [float(amounts[1:] @ layer.again_s[:, 0]) / plan.model.num_layers for amounts in repeated]
+    return [float(amounts @ each) / plan.model.num_layers for amounts in repeated]
