@@ -29,6 +29,9 @@ FOLDERS = ("rounds", "uploads", "reports")
 
 GoalMetric = Literal["tokens_per_s_per_device", "step_time_ns", "mfu"]
 Attention = Literal["full", "causal"]
+CycleOrder = Literal["newer", "classic"]
+"""In which order pages lead through the cycle: strategy, memory, time (the newer guides), or a profile first, then operators,
+communication, memory and recomputation (the classic ones). What a round has to show is the same."""
 Scalar = str | int | float | bool
 
 
@@ -50,6 +53,7 @@ class Project:
     usable_limit_bytes: int | None = None
     attention: Attention = "full"
     count_head: bool = True
+    cycle_order: CycleOrder = "newer"
     open_run: Path | None = None
     open_config: Path | None = None
     open_round: int | None = None

@@ -56,6 +56,7 @@ KEYS: Mapping[str, tuple[str, Check, str]] = {
     "device.usable_limit_bytes": ("usable_limit_bytes", lambda value: is_whole(value, 1), "a whole number of bytes, at least 1"),
     "convention.attention": ("attention", lambda value: value in ("full", "causal"), "'full' or 'causal'"),
     "convention.count_head": ("count_head", lambda value: isinstance(value, bool), "true or false"),
+    "cycle.order": ("cycle_order", lambda value: value in ("newer", "classic"), "'newer' or 'classic'"),
     "open.run": ("open_run", lambda value: is_text(value) and bool(value), "a path"),
     "open.config": ("open_config", lambda value: is_text(value) and bool(value), "a path"),
     "open.round": ("open_round", lambda value: is_whole(value, 0), "a round number, at least 0"),

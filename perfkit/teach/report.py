@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from perfkit.core.spreadsheet import safe_cell
 from perfkit.teach._catalogue import exercises
 from perfkit.teach._store import RESET, Standing, standing
 
@@ -155,7 +156,7 @@ def results_csv(rows: Iterable[Row], *, anonymous: bool = False) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in without_names(rows) if anonymous else rows:
-        writer.writerow([_cell(row[column]) for column in COLUMNS])
+        writer.writerow([safe_cell(row[column]) for column in COLUMNS])
     return text.getvalue()
 
 
@@ -163,8 +164,3 @@ def without_names(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """The rows with s01, s02, ... in the order of first answers in place of names."""
     known: dict[str, str] = {}
     return [{**row, "student": known.setdefault(row["student"], f"s{len(known) + 1:02}")} for row in rows]
-
-
-def _cell(value: Any) -> Any:
-    # A spreadsheet takes text that begins so for a formula; names and answers are anybody's.
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -24,6 +24,7 @@ from perfkit.project.experiments import ExperimentLog, Measurement, _schema, dat
 from perfkit.project.experiments import artefacts as _artefacts
 from perfkit.record.load import load
 
+LOG = data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log"
 GOAL = "tokens_per_s_per_device"
 REASON = "faster by more than the noise"
 HOSTILE = "<img src=x onerror=alert(1)> '; DROP TABLE round; -- 模型 🚀 \u202e\x00"
@@ -45,6 +46,8 @@ def _measured(value: float, **fields: object) -> Measurement:
 
 
 def _keep(log: ExperimentLog, number: int, value: float) -> None:
+    if number and log.missing(number)["predict"]:
+        log.predict(number, GOAL, value, method="as before")
     log.add_run(number, [_measured(value)])
     log.record_accuracy(number, "not_checked", note="the guide reports none")
     log.decide(number, "keep", REASON, confirmation="not checked")
@@ -95,6 +98,7 @@ def test_a_goal_below_is_met_from_below(log: ExperimentLog):
     log.set_project("x", goal_metric="step_time_ns", goal_op="<=", goal_value=100.0)
     for value in (120.0, 90.0):
         number = log.start("try")
+        log.predict(number, "step_time_ns", value, method="a guess")
         log.add_run(number, [Measurement(metric="step_time_ns", value=value, source="x")])
         log.record_accuracy(number, "pass", steps=100)
         log.decide(number, "keep", REASON)
@@ -583,3 +587,61 @@ def test_a_change_is_real_only_beyond_three_standard_errors_and_one_percent():
     assert not is_real_change(100.0, 110.0, num_samples=1, median_abs_devs=(1.0, 4.0))
     assert is_real_change(100.0, 110.0, num_samples=4, median_abs_devs=(1.0, 4.0))
     assert is_real_change(100.0, 90.0, num_samples=1, median_abs_devs=(None, None))
+
+
+def test_a_run_waits_for_a_prediction_and_an_accuracy_check_for_a_run(log: ExperimentLog, tmp_path: Path):
+    """The order of evidence: what is written down after the measurement is no prediction."""
+    _keep(log, log.start("baseline"), 2000.0)
+    number = log.start("pp 2")
+    (tmp_path / "log.txt").write_text("x", encoding="utf-8")
+    run = load(LOG)
+    refused = [
+        lambda: log.add_run(number, [_measured(2100)]),
+        lambda: log.attach(number, LOG, "run", run=run),
+        lambda: log.record_accuracy(number, "pass", steps=100),
+    ]
+    for operation in refused:
+        with pytest.raises(InputError, match="comes before"):
+            operation()
+    assert log.show("json")["rounds"][1]["artefacts"] == []
+    assert not list((tmp_path / "rounds").glob("01/*"))
+    log.predict(number, "peak_memory_bytes", 2**35, method="estimate")
+    with pytest.raises(InputError, match="goal metric"):
+        log.add_run(number, [_measured(2100)])
+    log.predict(number, GOAL, 2100, method="estimate")
+    log.attach(number, LOG, "run", run=run)
+    log.record_accuracy(number, "pass", steps=100)
+
+
+def test_a_state_is_skipped_with_a_reason_that_is_kept_and_shown(log: ExperimentLog):
+    _keep(log, log.start("baseline"), 2000.0)
+    number = log.start("pp 2")
+    with pytest.raises(InputError) as error:
+        log.skip(number, "decide", "no")
+    assert len(error.value.problems) == 2
+    with pytest.raises(InputError, match="round 0 is decided"):
+        log.skip(0, "predict", "the cluster was free for an hour")
+    log.skip(number, "predict", "the cluster was free for an hour")
+    with pytest.raises(InputError, match="skipped already"):
+        log.skip(number, "predict", "the cluster was free for an hour")
+    assert log.missing(number)["predict"] == []
+    log.add_run(number, [_measured(2100)])
+    (skipped,) = log.show("json")["rounds"][1]["skipped"]
+    assert (skipped["state"], skipped["reason"], skipped["author"]) == ("predict", "the cluster was free for an hour", "Ada")
+    assert "Skipped by Ada: predict, the cluster was free for an hour" in log.export(log.folder / "out.md").read_text("utf-8")
+
+
+def test_what_is_missing_to_the_goal_and_when_to_stop(log: ExperimentLog):
+    log.set_project("x", goal_value=2200.0)
+    for value in (2000.0, 2010.0, 2020.0):
+        _keep(log, log.start("little"), value)
+    document = log.show("json")
+    assert document["missing_to_goal"] == pytest.approx(180.0)
+    assert document["stop_advice"] is None, "the first round has no gain"
+    _keep(log, log.start("little"), 2030.0)
+    assert "+0.50%" in log.show("json")["stop_advice"]
+    assert "180 tokens/s/device missing" not in log.export(log.folder / "out.md").read_text("utf-8")
+    assert "170.0 tokens/s/device missing" in log.export(log.folder / "out.md").read_text("utf-8")
+    _keep(log, log.start("much"), 2230.0)
+    document = log.show("json")
+    assert (document["missing_to_goal"], document["stop_advice"]) == (0.0, None)

@@ -33,6 +33,7 @@ from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, combine
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spreadsheet import safe_cell
 
 UNLIKE = ("hardware", "recompute", "memory_limit")
 """Fields of a plan that a row states in several columns or in another form."""
@@ -267,7 +268,7 @@ def new(settings: Changes) -> str:
 def _text(row: Mapping[str, Any]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([list(row), list(row.values())])
+    writer.writerows([list(row), [safe_cell(value) for value in row.values()]])
     return out.getvalue()
 
 

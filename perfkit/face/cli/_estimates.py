@@ -17,6 +17,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
+from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
@@ -95,7 +96,7 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
     if as_json:
         predicted.to_json(target, orient="records", lines=True, double_precision=15, force_ascii=False)
     else:
-        predicted.to_csv(target, index=False)
+        safe_frame(predicted).to_csv(target, index=False)
 
 
 def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:

@@ -73,6 +73,10 @@ def _add_judging(actions: Any) -> None:
     accuracy.add_argument("--steps", type=int, help="steps that were compared")
     accuracy.add_argument("--note", default="")
     accuracy.add_argument("--round", type=int, help="default: the last one")
+    skip = _action(actions, "skip", _skip, "pass over a state without its evidence")
+    skip.add_argument("state", choices=("strategy", "memory", "predict", "measure", "analyse", "align"))
+    skip.add_argument("--reason", required=True, help="kept with the round, at least 15 characters")
+    skip.add_argument("--round", type=int, help="default: the last one")
     decide = _action(actions, "decide", _decide, "close a round")
     decide.add_argument("verdict", choices=("keep", "revert", "repeat", "stop"))
     decide.add_argument("--reason", required=True)
@@ -134,6 +138,12 @@ def _accuracy(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.record_accuracy(number, arguments.verdict, note=arguments.note, steps=arguments.steps)
     print(f"round {number}: accuracy {arguments.verdict}")
+
+
+def _skip(log: ExperimentLog, arguments: argparse.Namespace) -> None:
+    number = _number(log, arguments)
+    log.skip(number, arguments.state, arguments.reason)
+    print(f"round {number}: {arguments.state} is skipped")
 
 
 def _decide(log: ExperimentLog, arguments: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,14 @@ from perfkit.face.panels._log import Seen, changed_since, seen
 from perfkit.face.panels._navigation import page_link
 from perfkit.face.panels._page_state import page_state
 from perfkit.face.panels._view import Content
-from perfkit.project import Project, find_project, open_project
+from perfkit.project import CycleOrder, Project, find_project, open_project
 from perfkit.project.experiments import ExperimentLog
 
 CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("S0", "Goal", "State the goal and measure the start", ("01", "00")),
     ("S1", "Strategy", "Choose how the work is split", ("02", "03", "06")),
     ("S2", "Memory", "Check that it fits", ("04", "05", "19")),
-    ("S3", "Predict", "Write down what you expect, before you measure", ()),
+    ("S3", "Predict", "Write down what you expect, before you measure", ("02",)),
     ("S4", "Measure", "Record and load a run", ("10",)),
     ("S5", "Analyse", "Find where the step goes", ("11", "12", "13", "14", "15", "16", "17", "18", "20", "23")),
     ("S6", "Align", "Check that the accuracy stayed", ("22",)),
@@ -125,7 +126,7 @@ def _content(page: str, *, sample: bool) -> dict[str, Any]:
         "sample": sample,
         "read_only": project.read_only if project else settings.read_only(),
         "warnings": [problem] if problem else list(project.warnings) if project else [],
-        "chips": _chips(page, missing_evidence(project)),
+        "chips": _chips(page, standing(project), project.cycle_order if project else "newer"),
     }
 
 
@@ -143,34 +144,49 @@ def _goal_text(project: Project) -> str:
 
 STATES = ("goal", "strategy", "memory", "predict", "measure", "analyse", "align", "decide")
 """The states of a round in the log, in the order of `CYCLE`."""
+CLASSIC = ("goal", "measure", "analyse", "memory", "strategy", "predict", "align", "decide")
+"""The same states as the classic guides walk them: a profile and its operators first, then memory and strategy."""
 
 
-def missing_evidence(project: Project | None) -> dict[str, list[str]]:
-    """What the open round (else the last one) lacks, by state; empty if there is no round or the log cannot be read."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the open round (else the last one) lacks, by state, and the reasons of what was skipped; both empty without a round."""
+
+    missing: Mapping[str, list[str]] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+def standing(project: Project | None) -> Standing:
+    """Where the project's round stands; nothing if the log cannot be read."""
     if project is None:
-        return {}
+        return Standing()
     log = ExperimentLog(project.folder, read_only=True)
     try:
         rounds = log.show("json")["rounds"]
         if not rounds:
-            return {}
-        open_ones = [row["number"] for row in rounds if not row["verdict"]]
-        return log.missing(open_ones[0] if open_ones else rounds[-1]["number"])
+            return Standing()
+        row = next((row for row in rounds if not row["verdict"]), rounds[-1])
+        return Standing(log.missing(row["number"]), {item["state"]: item["reason"] for item in row["skipped"]})
     except PerfkitError:
         # The pages of the log say what is wrong with it; the header of every other page must still open.
-        return {}
+        return Standing()
 
 
-def _chips(page: str, missing: Mapping[str, list[str]]) -> list[dict[str, str]]:
-    """The states: done with all evidence, `next` where the round stands, blocked behind it; `current` on a page of the state."""
+def _chips(page: str, stand: Standing, order: CycleOrder) -> list[dict[str, str]]:
+    """The states: done, skipped with a reason, `next` where the round stands, blocked behind; `current` on a page of the state."""
+    missing = stand.missing
     existing = {found.number: found.name for found in pages(settings.pages_folder())}
-    waiting = [state for state in STATES if missing.get(state)]
+    walked = CLASSIC if order == "classic" else STATES
+    waiting = [state for state in walked if missing.get(state)]
     chips = []
-    for (id_, label, english, numbers), stage in zip(CYCLE, STATES, strict=True):
+    for stage in walked:
+        id_, label, english, numbers = CYCLE[STATES.index(stage)]
         work = t(english)
         names = [existing[number] for number in numbers if number in existing]
         state, why = "open" if names else "blocked", work if names else f"{work}: {t('there is no page for it yet')}"
-        if missing and not missing[stage]:
+        if stage in stand.skipped:
+            state, why = "skipped", f"{work}: {t('skipped')}, {stand.skipped[stage]}"
+        elif missing and not missing[stage]:
             state, why = "done", f"{work}: {t('done')}"
         elif missing:
             state = "next" if stage == waiting[0] else "blocked"

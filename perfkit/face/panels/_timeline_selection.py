@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.schema import TABLES
+from perfkit.core.spreadsheet import safe_cell
 from perfkit.core.units import NS_PER_US, THIN_SPACE, format_bytes, format_ns
 from perfkit.face.panels import _timeline_counters as counting
 from perfkit.face.panels._style import column_label
@@ -192,14 +193,9 @@ def as_csv(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     units = [timeline.unit(number) for number in dict.fromkeys(message["units"]) if not counting.is_counter(number)]
     for unit, rows in inside(timeline, units, start_ns, end_ns):
         for row in rows.head(left).to_dict("records"):
-            texts = [_cell(text) for text in (unit.process, unit.label, row["name"], row["kind"])]
+            texts = [safe_cell(str(text)) for text in (unit.process, unit.label, row["name"], row["kind"])]
             writer.writerow([unit.rank, *texts, row["start_ns"], row["busy_ns"], row["inside_ns"]])
         left -= min(left, len(rows))
     if not left:
         writer.writerow([f"the first {MAX_CSV} slices; choose a shorter range for the others"])
     return {"type": "csv", "text": output.getvalue()}
-
-
-def _cell(text: object) -> str:
-    words = str(text)
-    return f"'{words}" if words.startswith(("=", "+", "-", "@", "\t", "\r")) else words

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core.errors import InputError
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._control import Choice, PathPicker, Text
 from perfkit.face.panels._log import open_round, open_row, rounds_of, writable_project
@@ -94,6 +95,7 @@ def _story(result: Result) -> list[dict[str, str]]:
         "decision": row["verdict"] or "open",
         "author": row["author"],
     }
+    told.update({f"skipped {item['state']}": f"{item['reason']} ({item['author']})" for item in row["skipped"]})
     return [{"what": name, "of this round": text} for name, text in told.items()]
 
 
@@ -114,6 +116,23 @@ def abandon_round(state: State) -> str:
     row = open_round(project, "abandon")
     ExperimentLog(project.folder).decide(row["number"], "revert", state.reason)
     return f"Round {row['number']} is abandoned; it stays in the table."
+
+
+def skip_state(state: State) -> str:
+    """Pass over the next state of the open round; the reason stays with the round."""
+    project = writable_project("skip")
+    row = open_round(project, "skip")
+    log = ExperimentLog(project.folder)
+    skipped = _next_skippable(log.missing(row["number"]))
+    if skipped is None:
+        raise InputError("skip", [f"round {row['number']} lacks nothing that can be skipped"])
+    log.skip(row["number"], skipped, state.reason)
+    return f"Round {row['number']}: {skipped} is skipped; the reason is kept."
+
+
+def _next_skippable(missing: dict[str, list[str]]) -> str | None:
+    """The first state that lacks evidence and that a round can do without; goal and decision it cannot."""
+    return next((name for name, what in missing.items() if what and name not in ("goal", "decide")), None)
 
 
 def _is_open(_state: object = None) -> bool:
@@ -159,10 +178,19 @@ PANEL = Panel(
             help="kept with the round; optional here, page 03 saves one too",
             visible=_can_start,
         ),
-        Text(path="reason", label="Reason to abandon it", placeholder="at least 15 characters", visible=_is_open),
+        Text(
+            path="reason", label="Reason to abandon it or to skip a state", placeholder="at least 15 characters", visible=_is_open
+        ),
     ),
     actions=(
         Action(name="start", label="Start the round", run=start_round, help="writes a new round to the log", visible=_can_start),
+        Action(
+            name="skip",
+            label="Skip the next state",
+            run=skip_state,
+            help="goes on without the evidence named above; the reason is kept",
+            visible=_is_open,
+        ),
         Action(
             name="abandon",
             label="Abandon the open round",

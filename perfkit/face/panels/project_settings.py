@@ -17,7 +17,7 @@ from perfkit.face.panels._control import Choice, Number, Text, Toggle
 from perfkit.face.panels._panel import Action, Answer, Panel
 from perfkit.face.panels._table import Table
 from perfkit.face.panels.rounds import METRICS, written
-from perfkit.project import Attention, GoalMetric, Project, create_project, save
+from perfkit.project import Attention, CycleOrder, GoalMetric, Project, create_project, save
 from perfkit.project.experiments import ExperimentLog
 
 PRESETS = ("Ascend 376", "Ascend 313", "A100 312", "H100 989")
@@ -42,6 +42,7 @@ class State:
     attention: Attention = "full"
     count_head: bool = True
     accuracy: str = NOT_SAID
+    cycle_order: CycleOrder = "newer"
 
     def __post_init__(self) -> None:
         if self.device == self.filled:
@@ -70,6 +71,7 @@ def start() -> State:
         attention=project.attention,
         count_head=project.count_head,
         accuracy=_accuracy_of(project),
+        cycle_order=project.cycle_order,
     )
 
 
@@ -93,6 +95,7 @@ def fields_of(state: State) -> dict[str, Any]:
         "usable_limit_bytes": round(state.usable_gib * GIB),
         "attention": state.attention,
         "count_head": state.count_head,
+        "cycle_order": state.cycle_order,
     }
 
 
@@ -211,6 +214,13 @@ PANEL = Panel(
             options=ACCURACY,
             label="Accuracy is judged as",
             help="the kind of changes you plan; page 22 has their limits",
+        ),
+        Choice(
+            path="cycle_order",
+            options=(("strategy, memory, time", "newer"), ("operators, communication, memory", "classic")),
+            buttons=True,
+            label="Pages lead in the order",
+            help="of the newer guides, or of the classic ones; what a round has to show is the same",
         ),
     ),
 )

@@ -109,15 +109,18 @@ def _sentence(result: Result) -> str:
     if project.goal_value is not None:
         reached = "reached" if document["goal_met"] else "not reached yet"
         sign = {">=": "at least", "<=": "at most"}[project.goal_op]
-        text += f" The goal of {sign} {written(project.goal_metric, project.goal_value)} is {reached}."
+        lacking = written(project.goal_metric, document["missing_to_goal"]) if document["missing_to_goal"] else None
+        text += f" The goal of {sign} {written(project.goal_metric, project.goal_value)} is {reached}"
+        text += f": {lacking} missing." if lacking else "."
     return text
 
 
 def _notes(result: Result) -> tuple[str, ...]:
-    kinds = {row["kind"] for row in result.document["rounds"]}
-    if "reported" in kinds:
-        return ("Rounds marked reported are published figures, not measurements of this project.",)
-    return ()
+    advice = result.document["stop_advice"]
+    notes: tuple[str, ...] = (advice,) if advice else ()
+    if any(row["kind"] == "reported" for row in result.document["rounds"]):
+        notes += ("Rounds marked reported are published figures, not measurements of this project.",)
+    return notes
 
 
 PANEL = Panel(title="Where this project stands", compute=compute, view=view, follows_log=True)

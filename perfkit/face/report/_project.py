@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.errors import PerfkitError
+from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
 from perfkit.core.units import NS_PER_MS
@@ -116,6 +116,11 @@ def _predictions(document: Row) -> Iterator[Part]:
     yield replace(table, drawings=(drawing,))
 
 
+def _shown(path: str) -> str:
+    """A path within the project, or the name alone of what lies elsewhere: a report leaves the machine."""
+    return Path(path).name if Path(path).is_absolute() else path
+
+
 def _open_runs(folder: Path, row: Row, progress: Progress | None) -> tuple[list[Run], list[str]]:
     """The recordings of a round that can be read, and a sentence for each that cannot."""
     found, problems = [], []
@@ -125,7 +130,8 @@ def _open_runs(folder: Path, row: Row, progress: Progress | None) -> tuple[list[
         try:
             found.append(load(folder / item["path"], progress=progress))
         except PerfkitError as error:
-            problems.append(f"The recording {item['path']} cannot be drawn: {error.args[0] if error.args else error}")
+            why = "; ".join(error.problems) if isinstance(error, InputError) else str(error)
+            problems.append(f"The recording {_shown(item['path'])} cannot be drawn: {why}")
     return found, problems
 
 

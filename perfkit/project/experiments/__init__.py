@@ -27,9 +27,9 @@ from perfkit.project.experiments import export as _export
 from perfkit.project.experiments._figures import facts_of_run, figures_of_run
 from perfkit.project.experiments._figures import figures_of_log as figures_of_log
 from perfkit.project.experiments._rules import CONFIRMATION as CONFIRMATION
-from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence
+from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence, skip_problems
 from perfkit.project.experiments._rules import goal_met as goal_met
-from perfkit.project.experiments._schema import ACCURACY, METRIC_UNITS, RUN_KINDS, VERDICTS
+from perfkit.project.experiments._schema import ACCURACY, METRIC_UNITS, RUN_KINDS, VERDICTS, unknown_metric
 from perfkit.project.experiments.artefacts import write_text
 from perfkit.project.experiments.database import reading, writing
 from perfkit.project.experiments.writer import Measurement as Measurement
@@ -71,7 +71,7 @@ class ExperimentLog:
     ) -> None:
         """Write the goal and the limits that rounds are judged by; a second call replaces them and leaves an event."""
         if goal_metric not in METRIC_UNITS:
-            raise InputError("set_project", [_unknown_metric(goal_metric)])
+            raise InputError("set_project", [unknown_metric(goal_metric)])
         values = {
             "name": name,
             "goal_metric": goal_metric,
@@ -172,7 +172,7 @@ class ExperimentLog:
         based_on_run_id: int | None = None,
     ) -> None:
         """Predict a metric of a round, with a range `low` to `high`. Refused once the round has a run; a second one supersedes."""
-        problems = [] if metric in METRIC_UNITS else [_unknown_metric(metric)]
+        problems = [] if metric in METRIC_UNITS else [unknown_metric(metric)]
         if (low is not None and low > value) or (high is not None and high < value):
             problems.append(f"{metric}: the range {low} to {high} does not hold the value {value}")
         if problems:
@@ -246,6 +246,14 @@ class ExperimentLog:
                 raise InputError(f"decide round {number}", problems)
             writer.decision(number, verdict, reason, next_step)
 
+    def skip(self, number: int, state: str, reason: str) -> None:
+        """Pass over a state of an open round without its evidence; the reason is kept and shown with the round."""
+        with self._writing() as writer:
+            identity = round_row(writer.connection, number, undecided=True)["id"]
+            if problems := skip_problems(state, reason, evidence_of(writer.connection, number)):
+                raise InputError(f"skip in round {number}", problems)
+            writer.event("skip", {"state": state, "reason": reason.strip()}, identity)
+
     def add_findings(self, run_id: int, findings: Iterable[Mapping[str, Any]]) -> list[int]:
         """Keep what a diagnosis found in a run, each as open, once; gives their ids."""
         with self._writing() as writer:
@@ -271,6 +279,8 @@ class ExperimentLog:
         """The whole log as headings, sentences and tables, for a report."""
         with reading(self.folder) as connection:
             document = _views.document(connection)
+        for row in document["rounds"]:
+            row["artefacts"] = [{**item, "shown": artefacts.found_now(self.folder, item)} for item in row["artefacts"]]
         with_config = {row["number"] for row in document["rounds"] if row["configs"]}
         pairs = [(row["parent"], row["number"]) for row in document["rounds"] if {row["parent"], row["number"]} <= with_config]
         return _export.sections(document, {after: self.diff(before, after) for before, after in pairs})
@@ -285,7 +295,7 @@ class ExperimentLog:
     def record_event(
         self, action: str, detail: Mapping[str, Any] | None = None, *, page: str = "", number: int | None = None
     ) -> int:
-        """Note that something happened (a guess, a skipped state with its reason). Gives the id of the event."""
+        """Note that something happened, such as a guess. Gives the id of the event."""
         with self._writing() as writer:
             identity = None if number is None else round_row(writer.connection, number)["id"]
             return writer.event(action, detail or {}, identity, page)
@@ -386,7 +396,3 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
         return "unknown"
-
-
-def _unknown_metric(metric: str) -> str:
-    return f"metric {metric!r} is unknown; metrics are {', '.join(METRIC_UNITS)}"

@@ -15,7 +15,7 @@ from typing import Any
 from perfkit.core.errors import InputError
 from perfkit.project.experiments._rules import SHORTEST_REASON
 from perfkit.project.experiments._schema import METRIC_UNITS
-from perfkit.project.experiments.writer import Measurement, Writer
+from perfkit.project.experiments.writer import Measurement, Writer, round_row
 
 COLUMNS = ("number", "metric", "value", "note")
 LARGEST_BYTES = 5_000_000
@@ -58,6 +58,8 @@ def write_rounds(writer: Writer, rounds: Rounds, origin: str) -> list[int]:
     parent = None
     for number, (title, figures) in rounds.items():
         writer.new_round(title, "", "", parent, number=number)
+        why = {"state": "predict", "reason": f"measured before it was logged, imported from {origin}"}
+        writer.event("skip", why, round_row(writer.connection, number)["id"])
         run = writer.run(number, None, kind="reported", format="imported")
         writer.measurements(run, figures)
         writer.accuracy(number, "not_checked", note=f"imported from {origin}")

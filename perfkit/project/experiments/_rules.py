@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from perfkit.core.robust import NOISE_RATIO
 from perfkit.core.units import format_bytes
 
 SHORTEST_REASON = 15
@@ -12,6 +13,8 @@ CONFIRMATION = "not checked"
 """What a user types to keep a round whose accuracy was not checked."""
 
 FEWEST_PASS_STEPS = 10
+LITTLE_GAINS = 3
+"""So many kept rounds in a row that gain less than the noise of a repeated job: what is left is not worth a cluster's time."""
 
 GOAL_EVIDENCE = ("goal value", "device peak", "device memory", "accuracy rule", "measurement of round 0")
 
@@ -31,6 +34,42 @@ class Evidence:
     limit_bytes: int | None
     verdict: str | None
     goal_missing: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """Reason by state that somebody passed over on purpose."""
+
+
+def order_problems(number: int, state: str, evidence: Evidence) -> list[str]:
+    """What must be in the log of round `number` before it may come to `state`; empty if nothing stands against it.
+
+    A figure that is written down after the measurement is no prediction, and an accuracy check is one of a run. Round 0 is what
+    the tuning begins with: there is nothing to predict. A state that was skipped with a reason asks for nothing.
+    """
+    missing = {
+        "measure": {"predict": evidence.predicts_goal or evidence.has_run or number == 0},
+        "align": {"measure": evidence.has_run},
+    }[state]
+    what = {"predict": "a prediction of the goal metric", "measure": "a run"}
+    return [
+        f"{what[earlier]} comes before the state {state!r}; round {number} has none (or skip {earlier!r} with a reason)"
+        for earlier, is_there in missing.items()
+        if not is_there and earlier not in evidence.skipped
+    ]
+
+
+def skip_problems(state: str, reason: str, evidence: Evidence) -> list[str]:
+    """Everything that stands against passing over `state` of a round."""
+    missing = missing_evidence(evidence)
+    skippable = [name for name in missing if name not in ("goal", "decide")]
+    problems = []
+    if state not in skippable:
+        problems.append(f"state {state!r} cannot be skipped; these can: {', '.join(skippable)}")
+    elif state in evidence.skipped:
+        problems.append(f"{state!r} is skipped already: {evidence.skipped[state]!r}")
+    elif not missing[state]:
+        problems.append(f"{state!r} has its evidence; there is nothing to skip")
+    if len(reason.strip()) < SHORTEST_REASON:
+        problems.append(f"reason {reason!r} must have at least {SHORTEST_REASON} characters, so that it helps later")
+    return problems
 
 
 def decision_problems(verdict: str, reason: str, evidence: Evidence, confirmation: str) -> list[str]:
@@ -55,10 +94,10 @@ def decision_problems(verdict: str, reason: str, evidence: Evidence, confirmatio
 
 
 def missing_evidence(evidence: Evidence) -> dict[str, list[str]]:
-    """Missing evidence by state of the cycle, in its order; a state with an empty list is done."""
+    """Missing evidence by state of the cycle, in its order; a state with an empty list is done or was skipped with a reason."""
     fits = evidence.peak_bytes is not None and (evidence.limit_bytes is None or evidence.peak_bytes <= evidence.limit_bytes)
     has_hypothesis = len(evidence.hypothesis.strip()) >= SHORTEST_REASON
-    return {
+    found = {
         "goal": list(evidence.goal_missing),
         "strategy": _names({"plan config": evidence.has_plan, f"hypothesis of {SHORTEST_REASON} characters": has_hypothesis}),
         "memory": _names({"peak memory below the limit": fits}),
@@ -68,6 +107,16 @@ def missing_evidence(evidence: Evidence) -> dict[str, list[str]]:
         "align": _names({"accuracy": evidence.accuracy is not None}),
         "decide": _names({"decision": evidence.verdict is not None}),
     }
+    return {state: [] if state in evidence.skipped else missing for state, missing in found.items()}
+
+
+def stop_advice(gain_ratios: Sequence[float | None], op: str) -> str | None:
+    """Why to stop, if the last three kept rounds gained less than 1 % each; `gain_ratios` are theirs, oldest first."""
+    last = [0.0 if gain is None else gain if op == ">=" else -gain for gain in gain_ratios[-LITTLE_GAINS:]]
+    if len(last) < LITTLE_GAINS or gain_ratios[-LITTLE_GAINS] is None or max(last) >= NOISE_RATIO:
+        return None
+    told = ", ".join(f"{gain:+.2%}" for gain in last)
+    return f"The last {LITTLE_GAINS} kept rounds gained {told}: less than 1 % each. Consider to stop."
 
 
 def goal_met(value: float | None, op: str, goal: float | None) -> bool | None:

@@ -29,6 +29,11 @@ METRIC_UNITS: Mapping[str, str] = {
 }
 
 
+def unknown_metric(metric: str) -> str:
+    """What is wrong with a metric that is none, in words."""
+    return f"metric {metric!r} is unknown; metrics are {', '.join(METRIC_UNITS)}"
+
+
 def _one_of(column: str, words: tuple[str, ...]) -> str:
     return f"{column} TEXT NOT NULL CHECK ({column} IN ({', '.join(repr(word) for word in words)}))"
 

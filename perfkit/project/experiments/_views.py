@@ -14,7 +14,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.robust import is_real_change
-from perfkit.project.experiments._rules import goal_met
+from perfkit.project.experiments._rules import goal_met, stop_advice
 
 LADDER_COLUMNS = (
     "number",
@@ -48,6 +48,12 @@ def project_row(connection: sqlite3.Connection) -> Row:
     return found[0] if found else {"name": None, "goal_metric": "tokens_per_s_per_device", "goal_value": None, "goal_op": ">="}
 
 
+def skips(connection: sqlite3.Connection, round_id: int) -> list[Row]:
+    """States of a round that somebody passed over, oldest first: `state`, `reason`, `author`, `at_ns`."""
+    query = "SELECT detail_json, author, at_ns FROM event WHERE round_id = ? AND action = 'skip' ORDER BY id"
+    return [{**json.loads(row.pop("detail_json")), **row} for row in rows(connection, query, round_id)]
+
+
 def document(connection: sqlite3.Connection) -> Row:
     """Everything that `perfkit log show --json` prints: project, rounds with their evidence, the best one, the gain."""
     project = project_row(connection)
@@ -61,12 +67,15 @@ def document(connection: sqlite3.Connection) -> Row:
     first = next((row["value"] for row in rounds if row["value"] is not None), None)
     project["created_ns"] = project.get("created_ns")
     rule = project.get("accuracy_rule")
+    goal, value = project["goal_value"], best["value"] if best else None
     return {
         "project": {**project, "accuracy_rule": json.loads(rule) if rule else None},
         "rounds": rounds,
         "best_round": best["number"] if best else None,
         "goal_met": any(row["goal_met"] for row in kept),
         "total_gain_ratio": best["value"] / first - 1 if best and first else None,
+        "missing_to_goal": None if goal is None or value is None else max(0.0, goal - value if op == ">=" else value - goal),
+        "stop_advice": stop_advice([row["gain_ratio"] for row in rounds if row["verdict"] == "keep"], op),
     }
 
 
@@ -129,9 +138,10 @@ def _round(connection: sqlite3.Connection, row: Row, metric: str, op: str, goal:
             identity,
         ),
         "artefacts": rows(
-            connection, "SELECT kind, path, bytes, sha256, stored FROM artefact WHERE round_id = ? ORDER BY id", identity
+            connection, "SELECT kind, path, bytes, sha256, stored, added_ns FROM artefact WHERE round_id = ? ORDER BY id", identity
         ),
         "accuracy_checks": accuracy,
+        "skipped": skips(connection, identity),
     }
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.core.units import MIB
@@ -93,6 +96,20 @@ def state_of(folder: Path, path: str, num_bytes: int) -> str:
     if not found.exists():
         return "missing"
     return "present" if sum(file.stat().st_size for file in _files(found)) == num_bytes else "changed"
+
+
+def found_now(folder: Path, item: Mapping[str, Any]) -> str:
+    """What an export may say of an artefact: where a copy lies in the project, or the name of a linked file and what became of it.
+
+    Never the path of a file outside of the project: a report leaves the machine, and its folders are nobody else's concern.
+    """
+    path = Path(item["path"])
+    name = f"{path.name} (linked)" if path.is_absolute() else path.as_posix()
+    state = state_of(folder, item["path"], item["bytes"])
+    if state == "present":
+        return name
+    seen = datetime.fromtimestamp(item["added_ns"] / 1e9, tz=UTC).strftime("%Y-%m-%d")
+    return f"{name}, {'not found' if state == 'missing' else 'changed since'}, last seen on {seen}"
 
 
 def _files(source: Path) -> list[Path]:

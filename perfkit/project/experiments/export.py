@@ -72,10 +72,13 @@ def _goal(document: Mapping[str, Any]) -> Iterator[str]:
     project, metric = document["project"], document["project"]["goal_metric"]
     if project["goal_value"] is not None:
         reached = "reached" if document["goal_met"] else "not reached yet"
-        yield f"Goal: {metric} {project['goal_op']} {written(metric, project['goal_value'])}, {reached}."
+        lacking = f" ({written(metric, document['missing_to_goal'])} missing)" if document["missing_to_goal"] else ""
+        yield f"Goal: {metric} {project['goal_op']} {written(metric, project['goal_value'])}, {reached}{lacking}."
     if document["best_round"] is not None:
         gain = document["total_gain_ratio"]
         yield f"Best round: {document['best_round']}" + (f", {gain:+.1%} in total." if gain else ".")
+    if document["stop_advice"]:
+        yield document["stop_advice"]
 
 
 def _ladder_row(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -101,7 +104,7 @@ def _round(row: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]], changed:
         header = ("figure", f"round {row['parent']}" if row["parent"] is not None else "before", "this round", "change", "source")
         yield Section(title="Figures", level=3, header=header, rows=figures)
     if row["artefacts"]:
-        files = tuple((item["kind"], item["path"], format_bytes(item["bytes"]), item["sha256"]) for item in row["artefacts"])
+        files = tuple((item["kind"], item["shown"], format_bytes(item["bytes"]), item["sha256"]) for item in row["artefacts"])
         yield Section(title="Files", level=3, header=("kind", "path", "size", "sha256"), rows=files)
 
 
@@ -119,6 +122,8 @@ def _story(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"Error of the prediction: {row['error_ratio']:+.1%}."
     if row["beyond_noise"] is False:
         yield "No measurable change: the difference is within the noise."
+    for item in row["skipped"]:
+        yield f"Skipped by {item['author']}: {item['state']}, {item['reason']}"
     for item in row["accuracy_checks"]:
         yield f"Accuracy: {item['verdict']}" + (f", {item['note']}" if item["note"] else "")
     if row["verdict"]:

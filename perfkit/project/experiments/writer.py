@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from perfkit.core.errors import InputError
-from perfkit.project.experiments._rules import Evidence, goal_met
+from perfkit.project.experiments._rules import Evidence, goal_met, order_problems
 from perfkit.project.experiments._schema import METRIC_UNITS, STATES
-from perfkit.project.experiments._views import project_row
+from perfkit.project.experiments._views import project_row, skips
 from perfkit.project.experiments.artefacts import Stored
 
 
@@ -91,7 +91,14 @@ def evidence_of(connection: sqlite3.Connection, number: int, limit_bytes: int | 
         limit_bytes=limit_bytes or project.get("device_memory_bytes"),
         verdict=first("SELECT verdict FROM decision WHERE round_id = ?", identity),
         goal_missing=tuple(name for name, value in goal.items() if value is None),
+        skipped={row["state"]: row["reason"] for row in skips(connection, identity)},
     )
+
+
+def check_order(connection: sqlite3.Connection, number: int, state: str) -> None:
+    """Raises InputError if round `number` may not come to `state` yet, with the evidence that is missing."""
+    if problems := order_problems(number, state, evidence_of(connection, number)):
+        raise InputError(f"round {number}", problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +196,7 @@ class Writer:
     def run(self, number: int, stored: Stored | None, **values: Any) -> int:
         """Add a run to a round that is not decided; predictions are locked from here on. Gives the id of the run."""
         identity = round_row(self.connection, number, undecided=True)["id"]
+        check_order(self.connection, number, "measure")
         artefact = None if stored is None else self.artefact(identity, "trace", stored)
         dropped = to_json(values.pop("dropped", []))
         run = self.insert("run", round_id=identity, artefact_id=artefact, dropped_json=dropped, attached_ns=self.clock(), **values)
@@ -239,6 +247,7 @@ class Writer:
     ) -> None:
         """Add an accuracy check to a round that is not decided."""
         identity = round_row(self.connection, number, undecided=True)["id"]
+        check_order(self.connection, number, "align")
         limit_json = to_json(dict(limits or {}))
         self.insert("accuracy", round_id=identity, steps=steps, verdict=verdict, limit_json=limit_json, note=note, **figures)
         self.advance(identity, "decide")

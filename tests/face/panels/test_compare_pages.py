@@ -13,7 +13,7 @@ from perfkit.face.charts.compare import loss_rows, waterfall_rows
 from perfkit.face.panels import accuracy_alignment, compare, decide
 from perfkit.face.panels._status import NothingYet
 from perfkit.project import create_project
-from perfkit.project.experiments import ExperimentLog
+from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.sample import demo
 
 DATA = data_folder()
@@ -129,6 +129,8 @@ def test_the_verdict_is_written_to_the_open_round_but_never_for_a_sample(project
         own[name] = tmp_path / f"{name}.csv"
         own[name].write_bytes((DATA / "losses" / f"{name}.csv").read_bytes())
     state = accuracy_alignment.State(reference=str(own["reference"]), candidate=str(own["tensor_parallel"]))
+    figure = Measurement(metric="step_time_ns", value=1e9, source="log")
+    ExperimentLog(project.folder).add_run(0, [figure], kind="measured")
     assert "stored as pass" in accuracy_alignment.save(state)
     assert "stored as fail" in accuracy_alignment.save(replace(state, candidate=str(own["diverged"])))
     row = ExperimentLog(project.folder).show("json")["rounds"][0]

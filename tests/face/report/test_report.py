@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +96,7 @@ def test_a_recording_of_a_round_is_drawn_and_one_that_has_gone_is_named(project,
     log = perfkit.ExperimentLog(folder)
     for _ in range(2):
         number = log.start("measured here", "a hypothesis that is long enough")
+        log.predict(number, "tokens_per_s_per_device", 2600, method="a guess")
         log.attach(number, folder / "samples" / "torch_npu_2rank", "run", run=perfkit.load(PROFILE))
         log.decide(number, "revert", "only made to be drawn in a report")
     titles = [part.section.title for part in parts_of(folder)]
@@ -142,3 +145,30 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
         report(LOG, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         report(LOG, tmp_path / "no" / "report.html")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_nothing_that_is_exported_tells_of_the_machine(tmp_path, monkeypatch, is_there):
+    """Files outside of the project are linked by their path; what leaves the machine has their name, and what became of them."""
+    monkeypatch.setattr("perfkit.project.experiments.artefacts.LARGEST_COPY_BYTES", 100)
+    outside = tmp_path / "somebody" / "secret place"
+    shutil.copytree(PROFILE, outside / "my_profile")
+    (outside / "big.log").write_text("x" * 200)
+    folder = demo(tmp_path / "d").folder
+    log = perfkit.ExperimentLog(folder)
+    number = log.start("measured here", "a hypothesis that is long enough")
+    log.predict(number, "tokens_per_s_per_device", 2600, method="a guess")
+    log.attach(number, outside / "my_profile", "run", run=perfkit.load(outside / "my_profile"))
+    log.attach(number, outside / "big.log", "log")
+    if not is_there:
+        shutil.rmtree(outside)
+    pages = [
+        report(folder),
+        log.export(tmp_path / "a.md").read_text("utf-8"),
+        log.export(tmp_path / "a.html", "html").read_text("utf-8"),
+    ]
+    for page in pages:
+        for private in (str(tmp_path), "secret place", str(Path.home()), socket.gethostname()):
+            assert private not in without_scripts(page)
+        assert "my_profile (linked)" in page
+        assert ("not found, last seen on 20" in page) is not is_there
