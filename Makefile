@@ -7,7 +7,7 @@ PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: install app lab test test-unit lint format bench bench-soak screenshots lock environment js browser edit clean
+.PHONY: install app lab test test-unit lint format bench bench-soak screenshots lock environment wheel wheelhouse install-matrix sbom js browser edit clean
 
 install: $(VENV)/.installed
 
@@ -68,6 +68,20 @@ lock: install  ## pin every dependency; the file records no download address
 environment: install  ## environment.yml from pyproject.toml
 	@$(BIN)/$(ENVIRONMENT) -o environment.yml -w force
 
+wheel: install  ## dist/perfkit-VERSION-py3-none-any.whl
+	@$(BIN)/hatchling build -t wheel
+
+wheelhouse: wheel  ## dist/wheelhouse: perfkit and all that it needs, for this Python without a network; tar it and carry it over
+	@rm -rf dist/wheelhouse
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check -c requirements.lock -w dist/wheelhouse dist/perfkit-*.whl
+	@echo "there: pip install --no-index --find-links wheelhouse perfkit"
+
+install-matrix: wheelhouse  ## perfkit from its wheel on every Python here: locked, newest, lowest and offline
+	@$(BIN)/python -m tests.install.matrix --wheel dist/perfkit-*.whl --wheelhouse dist/wheelhouse
+
+sbom: install  ## dist/perfkit.cdx.json: what is installed, with versions and licences (CycloneDX)
+	@$(BIN)/python -m tests.install.licences --sbom dist/perfkit.cdx.json
+
 js:  ## rebuild the committed JavaScript bundle (needs npm)
 	cd js && npm ci && npm run build
 
@@ -75,4 +89,4 @@ edit: install  ## edit a page as text: make edit PAGE=02
 	@$(BIN)/python -m tests.notebook_format --edit $(PAGE)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis screenshots
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis screenshots
