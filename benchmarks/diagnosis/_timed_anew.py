@@ -1,0 +1,335 @@
+"""Times a recording anew after pieces of it were stretched: every piece starts when the latest of what it waited for has ended.
+
+This is a second picture of what waits for what, made for the benchmark alone; a diagnosis is judged by it and must not share it.
+Moments are: start and end of every kernel, and start and end of the host's calls that launch or wait. A kernel waits for its
+launch, for its stream, for a kernel of another stream where that explains its start, and a communication also for what had been
+launched before it, to send it. A call that ended when a kernel did had waited for it. A collective ends a fixed time after its
+latest member has come. What no predecessor explains of a wait stays, so that nothing stretched changes nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.core import clock
+from perfkit.core.run import Run
+
+Ints = npt.NDArray[np.int64]
+WAITS = ("Synchronize", "Memcpy", "memcpy", "synchronize")
+LONG_WAIT_NS, LONG_LAUNCH_NS = 30_000, 100_000
+"""Calls that wait are at least this long; launches block only where the queue is full."""
+AT_ONCE_NS = 20_000
+RUNS_ON_NS = 5_000_000
+"""A longer stretch of the host between two calls is no launching: it waits for a thread or for data."""
+CALL_NS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stretched:
+    """What is longer: kernels and transfers by row of the table `kernels`, by how many ns.
+
+    `pauses` are (rank, moment on its clock, ns) of the host, or of the device before its next kernel where no host was recorded;
+    `host_factor` stretches what the host of some ranks does between calls of some windows of time; `waits` are kernels (rows) for
+    which the host waits once they are launched; `links` are (source, target, steps, factor) in the table of links.
+    """
+
+    kernels_ns: Mapping[int, int] = field(default_factory=dict)
+    pauses: Sequence[tuple[int, int, int]] = ()
+    host_factor: Sequence[tuple[int, int, int, float]] = ()
+    waits: Sequence[int] = ()
+    links: Sequence[tuple[int, int, tuple[int, ...], float]] = ()
+
+
+@dataclass(slots=True)
+class _Moments:
+    """Moments in order of their number, with what each waits for: (moment, least time after it)."""
+
+    recorded: list[int] = field(default_factory=list)
+    before: list[list[tuple[int, int]]] = field(default_factory=list)
+
+    def add(self, moment_ns: int, *before: tuple[int, int]) -> int:
+        self.recorded.append(moment_ns)
+        self.before.append(list(before))
+        return len(self.recorded) - 1
+
+    def keep_lags(self) -> None:
+        """Give what nothing explains of a wait to the predecessor that came last."""
+        for at, edges in enumerate(self.before):
+            if edges:
+                held = [self.recorded[source] + least for source, least in edges]
+                lag = self.recorded[at] - max(held)
+                self.before[at] = [
+                    (source, least + (lag if own == max(held) else 0)) for (source, least), own in zip(edges, held, strict=True)
+                ]
+
+    def timed(self) -> list[int]:
+        """Every moment as late as the latest of its predecessors allows."""
+        left = [len(edges) for edges in self.before]
+        after: list[list[int]] = [[] for _ in left]
+        for at, edges in enumerate(self.before):
+            for source, _ in edges:
+                after[source].append(at)
+        ready = [(self.recorded[at], at) for at, count in enumerate(left) if not count]
+        heapq.heapify(ready)
+        times = list(self.recorded)
+        done = 0
+        while ready:
+            _, at = heapq.heappop(ready)
+            done += 1
+            if self.before[at]:
+                times[at] = max(times[source] + least for source, least in self.before[at])
+            for target in after[at]:
+                left[target] -= 1
+                if not left[target]:
+                    heapq.heappush(ready, (self.recorded[target], target))
+        if done < len(left):
+            raise ValueError(f"{len(left) - done} moments wait for one another")
+        return times
+
+
+class Recording:
+    """A run with the moments of its kernels and of its host's calls; `again` gives it with some of them longer."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.kernels = run.frame("kernels").reset_index(drop=True)
+        self.clocks = clock.estimate(run) if self.kernels["rank"].nunique() > 1 and run.has("collectives") else {}
+        calls = [_calls(run, int(rank)) for rank in self.kernels["rank"].unique()] if run.has("host") else []
+        self.calls = pd.concat(calls, ignore_index=True) if calls else pd.DataFrame(columns=["rank", "start", "end", "name"])
+        self.launched = self._launched()
+        self.instance = _instances(run, self.kernels)
+
+    def common(self, rank: int, moments: Ints) -> Ints:
+        """Moments of a rank's clock on the common one."""
+        return self.clocks[rank].common_ns(moments) if rank in self.clocks else moments
+
+    def _launched(self) -> list[int | None]:
+        """When each kernel was launched, on the common clock; None where it is not known."""
+        known = self.run.frame("launches")
+        keys = ["rank", "stream", "start_ns", "duration_ns"]
+        known = known[known["launch_ns"].notna().to_numpy(dtype=bool)].astype({"stream": str, "launch_ns": "int64"})
+        by_key = {}
+        for rank, rows in known.groupby("rank"):
+            moments = self.common(int(str(rank)), rows["launch_ns"].to_numpy(dtype=np.int64)).tolist()
+            by_key.update(zip(rows[keys].itertuples(index=False, name=None), moments, strict=True))
+        asked = self.kernels[keys].astype({"stream": str}).itertuples(index=False, name=None)
+        return [by_key.get(row) for row in asked]
+
+
+def _calls(run: Run, rank: int) -> pd.DataFrame:
+    """The calls of a rank that launch or wait, in order of their start, without those inside another."""
+    host = run.frame("host", ranks=[rank])
+    rows = host[(host["kind"] == "call").to_numpy(dtype=bool)]
+    long = rows["duration_ns"] >= np.where(rows["name"].astype(str).str.contains("|".join(WAITS)), LONG_WAIT_NS, LONG_LAUNCH_NS)
+    launches = run.frame("launches", ranks=[rank])
+    launches = launches[launches["launch_ns"].notna().to_numpy(dtype=bool)]
+    pieces = [
+        pd.DataFrame(
+            {"start": rows["start_ns"][long], "length": rows["duration_ns"][long], "name": rows["name"][long].astype(str)}
+        ),
+        pd.DataFrame(
+            {
+                "start": launches["launch_ns"],
+                "length": launches["launch_duration_ns"].fillna(0),
+                "name": launches["call"].astype(str),
+            }
+        ),
+    ]
+    found = pd.concat(pieces, ignore_index=True).astype({"start": "int64", "length": "int64"})
+    found = found.sort_values(["start", "length"], ascending=[True, False]).drop_duplicates("start")
+    return pd.DataFrame({"rank": rank, "start": found["start"], "end": found["start"] + found["length"], "name": found["name"]})
+
+
+def _instances(run: Run, kernels: pd.DataFrame) -> list[tuple[str, str, int] | None]:
+    """Which operation of several ranks a kernel is a member of."""
+    rows = run.frame("collectives")
+    rows = rows[rows["start_ns"].notna() & rows["step"].notna()]
+    rows = rows.assign(key=list(zip(rows["group"].astype(str), rows["name"].astype(str), rows["step"], strict=True)))
+    met = rows.groupby("key")["rank"].transform("nunique") > 1
+    once = ~rows.duplicated(["key", "rank"], keep=False)
+    rows = rows[(met & once).to_numpy(dtype=bool)]
+    of = {
+        (int(r), int(s), int(d)): key for r, s, d, key in rows[["rank", "start_ns", "duration_ns", "key"]].itertuples(index=False)
+    }
+    asked = kernels[["rank", "start_ns", "duration_ns"]].itertuples(index=False, name=None)
+    talks = (kernels["kind"] == "communication").to_numpy(dtype=bool)
+    return [of.get((int(r), int(s), int(d))) if talk else None for (r, s, d), talk in zip(asked, talks, strict=True)]
+
+
+class Retimed:
+    """A recording with some pieces stretched: its moments, what each waits for, and when each comes then (`times`)."""
+
+    def __init__(self, recording: Recording, stretched: Stretched) -> None:
+        self.recording, self.stretched, self.moments = recording, stretched, _Moments()
+        kernels = recording.kernels
+        self.begins, self.ends = [-1] * len(kernels), [-1] * len(kernels)
+        self.starts_ns = np.zeros(len(kernels), dtype=np.int64)
+        for rank, rows in kernels.groupby("rank"):
+            at = rows.index.to_numpy()
+            self.starts_ns[at] = recording.common(int(str(rank)), rows["start_ns"].to_numpy(dtype=np.int64))
+        self.lengths_ns = kernels["duration_ns"].to_numpy(dtype=np.int64)
+        self.calls: dict[int, list[tuple[int, int, int, int]]] = {}
+        for number in range(len(kernels)):
+            self.begins[number] = self.moments.add(int(self.starts_ns[number]))
+            self.ends[number] = self.moments.add(int(self.starts_ns[number] + self.lengths_ns[number]))
+        for rank in kernels["rank"].unique():
+            self._host(int(rank))
+        for rank, rows in kernels.groupby("rank"):
+            self._device(int(str(rank)), rows)
+        self._lengths()
+        self.moments.keep_lags()
+        self._stretch()
+        self.times = self.moments.timed()
+
+    def _host(self, rank: int) -> None:
+        """The calls of a rank as one line of moments, whichever thread makes them, and what they wait for."""
+        known = self.recording.calls
+        rows = known[(known["rank"] == rank).to_numpy(dtype=bool)]
+        starts = self.recording.common(rank, rows["start"].to_numpy(dtype=np.int64))
+        lengths = (rows["end"] - rows["start"]).to_numpy(dtype=np.int64)
+        mine = np.flatnonzero((self.recording.kernels["rank"] == rank).to_numpy())
+        ends = self.starts_ns[mine] + self.lengths_ns[mine]
+        by_end = mine[np.argsort(ends, kind="stable")]
+        sorted_ends = np.sort(ends)
+        found = []
+        for start, length, name in zip(starts.tolist(), lengths.tolist(), rows["name"], strict=True):
+            begin, end = self.moments.add(start), self.moments.add(start + length)
+            waited = -1
+            if length >= (LONG_WAIT_NS if any(word in name for word in WAITS) else LONG_LAUNCH_NS):
+                at = int(np.searchsorted(sorted_ends, start + length + 2_000, side="right")) - 1
+                if at >= 0 and sorted_ends[at] > start and start + length - sorted_ends[at] <= max(AT_ONCE_NS, length // 50):
+                    waited = int(by_end[at])
+            if waited >= 0:
+                self.moments.before[end] = [(begin, CALL_NS), (self.ends[waited], 0)]
+            else:
+                self.moments.before[end] = [(begin, length)]
+            found.append((begin, end, start, start + length))
+        self.calls[rank] = found
+        line = sorted([(start, begin) for begin, _, start, _ in found] + [(stop, end) for _, end, _, stop in found])
+        blocked = {end for _, end, _, _ in found if len(self.moments.before[end]) > 1}
+        for (before_ns, before), (now_ns, now) in pairwise(line):
+            self.moments.before[now].append((before, 0 if now in blocked else now_ns - before_ns))
+
+    def _device(self, rank: int, rows: pd.DataFrame) -> None:
+        """What each kernel of a rank waits for."""
+        moments, launched = self.moments, self.recording.launched
+        order = rows.index.to_numpy()[np.argsort(self.starts_ns[rows.index.to_numpy()], kind="stable")]
+        begins_of_calls = {start: begin for begin, _, start, _ in self.calls.get(rank, [])}
+        shift = {number: moment for number in order.tolist() if (moment := launched[number]) is not None}
+        late = sorted(int(self.starts_ns[number]) - moment for number, moment in shift.items())
+        least = max(0, late[len(late) // 100]) if late else 0
+        streams, kinds = rows["stream"].astype(str).to_dict(), rows["kind"].astype(str).to_dict()
+        last: dict[str, int] = {}
+        by_end = sorted(order.tolist(), key=lambda number: int(self.starts_ns[number] + self.lengths_ns[number]))
+        ended = np.array([int(self.starts_ns[number] + self.lengths_ns[number]) for number in by_end], dtype=np.int64)
+        in_line = sorted(shift, key=lambda number: shift[number])
+        sent = self._sent(in_line, kinds)
+        for _, of_step in rows.groupby("step"):
+            sent.update(self._last_of(of_step, sent))
+        for number in order.tolist():
+            start = int(self.starts_ns[number])
+            waits = []
+            if streams[number] in last and self._end_ns(last[streams[number]]) <= start:
+                waits.append((self.ends[last[streams[number]]], 0))
+            if number in shift and shift[number] in begins_of_calls:
+                waits.append((begins_of_calls[shift[number]], min(least, start - shift[number])))
+            others = (*self._other_stream(number, by_end, ended, streams, shift), *sent.get(number, ()))
+            waits += [(self.ends[other], 0) for other in others if self._end_ns(other) <= start and other != number]
+            moments.before[self.begins[number]] = waits
+            last[streams[number]] = number
+
+    def _end_ns(self, number: int) -> int:
+        return int(self.starts_ns[number] + self.lengths_ns[number])
+
+    def _other_stream(
+        self, number: int, by_end: list[int], ended: Ints, streams: dict[int, str], line: dict[int, int]
+    ) -> list[int]:
+        """The kernel of another stream that ended last before this one began, if it was not launched later."""
+        at = int(np.searchsorted(ended, self.starts_ns[number], side="right")) - 1
+        while at >= 0 and self.starts_ns[number] - ended[at] <= AT_ONCE_NS:
+            other = by_end[at]
+            later = other in line and number in line and line[other] > line[number]
+            if streams[other] != streams[number] and not later and self.starts_ns[other] < self.starts_ns[number]:
+                return [other]
+            at -= 1
+        return []
+
+    def _sent(self, in_line: list[int], kinds: dict[int, str]) -> dict[int, list[int]]:
+        """By communication what was launched before it and has to be computed first."""
+        found: dict[int, list[int]] = {}
+        before: int | None = None
+        for number in in_line:
+            if kinds[number] == "communication":
+                found[number] = [] if before is None else [before]
+            else:
+                before = number
+        return found
+
+    def _last_of(self, rows: pd.DataFrame, sent: Mapping[int, list[int]]) -> dict[int, list[int]]:
+        """The last computing kernel of a step, the update of the weights, with the communication of that step."""
+        talks = (rows["kind"] == "communication").to_numpy(dtype=bool)
+        computing = rows.index[(rows["kind"] == "computing").to_numpy(dtype=bool)]
+        if not len(computing) or not talks.any():
+            return {}
+        last = int(computing[int(self.starts_ns[computing.to_numpy()].argmax())])
+        return {last: [*sent.get(last, ()), *rows.index[talks].tolist()]}
+
+    def _lengths(self) -> None:
+        """Kernels last as long as they did; members of one operation end together, a fixed time after the latest came."""
+        members: dict[tuple[str, str, int], list[int]] = {}
+        for number, instance in enumerate(self.recording.instance):
+            if instance is not None:
+                members.setdefault(instance, []).append(number)
+        self.members = members
+        for number, length in enumerate(self.lengths_ns.tolist()):
+            self.moments.before[self.ends[number]] = [(self.begins[number], length)]
+        for numbers in members.values():
+            latest = max(int(self.starts_ns[number]) for number in numbers)
+            for number in numbers:
+                transfer = max(0, self._end_ns(number) - latest)
+                self.moments.before[self.ends[number]] = [(self.begins[other], transfer) for other in numbers]
+
+    def _stretch(self) -> None:
+        moments = self.moments
+        for number, extra in self.stretched.kernels_ns.items():
+            at = self.ends[number]
+            moments.before[at] = [(source, least + extra) for source, least in moments.before[at]]
+        for rank, moment, extra in self.stretched.pauses:
+            self._pause(rank, moment, extra)
+        for rank, first, last, factor in self.stretched.host_factor:
+            line = {moment for begin, end, _, _ in self.calls.get(rank, []) for moment in (begin, end)}
+            for at in line:
+                if first <= moments.recorded[at] < last:
+                    moments.before[at] = [
+                        (source, round(least * factor) if source in line and least < RUNS_ON_NS else least)
+                        for source, least in moments.before[at]
+                    ]
+        for number in self.stretched.waits:
+            self._wait_for(number)
+
+    def _pause(self, rank: int, moment: int, extra: int) -> None:
+        """Hold up the next call of the host, or the next kernel where no host was recorded."""
+        calls = [begin for begin, _, start, _ in self.calls.get(rank, []) if start >= moment]
+        mine = np.flatnonzero((self.recording.kernels["rank"] == rank).to_numpy())
+        kernels = [self.begins[number] for number in mine[self.starts_ns[mine] >= moment]]
+        at = min(calls or kernels, key=lambda one: self.moments.recorded[one])
+        self.moments.before[at] = [(source, least + extra) for source, least in self.moments.before[at]]
+        if not self.moments.before[at]:
+            self.moments.recorded[at] += extra
+
+    def _wait_for(self, number: int) -> None:
+        """Let the next call after the launch of a kernel begin when that kernel has ended."""
+        launched = self.recording.launched[number]
+        rank = int(self.recording.kernels["rank"].iloc[number])
+        if launched is None:
+            return
+        following = [(start, begin) for begin, _, start, _ in self.calls[rank] if start > launched]
+        if following:
+            self.moments.before[min(following)[1]].append((self.ends[number], CALL_NS))
