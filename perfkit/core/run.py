@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -163,7 +163,8 @@ class Run(Questions):
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
     sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks,
-    `cache_key` names what is kept of the run in the cache ("": nothing). Reading a lazy table may add to `dropped`.
+    `cache_key` names what is kept of the run in the cache ("": nothing), `derived` holds what was made of its tables and is worth
+    keeping while the run is there; a copy begins without. Reading a lazy table may add to `dropped`.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Run(Questions):
     notes: tuple[str, ...] = ()
     clock: Mapping[int, int] = field(default_factory=dict)
     cache_key: str = ""
+    derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.tables) - set(TABLES))

@@ -21,6 +21,7 @@ from perfkit.explain import critical_path as paths
 from perfkit.explain import idle as gaps
 from perfkit.explain.module_tree import module_tree
 from perfkit.explain.queue_length import queue_lengths
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.store import select
 
 _GROUPS = ("name", "type", "core", "kind", "stream")
@@ -82,7 +83,7 @@ def collectives(run: Run, *, step: int | None = None) -> pd.DataFrame:
 
 def waiting(run: Run, *, step: int | None = None) -> pd.DataFrame:
     """Who waits for whom; see `Run.waiting`."""
-    return Answer(meetings.waiting(meetings.members(run, steps=_steps(run, step))))
+    return Answer(meetings.waiting(causal_graph(run).members(steps=_steps(run, step))))
 
 
 def idle(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:

@@ -20,10 +20,10 @@ import pandas as pd
 
 from perfkit.core import clock
 from perfkit.core.run import Run
-from perfkit.explain.collectives import members
 from perfkit.explain.host_stretches import host_stretches
-from perfkit.explain.idle import step_window, timed_kernels
-from perfkit.explain.transfers import TOGETHER_NS
+from perfkit.explain.idle import step_window, timed_events
+from perfkit.record.events.graph import NONE, OTHER_STREAM, STREAM, causal_graph
+from perfkit.record.events.transfers import TOGETHER_NS
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -70,7 +70,7 @@ def dependencies(
     """
     known = run.frame("kernels", steps=[step], ranks=ranks, columns=["rank"])["rank"].unique()
     wanted = sorted(int(rank) for rank in known)
-    clocks = {} if len(wanted) < 2 else clock.estimate(run) if known_clocks is None else known_clocks
+    clocks = {} if len(wanted) < 2 else causal_graph(run).clocks if known_clocks is None else known_clocks
     if clocks:
         wanted = [rank for rank in wanted if rank in clocks]
     if not wanted:
@@ -82,7 +82,10 @@ def dependencies(
     sources, targets = (np.concatenate([edge[side] for edge in edges]) for side in (0, 1))
     last = max(pieces, key=lambda piece: piece.end_ns)
     graph = _Graph.of(nodes, sources, targets)
-    whole = _bound(_met(run, step, wanted, clocks, graph) if len(wanted) > 1 else graph, (last.start_ns, last.end_ns))
+    if len(wanted) > 1:
+        places = {rank: (int(at), piece.positions) for rank, at, piece in zip(wanted, offsets, pieces, strict=True)}
+        graph = _met(run, step, places, clocks, graph)
+    whole = _bound(graph, (last.start_ns, last.end_ns))
     return replace(whole, begins_ns={rank: piece.start_ns for rank, piece in zip(wanted, pieces, strict=True)})
 
 
@@ -108,48 +111,33 @@ def retime(graph: Dependencies, duration_ns: Ints) -> Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
+    """The part of one rank: its first nodes are the executions at `positions` in the graph of the run."""
+
     nodes: pd.DataFrame
     sources: Ints
     targets: Ints
     start_ns: int
     end_ns: int
+    positions: Ints
 
 
 def _rank_pieces(run: Run, rank: int, step: int, known: clock.Clock | None) -> _Pieces:
     """Nodes and edges of one rank; edges whose source is not in the step are left out."""
-    every = timed_kernels(run, rank)
-    start_ns, end_ns = step_window(run, rank, step, every)
-    own = every[every["step"].eq(step).fillna(False).to_numpy(dtype=bool)]
-    kernels = own if len(own) else every[(every["start_ns"] >= start_ns) & (every["start_ns"] < end_ns)]
-    kernels = kernels.assign(stream=kernels["stream"].astype("object").fillna("")).reset_index(drop=True)
-    starts = kernels["start_ns"].to_numpy(dtype=np.int64)
-    ends = starts + kernels["duration_ns"].to_numpy(dtype=np.int64)
-    edges = [_stream_edges(kernels), _wait_edges(kernels, starts, ends)]
-    host, host_edges = host_stretches(run, rank, step, kernels, (start_ns, end_ns))
-    nodes = pd.concat([kernels[_NODES].astype({"name": "object", "kind": "object"}), host[_NODES]], ignore_index=True)
-    sources, targets = (np.concatenate([edge[side] for edge in [*edges, host_edges]]).astype(np.int64) for side in (0, 1))
+    every = timed_events(run, rank)
+    start_ns, end_ns = step_window(run, rank, step, every.device)
+    positions = np.flatnonzero(every.device["step"].eq(step).fillna(False).to_numpy(dtype=bool))
+    if not len(positions):
+        positions = np.flatnonzero((every.starts >= start_ns) & (every.starts < end_ns))
+    events = every.part(positions)
+    host, host_edges = host_stretches(events, step, (start_ns, end_ns))
+    device_edges = [events.edges(kind) for kind in (STREAM, OTHER_STREAM)]
+    nodes = pd.concat([events.device[_NODES].astype({"name": "object", "kind": "object"}), host[_NODES]], ignore_index=True)
+    sources = np.concatenate([*(edges.sources for edges in device_edges), host_edges[0]]).astype(np.int64)
+    targets = np.concatenate([*(edges.targets for edges in device_edges), host_edges[1]]).astype(np.int64)
     if known is not None:
         nodes["start_ns"] = known.common_ns(nodes["start_ns"].to_numpy(dtype=np.int64))
         start_ns, end_ns = (int(moment) for moment in known.common_ns(np.array([start_ns, end_ns], dtype=np.int64)))
-    return _Pieces(nodes, sources, targets, start_ns, end_ns)
-
-
-def _stream_edges(kernels: pd.DataFrame) -> tuple[Ints, Ints]:
-    order = kernels.reset_index()
-    before = order.groupby("stream")["index"].shift()
-    targets = np.flatnonzero(before.notna().to_numpy())
-    return before.to_numpy()[targets].astype(np.int64), targets
-
-
-def _wait_edges(kernels: pd.DataFrame, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Kernels that began after one of another stream had ended, which ended later than what came before them in their own."""
-    order = np.argsort(ends, kind="stable")
-    at = np.searchsorted(ends[order], starts, side="right") - 1
-    last = order[np.maximum(at, 0)]
-    streams = pd.factorize(kernels["stream"])[0]
-    targets = np.flatnonzero((at >= 0) & (streams[last] != streams) & (last != np.arange(len(starts))))
-    before = starts[last[targets]] < starts[targets]
-    return last[targets][before], targets[before]
+    return _Pieces(nodes, sources, targets, start_ns, end_ns, positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,19 +156,15 @@ class _Graph:
         return cls(nodes, sources, targets, arrivals)
 
 
-def _met(run: Run, step: int, ranks: list[int], clocks: Mapping[int, clock.Clock], graph: _Graph) -> _Graph:
-    """The graph with a meeting for every collective whose order of arrival is known."""
-    nodes = graph.nodes
-    rows = members(run, ranks=ranks, steps=[step], clocks=clocks)
+def _met(run: Run, step: int, places: Mapping[int, tuple[int, Ints]], clocks: Mapping[int, clock.Clock], graph: _Graph) -> _Graph:
+    """The graph with a meeting for every collective whose order of arrival is known.
+
+    `places` has by rank its first node, and the positions of its executions in the graph of the run.
+    """
+    nodes, events = graph.nodes, causal_graph(run)
+    rows = events.members(ranks=list(places), steps=[step], clocks=clocks)
     rows = rows[(rows["basis"] == "arrival").to_numpy(dtype=bool)]
-    # A send and a receive may start together on a rank: their durations tell them apart.
-    talking = np.flatnonzero((nodes["kind"] == "communication").to_numpy(dtype=bool))
-    columns = [nodes[name].to_numpy(dtype=np.int64)[talking].tolist() for name in ("rank", "start_ns", "duration_ns")]
-    exact = dict(zip(zip(*columns, strict=True), talking.tolist(), strict=True))
-    rough = {key[:2]: at for key, at in exact.items()}
-    asked = rows[["rank", "start_ns", "duration_ns"]].astype("int64").itertuples(index=False, name=None)
-    found = [exact.get(key, rough.get(key[:2], -1)) for key in asked]
-    rows = rows.assign(node=found)
+    rows = rows.assign(node=_nodes_of(rows["rank"].to_numpy(dtype=np.int64), events.member_nodes(rows, clocks), places))
     whole = rows.groupby("instance")["node"].transform("min") >= 0
     rows = rows[whole.to_numpy(dtype=bool)]
     if rows.empty:
@@ -207,6 +191,15 @@ def _met(run: Run, step: int, ranks: list[int], clocks: Mapping[int, clock.Clock
     durations[node[met]] = rows["transfer_ns"].to_numpy(dtype=np.int64)[met]
     joined = pd.concat([nodes.assign(start_ns=starts, duration_ns=durations), meetings], ignore_index=True)
     return _with_hubs(graph, joined, (node, hub, met))
+
+
+def _nodes_of(ranks: Ints, found: Ints, places: Mapping[int, tuple[int, Ints]]) -> Ints:
+    """The nodes of executions that are given by their ranks and their positions in the graph of the run; `NONE` for others."""
+    nodes = np.full(len(found), NONE, dtype=np.int64)
+    for rank, (first, positions) in places.items():
+        mine = np.flatnonzero((ranks == rank) & np.isin(found, positions))
+        nodes[mine] = first + np.searchsorted(positions, found[mine])
+    return nodes
 
 
 def _with_hubs(graph: _Graph, joined: pd.DataFrame, found: tuple[Ints, Ints, Flags]) -> _Graph:

@@ -7,76 +7,45 @@ threads that launched something in the step count: watchdogs and loaders run bes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.core.run import Run
-from perfkit.record.events.threads import device_waits, handovers, working_times
+from perfkit.record.events.graph import UNKNOWN_NS, RankEvents
 
 Ints = npt.NDArray[np.int64]
 NODE = ("rank", "name", "kind", "stream", "start_ns", "duration_ns")
 _NONE = np.iinfo(np.int64).min
 _NEVER = np.iinfo(np.int64).max
-_HOST = ["name", "kind", "thread", "start_ns", "duration_ns"]
-_LAUNCH = ["stream", "start_ns", "kind", "call", "operator", "thread", "launch_ns", "launch_duration_ns"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What the host of a rank did in a step: launches (one row a kernel), hand-overs, waits for the device, and when it began."""
+def host_stretches(events: RankEvents, step: int, window: tuple[int, int]) -> tuple[pd.DataFrame, tuple[Ints, Ints]]:
+    """The stretches as nodes, and edges between positions in `events.device` followed by them.
 
-    rank: int
-    launches: pd.DataFrame
-    given: pd.DataFrame
-    waits: pd.DataFrame
-    begin_ns: int
-
-
-def host_stretches(
-    run: Run, rank: int, step: int, kernels: pd.DataFrame, window: tuple[int, int]
-) -> tuple[pd.DataFrame, tuple[Ints, Ints]]:
-    """The stretches as nodes, and edges between positions in `kernels` followed by them.
-
-    `kernels` are those of the step in order, with text in `stream`; `window` is the step on the device.
+    `events` are those of the step; `window` is the step on the device.
     """
-    launches = _launches(run, rank, step, kernels)
-    if launches["launch_ns"].isna().all():
+    launched = events.launch_ns[events.launch_ns != UNKNOWN_NS]
+    if not len(launched):
         return pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "object") for name in NODE}), _edges([])
-    host = run.frame("host", ranks=[rank], columns=_HOST)
-    threads = [str(thread) for thread in launches["thread"].dropna().unique()]
-    given = handovers(working_times(host, threads))
-    begin_ns = min(window[0], int(launches["launch_ns"].min()))
+    begin_ns = min(window[0], int(launched.min()))
+    given = events.handovers
     given = given[(given["given_ns"] > begin_ns) & (given["taken_ns"] <= window[1])]
-    moments = _moments(launches, given, _end_of_host(host, step, kernels, launches, window))
-    work = _Work(rank, launches, given, device_waits(host, launches, kernels), begin_ns)
-    return _placed(work, moments)
+    moments = _moments(events.launches, given, _end_of_host(events, step, window))
+    return _placed(events, given, moments, begin_ns)
 
 
-def _launches(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> pd.DataFrame:
-    """One row a kernel, with the call that launched it; null where none is known."""
-    columns = {"launch_ns": "Int64", "launch_duration_ns": "Int64"}
-    if "launches" not in run.tables:
-        return pd.DataFrame(index=kernels.index, columns=_LAUNCH, dtype="object").astype(columns)
-    rows = run.frame("launches", ranks=[rank], steps=[step], columns=_LAUNCH).dropna(subset=["start_ns"])
-    rows = rows.assign(stream=rows["stream"].astype("object").fillna(""), start_ns=rows["start_ns"].astype("int64"))
-    rows = rows.astype({"operator": "object", "call": "object", "thread": "object"}).drop_duplicates(["stream", "start_ns"])
-    return kernels[["stream", "start_ns"]].merge(rows, on=["stream", "start_ns"], how="left").astype(columns)
-
-
-def _end_of_host(
-    host: pd.DataFrame, step: int, kernels: pd.DataFrame, launches: pd.DataFrame, window: tuple[int, int]
-) -> tuple[str, int] | None:
+def _end_of_host(events: RankEvents, step: int, window: tuple[int, int]) -> tuple[str, int] | None:
     """The thread that ended the step, and when; None if the device did."""
-    if int((kernels["start_ns"] + kernels["duration_ns"]).max()) >= window[1]:
+    if int(events.ends.max()) >= window[1]:
         return None
-    marks = host[host["name"].astype(str).eq(f"ProfilerStep#{step}").to_numpy(dtype=bool)]["thread"].astype(str)
-    known = marks[marks.isin(launches["thread"])]
+    marks = events.host.rows["thread"][events.host.named(re.compile(f"^ProfilerStep#{step}$"))].astype(str)
+    known = marks[marks.isin(events.threads)]
     if len(known):
         return known.iloc[0], window[1]
-    return str(launches["thread"].iloc[int(launches["launch_ns"].fillna(_NEVER).to_numpy(dtype=np.int64).argmin())]), window[1]
+    launched = np.where(events.launch_ns == UNKNOWN_NS, _NEVER, events.launch_ns)
+    return str(events.launches["thread"].iloc[int(launched.argmin())]), window[1]
 
 
 def _moments(launches: pd.DataFrame, given: pd.DataFrame, end: tuple[str, int] | None) -> pd.DataFrame:
@@ -95,9 +64,11 @@ def _moments(launches: pd.DataFrame, given: pd.DataFrame, end: tuple[str, int] |
     return ordered.reset_index(drop=True)
 
 
-def _placed(work: _Work, moments: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Ints, Ints]]:
+def _placed(
+    events: RankEvents, given: pd.DataFrame, moments: pd.DataFrame, begin_ns: int
+) -> tuple[pd.DataFrame, tuple[Ints, Ints]]:
     """Begin each stretch where the last thing ended that it followed."""
-    given, waits, launches, begin_ns = work.given, work.waits, work.launches, work.begin_ns
+    waits, launches = events.device_waits, events.launches
     first = len(launches)
     ends = moments["moment_ns"].to_numpy(dtype=np.int64)
     threads = moments["thread"].to_numpy(dtype=object)
@@ -109,12 +80,12 @@ def _placed(work: _Work, moments: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Int
     begins = np.maximum(np.maximum(before, taken), waited)
     begins = np.where(begins == _NONE, ends, np.minimum(begins, ends))
     nodes = pd.DataFrame(
-        {"rank": work.rank, "name": moments["name"].astype("object"), "kind": "host", "stream": threads, "start_ns": begins}
+        {"rank": events.rank, "name": moments["name"].astype("object"), "kind": "host", "stream": threads, "start_ns": begins}
     ).assign(duration_ns=ends - begins)
     place = {key: first + at for at, key in enumerate(zip(threads.tolist(), ends.tolist(), strict=True))}
     own, took, stood = np.flatnonzero(same), np.flatnonzero(taken > _NONE), np.flatnonzero(waited > _NONE)
     givers = given[["giver", "given_ns"]].iloc[taken_row[took]].itertuples(index=False, name=None)
-    linked = np.flatnonzero(launches["launch_ns"].notna().to_numpy(dtype=bool))
+    linked = np.flatnonzero(events.launch_ns != UNKNOWN_NS)
     calls = launches[["thread", "launch_ns"]].iloc[linked].astype("object").itertuples(index=False, name=None)
     edges: list[tuple[npt.ArrayLike, npt.ArrayLike]] = [
         (own - 1 + first, own + first),

@@ -23,6 +23,8 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
+from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
+from perfkit.record.events.threads import HostEvents
 from perfkit.record.overlap import Intervals, Timeline, merge
 
 Ints = npt.NDArray[np.int64]
@@ -43,13 +45,14 @@ def idle_gaps(run: Run, *, rank: int, step: int) -> pd.DataFrame:
 
     Raises NotMeasuredError if the run has no kernels with times for that step.
     """
-    kernels, start_ns, end_ns = _device(run, rank, step)
-    timeline = Timeline(kernels)
+    events = timed_events(run, rank)
+    start_ns, end_ns = step_window(run, rank, step, events.device)
+    timeline = Timeline(events.device)
     busy = merge(timeline.of("computing"), timeline.of("communication")).clip(start_ns, end_ns)
     copies = timeline.of("copy").clip(start_ns, end_ns)
     gaps = _gaps(busy, start_ns, end_ns)
     pieces = _cut(gaps, copies)
-    rows = _with_next(pieces, kernels, run, rank)
+    rows = _with_next(pieces, events)
     return rows.assign(rank=rank, step=step)[["rank", "step", "start_ns", "duration_ns", "cause", "detail", "next_kernel"]]
 
 
@@ -94,19 +97,12 @@ def step_window(run: Run, rank: int, step: int, kernels: pd.DataFrame) -> tuple[
     return int(own["start_ns"].min()), int((own["start_ns"] + own["duration_ns"]).max())
 
 
-def timed_kernels(run: Run, rank: int) -> pd.DataFrame:
-    """The kernels of a rank that have a start, in order of it; NotMeasuredError if there is none."""
-    kernels = run.frame("kernels", ranks=[rank])
-    kernels = kernels[kernels["start_ns"].notna()]
-    if kernels.empty:
+def timed_events(run: Run, rank: int) -> RankEvents:
+    """The events of a rank, in the graph of the run; NotMeasuredError if no execution has a start."""
+    events = causal_graph(run).rank(rank)
+    if events.device.empty:
         raise NotMeasuredError(f"the device timeline of rank {rank}", how_to_collect=HOW_TO_COLLECT)
-    return kernels.astype({"start_ns": "int64"}).sort_values("start_ns", kind="stable", ignore_index=True)
-
-
-def _device(run: Run, rank: int, step: int) -> tuple[pd.DataFrame, int, int]:
-    kernels = timed_kernels(run, rank)
-    start_ns, end_ns = step_window(run, rank, step, kernels)
-    return kernels, start_ns, end_ns
+    return events
 
 
 def _gaps(busy: Intervals, start_ns: int, end_ns: int) -> Intervals:
@@ -133,10 +129,10 @@ def _covers(intervals: Intervals, moments: Ints) -> npt.NDArray[np.bool_]:
     return covered
 
 
-def _with_next(pieces: pd.DataFrame, kernels: pd.DataFrame, run: Run, rank: int) -> pd.DataFrame:
+def _with_next(pieces: pd.DataFrame, events: RankEvents) -> pd.DataFrame:
     """The pieces with the kernel that ends each, and the cause that follows from its launch."""
-    work = kernels[kernels["kind"] != "copy"]
-    starts = work["start_ns"].to_numpy(dtype=np.int64)
+    places = np.flatnonzero((events.device["kind"] != "copy").to_numpy(dtype=bool))
+    work, starts = events.device.iloc[places], events.starts[places]
     begins = pieces["start_ns"].to_numpy(dtype=np.int64)
     ends = begins + pieces["duration_ns"].to_numpy(dtype=np.int64)
     after = np.searchsorted(starts, ends, side="left")
@@ -144,18 +140,17 @@ def _with_next(pieces: pd.DataFrame, kernels: pd.DataFrame, run: Run, rank: int)
     following = work.iloc[np.minimum(after, len(work) - 1)] if len(work) else work
     kinds = following["kind"].astype(str).to_numpy() if len(work) else np.full(len(pieces), "")
     before_kind = _kind_before(work, begins)
-    delay_ns = _delays(run, rank, following) if len(work) else np.full(len(pieces), np.nan)
-    known = exists & ~np.isnan(delay_ns)
-    slack_ns = following["start_ns"].to_numpy(dtype=np.int64) - begins if len(work) else begins
+    launched_ns = events.launch_ns[places[np.minimum(after, len(work) - 1)]] if len(work) else begins
+    known = exists & (launched_ns != UNKNOWN_NS)
     communicates = (kinds == "communication") | (before_kind == "communication")
     cause = np.select(
-        [pieces["copying"].to_numpy(), known & (delay_ns < slack_ns), known & communicates, known],
+        [pieces["copying"].to_numpy(), known & (launched_ns > begins), known & communicates, known],
         ["copying", "host", "collective", "device"],
         "unknown",
     ).astype(object)
     detail = np.full(len(pieces), None, dtype=object)
     names: npt.NDArray[Any] = following["name"].astype("object").to_numpy() if len(work) else detail.copy()
-    _look_at_host(run, rank, (begins, ends), cause, detail)
+    _look_at_host(events.host, (begins, ends), cause, detail)
     fetched = np.array([exists[at] and DATA_NAMES.search(str(names[at])) is not None for at in range(len(pieces))], dtype=bool)
     cause[fetched & (cause != "copying")] = "data"
     return pieces.assign(cause=cause, detail=detail, next_kernel=pd.Series(names, dtype="object").where(exists))
@@ -170,31 +165,15 @@ def _kind_before(work: pd.DataFrame, begins: Ints) -> npt.NDArray[np.str_]:
     return np.where(index >= 0, kinds_of[order[np.maximum(index, 0)]], "") if len(work) else np.full(len(begins), "")
 
 
-def _delays(run: Run, rank: int, following: pd.DataFrame) -> npt.NDArray[np.float64]:
-    """How long before its start each kernel was launched, in ns; nan where it is not known."""
-    if "launches" not in run.tables:
-        return np.full(len(following), np.nan)
-    rows = run.frame("launches", ranks=[rank], columns=["start_ns", "launch_ns"]).dropna().astype("int64")
-    rows = rows.assign(delay_ns=rows["start_ns"] - rows["launch_ns"]).sort_values("delay_ns", kind="stable")
-    delays = rows.drop_duplicates("start_ns").set_index("start_ns")["delay_ns"].astype("float64")
-    found: Any = delays.reindex(following["start_ns"].to_numpy()).to_numpy(dtype=np.float64)
-    return np.asarray(found, dtype=np.float64)
-
-
-def _look_at_host(run: Run, rank: int, gaps: tuple[Ints, Ints], cause: npt.NDArray[Any], detail: npt.NDArray[Any]) -> None:
+def _look_at_host(host: HostEvents, gaps: tuple[Ints, Ints], cause: npt.NDArray[Any], detail: npt.NDArray[Any]) -> None:
     """Name what the host did in most of each gap that it caused or that nothing explains; input makes it a data gap."""
     begins, ends = gaps
-    if "host" not in run.tables or not len(begins):
-        return
-    host = run.frame("host", ranks=[rank], columns=["name", "start_ns", "duration_ns"])
-    texts = host["name"].astype(str)
     for kind, pattern in (("data", DATA_NAMES), ("host", BLOCKING_NAMES)):
-        wanted = {name: pattern.search(name) is not None for name in texts.unique()}
-        chosen = texts.map(wanted).to_numpy(dtype=bool)
-        starts = host["start_ns"].to_numpy(dtype=np.int64)[chosen]
-        stops = starts + host["duration_ns"].to_numpy(dtype=np.int64)[chosen]
-        names = texts.to_numpy()[chosen]
+        chosen = np.flatnonzero(host.named(pattern))
+        if not len(chosen):
+            continue
+        starts, stops = host.starts[chosen], host.ends[chosen]
         for at in np.flatnonzero((cause == "host") | (cause == "unknown")):
             shared = np.minimum(stops, ends[at]) - np.maximum(starts, begins[at])
-            if len(shared) and shared.max() * 2 >= ends[at] - begins[at]:
-                cause[at], detail[at] = kind, names[int(shared.argmax())]
+            if shared.max() * 2 >= ends[at] - begins[at]:
+                cause[at], detail[at] = kind, str(host.rows["name"].iloc[chosen[int(shared.argmax())]])

@@ -14,70 +14,60 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
+from perfkit.record.events.threads import STEP_MARK, HostEvents
 from perfkit.record.readers.host import NONE, innermost
 
 Ints = npt.NDArray[np.int64]
 HOW_TO_COLLECT = "record with_stack=True or with_modules=True, or annotate the code with record_function, NVTX or mstx"
 _MODULE = re.compile(r"nn\.Module: ")
-_STEP = re.compile(r"ProfilerStep#\d+$")
 _BETWEEN = " / "
 COLUMNS = ("rank", "path", "depth", "count", "host_ns", "own_host_ns", "device_ns", "own_device_ns")
 
 
 def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
     """The modules of one rank, in all steps or in one: the columns of `Run.modules`. NotMeasuredError if none was recorded."""
-    spans = _spans(run, rank, step)
-    if spans.empty:
+    events = causal_graph(run).rank(rank)
+    places = _spans(events.host, step)
+    if not len(places):
         raise NotMeasuredError(f"which module did what on rank {rank}", how_to_collect=HOW_TO_COLLECT)
-    starts = spans["start_ns"].to_numpy(dtype=np.int64)
-    ends = starts + spans["duration_ns"].to_numpy(dtype=np.int64)
-    parents = _parents(spans["thread"].tolist(), starts.tolist(), ends.tolist())
-    own_host = spans["duration_ns"].to_numpy(dtype=np.int64).copy()
-    inner = parents >= 0
-    np.subtract.at(own_host, parents[inner], spans["duration_ns"].to_numpy(dtype=np.int64)[inner])
-    own_device = _launched_in(run, rank, spans, starts, ends)
+    spans = HostEvents(events.host.rows.iloc[places])
+    own_host = spans.ends - spans.starts
+    inner = spans.parents != NONE
+    np.subtract.at(own_host, spans.parents[inner], (spans.ends - spans.starts)[inner])
+    own_device = _launched_in(events, spans)
     device = own_device.copy()
-    for span in range(len(spans) - 1, -1, -1):  # inner ones follow outer ones
-        if parents[span] >= 0:
-            device[parents[span]] += device[span]
-    told = spans.assign(
-        own_host_ns=own_host, device_ns=device, own_device_ns=own_device, path=_paths(spans["name"].tolist(), parents)
+    for span in range(len(places) - 1, -1, -1):  # inner ones follow outer ones
+        if inner[span]:
+            device[spans.parents[span]] += device[span]
+    told = pd.DataFrame(
+        {
+            "path": _paths(spans.rows["name"].astype(str).tolist(), spans.parents),
+            "host_ns": spans.ends - spans.starts,
+            "own_host_ns": own_host,
+            "device_ns": device,
+            "own_device_ns": own_device,
+        }
     )
     groups = told.groupby("path", sort=False)
-    table = groups[["duration_ns", "own_host_ns", "device_ns", "own_device_ns"]].sum().rename(columns={"duration_ns": "host_ns"})
+    table = groups.sum()
     table.insert(0, "count", groups.size())
     table.insert(0, "depth", [str(path).count(_BETWEEN) for path in table.index])
     return table.reset_index().assign(rank=rank).loc[:, list(COLUMNS)]
 
 
-def _spans(run: Run, rank: int, step: int | None) -> pd.DataFrame:
+def _spans(host: HostEvents, step: int | None) -> Ints:
     """The modules and annotations in order of thread and time, outer ones first; those that began in one step."""
-    columns = ["name", "kind", "thread", "start_ns", "duration_ns"]
-    host = run.frame("host", ranks=[rank], columns=columns)
-    names = {name: (_MODULE.search(str(name)) is not None, _STEP.match(str(name)) is not None) for name in host["name"].unique()}
-    told = host["name"].map(lambda name: names[name][0]).to_numpy(dtype=bool)
-    marks = host["name"].map(lambda name: names[name][1]).to_numpy(dtype=bool)
-    spans = host[(told | (host["kind"] == "mark").to_numpy(dtype=bool)) & ~marks]
+    marks = host.named(STEP_MARK)
+    chosen = (host.named(_MODULE) | host.of_kind("mark")) & ~marks
     if step is not None:
-        mark = host[(host["name"].astype(str) == f"ProfilerStep#{step}").to_numpy(dtype=bool)]
-        begin, end = (int(mark["start_ns"].iloc[0]), int(mark["duration_ns"].iloc[0])) if len(mark) else (0, 0)
-        spans = spans[(spans["start_ns"] >= begin) & (spans["start_ns"] < begin + end)]
-    spans = spans.assign(name=spans["name"].astype(str), thread=spans["thread"].astype(str))
-    order = ["thread", "start_ns", "duration_ns"]
-    ordered: pd.DataFrame = spans.sort_values(order, ascending=[True, True, False], kind="stable", ignore_index=True)
+        mark = np.flatnonzero(host.named(re.compile(f"^ProfilerStep#{step}$")))[:1]
+        begin, end = (int(host.starts[mark[0]]), int(host.ends[mark[0]])) if len(mark) else (0, 0)
+        chosen &= (host.starts >= begin) & (host.starts < end)
+    places = np.flatnonzero(chosen)
+    threads = np.argsort(np.argsort([*host.threads, "nan"]))[host.lanes[places]]
+    ordered: Ints = places[np.lexsort((host.starts[places] - host.ends[places], host.starts[places], threads))]
     return ordered
-
-
-def _parents(threads: list[str], starts: list[int], ends: list[int]) -> Ints:
-    """The span around each one on its thread, by position; NONE for an outermost one."""
-    parents: list[int] = []
-    stack: list[int] = []
-    for span, (thread, start) in enumerate(zip(threads, starts, strict=True)):
-        while stack and (threads[stack[-1]] != thread or ends[stack[-1]] <= start):
-            stack.pop()
-        parents.append(stack[-1] if stack else NONE)
-        stack.append(span)
-    return np.array(parents, dtype=np.int64)
 
 
 def _paths(names: list[str], parents: Ints) -> list[str]:
@@ -87,15 +77,13 @@ def _paths(names: list[str], parents: Ints) -> list[str]:
     return paths
 
 
-def _launched_in(run: Run, rank: int, spans: pd.DataFrame, starts: Ints, ends: Ints) -> Ints:
+def _launched_in(events: RankEvents, spans: HostEvents) -> Ints:
     """The summed device time of what each span launched itself."""
-    rows = run.frame("launches", ranks=[rank], columns=["thread", "launch_ns", "duration_ns"]).dropna(
-        subset=["launch_ns", "thread"]
-    )
-    codes = pd.factorize(pd.concat([spans["thread"].astype("object"), rows["thread"].astype("object")], ignore_index=True))[0]
-    moments = rows["launch_ns"].to_numpy(dtype=np.int64)
-    around = innermost(starts, ends, codes[: len(spans)].astype(np.int64), moments, codes[len(spans) :].astype(np.int64))
-    total = np.zeros(len(spans), dtype=np.int64)
+    lanes = {thread: lane for lane, thread in enumerate(spans.threads)}
+    threads = np.array([lanes.get(thread, NONE) for thread in events.launches["thread"]], dtype=np.int64)
+    launched: Ints = np.flatnonzero((events.launch_ns != UNKNOWN_NS) & (threads != NONE))
+    around = innermost(spans.starts, spans.ends, spans.lanes, events.launch_ns[launched], threads[launched])
+    total = np.zeros(len(spans.starts), dtype=np.int64)
     inside = around != NONE
-    np.add.at(total, around[inside], rows["duration_ns"].to_numpy(dtype=np.int64)[inside])
+    np.add.at(total, around[inside], (events.ends - events.starts)[launched[inside]])
     return total

@@ -13,6 +13,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain import collectives
+from perfkit.record.events.graph import causal_graph
 
 FEW_RANKS = 32
 """For more ranks the page of communication tells who waits; reading all their collectives is no summary."""
@@ -109,7 +110,7 @@ def _waiting(run: Run, steps: list[int] | None) -> list[dict[str, Any]]:
     """Whom the ranks of a small run wait for in collectives, the rank that costs most first; empty where no order is known."""
     if not 1 < len(run.ranks) <= FEW_RANKS or not run.has("collectives"):
         return []
-    rows = collectives.members(run, steps=steps)
+    rows = causal_graph(run).members(steps=steps)
     behind = collectives.summed(rows).groupby("latest_rank")["spread_ns"].max()
     return [
         {

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfkit.core.run import Run
-from perfkit.explain.collectives import bus_factor, collectives, members, waiting
+from perfkit.explain.collectives import bus_factor, collectives, waiting
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.format import Sink
 
 
@@ -46,7 +47,7 @@ STARTS = [[1000, 1040, 1090], [2000, 2070, 2010], [3000, 3000, 3300], [4005, 400
 
 
 def test_waiting_ends_when_the_latest_member_arrives():
-    rows = members(_all_reduces(STARTS))
+    rows = causal_graph(_all_reduces(STARTS)).members()
     assert rows["basis"].unique().tolist() == ["arrival"]
     first = rows[rows["instance"] == 0]
     assert first["wait_ns"].tolist() == [90, 50, 0]
@@ -76,8 +77,8 @@ def test_a_skewed_clock_changes_neither_waits_nor_the_latest_rank():
             for rank, start in enumerate(arrivals)
         ]
     )
-    expected = members(_all_reduces(STARTS))
-    assert members(skewed)["wait_ns"].tolist() == expected["wait_ns"].tolist()
+    expected = causal_graph(_all_reduces(STARTS)).members()
+    assert causal_graph(skewed).members()["wait_ns"].tolist() == expected["wait_ns"].tolist()
     assert collectives(skewed)["latest_rank"].tolist() == [2, 1, 2, 2]
 
 
@@ -88,14 +89,14 @@ def test_a_skewed_clock_changes_neither_waits_nor_the_latest_rank():
 )
 def test_waits_and_transfer_sum_to_the_duration(starts: list[list[int]], transfer_ns: int):
     placed = [[10**7 * k + start for start in arrivals] for k, arrivals in enumerate(starts)]
-    rows = members(_all_reduces(placed, transfer_ns))
+    rows = causal_graph(_all_reduces(placed, transfer_ns)).members()
     assert (rows["wait_ns"] + rows["transfer_ns"] + rows["other_ns"] == rows["duration_ns"]).all()
     assert (rows["wait_ns"] >= 0).all()
     assert (rows["transfer_ns"] >= 0).all()
 
 
 def test_who_is_waited_for_stands_first():
-    table = waiting(members(_all_reduces(STARTS)))
+    table = waiting(causal_graph(_all_reduces(STARTS)).members())
     assert table["rank"].tolist() == [2, 1, 0]
     assert table["caused_ns"].tolist() == [2 * (50 + 300 + 95), 2 * 60, 0]
 
@@ -117,7 +118,7 @@ def test_members_that_were_not_read_leave_the_split_to_the_vendor():
             for rank in (0, 1)
         ]
     )
-    rows = members(run)
+    rows = causal_graph(run).members()
     assert rows["basis"].tolist() == ["recorded"] * 2
     assert rows[["wait_ns", "transfer_ns", "other_ns"]].to_numpy().tolist() == [[300, 100, 100]] * 2
     table = collectives(run)
@@ -128,7 +129,7 @@ def test_members_that_were_not_read_leave_the_split_to_the_vendor():
 
 
 def test_one_rank_alone_says_nothing_about_waiting():
-    rows = members(_run([{"rank": 0, "name": "a", "group": "g", "group_size": 2, "start_ns": 5, "duration_ns": 9}]))
+    rows = causal_graph(_run([{"rank": 0, "name": "a", "group": "g", "group_size": 2, "start_ns": 5, "duration_ns": 9}])).members()
     assert rows["wait_ns"].isna().all()
     assert rows["transfer_ns"].isna().all()
     assert rows["basis"].isna().all()
@@ -180,7 +181,7 @@ def test_a_send_meets_the_receive_of_the_other_rank():
         ]
         common = {"group": "w", "group_size": 2, "name": f"w{k}"}
         rows += [{"rank": rank, **common, "start_ns": at + 2000, "duration_ns": 10} for rank in (0, 1)]
-    table = members(_run(rows))
+    table = causal_graph(_run(rows)).members()
     receives = table[table["operation"] == "receive"]
     assert receives["num_seen"].tolist() == [2] * 3
     assert receives["wait_ns"].tolist() == [700] * 3
@@ -197,7 +198,7 @@ def test_transfers_in_a_group_of_all_stages_have_two_ends_each():
     ]
     world = {"group": "w", "group_size": 3, "duration_ns": 10}
     rows += [{"rank": rank, "name": f"w{k}", "start_ns": 2000 + 100 * k, **world} for k in range(3) for rank in range(3)]
-    table = members(_run(rows))
+    table = causal_graph(_run(rows)).members()
     table = table[table["group"] == "p"].sort_values("start_ns")
     assert table["num_seen"].tolist() == [2] * 4
     assert set(table["basis"]) == {"arrival"}
@@ -214,7 +215,7 @@ def test_bus_factors_are_those_of_nccl_tests(operation: str, size: int, factor: 
 
 def test_a_run_without_collectives_gives_empty_tables():
     run = _run([])
-    assert members(run).empty
+    assert causal_graph(run).members().empty
     assert collectives(run).empty
-    assert waiting(members(run)).empty
-    assert pd.api.types.is_integer_dtype(members(run)["instance"])
+    assert waiting(causal_graph(run).members()).empty
+    assert pd.api.types.is_integer_dtype(causal_graph(run).members()["instance"])

@@ -21,6 +21,7 @@ from perfkit.explain.diagnose import _gaps, _operator_names, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
+from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
 """Up to so many ranks all kernels are looked at."""
@@ -216,7 +217,7 @@ class Case:
     def clocks(self) -> Mapping[int, clock.Clock]:
         """The clocks of the ranks that share collectives, of those that are looked at."""
         if self.detail_ranks == self.run.ranks:
-            return clock.estimate(self.run)
+            return causal_graph(self.run).clocks
         rows = self.run.frame("collectives", ranks=self.detail_ranks)
         return clock.estimate(replace(self.run, tables={"collectives": rows}))
 
@@ -224,7 +225,7 @@ class Case:
     def members(self) -> pd.DataFrame:
         """Collectives, one row a rank and operation, with waiting and transfer told apart; see `perfkit.explain.collectives`."""
         ranks = None if self.detail_ranks == self.run.ranks else self.detail_ranks
-        rows = collectives.members(self.run, ranks=ranks, clocks=self.clocks)
+        rows = causal_graph(self.run).members(ranks=ranks, clocks=self.clocks)
         return rows[rows["step"].isin(self.step_numbers).fillna(False).to_numpy(dtype=bool)].reset_index(drop=True)
 
     @cached_property

@@ -16,11 +16,11 @@ import pandas as pd
 
 from perfkit.core import clock, placement
 from perfkit.core.run import Run
-from perfkit.explain.collectives import members
 from perfkit.explain.idle import DATA_NAMES
 from perfkit.explain.links import slow_links
 from perfkit.explain.what_if._changes import Change
 from perfkit.explain.what_if._steps import BEGIN, END, Ints, Steps
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.overlap import union
 
 STALLED = 1.5
@@ -158,7 +158,7 @@ def _link(run: Run, before: Changed, change: Change) -> Changed:
 
 def _members(run: Run, steps: Steps) -> pd.DataFrame:
     """Members of the collectives of the steps with their `node` (-1: none)."""
-    rows = members(run, ranks=steps.ranks, steps=steps.steps, clocks=steps.clocks)
+    rows = causal_graph(run).members(ranks=steps.ranks, steps=steps.steps, clocks=steps.clocks)
     nodes = steps.graph.nodes
     talking = nodes[(nodes["kind"] == "communication").to_numpy(dtype=bool)]
     columns = [talking[name].to_numpy(dtype=np.int64).tolist() for name in ("rank", "start_ns", "duration_ns")]

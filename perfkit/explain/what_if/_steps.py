@@ -21,6 +21,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.explain.dependencies import MEETING, Dependencies, dependencies, retime, with_lags
 from perfkit.explain.idle import BLOCKING_NAMES, HOW_TO_COLLECT
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.overlap import overlap_ns, union
 
 Ints = npt.NDArray[np.int64]
@@ -100,7 +101,7 @@ def steps_of(run: Run, *, steps: Sequence[int] | None = None, ranks: Sequence[in
     Raises NotMeasuredError where no kernels with times were recorded.
     """
     chosen = _chosen(run, steps, ranks)
-    clocks = clock.estimate(run) if len(run.ranks) > 1 else {}
+    clocks = causal_graph(run).clocks if len(run.ranks) > 1 else {}
     graphs = [dependencies(run, step=step, ranks=ranks, known_clocks=clocks) for step in chosen]
     windows = _windows(run, graphs, chosen, clocks)
     whole, begin = _chained(graphs, chosen, windows)

@@ -19,6 +19,7 @@ from perfkit.face.panels import _timeline_counters as counting
 from perfkit.face.panels import _timeline_ranks as told
 from perfkit.face.panels._timeline_overlap import STATES, overlap_run
 from perfkit.record import tiles
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.tiles import Lane
 
 OVERLAP = "overlap"
@@ -141,7 +142,7 @@ def open_timeline(run: Run, ranks: Sequence[int] = ()) -> Timeline:
 def _clocks(run: Run) -> dict[int, clock.Clock]:
     if len(run.clock) < 2:
         return {}
-    return dict(clock.estimate(run))
+    return dict(causal_graph(run).clocks)
 
 
 def described(timeline: Timeline) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.clock import Clock
-from perfkit.explain import collectives
 from perfkit.face.panels._timeline_data import Timeline, Unit
 from perfkit.face.panels._timeline_events import cells, column, placed
+from perfkit.record.events.graph import causal_graph
 
 MAX_ARROWS = 400
 MAX_OF_SLICE = 60
@@ -89,9 +89,9 @@ def members(timeline: Timeline) -> pd.DataFrame:
     """The members of all collectives on the clock on which the lanes are drawn, without those whose start is not known."""
     run = timeline.run
     if not run.has("collectives"):
-        return collectives.members(run, ranks=[], clocks={})
+        return causal_graph(run).members(ranks=[], clocks={})
     clocks = {rank: Clock(rank, -shift, 0.0, 0, 0.0, 0.0, 0) for rank, shift in run.clock.items()}
-    rows = collectives.members(run, clocks=clocks)
+    rows = causal_graph(run).members(clocks=clocks)
     return rows[rows["start_ns"].notna().to_numpy(bool)]
 
 

@@ -26,6 +26,7 @@ from perfkit.face.panels._diagnosis import diagnosis_of
 from perfkit.face.panels._finding_log import keep_findings
 from perfkit.face.panels._panel import Action, Answer, Empty, Panel
 from perfkit.face.panels._table import Table
+from perfkit.record.events.graph import causal_graph
 
 ALL = "all"
 COLLECT = "record communication: profiler level 1 with communication, or activities CUDA or NPU with record_shapes"
@@ -96,7 +97,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         raise NotMeasuredError(f"communication: {run.name} holds no collectives", how_to_collect=COLLECT)
     ranks = parse_ranks(state.ranks, run.ranks)
     calls = _chosen(exposed(run, ranks=ranks), state)
-    members = _chosen(collectives.members(run), state)
+    members = _chosen(causal_graph(run).members(), state)
     waiting = collectives.waiting(members) if len(members) else pd.DataFrame(columns=["rank", "wait_ns", "caused_ns"])
     sums = members.groupby("rank")[["transfer_ns", "other_ns"]].sum(min_count=1)
     waiting = waiting.merge(sums.reset_index(), on="rank", how="left")

@@ -29,6 +29,17 @@ def innermost(starts: Ints, ends: Ints, threads: Ints, moments: Ints, moment_thr
     return found
 
 
+def parents_of(starts: Ints, ends: Ints, threads: Ints) -> Ints:
+    """The position of the innermost other span around each one on its thread; NONE for an outermost one."""
+    found = np.full(len(starts), NONE, dtype=np.int64)
+    for thread in np.unique(threads):
+        spans = np.flatnonzero(threads == thread)
+        order = spans[np.lexsort((-ends[spans], starts[spans]))]
+        parents = _parents(starts[order], ends[order])
+        found[order] = np.where(parents == NONE, NONE, order[parents])
+    return found
+
+
 def _innermost_of(starts: Ints, ends: Ints, order: Ints, moments: Ints) -> Ints:
     parents = _parents(starts[order], ends[order])
     at = np.searchsorted(starts[order], moments, side="right") - 1

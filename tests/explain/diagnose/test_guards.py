@@ -12,12 +12,12 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
-from perfkit.explain import collectives
 from perfkit.explain.diagnose import all_rules, diagnose, excess, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rules.slow_rank import RULE as SLOW_RANK
 from perfkit.explain.diagnose.work import severity_of
 from perfkit.predict.estimate import estimate
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import MS, Training, run_of, summaries
 
@@ -155,7 +155,7 @@ def test_wrong_clocks_change_neither_who_waits_nor_what_a_fault_costs():
     common = skewed.clock[0]
     assert {rank: shift - common for rank, shift in skewed.clock.items()} == {0: 0, 1: -700_000, 2: 0, 3: 400_000}
     keys = ["step", "rank", "name"]
-    one, other = (collectives.members(run).set_index(keys)["wait_ns"].sort_index() for run in (right, skewed))
+    one, other = (causal_graph(run).members().set_index(keys)["wait_ns"].sort_index() for run in (right, skewed))
     assert (one - other).abs().max() <= 1
     assert other.groupby("rank").sum()[2] == 0
     named = [{found.rule: found for found in diagnose(run, only=all_rules()).findings} for run in (right, skewed)]

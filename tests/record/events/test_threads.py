@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.record.events.threads import device_waits, handovers, working_times
+from perfkit.record.events.threads import HostEvents, device_waits, handovers
 
 
 def host(*rows: tuple[str, str, str, int, int]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["name", "kind", "thread", "start_ns", "duration_ns"])
 
 
+def events(*rows: tuple[str, str, str, int, int]) -> HostEvents:
+    return HostEvents(host(*rows))
+
+
 def given(*rows: tuple[str, str, str, int, int]) -> list[tuple[object, ...]]:
-    frame = handovers(working_times(host(*rows), ["main", "autograd"])).sort_values("taken_ns")
+    frame = handovers(events(*rows).working_times(["main", "autograd"])).sort_values("taken_ns")
     return list(frame[["giver", "given_ns", "taker", "taken_ns"]].itertuples(index=False, name=None))
 
 
@@ -42,26 +46,26 @@ def test_a_pause_of_one_thread_is_its_own():
     assert given(FORWARD, OPTIMIZER) == []
 
 
-KERNELS = pd.DataFrame({"start_ns": [0, 40], "duration_ns": [30, 20]})
+KERNELS = pd.DataFrame({"kind": ["computing", "copy"], "start_ns": [0, 40], "duration_ns": [30, 20]})
 
 
 def launched(**columns: list[object]) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"kind": "computing", "thread": "main", "launch_ns": [0, 5], "launch_duration_ns": [1, 1], **columns}
-    ).astype({"launch_ns": "Int64", "launch_duration_ns": "Int64"})
+    return pd.DataFrame({"thread": "main", "launch_ns": [0, 5], "launch_duration_ns": [1, 1], **columns}).astype(
+        {"launch_ns": "Int64", "launch_duration_ns": "Int64"}
+    )
 
 
 def test_a_synchronising_call_waits_for_what_ends_while_it_runs():
-    calls = host(("cudaStreamSynchronize", "call", "main", 10, 55), ("cudaStreamSynchronize", "call", "main", 70, 5))
+    calls = events(("cudaStreamSynchronize", "call", "main", 10, 55), ("cudaStreamSynchronize", "call", "main", 70, 5))
     waits = device_waits(calls, launched(), KERNELS)
     assert waits[["thread", "end_ns", "kernel"]].to_numpy().tolist() == [["main", 65, 1]]
 
 
 def test_a_copy_whose_call_returns_after_it_has_ended_was_waited_for():
-    rows = launched(kind=["computing", "copy"], launch_duration_ns=[1, 60])
-    waits = device_waits(host(("cudaMemcpyAsync", "call", "main", 5, 60)), rows, KERNELS)
+    rows = launched(launch_duration_ns=[1, 60])
+    waits = device_waits(events(("cudaMemcpyAsync", "call", "main", 5, 60)), rows, KERNELS)
     assert waits[["end_ns", "kernel"]].to_numpy().tolist() == [[65, 1]]
 
 
 def test_a_call_that_only_asks_waits_for_nothing():
-    assert device_waits(host(("cudaEventQuery", "call", "main", 10, 55)), launched(), KERNELS).empty
+    assert device_waits(events(("cudaEventQuery", "call", "main", 10, 55)), launched(), KERNELS).empty

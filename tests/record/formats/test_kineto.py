@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.explain.collectives import collectives, members, waiting
+from perfkit.explain.collectives import collectives, waiting
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.load import load
 from perfkit.record.overlap import Timeline
 
@@ -130,7 +131,7 @@ def test_ranks_without_metadata_are_grouped_by_leaving_together_if_the_whole_wor
     assert (table["basis"] == "arrival").all()
     assert table["latest_rank"].tolist() == [7, 7, 7, 7, 7, 5, 5, 4]
     assert table["spread_ns"].iloc[0] == pytest.approx(7_600_000, abs=300_000)
-    assert waiting(members(run))["rank"].iloc[0] == 7
+    assert waiting(causal_graph(run).members())["rank"].iloc[0] == 7
 
 
 def test_ranks_are_not_grouped_if_one_of_the_world_is_missing(tmp_path):

@@ -24,6 +24,7 @@ from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.record.events.graph import causal_graph
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
 LINK_RATIO = Threshold(
@@ -221,7 +222,7 @@ def _shown_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
     """
     ends = replace(case.run, tables={"collectives": case.run.frame("collectives", ranks=pair)})
     clocks = clock.estimate(ends)
-    rows = collectives.members(ends, clocks=clocks)
+    rows = causal_graph(ends).members(clocks=clocks)
     rows = rows[rows["step"].isin(case.step_numbers).fillna(False).to_numpy(dtype=bool)]
     late = _late_ns(pair, slowness, rows, case)
     if late.empty:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.explain.transfers import ALONE, TOGETHER_NS, partners
+from perfkit.record.events.transfers import ALONE, TOGETHER_NS, partners
 
 
 def _table(*rows: tuple[int, str, str, int, int], instance: list[int] | None = None) -> pd.DataFrame:
