@@ -23,7 +23,7 @@ from perfkit.predict.limits import with_limit_gib
 from perfkit.predict.plans.balance.balance import PlanResult, balance
 from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
-from perfkit.predict.plans.balance.from_plan import PlanProblem, problem_of_plan, scaled
+from perfkit.predict.plans.balance.from_plan import PlanProblem, balanced, problem_of_plan, scaled
 from perfkit.predict.plans.balance.measured_layers import layer_times, with_layer_times
 from perfkit.predict.plans.balance.text import plan_table
 from perfkit.record.load import load
@@ -60,7 +60,7 @@ def balance_input(
     else:
         found = _problem(read_config(path) if text is None else read_text(text, name), run, device, calibration, limit_gib)
         with SolveProgress(errors) as progress:
-            result = balance(found.problem, time_limit_s=time_limit_s, progress=progress, start=found.start())
+            result = balanced(found, time_limit_s=time_limit_s, progress=progress)
     written = _written(found, result, target, device)
     if as_json:
         print(json.dumps({**result.to_dict(), **written}, ensure_ascii=False), file=out)

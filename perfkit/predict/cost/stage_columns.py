@@ -18,7 +18,7 @@ from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import GradientRates, exposed_s, gradient_rates, send_each_s
 from perfkit.predict.cost.pipeline import pipeline_s
 from perfkit.predict.cost.stage_layers import AMOUNTS, StageLayers
-from perfkit.predict.cost.work_columns import Layer, Work
+from perfkit.predict.cost.work_columns import Layer, Work, micro_batch_work
 
 FORWARD_SHARE = 1 / 3
 """Share of the head and the embedding that is forward: one of three products."""
@@ -102,13 +102,9 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
 
 def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
-    window = np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts)
-    once, optimizer = gradients.once_s(parameters, window), parameters * rates.optimizer_s[:, None]
+    once, optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
     length = pipeline_s(passes.forward, passes.backward, rates.passes)
-    # A stage ends before those ahead of it, which still have its output to work on.
-    below = passes.backward[:, 0]
-    ends = length[:, None] - (np.cumsum(below, axis=1) - below)
     chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
     rows, last = np.arange(len(own)), own.shape[1] - 1
     return Standing(
@@ -119,8 +115,32 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
         always=passes.always.sum(axis=1)[rows, chosen],
         once=once[rows, chosen],
         optimizer=optimizer[rows, chosen],
-        whole=(ends + once).max(axis=1) + optimizer.max(axis=1),
+        whole=length + _closing(passes, once, optimizer),
     )
+
+
+def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[Passes, Floats]:
+    """Passes of the first plan if its layers lay otherwise, and seconds from the end of its pipeline to that of the last update.
+
+    `amounts` has shape (layouts, kinds x amounts, chunks, stages); without the straggling of many nodes.
+    """
+    work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
+    rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
+    passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
+    once = _once(rates, gradients, amounts, parameters)
+    return passes, _closing(passes, once, parameters * rates.optimizer_s[:, None])
+
+
+def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> Floats:
+    """Exposed seconds of the reduction after the last backward pass of every stage."""
+    return gradients.once_s(parameters, np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts))
+
+
+def _closing(passes: Passes, once: Floats, optimizer: Floats) -> Floats:
+    """Seconds from the end of the pipeline to the end of the last update."""
+    # A stage ends before those ahead of it, which still have its output to work on.
+    below = passes.backward[:, 0]
+    return np.asarray((once - np.cumsum(below, axis=1) + below).max(axis=1) + optimizer.max(axis=1))
 
 
 def _of(rates: Floats, amounts: Floats) -> Floats:

@@ -93,7 +93,12 @@ def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
     return first.tolist(), places.ravel()
 
 
-_amounts = attrgetter(*AMOUNTS[1:])
+_again = attrgetter(*AMOUNTS[1:])
+
+
+def amounts_of(again: Again) -> Floats:
+    """The `AMOUNTS` of one layer."""
+    return np.array((1.0, *_again(again)))
 
 
 def _looked_at(plan: Plan) -> StageLayers:
@@ -106,7 +111,7 @@ def _looked_at(plan: Plan) -> StageLayers:
 @lru_cache(maxsize=65536)
 def same_again(counts: Counts, again: Again, dense: int = 0) -> StageLayers:
     """Layers by chunk and stage that all compute the same again; the first `dense` ones are without experts."""
-    each, layers = np.array((1.0, *_amounts(again))), np.array(counts, dtype=np.float64)
+    each, layers = amounts_of(again), np.array(counts, dtype=np.float64)
     if not dense:
         return StageLayers(np.multiply.outer(each, layers))
     mixed = np.array(expert_layers_in(counts, dense), dtype=np.float64)
@@ -114,5 +119,5 @@ def same_again(counts: Counts, again: Again, dense: int = 0) -> StageLayers:
 
 
 def _summed(runs: Sequence[Run], leading: bool) -> Floats:
-    own = (count * np.array((1.0, *_amounts(again))) for count, again in runs if again.leading == leading)
+    own = (count * amounts_of(again) for count, again in runs if again.leading == leading)
     return sum(own, start=np.zeros(len(AMOUNTS)))

@@ -3,6 +3,8 @@
 Layouts have shape (layouts, varieties, chunks, stages). The peak of a stage is
 
     const + parameters + max over its in-flight vectors a of sum over chunks v of a[v] * activations of chunk v
+
+and what its backward pass has besides, which depends on the recomputation in its last chunk.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ from perfkit.predict.plans.schedule.dag import Dag
 from perfkit.predict.plans.schedule.longest import Times, makespans
 
 Ints = NDArray[np.int64]
+LEADS = {"none": 0, "comm": 0, "select": 1, "both": 1, "full": 2}
+"""The row of `PipelineProblem.stage_bytes` that a layer of a kind in the last chunk asks for; the largest counts."""
 
 
 class Evaluator:
@@ -35,6 +39,10 @@ class Evaluator:
         self.act_bytes = np.array([kind.act_bytes for kind in kinds], dtype=np.int64)
         self.type = np.array([variety.type for variety in problem.varieties], dtype=np.int64)
         self.fixed = {name: self._ends(name) for name in ("fwd_ns", "bwd_ns", "wgrad_ns", "param_bytes", "act_bytes")}
+        for name, rows in zip(("fwd_ns", "bwd_ns"), problem.pass_ns, strict=False):
+            self.fixed[name] += np.array(rows, dtype=np.int64)
+        self.leads = np.array([LEADS[variety.kind] for variety in problem.varieties], dtype=np.int64)
+        self.stage_bytes = np.array(problem.stage_bytes or [[0] * problem.num_stages] * 3, dtype=np.int64)
 
     @cached_property
     def dag(self) -> Dag:
@@ -48,7 +56,8 @@ class Evaluator:
     def vectors(self) -> tuple[Ints, ...]:
         """For every stage its in-flight vectors, shape (vectors, chunks)."""
         problem = self.problem
-        found = in_flight(problem.schedule, problem.num_stages, problem.num_chunks, problem.num_microbatches)
+        micro_batches = problem.num_microbatches // (problem.micro_batch_copies * problem.sequence_chunks)
+        found = in_flight(problem.schedule, problem.num_stages, problem.num_chunks, micro_batches, problem.sequence_chunks)
         return tuple(np.array(vectors, dtype=np.int64) for vectors in found)
 
     def chunk_times_ns(self, layouts: Layout) -> Ints:
@@ -77,8 +86,18 @@ class Evaluator:
         static = np.tensordot(layouts, self.param_bytes, (1, 0)) + self.fixed["param_bytes"]
         acts = np.tensordot(layouts, self.act_bytes, (1, 0)) + self.fixed["act_bytes"]
         dynamic = np.stack([(acts[:, :, stage] @ vectors.T).max(axis=1) for stage, vectors in enumerate(self.vectors)], axis=1)
-        peaks: Ints = self.problem.const_bytes + static.sum(axis=1) + dynamic
+        besides = np.take_along_axis(self.stage_bytes, self.lead(np.swapaxes(layouts[:, :, -1], 1, 2)), axis=0)
+        peaks: Ints = self.problem.const_bytes + static.sum(axis=1) + dynamic + besides
         return peaks
+
+    def least_peaks_bytes(self, layout: Layout) -> Ints:
+        """The peak of every stage of a layout, if its backward pass had as little besides as with any recomputation."""
+        own = self.stage_bytes[self.lead(layout[:, -1].T), np.arange(self.problem.num_stages)]
+        return np.asarray(self.peaks_bytes(layout[None])[0] - own + self.stage_bytes.min(axis=0))
+
+    def lead(self, counts: Ints) -> Ints:
+        """The row of `stage_bytes` for layers of a last chunk, with the varieties on the last axis."""
+        return np.asarray(((counts > 0) * self.leads).max(axis=-1), dtype=np.int64)
 
     def fits(self, layouts: Layout) -> NDArray[np.bool_]:
         """Whether every stage of a layout stays within the limit."""

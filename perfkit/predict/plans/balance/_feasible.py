@@ -1,7 +1,7 @@
 """Feasible: the layout whose largest memory peak is smallest, so the smallest limit that any layout meets.
 
-Every layer takes its kind with the fewest activations, as more only adds to the peak. What is left is a small integer program over
-the layers of each type in each chunk.
+Every layer takes its kind with the fewest activations, as more only adds to the peak; what a backward pass has besides counts as
+the least of any recomputation. What is left is a small integer program over the layers of each type in each chunk.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def least_peak_layout(evaluator: Evaluator, time_limit_s: float) -> tuple[Layout
     for stage, vectors in enumerate(evaluator.vectors):
         for vector in vectors:
             fixed = problem.const_bytes + int(evaluator.fixed["param_bytes"][:, stage].sum())
+            fixed += int(evaluator.stage_bytes[:, stage].min())
             fixed += int(vector @ evaluator.fixed["act_bytes"][:, stage])
             terms = [
                 counts[index][chunk * problem.num_stages + stage]

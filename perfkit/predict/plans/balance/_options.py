@@ -95,7 +95,8 @@ class OptionTable:
         parts, least = self.problem.body, self.problem.min_layers_per_chunk
         there = min(part.fwd_ns for part in parts)
         back = 0 if self.problem.schedule == "zbh1" else min(kind.bwd_ns for part in parts for kind in part.kinds.values())
-        return stage * least * (there + back)
+        beside = sum(int(np.minimum(self.evaluator.fixed[name], 0).sum()) for name in ("fwd_ns", "bwd_ns"))
+        return stage * least * (there + back) + beside
 
     def _chunk_counts(self, chunk: int, stage: int, budget_ns: int, most: int | None) -> Iterator[tuple[int, ...]]:
         """Layers by type that one chunk can hold: at the right place of the body, and not too long on their own."""
@@ -153,6 +154,7 @@ class OptionTable:
         for chunk in range(len(acts) - 1):
             before += acts[chunk][grid[:, chunk]][:, None] * vectors[:, chunk]
         dynamic = (before[:, None, :] + acts[-1][None, :, None] * vectors[None, None, :, -1]).max(axis=2)
+        dynamic = dynamic + evaluator.stage_bytes[evaluator.lead(fronts[-1].counts), stage]
         limit = problem.memory_limit_bytes
         fits = np.ones_like(dynamic, dtype=np.bool_) if limit is None else static + dynamic <= limit
         if problem.schedule == "zbh1":

@@ -135,32 +135,40 @@ def balance(
     solver = Solver(evaluator, time_limit_s, report)
     lean, proven = least_peak_layout(evaluator, time_limit_s)
     if lean is not None:
-        peaks = evaluator.peaks_bytes(lean[None])[0]
-        if problem.memory_limit_bytes is not None and peaks.max() > problem.memory_limit_bytes:
-            return PlanResult(
-                problem=problem,
-                status="infeasible" if proven else "time_limit",
-                layout=None,
-                makespan_ns=None,
-                bound_ns=None,
-                smallest_feasible_limit_mib=whole_mib(int(peaks.max())),
-                binding_stage=int(peaks.argmax()),
-            )
+        least = evaluator.least_peaks_bytes(lean)
+        if problem.memory_limit_bytes is not None and least.max() > problem.memory_limit_bytes:
+            return _infeasible(evaluator, lean, "infeasible" if proven else "time_limit")
         solver.consider(lean)
     if start is not None and not layout_problems(problem, start):
         solver.consider(start)
     ended = solver.solve()
     layout = solver.best
+    if layout is None and lean is not None:
+        return _infeasible(evaluator, lean, ended.status)
     return PlanResult(
         problem=problem,
         status=ended.status,
         layout=layout,
-        makespan_ns=ended.best_ns,
-        bound_ns=ended.bound_ns,
+        makespan_ns=None if ended.best_ns is None else ended.best_ns + problem.closing_ns,
+        bound_ns=ended.bound_ns + problem.closing_ns,
         peak_bytes=() if layout is None else tuple(evaluator.peaks_bytes(layout[None])[0].tolist()),
         num_cuts=ended.num_cuts,
         rounds=ended.rounds,
         seconds=ended.seconds,
+    )
+
+
+def _infeasible(evaluator: Evaluator, lean: Layout, status: str) -> PlanResult:
+    """No layout fits, or none was found that does."""
+    peaks = evaluator.peaks_bytes(lean[None])[0]
+    return PlanResult(
+        problem=evaluator.problem,
+        status=status,
+        layout=None,
+        makespan_ns=None,
+        bound_ns=None,
+        smallest_feasible_limit_mib=whole_mib(int(peaks.max())),
+        binding_stage=int(peaks.argmax()),
     )
 
 

@@ -1,14 +1,15 @@
-"""From a plan to a pipeline problem and back: layer times and memory out of the calculators, or scaled to a measured run.
+"""From a plan to a pipeline problem and back: layer times and memory of the estimate, or scaled to a measured run.
 
-A layer's time is that of the step model for the mean layer of its type, once for every kind of recomputation. Memory is that of the
-memory model: what a layer keeps, its parameters with gradients and optimizer state, and what the first and last stage have besides.
-What does not grow with layers is one constant, the largest of all stages, so that the balance never promises more room than
-`perfkit estimate` finds.
+What one layer more adds to a stage, by type and kind of recomputation, is the price of a layer; what a stage has besides is told
+apart by stage. Both are exact where the estimate is a sum over layers. Where it is not (sharded parameters that computing hides in
+part, the reduction after the last backward pass), they hold exactly for one layout and nearly for those beside it: `balanced`
+prices again at its answer until the estimate of what it writes is what it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,31 +18,64 @@ from perfkit.config.dialects.compare import full_everywhere
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.predict.cost.again import dense_of
-from perfkit.predict.cost.cost_columns import costs_of
+from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.stage_columns import FORWARD_SHARE
-from perfkit.predict.cost.work_columns import micro_batch_work
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory import activations
 from perfkit.predict.memory.memory import peak_memory, static_of
 from perfkit.predict.memory.settings import MemorySettings, settings_for
 from perfkit.predict.plans.balance._evaluator import Evaluator
+from perfkit.predict.plans.balance._prices import StagePrices, TypePlan, types_of
+from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance
 from perfkit.predict.plans.balance.config_lists import layout_of_lists
 from perfkit.predict.plans.balance.problem import EndPart, Kind, LayerType, Layout, PipelineProblem
-from perfkit.predict.plans.balance.recompute_options import again_s
 
 SELECT = (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu")
-NS = 1_000_000_000
+ROUNDS = 4
+"""Times that a problem is priced again at its own answer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanProblem:
-    """The problem of a plan, the patterns that its kind "select" repeats, and the plan."""
+    """The problem of a plan, the patterns that its kind "select" repeats, the plan, and the estimate's prices of its layouts.
+
+    Without `prices` the times are those of a run.
+    """
 
     problem: PipelineProblem
     plan: Plan
     select: tuple[str, ...]
+    prices: StagePrices | None
+
+    def priced_at(self, layout: Layout) -> PlanProblem:
+        """The same problem with what its stages have besides layers, in time and memory, exact at this layout."""
+        problem = replace(self.problem, stage_bytes=())
+        if self.prices is not None:
+            plain = replace(problem, pass_ns=(), closing_ns=0)
+            pass_ns, closing_ns = self.prices.besides_ns(layout, Evaluator(plain))
+            problem = replace(plain, pass_ns=pass_ns, closing_ns=closing_ns)
+        return replace(self, problem=replace(problem, stage_bytes=self._stage_bytes(layout, Evaluator(problem))))
+
+    def written(self, layout: Layout) -> Layout:
+        """The layout that the plan with the layers and recomputation of this one has."""
+        return replace(self, plan=self.plan_of(layout)).start()
+
+    def _stage_bytes(self, layout: Layout, plain: Evaluator) -> tuple[tuple[int, ...], ...]:
+        """By what the last chunk recomputes and stage, the peak of the estimate less what layers explain; exact at the layout."""
+        stages = np.arange(self.problem.num_stages)
+        found = np.full((3, len(stages)), np.iinfo(np.int64).min)
+        for kind in ("none", "select", "full"):
+            alike = _all_of(self.problem, layout, kind)
+            found[plain.lead(alike[:, -1].T), stages] = self._left_bytes(alike, plain)
+        found[plain.lead(layout[:, -1].T), stages] = self._left_bytes(layout, plain)
+        # What no layer type can do is never asked for.
+        found = np.where(found == np.iinfo(np.int64).min, found.max(axis=0), found)
+        return _counts(found)
+
+    def _left_bytes(self, layout: Layout, plain: Evaluator) -> Layout:
+        peaks = peak_memory(self.plan_of(layout), schedule=self.problem.schedule).stages
+        whole = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
+        return np.asarray(whole - plain.peaks_bytes(layout[None])[0])
 
     def start(self) -> Layout:
         """The plan's own layers and recomputation, to improve on; a layer that repeats any pattern counts as select."""
@@ -72,9 +106,7 @@ class PlanProblem:
         return replace(self.plan, parallel=parallel, recompute=recompute)
 
 
-def problem_of_plan(
-    plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: float | str | None = None, settings: MemorySettings | None = None
-) -> PlanProblem:
+def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: float | str | None = None) -> PlanProblem:
     """The pipeline problem of a plan with stages, under its own memory limit unless another is given.
 
     Raises InputError if it has no stages, or no device to take times from.
@@ -87,24 +119,72 @@ def problem_of_plan(
     if problems:
         raise InputError("balance", problems)
     plan = with_limit(plan, memory_limit_bytes)
-    usable = plan.usable_memory
-    settings = settings or settings_for(plan)
+    usable, parallel = plan.usable_memory, plan.parallel
     select = tuple(plan.recompute.operators) or SELECT
-    types = [_layer_type(one, efficiency, settings, select) for one in _types(plan)]
-    head, tail = _ends(plan, efficiency, settings, types)
+    types = types_of(plan)
+    prices = StagePrices.of(plan, efficiency, types, select)
+    head, tail = prices.ends()
+    copies, pieces = parallel.micro_batch_interleave_size, parallel.sequence_chunks
     problem = PipelineProblem(
-        schedule="vpp" if plan.parallel.virtual_pipeline_parallel_size > 1 else "1f1b",
-        num_stages=plan.parallel.pipeline_parallel_size,
-        num_chunks=plan.parallel.virtual_pipeline_parallel_size,
-        num_microbatches=plan.num_micro_batches,
-        body=tuple(types),
+        schedule="vpp" if parallel.virtual_pipeline_parallel_size > 1 else "1f1b",
+        num_stages=parallel.pipeline_parallel_size,
+        num_chunks=parallel.virtual_pipeline_parallel_size,
+        num_microbatches=plan.num_micro_batches * copies * pieces,
+        body=tuple(_layer_type(part, prices, index, select) for index, part in enumerate(types)),
         head=head,
         tail=tail,
         memory_limit_bytes=None if usable is None else usable.limit_bytes,
         memory_limit_source="" if usable is None else usable.source,
+        micro_batch_copies=copies,
+        sequence_chunks=pieces,
         assumptions=("times and memory are predicted by the calculators, not measured", f"select repeats {', '.join(select)}"),
     )
-    return PlanProblem(problem=_with_constant(problem, plan, settings, select), plan=plan, select=select)
+    found = PlanProblem(problem=problem, plan=plan, select=select, prices=prices)
+    return found.priced_at(found.start())
+
+
+def balanced(
+    found: PlanProblem, *, time_limit_s: float = 60.0, progress: Callable[[BalanceProgress], bool | None] | None = None
+) -> PlanResult:
+    """The best layout of a plan's problem, in the times and bytes that the estimate of the plan that is written gives it."""
+    until, start = time.monotonic() + time_limit_s, found.written(found.start())
+    found = found.priced_at(start)
+    best = _priced(PlanResult(problem=found.problem, status="time_limit", layout=start, makespan_ns=0, bound_ns=0), found, start)
+    for _ in range(ROUNDS):
+        result = balance(found.problem, time_limit_s=max(0.0, until - time.monotonic()), progress=progress, start=start)
+        if result.layout is None:
+            return best or result
+        # Lists of first layers cannot say every layout: what counts is the one that is written.
+        layout = found.written(result.layout)
+        found = found.priced_at(layout)
+        answer = _priced(result, found, layout)
+        if answer is not None and (best is None or _ns(answer) <= _ns(best)):
+            best = answer
+        if answer is not None and np.array_equal(layout, start):
+            break
+        start = layout
+    return best or replace(result, status="time_limit", layout=None, makespan_ns=None, bound_ns=None)
+
+
+def _ns(result: PlanResult) -> int:
+    return result.makespan_ns or 0
+
+
+def _priced(result: PlanResult, found: PlanProblem, layout: Layout) -> PlanResult | None:
+    """The result with a layout at which the problem is priced; None if it does not fit."""
+    problem, evaluator = found.problem, Evaluator(found.problem)
+    if not evaluator.fits(layout[None])[0]:
+        return None
+    makespan_ns = int(evaluator.makespans_ns(layout[None])[0]) + problem.closing_ns
+    bound_ns = (result.bound_ns or 0) + makespan_ns - _ns(result)
+    return replace(
+        result,
+        problem=problem,
+        layout=layout,
+        makespan_ns=makespan_ns,
+        bound_ns=max(0, min(makespan_ns, bound_ns)) if result.bound_ns else 0,
+        peak_bytes=tuple(evaluator.peaks_bytes(layout[None])[0].tolist()),
+    )
 
 
 def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> PlanProblem:
@@ -115,7 +195,8 @@ def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> Plan
     """
     problem = found.problem
     evaluator = Evaluator(problem)
-    times = evaluator.chunk_times_ns(found.start()[None])[0].sum(axis=(0, 1)) * problem.num_microbatches / NS
+    beside = np.array(problem.pass_ns or 0, dtype=np.int64)
+    times = (evaluator.chunk_times_ns(found.start()[None])[0][:2] - beside).sum(axis=(0, 1)) * problem.num_microbatches / NS_PER_S
     ratios = [measured / float(own) for measured, own in zip(measured_stage_s, times, strict=False) if measured and own]
     if not ratios:
         raise InputError("balance", ["no stage of the run has a measured computing time"])
@@ -136,7 +217,7 @@ def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> Plan
         tail=faster(problem.tail, ratio),
         assumptions=(*problem.assumptions, note),
     )
-    return replace(found, problem=changed)
+    return replace(found, problem=changed, prices=None)
 
 
 def faster(part: EndPart | None, ratio: float) -> EndPart | None:
@@ -144,33 +225,17 @@ def faster(part: EndPart | None, ratio: float) -> EndPart | None:
     return part and replace(part, fwd_ns=round(part.fwd_ns * ratio), bwd_ns=round(part.bwd_ns * ratio))
 
 
-def _types(plan: Plan) -> list[tuple[Plan, str, int]]:
-    """The plan with a body of one layer type only, for every type: leading dense layers, then those with experts."""
-    model = plan.model
-    if not model.num_experts:
-        return [(plan, "layer", model.num_layers)]
-    alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None))
-    mixed, dense = replace(alike, model=replace(model, num_dense_layers=0)), dense_of(alike)
-    found = [(dense, "dense layer", model.num_dense_layers), (mixed, "expert layer", model.num_layers - model.num_dense_layers)]
-    return [one for one in found if one[2]]
-
-
-def _layer_type(
-    part: tuple[Plan, str, int], efficiency: Efficiency, settings: MemorySettings, select: tuple[str, ...]
-) -> LayerType:
-    plan, name, count = part
-    layer = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency).layers[0]
-    forward, backward, full = (float(seconds[0]) for seconds in (layer.forward_s, layer.backward_s, layer.again_s[0]))
-    chosen, gathered = again_s(plan, efficiency, select), again_s(plan, efficiency, (), communication=True)
-    extra = {"none": 0.0, "select": chosen, "comm": gathered, "both": chosen + gathered, "full": full}
-    kinds = {
-        kind: Kind(bwd_ns=round((backward + extra[kind]) * NS), act_bytes=round(_kept(plan, settings, kind, select)))
-        for kind in extra
-        if gathered or kind not in ("comm", "both")
-    }
-    least = {name: kind for name, kind in kinds.items() if name == "none" or kind.act_bytes < kinds["none"].act_bytes}
+def _layer_type(part: TypePlan, prices: StagePrices, index: int, select: tuple[str, ...]) -> LayerType:
+    settings = settings_for(part.plan)
+    kept = {kind: _kept(part.plan, settings, kind, select) for kind in prices.kinds_of(index)}
+    least = [kind for kind in kept if kind == "none" or kept[kind] < kept["none"]]
+    forward_ns, backward_ns = prices.layer_ns(index)
     return LayerType(
-        name=name, count=count, fwd_ns=round(forward * NS), param_bytes=round(_layer_static(plan, settings)), kinds=least
+        name=part.name,
+        count=part.count,
+        fwd_ns=forward_ns,
+        param_bytes=round(_layer_static(part.plan, settings)),
+        kinds={kind: Kind(bwd_ns=backward_ns[kind], act_bytes=round(kept[kind])) for kind in least},
     )
 
 
@@ -193,61 +258,9 @@ def _layer_static(plan: Plan, settings: MemorySettings) -> float:
         rest = plan.model.num_layers - first
         row = (first, rest, *(0,) * (stages - 2))
         parallel = replace(plan.parallel, virtual_pipeline_parallel_size=1, layers_per_stage=(row,))
-        sizes.append(_static(replace(plan, parallel=parallel, recompute=RecomputePlan()), settings, 0))
+        held = static_of(replace(plan, parallel=parallel, recompute=RecomputePlan()), settings, 0)
+        sizes.append((1 + settings.fragmentation) * float(held.total))
     return sizes[1] - sizes[0]
-
-
-def _static(plan: Plan, settings: MemorySettings, stage: int) -> float:
-    return (1 + settings.fragmentation) * float(static_of(plan, settings, stage).total)
-
-
-def _ends(plan: Plan, efficiency: Efficiency, settings: MemorySettings, types: Sequence[LayerType]) -> tuple[EndPart, EndPart]:
-    """Embedding and head: what the first and last stage have besides their layers."""
-    work = micro_batch_work(costs_of([replace(plan, recompute=RecomputePlan())]), efficiency)
-    embedding, head = float(work.embedding[0]), float(work.head.total[0])
-    held = _per_stage(plan, types)
-    last = plan.parallel.pipeline_parallel_size - 1
-    first_bytes, last_bytes = (round(max(0.0, _static(plan, settings, stage) - held[stage])) for stage in (0, last))
-    return (
-        _end(embedding, first_bytes),
-        _end(head, last_bytes),
-    )
-
-
-def _end(seconds: float, param_bytes: int) -> EndPart:
-    forward = FORWARD_SHARE * seconds
-    return EndPart(fwd_ns=round(forward * NS), bwd_ns=round((seconds - forward) * NS), param_bytes=param_bytes)
-
-
-def _per_stage(plan: Plan, types: Sequence[LayerType]) -> list[float]:
-    """Static bytes of the layers of every stage."""
-    left = [part.count for part in types]
-    held = [0.0] * plan.parallel.pipeline_parallel_size
-    for row in plan.stage_layers:
-        for stage, count in enumerate(row):
-            rest = count
-            for index, part in enumerate(types):
-                taken = min(rest, left[index])
-                left[index], rest = left[index] - taken, rest - taken
-                held[stage] += taken * part.param_bytes
-    return held
-
-
-def _with_constant(problem: PipelineProblem, plan: Plan, settings: MemorySettings, select: tuple[str, ...]) -> PipelineProblem:
-    """The problem with the bytes that no layer explains: the largest of all stages, with nothing, operators or all recomputed."""
-    layers, evaluator = plan.stage_layers, Evaluator(problem)
-    variants = {
-        "none": RecomputePlan(),
-        "select": RecomputePlan(operators=dict.fromkeys(select, layers)),
-        "full": RecomputePlan(all_layers=True),
-    }
-    left = [0.0]
-    for kind, recompute in variants.items():
-        if all(kind in part.kinds for part in problem.body):
-            found = peak_memory(replace(plan, recompute=recompute), schedule=problem.schedule, settings=settings).stages
-            linear = evaluator.peaks_bytes(_layout(problem, plan, kind)[None])[0]
-            left += [float(whole.total) - float(own) for whole, own in zip(found, linear, strict=True)]
-    return replace(problem, const_bytes=round(max(left)))
 
 
 def _layout(problem: PipelineProblem, plan: Plan, kind: str = "none") -> Layout:
@@ -263,6 +276,14 @@ def _layout(problem: PipelineProblem, plan: Plan, kind: str = "none") -> Layout:
                 layout[rows[index], chunk, stage] += taken
                 left[index], rest = left[index] - taken, rest - taken
     return layout
+
+
+def _all_of(problem: PipelineProblem, layout: Layout, kind: str) -> Layout:
+    """The layers of a layout, all of one kind of recomputation where their type knows it."""
+    found, rows = np.zeros_like(layout), {variety: index for index, variety in enumerate(problem.varieties)}
+    for own, variety in zip(layout, problem.varieties, strict=True):
+        found[rows.get(variety._replace(kind=kind), rows[variety._replace(kind="none")])] += own
+    return found
 
 
 def _of_kind(problem: PipelineProblem, layout: Layout, kind: str) -> Layout:

@@ -92,7 +92,7 @@ def with_layer_times(found: PlanProblem, times: Mapping[int, LayerTime]) -> Plan
         tail=faster(problem.tail, ratio),
         assumptions=(*memory, *notes),
     )
-    return replace(found, problem=changed)
+    return replace(found, problem=changed, prices=None)
 
 
 def _measured(part: LayerType, layers: Sequence[tuple[str, LayerTime]]) -> LayerType:

@@ -134,7 +134,9 @@ class LayerPlanner:
 
     def _stage(self, stage: int, counts: tuple[tuple[int, ...], ...]) -> Ints:
         """Layers by variety and chunk of a stage with these layers by chunk and type."""
-        key = (counts, self._ends[..., stage].tobytes(), self.evaluator.vectors[stage].tobytes())
+        evaluator = self.evaluator
+        own = (self._ends[..., stage], evaluator.vectors[stage], evaluator.stage_bytes[:, stage])
+        key = (counts, *(amounts.tobytes() for amounts in own))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _KEPT:

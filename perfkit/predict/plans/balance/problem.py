@@ -75,7 +75,13 @@ class Variety(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineProblem:
-    """What `balance` solves; `memory_limit_bytes` None means no limit, `memory_limit_source` says who states it."""
+    """What `balance` solves; `memory_limit_bytes` None means no limit, `memory_limit_source` says who states it.
+
+    What layers and ends do not explain: `pass_ns` of a micro batch, shape (2, chunks, stages) for forward and backward,
+    `closing_ns` after the pipeline, and `stage_bytes` by stage, shape (3, stages), for a last chunk in which no layer is
+    recomputed, some repeat operators, or some repeat everything. A micro batch passes in `micro_batch_copies` x `sequence_chunks`
+    parts, which `num_microbatches` counts.
+    """
 
     schedule: str
     num_stages: int
@@ -90,6 +96,11 @@ class PipelineProblem:
     p2p_ns: int = 0
     p2p_mode: str = "none"
     min_layers_per_chunk: int = 1
+    pass_ns: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    closing_ns: int = 0
+    stage_bytes: tuple[tuple[int, ...], ...] = ()
+    micro_batch_copies: int = 1
+    sequence_chunks: int = 1
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

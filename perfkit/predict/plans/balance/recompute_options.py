@@ -50,7 +50,7 @@ def operator_options(
         saved = whole - sum(activations.kept_bytes(tensors, [path.replace(".", r"\.")]).values())
         if saved > 0:
             freeing.append((path, saved))
-    times = _again_s(plan, efficiency, [[path.replace(".", r"\.")] for path, _ in freeing])
+    times = again_s(plan, efficiency, [[path.replace(".", r"\.")] for path, _ in freeing])
     found = [Option(path=path, saved_bytes=saved, seconds=own) for (path, saved), own in zip(freeing, times, strict=True)]
     # A cell and the only operator in it are one choice: the path that comes first stays.
     alike = [option for option in found if not any(option.path.startswith(f"{other.path}.") for other in found)]
@@ -90,16 +90,11 @@ def full_option(plan: Plan, efficiency: Efficiency, settings: MemorySettings | N
     )
 
 
-def again_s(plan: Plan, efficiency: Efficiency, patterns: Sequence[str], *, communication: bool = False) -> float:
-    """Seconds that a layer takes longer in the backward pass of one micro batch when it repeats what the patterns name.
+def again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]], *, communication: bool = False) -> list[float]:
+    """Seconds that a layer takes longer in the backward pass of one micro batch when it repeats what each choice of patterns names.
 
     With `communication` also the two all-gathers of sequence parallelism. The plan must name a device.
     """
-    return _again_s(plan, efficiency, [patterns], communication=communication)[0]
-
-
-def _again_s(plan: Plan, efficiency: Efficiency, choices: Sequence[Sequence[str]], *, communication: bool = False) -> list[float]:
-    """Seconds of several choices of patterns."""
     every = plan.stage_layers
     gathers = every if communication else ()
     plans = [RecomputePlan(operators=dict.fromkeys(patterns, every), communication=gathers) for patterns in choices]

@@ -1,0 +1,121 @@
+"""Prices: what the layers of a plan add to a stage, and what a stage takes besides, in the times of the estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.units import NS_PER_S
+from perfkit.predict.cost.again import dense_of, layers_again
+from perfkit.predict.cost.cost_columns import CostColumns, costs_of
+from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.stage_columns import FORWARD_SHARE, stage_times
+from perfkit.predict.cost.stage_layers import AMOUNTS, amounts_of
+from perfkit.predict.cost.step_columns import straggler_share
+from perfkit.predict.cost.work_columns import micro_batch_work
+from perfkit.predict.plans.balance._evaluator import Evaluator
+from perfkit.predict.plans.balance.problem import KINDS, EndPart, Layout
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TypePlan:
+    """A type of layers: the plan if all of its layers were such ones, its name, and how many there are."""
+
+    plan: Plan
+    name: str
+    count: int
+
+
+def types_of(plan: Plan) -> list[TypePlan]:
+    """The types of a plan's layers in their order: leading dense layers, then those with experts."""
+    model = plan.model
+    if not model.num_experts:
+        return [TypePlan(plan, "layer", model.num_layers)]
+    alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None))
+    mixed = TypePlan(
+        replace(alike, model=replace(model, num_dense_layers=0)), "expert layer", model.num_layers - model.num_dense_layers
+    )
+    return [one for one in (TypePlan(dense_of(alike), "dense layer", model.num_dense_layers), mixed) if one.count]
+
+
+@dataclass(frozen=True, eq=False)
+class StagePrices:
+    """The plan in columns, and `amounts` of one layer of every type and kind, in the order of a layout's varieties.
+
+    `straggling` is the share by which all times are longer on many nodes.
+    """
+
+    columns: CostColumns
+    efficiency: Efficiency
+    straggling: float
+    amounts: dict[tuple[int, str], Floats]
+    layers: Floats
+
+    @classmethod
+    def of(cls, plan: Plan, efficiency: Efficiency, types: Sequence[TypePlan], select: Sequence[str]) -> StagePrices:
+        """The prices of a plan's layers where nothing is recomputed."""
+        columns = costs_of([replace(plan, recompute=RecomputePlan())])
+        amounts = {}
+        for index, part in enumerate(types):
+            for kind in KINDS:
+                own = np.zeros((len(columns.kinds), len(AMOUNTS)))
+                own[len(columns.kinds) - 1 if part.name == "dense layer" else 0] = _layer(part.plan, kind, select)
+                amounts[index, kind] = own.ravel()
+            if (amounts[index, "comm"] == amounts[index, "none"]).all():
+                del amounts[index, "comm"], amounts[index, "both"]
+        layers = columns.stages.values[0].amounts
+        return cls(columns, efficiency, float(straggler_share(columns, efficiency)[0]), amounts, layers)
+
+    def kinds_of(self, index: int) -> list[str]:
+        """The kinds of recomputation that change something of a layer of the type."""
+        return [kind for own, kind in self.amounts if own == index]
+
+    def layer_ns(self, index: int) -> tuple[int, dict[str, int]]:
+        """What one layer of a type more on a middle stage adds to its passes: forward, and backward by kind."""
+        kinds, stage = self.kinds_of(index), self.layers.shape[2] // 2
+        changed = np.repeat(self.layers[None], 1 + len(kinds), axis=0)
+        for row, kind in zip(changed[1:], kinds, strict=True):
+            row[:, 0, stage] += self.amounts[index, kind]
+        forward, backward, _ = self._times_ns(changed)
+        more = [(passes[1:] - passes[0]).sum(axis=1)[:, stage] for passes in (forward, backward)]
+        return round(float(more[0][0])), {kind: round(float(ns)) for kind, ns in zip(kinds, more[1], strict=True)}
+
+    def ends(self) -> tuple[EndPart, EndPart]:
+        """Embedding and head: what the first and last stage compute besides their layers."""
+        work = micro_batch_work(self.columns, self.efficiency)
+        return self._end(float(work.embedding[0])), self._end(float(work.head.total[0]))
+
+    def besides_ns(self, layout: Layout, plain: Evaluator) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
+        """What the passes of every position take at a layout beyond `plain` prices, and what follows the pipeline."""
+        each = np.stack([self.amounts[variety] for variety in plain.problem.varieties])
+        forward, backward, closing = self._times_ns(np.einsum("vcs,va->acs", layout, each)[None])
+        times = np.rint(np.stack([forward[0], backward[0]])).astype(np.int64) - plain.chunk_times_ns(layout[None])[0][:2]
+        return tuple(tuple(tuple(row) for row in rows) for rows in times.tolist()), round(float(closing[0]))
+
+    def _times_ns(self, amounts: Floats) -> tuple[Floats, Floats, Floats]:
+        passes, closing = stage_times(self.columns, self.efficiency, amounts)
+        host = self.efficiency.step_host_s * self.efficiency.host
+        scale = NS_PER_S * (1 + self.straggling)
+        return scale * passes.forward, scale * passes.backward, scale * (closing + host)
+
+    def _end(self, seconds: float) -> EndPart:
+        whole = seconds * NS_PER_S * (1 + self.straggling)
+        return EndPart(fwd_ns=round(FORWARD_SHARE * whole), bwd_ns=round((1 - FORWARD_SHARE) * whole), param_bytes=0)
+
+
+def _layer(plan: Plan, kind: str, select: Sequence[str]) -> Floats:
+    """The amounts of one layer of a kind."""
+    every = plan.stage_layers
+    recompute = RecomputePlan(
+        all_layers=kind == "full",
+        operators=dict.fromkeys(select, every) if kind in ("select", "both") else {},
+        communication=every if kind in ("comm", "both") else (),
+    )
+    return amounts_of(layers_again(replace(plan, recompute=recompute))[0][0][0][1])
