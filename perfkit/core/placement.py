@@ -19,7 +19,6 @@ import pandas as pd
 
 from perfkit.core.run import Position, Run
 
-DIMENSIONS = ("data", "tensor", "pipeline", "context", "expert")
 _WORDS: Mapping[str, str] = {
     **dict.fromkeys(("dp", "data", "fsdp", "ddp", "zero"), "data"),
     **dict.fromkeys(("tp", "tensor"), "tensor"),

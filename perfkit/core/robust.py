@@ -16,7 +16,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = npt.NDArray[np.int64]
 Values = Any
 """Numbers in a row: a list, an array or a series."""
 

@@ -17,7 +17,6 @@ from perfkit.core.spec.recompute import Counts
 
 Options = dict[str, Any]
 LARGEST_DIVISOR = 128
-DEVICES_PER_NODE = 8
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:

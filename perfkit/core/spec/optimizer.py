@@ -47,11 +47,6 @@ class OptimizerSpec:
         if not self.moment_dtype:
             object.__setattr__(self, "moment_dtype", self._usual_moments())
 
-    @property
-    def master_bytes_per_parameter(self) -> int:
-        """Bytes a parameter of the master copy; 0 without one."""
-        return STATE_BYTES[self.master_dtype] if self.master_weights else 0
-
     def _usual_moments(self) -> str:
         halves = "adam" in self.name.lower() and self.state_bytes_per_parameter == 4
         return "bfloat16" if halves else "float8" if self.state_bytes_per_parameter in (1, 2, 3) else "float32"

@@ -100,7 +100,7 @@ def beside(run: Run, plan: Plan, *, calibration: str | Calibration | None = None
     if slowest is not None:
         notes = (*notes, f"stage {slowest} computes most and stands for the run, as the plan's parts are of its slowest stage")
     found = _findings(parts(measured, planned), planned, whole, split, slowest)
-    table = {stage: _stage_parts(run, plan, measures[stage], stage, calibration) for stage in measures}
+    table = {stage: _stage_parts(plan, measures[stage], stage, calibration) for stage in measures}
     for stage, rows in table.items():
         if stage != slowest:
             found += _findings([row for row in rows if row.path == "computing"], planned, measures[stage], {}, stage)
@@ -122,7 +122,7 @@ def planned_stage(plan: Plan, stage: int, calibration: str | Calibration | None 
     return step.breakdown(columns, efficiency, stage)
 
 
-def _stage_parts(run: Run, plan: Plan, own: Measure, stage: int, calibration: str | Calibration | None) -> tuple[Part, ...]:
+def _stage_parts(plan: Plan, own: Measure, stage: int, calibration: str | Calibration | None) -> tuple[Part, ...]:
     measured, planned, _ = common(own.breakdown, planned_stage(plan, stage, calibration))
     return parts(measured, planned)
 

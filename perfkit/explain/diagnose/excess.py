@@ -60,8 +60,6 @@ NODE_SIZE = 8
 QUARTER = 0.25
 """Fewer of the ranks of a role do not move its median: then every rank is compared with that alone."""
 
-Floats = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Culprits:

@@ -25,7 +25,6 @@ OPERATORS = frozenset(
     }
 )  # fmt: skip
 PLUMBING = frozenset({"Depend", "Load", "UpdateState", "MakeTuple", "TupleGetItem", "Return", "Partial", "Switch"})
-WORLD = ("hccl_world_group", "nccl_world_group", "WORLD_GROUP")
 
 _CAUSES = (
     ("grad_parallel_optimizer_allgather", "optimizer_gradient_scatter"),

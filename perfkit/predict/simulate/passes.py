@@ -17,7 +17,6 @@ from perfkit.predict.simulate.layout import Layout
 from perfkit.predict.simulate.program import Program
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

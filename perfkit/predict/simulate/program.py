@@ -76,11 +76,6 @@ def collective(name: str, operation: str, group: str, seconds: float, num_bytes:
     return Op(name, -1 - COLLECTIVES.index(operation), seconds * NS_PER_S, group, block, round(num_bytes))
 
 
-def operation_of(op: Op) -> str:
-    """The operation of a collective."""
-    return COLLECTIVES[-1 - op.code]
-
-
 class LayerPrograms:
     """The operators of a layer of one kind of a plan, forward and backward, and of what comes before and after the layers."""
 

@@ -16,8 +16,6 @@ FEWEST_PASS_STEPS = 10
 LITTLE_GAINS = 3
 """So many kept rounds in a row that gain less than the noise of a repeated job: what is left is not worth a cluster's time."""
 
-GOAL_EVIDENCE = ("goal value", "device peak", "device memory", "accuracy rule", "measurement of round 0")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:

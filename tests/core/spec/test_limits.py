@@ -131,7 +131,6 @@ def test_sizes_are_written_as_they_were():
 def test_states_that_contradict_one_another_are_refused():
     assert OptimizerSpec(moment_dtype="bfloat16").state_bytes_per_parameter == 4
     assert OptimizerSpec(state_bytes_per_parameter=4).moment_dtype == "bfloat16"
-    assert OptimizerSpec(master_dtype="float16").master_bytes_per_parameter == 2
     assert OptimizerSpec(state_bytes_per_parameter=6, moment_dtype="bfloat16").moment_dtype == "bfloat16"  # one of two in fp32
     with pytest.raises(InputError, match="two such moments have 4"):
         OptimizerSpec(state_bytes_per_parameter=8, moment_dtype="bfloat16")

@@ -11,7 +11,6 @@ from perfkit.core.units import GIB, format_bytes, parse_bytes
 DEVICE_BYTES = 64 * GIB
 USABLE_BYTES = round(60.97 * GIB)
 ADVISED_BYTES = 58 * GIB
-SMALLER = {"32GB": 32 * GIB}
 
 
 def _check(config: Config) -> Iterator[Found]:
