@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from perfkit.explain.diagnose import accounted
 from perfkit.explain.diagnose.rule import Diagnosis, Finding
 
 
@@ -15,6 +16,10 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "run": diagnosis.run,
         "step_ns": diagnosis.step_ns,
         "findings": [_finding(finding) for finding in diagnosis.findings],
+        "ledger": accounted.entries(diagnosis.ledger, diagnosis.findings),
+        "unexplained_ns": diagnosis.ledger.unexplained_ns,
+        "explained_share": _share(diagnosis.ledger.explained_share),
+        "waterfall": diagnosis.ledger.waterfall().to_dict("records"),
         "healthy": [{"rule": entry.rule, "evidence": _numbers(entry.evidence)} for entry in diagnosis.healthy],
         "not_measured": [
             {"rule": entry.rule, "missing": list(entry.missing), "how_to_collect": entry.how_to_collect}
@@ -37,6 +42,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "actions": list(finding.actions),
         "next": list(finding.next),
     }
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def _plain(value: Any) -> Any:

@@ -68,6 +68,7 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
     return Diagnosis(
         run=case.run.name,
         step_ns=case.step_ns,
+        ledger=case.ledger,
         findings=tuple(_judged(finding, case) for finding in _within_the_step(ordered, case)),
         healthy=tuple(healthy),
         not_measured=tuple(missing),

@@ -16,11 +16,12 @@ import pandas as pd
 from perfkit.core import clock, placement, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
-from perfkit.explain import collectives, stragglers
-from perfkit.explain.diagnose import _gaps, _operator_names, _peers
+from perfkit.explain import collectives, operator_names, stragglers
+from perfkit.explain.diagnose import _gaps, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
+from perfkit.explain.ledger import Ledger, ledger
 from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
@@ -144,7 +145,7 @@ class Case:
         rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
         rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
         rows = rows.assign(
-            op=_operator_names.operators(rows),
+            op=operator_names.operators(rows),
             step=rows["step"].to_numpy(dtype=np.int64),
             start_ns=rows["start_ns"].to_numpy(dtype=np.int64),
         )
@@ -264,6 +265,12 @@ class Case:
             return None
         shift = self.computing["rank"].map(lambda rank: self.run.clock.get(int(rank), 0)).astype("int64")
         return replay_of(known, self.computing.assign(start_ns=self.computing["start_ns"] + shift))
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Where every ns of the judged steps went, by cause; see `perfkit.explain.ledger`."""
+        clocks = self.clocks if self.run.has("collectives") else {}
+        return ledger(self.run, steps=self.step_numbers, detail_ranks=self.detail_ranks, clocks=clocks)
 
     @cached_property
     def roles(self) -> Mapping[int, int]:

@@ -16,6 +16,7 @@ from perfkit.core.units import format_ns, significant
 
 if TYPE_CHECKING:
     from perfkit.explain.diagnose.case import Case
+    from perfkit.explain.ledger import Ledger
 
 Severity = Literal["high", "medium", "low"]
 Part = Literal["computing", "communication", "free", "step"]
@@ -125,10 +126,14 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnosis:
-    """All verdicts over one run: `findings` in the order of their cost, and what was healthy, not measured or failed."""
+    """All verdicts over one run: `findings` in the order of their cost, and what was healthy, not measured or failed.
+
+    `ledger` says where every ns of the judged steps went, also what no finding is about.
+    """
 
     run: str
     step_ns: int | None
+    ledger: Ledger
     findings: tuple[Finding, ...] = ()
     healthy: tuple[Healthy, ...] = ()
     not_measured: tuple[NotMeasured, ...] = ()

@@ -7,6 +7,9 @@ from typing import Any, TextIO
 from perfkit.core.units import format_ns, format_ratio, significant
 from perfkit.record.listing import printable
 
+LEAST_SHOWN = 0.005
+BAR = 20
+
 
 def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
     """Print the findings with cost, evidence and actions, then what is healthy, not measured or failed."""
@@ -16,7 +19,25 @@ def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
         print(f"note: {printable(note)}", file=out)
     for number, finding in enumerate(document["findings"], start=1):
         _print_finding(number, finding, out)
+    _print_ledger(document, out)
     _print_others(document, out)
+
+
+def _print_ledger(document: dict[str, Any], out: TextIO) -> None:
+    """The mean step by cause, the largest first, down to what is unexplained."""
+    if document["explained_share"] is None:
+        return
+    print("\nwhere the mean step of a rank went:", file=out)
+    shown = [row for row in document["waterfall"] if row["share"] >= LEAST_SHOWN or row["cause"] == "unexplained"]
+    for row in shown:
+        whom = "" if row["who"] < 0 else f" (rank {row['who']})"
+        bar = "#" * round(BAR * row["share"])
+        print(f"  {format_ns(row['ns']):>8} {format_ratio(row['share']):>7} {bar:<{BAR}} {row['words']}{whom}", file=out)
+    if len(shown) < len(document["waterfall"]):
+        rest = sum(row["ns"] for row in document["waterfall"]) - sum(row["ns"] for row in shown)
+        print(f"  {format_ns(rest):>8} {'':>7} {'':<{BAR}} {len(document['waterfall']) - len(shown)} smaller causes", file=out)
+    share = document["explained_share"]
+    print(f"explained {format_ratio(share)}, unexplained {format_ratio(1 - share)}", file=out)
 
 
 def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:

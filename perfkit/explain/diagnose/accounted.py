@@ -1,0 +1,90 @@
+"""Accounted: which finding stands for which entry of the ledger.
+
+An entry is a finding's if one of the rules that are about its cause has a finding, and that names the rank that lost the time, or
+none. A loss that no finding stands for is still in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perfkit.explain.diagnose.rule import Finding
+from perfkit.explain.ledger import NOBODY, Ledger
+
+RULES: Mapping[str, tuple[str, ...]] = {
+    "feed": ("data-feed",),
+    "copy": ("host-copies",),
+    "device": ("core-idle",),
+    "host/launching": ("host-bound", "frequent-sync", "host-pause", "cpu-contention"),
+    "host/launch latency": ("host-bound", "frequent-sync"),
+    "host/blocking call": ("frequent-sync", "host-copies", "host-bound"),
+    "host/pause": ("host-pause", "host-bound"),
+    "host/allocator": ("memory-fragmentation", "allocator-churn"),
+    "transfer/slower than usual": ("slow-link",),
+    "transfer": (
+        "avoidable-communication",
+        "small-messages",
+        "slow-link",
+        "bandwidth-low",
+        "gradient-allreduce-tail",
+        "exposed-communication",
+    ),
+    "waiting/kernels": ("slow-rank", "slow-operators", "jitter"),
+    "waiting/experts": ("moe-imbalance",),
+    "waiting/filling": ("pipeline-bubble",),
+    "waiting/stage load": ("stage-imbalance",),
+    "waiting/another stage": ("stage-imbalance", "pipeline-bubble"),
+    "waiting/slow link": ("slow-link",),
+    "waiting/transfer": ("slow-link", "bandwidth-low", "exposed-communication"),
+    "waiting/late sends": ("slow-rank", "pipeline-bubble", "slow-link"),
+    "waiting/why not recorded": ("slow-rank", "stage-imbalance", "data-feed", "host-bound"),
+    "work/conversion": ("excess-casts",),
+    "work/AI CPU": ("ai-cpu-on-path",),
+    "work/recomputation": ("recompute-cost",),
+    "work": ("slow-operators", "fp32-hot-operator", "inefficient-operators", "fusion-candidate", "recompute-cost"),
+}
+"""By cause or the beginning of one the rules that are about it, the most exact first."""
+
+
+def entries(ledger: Ledger, findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """The entries as documents: `rank`, `step`, `cause`, `subject`, `ns`, and as `finding` the rule that stands for it, or None."""
+    found: dict[tuple[str, int], str | None] = {}
+    rows = []
+    for row in ledger.entries.to_dict("records"):
+        loser = int(row["rank"] if row["who"] == NOBODY else row["who"])
+        key = (str(row["cause"]), loser)
+        if key not in found:
+            found[key] = finding_of(*key, findings)
+        subject: dict[str, Any] = {"place": row["place"]}
+        if row["who"] != NOBODY:
+            subject["ranks"] = [int(row["who"])]
+        if isinstance(row["detail"], str):
+            subject["what"] = row["detail"]
+        rows.append(
+            {
+                "rank": int(row["rank"]),
+                "step": int(row["step"]),
+                "cause": key[0],
+                "subject": subject,
+                "ns": int(row["ns"]),
+                "finding": found[key],
+            }
+        )
+    return rows
+
+
+def finding_of(cause: str, rank: int, findings: Sequence[Finding]) -> str | None:
+    """The rule of the finding that stands for a cause of time that `rank` lost; None if there is none."""
+    named = {finding.rule: finding for finding in reversed(findings)}
+    for rule in rules_of(cause):
+        if rule in named and rank in named[rule].subject.get("ranks", (rank,)):
+            return rule
+    return None
+
+
+def rules_of(cause: str) -> tuple[str, ...]:
+    """The rules that are about a cause: what a rank waits for is what another one loses."""
+    own = cause if cause in RULES else cause.replace("waiting/", "host/", 1)
+    own = own if own in RULES else cause.removeprefix("waiting/")
+    return RULES.get(own, RULES.get(own.split("/", maxsplit=1)[0], ()))

@@ -1,0 +1,243 @@
+"""Ledger: for every rank and step, whole ns by cause that sum exactly to the step, down to what is unexplained.
+
+Every moment of a step has one cause (`causes`): computing before moving data, that before waiting for other ranks, that before
+copying, and idle times by what the host did. Waiting is followed to the rank and the reason that it goes back to (`_late`), with
+the filling of a pipeline told apart (`_pipeline`). Where a recording states more than its timeline shows, or only the parts of a
+step, what is not told apart is unexplained, never 0 and never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core import clock
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import LazyTables, Run
+from perfkit.core.source import Source
+from perfkit.explain import collectives, stragglers
+from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
+from perfkit.explain.ledger._paint import shared
+from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
+from perfkit.explain.ledger._stated import NOBODY as NOBODY
+
+KEY = ["rank", "step", "cause", "who", "place", "detail"]
+READ_HOSTS = 8
+"""The host of at most so many ranks is read, those whose devices idle longest: timelines of hosts are large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The entries of a run: `rank`, `step`, `cause`, `who` (the rank that was late; -1: none), `place`, `detail`, `part`, `ns`.
+
+    `place` says whether the time is before the first kernel of the step, inside or after; `detail` names the call that blocked or
+    what is not explained; `part` is the part of the step that the time is in: computing, communication or free. `stages` has the
+    pipeline stage of the ranks. Entries are positive and sum to the duration of their rank and step.
+    """
+
+    name: str
+    kind: str
+    entries: pd.DataFrame
+    stages: Mapping[int, int]
+
+    @property
+    def total_ns(self) -> int:
+        """All steps of all ranks."""
+        return int(self.entries["ns"].sum())
+
+    @property
+    def unexplained_ns(self) -> int:
+        """What nothing accounts for, summed over ranks and steps."""
+        return int(self.entries.loc[(self.entries["cause"] == causes.UNEXPLAINED).to_numpy(dtype=bool), "ns"].sum())
+
+    @property
+    def explained_share(self) -> float | None:
+        """The share of all time that has a cause, 0 to 1; None without any."""
+        return 1 - self.unexplained_ns / self.total_ns if self.total_ns else None
+
+    def of(self, *, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> Ledger:
+        """The entries of some ranks and steps."""
+        rows = self.entries
+        rows = rows if ranks is None else rows[rows["rank"].isin(list(ranks)).to_numpy(dtype=bool)]
+        rows = rows if steps is None else rows[rows["step"].isin(list(steps)).to_numpy(dtype=bool)]
+        return Ledger(self.name, self.kind, rows.reset_index(drop=True), self.stages)
+
+    def breakdown(self, rank: int, step: int) -> Breakdown:
+        """One step of one rank by cause, in ns; who was waited for is the last part of a path.
+
+        Raises NotMeasuredError if the run has no such step.
+        """
+        rows = self.of(ranks=[rank], steps=[step]).entries
+        if rows.empty:
+            raise NotMeasuredError(f"step {step} of rank {rank}", how_to_collect="record a profile of the step")
+        whom = np.where(rows["who"] == NOBODY, "", "/rank " + rows["who"].astype(str))
+        sums = rows.groupby(rows["cause"].astype(str) + whom, sort=False)["ns"].sum().sort_values(ascending=False)
+        source = Source("measured" if self.kind == "measured" else "simulated", self.name, f"ledger of rank {rank}, step {step}")
+        return Breakdown("ns", {str(path): int(ns) for path, ns in sums.items()}, source)
+
+    def waterfall(self, *, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> pd.DataFrame:
+        """The mean step of these ranks by cause, the largest first and unexplained last.
+
+        `cause`, `words`, `who` (the rank that lost most of it, -1: none in particular), `ns` (whole, they sum to the mean step),
+        `share` (0 to 1).
+        """
+        rows = self.of(ranks=ranks, steps=steps).entries
+        count = max(1, len(rows[["rank", "step"]].drop_duplicates()))
+        sums = rows.groupby("cause", sort=True)["ns"].sum()
+        by_rank = rows.groupby(["cause", "who"])["ns"].sum()
+        most = by_rank[by_rank * 2 >= by_rank.groupby("cause").transform("sum")].reset_index().drop_duplicates("cause")
+        table = pd.DataFrame({"cause": sums.index.astype(str), "ns": _means(sums, count)})
+        table["words"] = [causes.words_of(cause) for cause in table["cause"]]
+        table["who"] = table["cause"].map(most.set_index("cause")["who"]).fillna(NOBODY).astype("int64")
+        table["share"] = table["ns"] / max(1, int(table["ns"].sum()))
+        last = (table["cause"] == causes.UNEXPLAINED).to_numpy(dtype=bool)
+        order = np.lexsort((-table["ns"].to_numpy(), last))
+        return table.iloc[order][["cause", "words", "who", "ns", "share"]].reset_index(drop=True)
+
+
+def _means(sums: pd.Series, count: int) -> np.ndarray:
+    """Means in whole ns that sum to the mean of the sum, rounded down."""
+    cumulated = np.concatenate([[0], np.cumsum(sums.to_numpy(dtype=np.int64))]) // count
+    means: np.ndarray = np.diff(cumulated)
+    return means
+
+
+def ledger(
+    run: Run,
+    *,
+    steps: Collection[int] | None = None,
+    detail_ranks: Collection[int] | None = None,
+    clocks: Mapping[int, clock.Clock] | None = None,
+) -> Ledger:
+    """The ledger of a run, of all its steps or of some.
+
+    Timelines are read of `detail_ranks` (all); of the others, and of ranks without one, the summaries. `clocks` are those of the
+    run where they were estimated before. A run without steps has an empty one.
+    """
+    rows = stragglers.staged_steps(run) if run.has("steps") else run.steps().assign(stage=stragglers.NO_STAGE)
+    rows = rows.drop_duplicates(["rank", "step"], keep="last").reset_index(drop=True)
+    chosen = set(rows["step"].unique()) if steps is None else set(steps)
+    stages = {int(rank): int(stage) for rank, stage in rows.drop_duplicates("rank")[["rank", "stage"]].itertuples(index=False)}
+    looked_at = _with_kernels(run, rows, detail_ranks)
+    known = clock.estimate(run) if clocks is None else clocks
+    members = _members(run, looked_at if detail_ranks is not None else None, known)
+    lines = _timelines(run, rows, looked_at, members, known)
+    parts = []
+    if lines:
+        told = _entries(lines, _late.reasons(lines, members, known, stages))
+        detailed = rows[_in(rows, told)]
+        parts.append(_stated.held_to(told, detailed))
+        rows = rows[~_in(rows, told)]
+    if len(rows):
+        parts.append(_stated.summaries(rows, members, _fed(run)))
+    entries = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_stated.COLUMNS)
+    entries = entries[entries["step"].isin(list(chosen)).to_numpy(dtype=bool) & (entries["ns"] > 0).to_numpy(dtype=bool)]
+    entries = _pipeline.told_apart(entries, members, stages)
+    entries = entries.astype({"rank": "int64", "step": "int64", "who": "int64", "ns": "int64"})
+    entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
+    entries = entries[(entries["ns"] > 0).to_numpy(dtype=bool)]
+    ordered = entries.sort_values(["rank", "step", "ns"], ascending=[True, True, False], kind="stable", ignore_index=True)
+    return Ledger(run.name, run.kind, ordered, stages)
+
+
+def _with_kernels(run: Run, steps: pd.DataFrame, detail_ranks: Collection[int] | None) -> list[int]:
+    if "kernels" not in run.tables:
+        return []
+    tables = run.tables
+    recorded = tables.ranks("kernels") if isinstance(tables, LazyTables) else set(run.tables["kernels"]["rank"].unique())
+    wanted = set(map(int, steps["rank"].unique())) & {int(rank) for rank in recorded}
+    return sorted(wanted if detail_ranks is None else wanted & set(detail_ranks))
+
+
+def _members(run: Run, ranks: list[int] | None, clocks: Mapping[int, clock.Clock]) -> pd.DataFrame:
+    rows = collectives.members(run, ranks=ranks, clocks=clocks)
+    return rows.reset_index(drop=True)
+
+
+def _timelines(
+    run: Run, steps: pd.DataFrame, ranks: list[int], members: pd.DataFrame, clocks: Mapping[int, clock.Clock]
+) -> dict[int, Timeline]:
+    slow = _usual.slower_ns(members)
+    by_rank = dict(iter(members.groupby("rank")))
+    hosts = _hosts(steps, ranks)
+    found: dict[int, Timeline] = {}
+    for rank in ranks:
+        own = steps[(steps["rank"] == rank).to_numpy(dtype=bool)].sort_values("step")
+        windows = [
+            Window(int(step), None if pd.isna(start) else int(start), int(lasts))
+            for step, start, lasts in own[["step", "start_ns", "duration_ns"]].itertuples(index=False)
+        ]
+        talk = Talk(by_rank.get(rank, members.iloc[:0]), clocks.get(rank), slow)
+        line = timeline(run, rank, windows, talk, host=rank in hosts)
+        if line is not None:
+            found[rank] = line
+    return found
+
+
+def _hosts(steps: pd.DataFrame, ranks: list[int]) -> set[int]:
+    """The ranks whose host is read: all of few, of many those whose devices are free longest."""
+    if len(ranks) <= READ_HOSTS:
+        return set(ranks)
+    free = steps[steps["rank"].isin(ranks)].groupby("rank")["free_ns"].sum().sort_values(ascending=False, kind="stable")
+    return {int(str(rank)) for rank in free.index[:READ_HOSTS]}
+
+
+def _entries(lines: Mapping[int, Timeline], reasons: Mapping[int, list[tuple[_late.Reason, int]]]) -> pd.DataFrame:
+    """The pieces of all timelines, summed by cause; those of waiting by their reasons."""
+    frames = []
+    for rank, line in lines.items():
+        frame = pd.DataFrame(
+            {
+                "rank": rank,
+                "step": line.steps,
+                "cause": line.causes,
+                "who": NOBODY,
+                "place": line.places,
+                "detail": line.details,
+                "part": line.parts,
+                "member": np.where(line.causes == WAITS, line.members, NOBODY),
+                "ns": line.ends - line.starts,
+            }
+        )
+        keys = [*KEY, "part", "member"]
+        frames.append(frame.groupby(keys, dropna=False, sort=False, observed=True)["ns"].sum().reset_index())
+    every = pd.concat(frames, ignore_index=True)
+    waits = (every["cause"] == WAITS).to_numpy(dtype=bool)
+    told = [every[~waits], _explained(every[waits], reasons)]
+    joined = pd.concat([part for part in told if len(part)], ignore_index=True)
+    summed: pd.DataFrame = joined.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
+    return summed
+
+
+def _explained(waits: pd.DataFrame, reasons: Mapping[int, list[tuple[_late.Reason, int]]]) -> pd.DataFrame:
+    """Rows of waiting in one operation, each cut by its reasons; one operation may wait in two steps or places."""
+    rows: list[dict[str, Any]] = []
+    for row in waits.to_dict("records"):
+        record = {str(name): value for name, value in row.items()}
+        why = reasons.get(int(record["member"]), [((causes.WAITING_UNTOLD, NOBODY), 1)])
+        parts = shared(int(record["ns"]), np.array([amount for _, amount in why], dtype=np.int64))
+        rows += [
+            {**record, "cause": cause, "who": who, "ns": int(part)} for ((cause, who), _), part in zip(why, parts, strict=True)
+        ]
+    return pd.DataFrame(rows, columns=waits.columns)
+
+
+def _in(rows: pd.DataFrame, told: pd.DataFrame) -> np.ndarray:
+    found = pd.MultiIndex.from_frame(rows[["rank", "step"]].astype("int64"))
+    inside: np.ndarray = found.isin(pd.MultiIndex.from_frame(told[["rank", "step"]].astype("int64").drop_duplicates()))
+    return inside
+
+
+def _fed(run: Run) -> pd.DataFrame:
+    """What the run itself states as waiting for input at the start of steps."""
+    if not run.has("step_parts"):
+        return pd.DataFrame({"rank": [], "step": [], "ns": []})
+    parts = run.frame("step_parts")
+    rows = parts[(parts["path"].astype("object") == "free/data").to_numpy(dtype=bool) & parts["amount_ns"].notna().to_numpy()]
+    sums: pd.DataFrame = rows.groupby(["rank", "step"])["amount_ns"].sum().rename("ns").reset_index()
+    return sums

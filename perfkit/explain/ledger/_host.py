@@ -1,0 +1,201 @@
+"""Host: why the device of a rank had nothing to do, from the launches and from what the host did meanwhile.
+
+An idle time before a kernel that was launched in time is the device's own. Else the device waits for the host until the call that
+launches returns, and from there for the launch itself. What the host did until then is looked for on the threads that launch; in
+this order: it fetched input, it collected garbage, it took or gave back memory, it waited for the device or had waited for it when
+the idle time began, it ran operators. A stretch without any event is interpreter or other code; a long one is a pause.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from perfkit.core.run import Run
+from perfkit.explain.ledger import causes
+from perfkit.explain.ledger._paint import Ints, until, without
+from perfkit.record.overlap import Intervals, union
+
+PAUSE_NS = 5_000_000
+"""The host of a step makes some event every few microseconds; nothing for this long is a stop."""
+STARTED_NS = 20_000
+"""A call that ended this long before the device fell idle had waited for its last kernel."""
+_COLUMNS = ("name", "kind", "thread", "start_ns", "duration_ns")
+_MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<built-in|enqueue", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the host of a rank did on the threads that launch: the events of each kind as one, and calls that block by their end."""
+
+    launch_of: pd.DataFrame
+    feed: Intervals
+    collecting: Intervals
+    allocating: Intervals
+    blocking: Intervals
+    working: Intervals
+    block_starts: Ints
+    block_ends: Ints
+    block_names: npt.NDArray[np.object_]
+
+
+def host_of(run: Run, rank: int) -> Host | None:
+    """The host of a rank; None if its launches were not recorded."""
+    if "launches" not in run.tables:
+        return None
+    launches = run.frame("launches", ranks=[rank], columns=["start_ns", "launch_ns", "launch_duration_ns", "thread"]).dropna(
+        subset=["start_ns", "launch_ns"]
+    )
+    if launches.empty:
+        return None
+    starts = launches["start_ns"].to_numpy(dtype=np.int64)
+    called = launches["launch_ns"].to_numpy(dtype=np.int64)
+    returned = called + launches["launch_duration_ns"].fillna(0).to_numpy(dtype=np.int64)
+    # Of several kernels that start together the one launched last was waited for.
+    latest = pd.DataFrame({"called": called, "returned": returned}, index=starts).groupby(level=0).max()
+    host = run.frame("host", ranks=[rank], columns=_COLUMNS) if "host" in run.tables else pd.DataFrame()
+    events = _events(host, set(launches["thread"].dropna().astype(str)))
+    return Host(latest, *events)
+
+
+def _events(
+    host: pd.DataFrame, threads: set[str]
+) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals, Ints, Ints, npt.NDArray[np.object_]]:
+    none = np.zeros(0, dtype=np.int64)
+    if host.empty:
+        empty = Intervals(none, none)
+        return empty, empty, empty, empty, empty, none, none, np.zeros(0, dtype=object)
+    own = host["thread"].astype("object").fillna("").astype(str).isin(threads).to_numpy(dtype=bool)
+    names = host["name"].astype("category")
+    codes = names.cat.codes.to_numpy()
+    starts = host["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + host["duration_ns"].to_numpy(dtype=np.int64)
+
+    def named(pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+        found = np.array([pattern.search(str(name)) is not None for name in names.cat.categories], dtype=bool)
+        which: npt.NDArray[np.bool_] = own & (codes >= 0) & found[codes] if len(found) else np.zeros(len(codes), dtype=bool)
+        return which
+
+    feed, collecting, allocating, blocking = (
+        named(pattern) for pattern in (causes.LOADERS, causes.COLLECTORS, causes.ALLOCATORS, causes.BLOCKERS)
+    )
+    working = own & ~named(_MARK) & (host["kind"] != "python").to_numpy(dtype=bool)
+    order = np.flatnonzero(blocking)
+    order = order[np.argsort(ends[order], kind="stable")]
+    return (
+        *(union(starts[which], ends[which]) for which in (feed, collecting, allocating, blocking, working)),
+        starts[order],
+        ends[order],
+        names.astype("object").to_numpy()[order],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Idle times cut by cause: `starts`, `ends`, `causes` and a `detail` (the call that blocked, else None), in order."""
+
+    starts: Ints
+    ends: Ints
+    causes: npt.NDArray[np.object_]
+    details: npt.NDArray[np.object_]
+
+
+def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray[np.bool_]]) -> Idle:
+    """The idle times with their causes. `kernels` are the starts of all kernels, ascending, and whether each fetches input."""
+    starts, ends = gaps.starts, gaps.ends
+    if host is None:
+        return _untold(starts, ends, *kernels)
+    begun, fetches = kernels
+    after = np.searchsorted(begun, ends, side="left")
+    follows = after < len(begun)
+    next_start = begun[after.clip(max=max(len(begun) - 1, 0))] if len(begun) else ends
+    launch = np.where(follows[:, None], host.launch_of.reindex(next_start).to_numpy(dtype=np.float64), np.nan)
+    known = ~np.isnan(launch[:, 0])
+    # Without a launch on record what the host did in all of the idle time is looked at.
+    called = np.clip(np.where(known, launch[:, 1], ends), starts, ends).astype(np.int64)
+    blocked, names = _blocked(host, starts, called)
+    amounts = _amounts(host, starts, called)
+    free = called - starts - sum(amounts.values())
+    rows: list[tuple[str, Ints, npt.NDArray[np.object_] | None]] = [(cause, amount, None) for cause, amount in amounts.items()]
+    rows += [(causes.BLOCKING, np.where(blocked, free, 0), names)]
+    working = np.where(blocked, 0, np.minimum(free, _worked(host, starts, called)))
+    still = np.where(blocked, 0, free) - working
+    long = known & (still >= PAUSE_NS)
+    rows += [(causes.PAUSE, np.where(long, still, 0), None)]
+    told = known | (working > 0)
+    rows += [(causes.LAUNCHING, np.where(told, working + np.where(long, 0, still), 0), None)]
+    rows += [(causes.UNEXPLAINED, np.where(told, 0, working + np.where(long, 0, still)), None)]
+    fetched = follows & (fetches[after.clip(max=len(fetches) - 1)] if len(fetches) else False)
+    late = called > starts
+    wait = ends - called
+    own = np.where(late, causes.LATENCY, causes.DEVICE).astype(object)
+    own[fetched] = causes.FEED
+    return _laid(starts, ends, rows, (wait, own))
+
+
+def _untold(starts: Ints, ends: Ints, begun: Ints, fetches: npt.NDArray[np.bool_]) -> Idle:
+    """Without launches: what a kernel that fetches input is waited for is told, the rest is not."""
+    found = np.full(len(starts), causes.UNEXPLAINED, dtype=object)
+    if len(begun):
+        after = np.searchsorted(begun, ends, side="left")
+        found[(after < len(begun)) & fetches[after.clip(max=len(begun) - 1)]] = causes.FEED
+    return Idle(starts, ends, found, np.full(len(starts), None, dtype=object))
+
+
+def _amounts(host: Host, starts: Ints, called: Ints) -> dict[str, Ints]:
+    """What the host did under names that tell by themselves, before each launch, in ns; each moment counts once."""
+    found: dict[str, Ints] = {}
+    taken = Intervals(starts[:0], starts[:0])
+    for cause, busy in (
+        (causes.FEED, host.feed),
+        (causes.PAUSE, host.collecting),
+        (causes.ALLOCATOR, host.allocating),
+        (causes.BLOCKING, host.blocking),
+    ):
+        own = without(busy, taken)
+        found[cause] = until(own, called) - until(own, starts)
+        taken = union(np.concatenate([taken.starts, own.starts]), np.concatenate([taken.ends, own.ends]))
+    return found
+
+
+def _worked(host: Host, starts: Ints, called: Ints) -> Ints:
+    told = [host.feed, host.collecting, host.allocating, host.blocking]
+    taken = union(np.concatenate([each.starts for each in told]), np.concatenate([each.ends for each in told]))
+    own = without(host.working, taken)
+    return until(own, called) - until(own, starts)
+
+
+def _blocked(host: Host, starts: Ints, called: Ints) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.object_]]:
+    """Whether the host had waited for the device when each idle time began, and the call in which it did."""
+    names = np.full(len(starts), None, dtype=object)
+    if not len(host.block_ends):
+        return np.zeros(len(starts), dtype=bool), names
+    at = np.searchsorted(host.block_ends, called, side="right") - 1
+    last = at.clip(min=0)
+    found = (at >= 0) & (host.block_ends[last] >= starts - STARTED_NS) & (host.block_starts[last] < starts)
+    names[found] = host.block_names[last[found]]
+    return found, names
+
+
+def _laid(
+    starts: Ints,
+    ends: Ints,
+    parts: list[tuple[str, Ints, npt.NDArray[np.object_] | None]],
+    last: tuple[Ints, npt.NDArray[np.object_]],
+) -> Idle:
+    """The parts of each idle time one after another, the last of them up to its end."""
+    none = np.full(len(starts), None, dtype=object)
+    at = starts.copy()
+    columns: list[tuple[Ints, Ints, npt.NDArray[np.object_], npt.NDArray[np.object_]]] = []
+    for cause, amount, names in parts:
+        columns.append((at, at + amount, np.full(len(starts), cause, dtype=object), none if names is None else names))
+        at = at + amount
+    columns.append((at, ends, last[1], none))
+    begin, end, cause_of, detail = (np.concatenate([column[field] for column in columns]) for field in range(4))
+    keep = np.flatnonzero(begin < end)
+    keep = keep[np.argsort(begin[keep], kind="stable")]
+    return Idle(begin[keep], end[keep], cause_of[keep], detail[keep])

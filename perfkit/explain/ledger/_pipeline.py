@@ -1,0 +1,83 @@
+"""Pipeline: waiting for another stage told apart into filling, the load of stages, slow ranks of a stage, and sends that came late.
+
+With p stages and m micro batches of a step, every stage waits for p-1 micro batches of a mean stage to come and go while the
+pipeline fills and drains: (p-1)/m of a mean stage's work (Huang et al., GPipe, 2019; Narayanan et al., PipeDream, 2019). What it
+waits beyond that is at most what the busiest stage works longer than it does: the load of that stage. Then what the rank that is
+waited for works longer than its own stage does; what remains came late although nobody was busier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.ledger import causes
+from perfkit.explain.ledger._paint import shared
+
+
+def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
+    """The entries with those of the load of another stage cut by what they come from."""
+    load = _for_stages(entries, stages)
+    if not load.any():
+        return entries
+    busy = _work(entries, stages)
+    by_stage = busy.groupby("stage")["ns"].median()
+    if len(by_stage) < 2:
+        return entries
+    filling = (len(by_stage) - 1) / _micro_batches(members, stages) * float(by_stage.mean())
+    own = busy.set_index("rank")["ns"]
+    frames = [entries[~load]]
+    for (rank, _), rows in entries[load].groupby(["rank", "step"], sort=False):
+        stage = stages[int(str(rank))]
+        spare = max(0.0, float(by_stage.max()) - float(by_stage[stage]))
+        slow = {who: max(0.0, float(own.get(who, 0)) - float(by_stage.get(stages.get(who, -1), 0))) for who in rows["who"].unique()}
+        frames.append(_cut(rows, filling, spare, max(slow.values(), default=0.0)))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
+    """Which entries are waiting for another stage of which nothing else says why."""
+    cause = entries["cause"]
+    other = entries["who"].map(stages).fillna(-1).to_numpy() != entries["rank"].map(stages).fillna(-1).to_numpy()
+    untold = (cause == causes.WAITING_UNTOLD).to_numpy(dtype=bool) & (entries["who"] >= 0).to_numpy(dtype=bool) & other
+    found: np.ndarray = cause.isin([causes.STAGE_LOAD, causes.OTHER_STAGE]).to_numpy(dtype=bool) | untold
+    return found
+
+
+def _cut(rows: pd.DataFrame, filling: float, spare: float, slow: float) -> pd.DataFrame:
+    whole = int(rows["ns"].sum())
+    rest, parts = whole, []
+    for limit in (filling, spare, slow):
+        parts.append(min(rest, round(limit)))
+        rest -= parts[-1]
+    weights = np.array([*parts, rest], dtype=np.int64)
+    late = rows["cause"].replace(causes.STAGE_LOAD, causes.LATE_SENDS)
+    names: tuple[pd.Series | str, ...] = (causes.FILLING, causes.STAGE_LOAD, causes.KERNELS, late)
+    cut = np.stack([shared(int(ns), weights) for ns in rows["ns"]])
+    pieces: list[pd.DataFrame] = [rows.assign(cause=name, ns=cut[:, at]) for at, name in enumerate(names) if weights[at]]
+    return pd.concat(pieces, ignore_index=True)
+
+
+def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
+    """The mean time a step that each rank computes: `rank`, `stage`, `ns`."""
+    working = entries[(entries["part"] == "computing").to_numpy(dtype=bool)]
+    by_step = working.groupby(["rank", "step"])["ns"].sum()
+    means = by_step.groupby(level="rank").mean().rename("ns").reset_index()
+    return means.assign(stage=[stages.get(int(rank), -1) for rank in means["rank"]])
+
+
+def _micro_batches(members: pd.DataFrame, stages: Mapping[int, int]) -> int:
+    """Micro batches of a step: what a rank of the first or last stage receives; at least one.
+
+    Calls that send and receive at once are one more than the micro batches: the first only receives, or the last only sends.
+    """
+    ends = {min(stages.values()), max(stages.values())}
+    rows = members[members["rank"].map(stages).isin(list(ends)).to_numpy(dtype=bool)]
+    found = [1]
+    for operation, more in (("receive", 0), ("send_receive", 1)):
+        own = rows[(rows["operation"].astype("object") == operation).to_numpy(dtype=bool)]
+        if len(own):
+            found.append(round(float(own.groupby(["rank", "step"]).size().median())) - more)
+    return max(found)

@@ -1,0 +1,190 @@
+"""The ledger: whole ns by cause that sum exactly to every step, of every sample, measured and simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.spec.plan import Plan
+from perfkit.explain.ledger import Ledger, causes, ledger
+from perfkit.explain.ledger._paint import layer, paint, shared
+from perfkit.predict.simulate import simulate
+from perfkit.record.load import load
+from tests.explain.diagnose.made import Training, summaries
+from tests.predict.simulate.plans import plan_of
+
+TRACES = Path(__file__).resolve().parents[2] / "data/traces"
+FOLDERS = [folder for folder in TRACES.iterdir() if folder.is_dir()]
+SAMPLES = sorted(path for folder in FOLDERS for path in (folder, *folder.iterdir()) if "PROV" not in path.name)
+DETAILED = (
+    "hta/critical_path",
+    "hta/ns_resolution_trace",
+    "kineto_h100/recompute.json.gz",
+    "kineto_tb_samples/resnet50_num_workers_0",
+    "kineto_tb_samples/resnet50_num_workers_4",
+    "tracelens/h100",
+    "tracelens/mi210",
+    "tracelens/mi300",
+    "tracelens/torch_compile_triton",
+    "param/linear_kineto.json.gz",
+    "param/resnet_kineto.json.gz",
+    "ascend_trace_view/single_npu",
+    "torch_npu_db/level1",
+    "dlrm_8xV100",
+)
+"""Recordings of device and host of all ranks of the job."""
+
+
+def dense_plan(data: int, tensor: int = 1, pipeline: int = 1) -> Plan:
+    plan = plan_of("gpt-7.5b", 8 * data, dp=data, tp=tensor, pp=pipeline)
+    return replace(plan, model=replace(plan.model, num_layers=8))
+
+
+@cache
+def _read(path: Path) -> tuple[Run, Ledger] | None:
+    try:
+        run = load(path)
+    except InputError:
+        return None
+    return (run, ledger(run)) if run.has("steps") else None
+
+
+def _sums(found: Ledger) -> pd.Series:
+    return found.entries.groupby(["rank", "step"])["ns"].sum()
+
+
+def _assert_sound(run: Run, found: Ledger) -> None:
+    steps = run.steps().drop_duplicates(["rank", "step"], keep="last")
+    steps = steps[steps["duration_ns"] > 0].set_index(["rank", "step"])["duration_ns"]
+    pd.testing.assert_series_equal(_sums(found), steps.sort_index(), check_names=False, check_dtype=False)
+    assert (found.entries["ns"] > 0).all()
+    assert found.entries["ns"].dtype == np.int64
+    assert set(found.entries["who"]) <= {-1, *run.ranks}
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_step_of_every_sample_sums_to_the_ns(path: Path):
+    found = _read(path)
+    if found is None:
+        pytest.skip("no steps, or no single run")
+    _assert_sound(*found)
+
+
+@pytest.mark.parametrize("name", DETAILED)
+def test_of_recordings_of_device_and_host_less_than_a_twentieth_is_unexplained(name: str):
+    found = _read(TRACES / name)
+    assert found is not None
+    assert found[1].explained_share is not None
+    assert found[1].explained_share >= 0.95
+
+
+def test_what_a_recording_does_not_tell_is_unexplained_not_zero():
+    run, found = _read(TRACES / "logs/megatron") or pytest.fail("the log is read")
+    assert found.explained_share == 0
+    assert set(found.entries["cause"]) == {causes.UNEXPLAINED}
+    assert found.unexplained_ns == int(run.steps()["duration_ns"].sum())
+
+
+def test_one_rank_of_many_does_not_tell_whether_it_waits_or_moves_data():
+    _, found = _read(TRACES / "hta/nccl_parser_config") or pytest.fail("it is read")
+    rows = found.entries[found.entries["part"] == "communication"]
+    assert set(rows["cause"]) == {causes.UNEXPLAINED}
+    assert set(rows["detail"]) == {"communication"}
+
+
+def test_a_step_is_a_breakdown():
+    run, found = _read(TRACES / "synthetic_ms") or pytest.fail("it is read")
+    step = run.steps().iloc[0]
+    breakdown = found.breakdown(int(step["rank"]), int(step["step"]))
+    assert isinstance(breakdown, Breakdown)
+    assert breakdown.total == step["duration_ns"]
+    with pytest.raises(NotMeasuredError, match="step 999 of rank 0"):
+        found.breakdown(0, 999)
+
+
+def test_the_waterfall_sums_to_the_mean_step_and_ends_with_what_is_unexplained():
+    _, found = _read(TRACES / "torch_npu_level0") or pytest.fail("it is read")
+    table = found.waterfall()
+    assert table["ns"].sum() == found.total_ns // 2
+    assert table["cause"].iloc[-1] == causes.UNEXPLAINED
+    assert table["share"].sum() == pytest.approx(1)
+
+
+def _largest(found: Ledger, rank: int | None = None) -> tuple[str, int]:
+    rows = found.entries if rank is None else found.entries[found.entries["rank"] == rank]
+    rows = rows[~rows["cause"].str.startswith(("work/", "transfer/")).to_numpy()]
+    sums = rows.groupby(["cause", "who"])["ns"].sum()
+    return sums.idxmax()
+
+
+@pytest.mark.parametrize(
+    ("fault", "waiting", "own"),
+    [
+        ("slow_rank:3:1.35", "waiting/kernels", "work/product"),
+        ("data_stall:3:60", "waiting/feed", "feed"),
+        ("gc_pause:3:120:2", "waiting/pause", "host/pause"),
+        ("host_bound:3:8", "waiting/launching", "host/launching"),
+    ],
+)
+def test_a_simulated_run_says_what_the_simulator_put_in_and_what_it_costs(fault: str, waiting: str, own: str):
+    plan = dense_plan(data=8)
+    run, healthy = simulate(plan, faults=(fault,), steps=4, seed=3), simulate(plan, steps=4, seed=3)
+    found = ledger(run)
+    _assert_sound(run, found)
+    assert found.explained_share is not None
+    assert found.explained_share > 0.99
+    assert _largest(found, 0) == (waiting, 3)
+    lost = run.steps()["duration_ns"].mean() - healthy.steps()["duration_ns"].mean()
+    rows = found.entries[(found.entries["rank"] == 0) & (found.entries["cause"] == waiting)]
+    assert rows["ns"].sum() / 4 == pytest.approx(lost, rel=0.1, abs=1e6)
+    assert own in set(found.entries.loc[found.entries["rank"] == 3, "cause"])
+
+
+def test_waiting_is_followed_through_other_ranks_to_where_the_time_was_lost():
+    run = simulate(dense_plan(data=4, tensor=2), faults=("data_stall:3:60",), steps=3, seed=1)
+    found = ledger(run)
+    for rank in set(run.ranks) - {3}:
+        assert _largest(found, rank) == ("waiting/feed", 3)
+
+
+def test_equal_ranks_of_a_pipeline_wait_for_it_to_fill():
+    run = simulate(dense_plan(data=2, pipeline=4), steps=3, seed=1)
+    found = ledger(run)
+    _assert_sound(run, found)
+    rows = found.entries[found.entries["cause"].str.startswith("waiting/").to_numpy()]
+    assert rows.groupby("cause")["ns"].sum().idxmax() == causes.FILLING
+
+
+def test_a_summary_tells_its_parts_and_no_more():
+    run = summaries({0: 150, 1: 120}, step_ms=200.0, steps=4)
+    found = ledger(run)
+    _assert_sound(run, found)
+    assert found.breakdown(0, 1).parts == {causes.ALL_WORK: 150_000_000, causes.UNEXPLAINED: 50_000_000}
+
+
+def test_a_clock_that_is_off_does_not_change_who_is_late():
+    slow = {2: 1.3}
+    plain, skewed = (ledger(Training(factors=slow, skew_us=skew).run()) for skew in ({}, {1: 700, 3: -400}))
+    assert _largest(plain, 0) == _largest(skewed, 0) == (causes.KERNELS, 2)
+
+
+def test_of_overlapping_intervals_every_moment_counts_once():
+    inner = layer(np.array([0, 2, 20]), np.array([10, 5, 30]))
+    outer = layer(np.array([5]), np.array([40]))
+    pieces = paint([inner, outer], (0, 50))
+    assert (pieces.ends - pieces.starts).sum() == 50
+    lengths = pd.Series(pieces.ends - pieces.starts).groupby(pieces.layers).sum()
+    assert lengths.to_dict() == {0: 20, 1: 20, -1: 10}
+
+
+def test_shares_are_whole_and_sum():
+    assert shared(10, np.array([1, 1, 1])).tolist() == [4, 3, 3]
+    assert shared(7, np.array([0, 2**62, 2**61])).sum() == 7
