@@ -20,11 +20,12 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Run
 from perfkit.core.source import Source
-from perfkit.explain import collectives, stragglers
+from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._paint import shared
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
+from perfkit.record.events.graph import causal_graph
 
 KEY = ["rank", "step", "cause", "who", "place", "detail"]
 READ_HOSTS = 8
@@ -124,8 +125,9 @@ def ledger(
     chosen = set(rows["step"].unique()) if steps is None else set(steps)
     stages = {int(rank): int(stage) for rank, stage in rows.drop_duplicates("rank")[["rank", "stage"]].itertuples(index=False)}
     looked_at = _with_kernels(run, rows, detail_ranks)
-    known = clock.estimate(run) if clocks is None else clocks
-    members = _members(run, looked_at if detail_ranks is not None else None, known)
+    graph = causal_graph(run)
+    known = graph.clocks if clocks is None else clocks
+    members = graph.members(ranks=None if detail_ranks is None else looked_at, clocks=known).reset_index(drop=True)
     lines = _timelines(run, rows, looked_at, members, known)
     parts = []
     if lines:
@@ -152,11 +154,6 @@ def _with_kernels(run: Run, steps: pd.DataFrame, detail_ranks: Collection[int] |
     recorded = tables.ranks("kernels") if isinstance(tables, LazyTables) else set(run.tables["kernels"]["rank"].unique())
     wanted = set(map(int, steps["rank"].unique())) & {int(rank) for rank in recorded}
     return sorted(wanted if detail_ranks is None else wanted & set(detail_ranks))
-
-
-def _members(run: Run, ranks: list[int] | None, clocks: Mapping[int, clock.Clock]) -> pd.DataFrame:
-    rows = collectives.members(run, ranks=ranks, clocks=clocks)
-    return rows.reset_index(drop=True)
 
 
 def _timelines(
