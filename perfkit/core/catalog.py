@@ -167,6 +167,8 @@ def _device(name: str, table: Mapping[str, Any]) -> HardwareSpec:
         memory_bytes_per_s=table["memory_bytes_per_s"],
         links={link: Link(name=link, **values) for link, values in table["links"].items()},
         devices_per_node=table["devices_per_node"],
+        link_domain_size=table.get("link_domain_size", 0),
+        matrix_units=table.get("matrix_units", 0),
         sources={
             field: Source("assumed" if field in assumed else "published", sources.get(field, table["source"]), note)
             for field in fields

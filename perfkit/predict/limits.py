@@ -111,9 +111,8 @@ def _unstated(plan: Plan) -> Iterator[Assumed]:
     if not software.release and framework == "mindspore":
         yield Assumed("release", REFERENCE_RELEASE, "no release is stated; the calibration refers to this one of MindFormers")
     for name in OVERLAPS:
-        stated = getattr(software, name)
-        why = "not stated" if stated is None else "stated, but the time does not follow it yet"
-        yield Assumed(name, stated, f"{why}; the calibration's share for this program is hidden")
+        if getattr(software, name) is None:
+            yield Assumed(name, None, "not stated; what is usual for this program is hidden")
     if not plan.optimizer.parameter_dtype:
         yield Assumed("parameter_dtype", plan.workload.dtype, "weights are held as layers compute with them")
 

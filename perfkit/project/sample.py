@@ -33,8 +33,8 @@ SAMPLES: Mapping[str, str] = {
 AUTHOR = "perfkit demo"
 NUM_LAYERS = 40
 NUM_ROUNDS = 6
-DEVICE, CALIBRATION = "Ascend-910B2", "mindformers"
-METHOD = f"perfkit estimate on {DEVICE}, calibration {CALIBRATION}; 80 % interval"
+DEVICE = "Ascend-910B2"
+METHOD = f"perfkit estimate on {DEVICE}; 80 % interval"
 FIRST_NS = 1_704_067_200 * NS_PER_S  # 2024-01-01, so that every demo is the same
 BUILDING = ".perfkit-building-"
 
@@ -69,10 +69,10 @@ def demo(folder: Path | str) -> Project:
 
 
 def predictions() -> list[Estimate]:
-    """What `perfkit.estimate` predicts of every round's configuration on the case's device, with MindFormers' calibration."""
+    """What `perfkit.estimate` predicts of every round's configuration on the case's device."""
     device = catalog.hardware_named(DEVICE)
     plans = [read_config(data_folder() / CASE_FOLDER / f"round{number}.yaml") for number in range(NUM_ROUNDS)]
-    return estimates([replace(plan, hardware=device) for plan in plans], calibration=CALIBRATION)
+    return estimates([replace(plan, hardware=device) for plan in plans])
 
 
 def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[float]:

@@ -16,7 +16,6 @@ from perfkit.config.dialects._table_names import (
     ACTIVATIONS,
     ALGORITHMS,
     BIASES,
-    DTYPES,
     FRAMEWORKS,
     IMPLEMENTATIONS,
     KERNELS,
@@ -26,6 +25,7 @@ from perfkit.config.dialects._table_names import (
     POSITIONS,
     SHARDINGS,
     STATE_TYPES,
+    WEIGHT_TYPES,
     plain,
 )
 from perfkit.core.errors import InputError
@@ -231,7 +231,7 @@ def read_states(cells: Cells, dtype: Coded[str], framework: Coded[str]) -> Colum
         coded(filled(cells.sizes("gradient_accumulation_bytes_per_parameter", 0), extra)),
         coded(filled(cells.switches("master_weights"), 1.0)),
         cells.chosen("master_dtype", STATE_TYPES, "float32"),
-        *(cells.chosen(name, DTYPES, "") for name in ("parameter_dtype", "moment_dtype")),
+        *(cells.chosen(name, WEIGHT_TYPES, "") for name in ("parameter_dtype", "moment_dtype")),
     )
     specs = []
     for code, values in enumerate(found.values):

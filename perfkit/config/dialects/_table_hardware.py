@@ -11,7 +11,7 @@ import numpy as np
 from perfkit.config.dialects._table_cells import Cells, coded, first_of, said
 from perfkit.config.dialects._table_names import DTYPES, NETWORKS, plain
 from perfkit.core.plan_columns import Coded, combined
-from perfkit.core.spec.hardware import HardwareSpec, Link
+from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 
 USUAL = "bfloat16"
 
@@ -38,18 +38,17 @@ def _named(cells: Cells, devices: Mapping[str, HardwareSpec]) -> Coded[HardwareS
     return Coded(texts.codes, tuple(known.get(plain(text)) for text in texts.values))
 
 
-def _changed(spec: HardwareSpec | None, per_node: float, gbit: float, network: str) -> HardwareSpec | None:
+def _changed(spec: HardwareSpec | None, per_node: float, gbit: float, network: LinkKind) -> HardwareSpec | None:
     """The device in such a node on such a network; rates of the network are for a whole node."""
     if spec is None:
         return None
     devices = spec.devices_per_node if np.isnan(per_node) else int(per_node)
     before, links = spec.links.get("inter_node"), dict(spec.links)
     if not np.isnan(gbit):
-        links["inter_node"] = Link(
-            name="inter_node", bytes_per_s=gbit * 1e9 / 8 / devices, topology=before.topology if before else ""
-        )
+        rate = gbit * 1e9 / 8 / devices
+        links["inter_node"] = replace(before, bytes_per_s=rate) if before else Link(name="inter_node", bytes_per_s=rate)
     if network and "inter_node" in links:
-        links["inter_node"] = replace(links["inter_node"], topology=network)
+        links["inter_node"] = replace(links["inter_node"], kind=network, topology=network)
     same = devices == spec.devices_per_node and links == dict(spec.links)
     return spec if same else replace(spec, devices_per_node=devices, links=links)
 

@@ -135,8 +135,14 @@ def plain(word: str) -> str:
 
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16"}
-DTYPES = _TYPES | {name: name for name in _TYPES.values()} | dict.fromkeys(("fp8", "float8", "mxfp8"), "float8")
-STATE_TYPES = {word: name for word, name in DTYPES.items() if name != "float8"}
+DTYPES = (
+    _TYPES
+    | {name: name for name in (*_TYPES.values(), "float8", "float4")}
+    | dict.fromkeys(("fp8", "mxfp8"), "float8")
+    | dict.fromkeys(("fp4", "nvfp4", "mxfp4"), "float4")
+)
+STATE_TYPES = {word: name for word, name in DTYPES.items() if name not in ("float8", "float4")}
+WEIGHT_TYPES = {word: name for word, name in DTYPES.items() if name != "float4"}
 KERNELS = {"flash": "flash", "unfused": "unfused", "fused_softmax": "unfused"}
 ACTIVATIONS = {word: word for word in ("swiglu", "gelu", "squared_relu")}
 POSITIONS = {word: word for word in ("learned", "rotary", "alibi", "none")}
@@ -148,7 +154,7 @@ SHARDINGS = {"fsdp": 3, "fsdp2": 3, "hsdp": 3, "fsdp_grad_op": 2}
 """Levels of sharing the optimizer state by the names of PyTorch's strategies."""
 MIXTURES = {word: word for word in ("pure", "default")}
 LIMITED = {word: word for word in get_args(LimitedPart)}
-NETWORKS = {"omni_path": "Omni-Path", "infiniband": "InfiniBand", "roce": "RoCE", "ethernet": "Ethernet"}
+NETWORKS = {"omni_path": "omni-path"} | {word: word for word in ("infiniband", "roce", "ethernet")}
 ALGORITHMS = {
     **dict.fromkeys(("ring", "ring_attention", "colossalai_cp", "megatron_cp_algo"), "ring"),
     **dict.fromkeys(("ulysses", "ulysses_cp", "ulysses_cp_algo", "all_to_all"), "ulysses"),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from perfkit.config.dialects import toml
 from perfkit.config.dialects._section import Reading, Section, shown
@@ -20,7 +20,7 @@ from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.source import Source
-from perfkit.core.spec.hardware import HardwareSpec, Link
+from perfkit.core.spec.hardware import HardwareSpec, Link, LinkKind
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -142,11 +142,14 @@ def _links(section: Section) -> dict[str, Link]:
     links = {}
     for key in section.values:
         link = section.section(str(key))
-        link.only(("bytes_per_s", "topology"))
+        link.only(("bytes_per_s", "topology", "kind"))
         if not link.has("bytes_per_s"):
             link.missing("bytes_per_s", "a rate")
         links[str(key)] = Link(
-            name=str(key), bytes_per_s=link.number("bytes_per_s", default=1.0), topology=link.word("topology", default="")
+            name=str(key),
+            bytes_per_s=link.number("bytes_per_s", default=1.0),
+            topology=link.word("topology", default=""),
+            kind=cast(LinkKind, link.word("kind", default="", allowed=get_args(LinkKind))),
         )
     return links
 

@@ -189,7 +189,7 @@ def _device(spec: HardwareSpec | None) -> dict[str, Any]:
     known, found = catalog.hardware().get(spec.name), {"accelerator": spec.name, "devices_per_node": spec.devices_per_node}
     link, before = spec.links.get("inter_node"), known.links.get("inter_node") if known else None
     if link is not None and link != before:
-        found |= {"network_gbit_per_node": link.bytes_per_s * spec.devices_per_node * 8 / 1e9, "network": link.topology}
+        found |= {"network_gbit_per_node": link.bytes_per_s * spec.devices_per_node * 8 / 1e9, "network": link.kind}
     return found
 
 

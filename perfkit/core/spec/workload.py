@@ -27,7 +27,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         problems = counts(self, ("seq_length", "micro_batch_size", "global_batch_size"))
-        problems += one_of(self, "dtype", ("bfloat16", "float16", "float32", "float8"))
+        problems += one_of(self, "dtype", ("bfloat16", "float16", "float32", "float8", "float4"))
         problems += one_of(self, "attention_kernel", get_args(AttentionKernel))
         if problems:
             raise InputError("Workload", problems)

@@ -20,7 +20,6 @@ from perfkit.explain.compare._parts import Part, parts
 from perfkit.explain.compare._planned import WORTH_SAYING, beside
 from perfkit.explain.compare.settings import comparable
 from perfkit.predict.calibration import Calibration, Measured
-from perfkit.predict.calibration.file import GROUPS
 from perfkit.predict.calibration.fit import fit
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.labels import labels_of
@@ -71,7 +70,7 @@ def recalibrate(
     rows = Measured(costs_of([plan]), labels, np.array([seconds]), one, one)
     tried = [parameter] if parameter else _by_residual(found.measured, found.planned)
     for chosen in tried:
-        path = chosen if "." in chosen else _in_effect(start, labels.values[0], chosen)
+        path = chosen if "." in chosen else start.path(labels.values[0], chosen)
         fitted = replace(fit(rows, start, [path]), name=name, origin=f"{start.name}, fitted to {run.name}", points=1)
         old, new = start.value(path), fitted.value(path)
         if not np.isclose(old, new, rtol=1e-9) or np.isclose(found.estimate.step_time_s, seconds, rtol=1e-3):
@@ -87,16 +86,6 @@ def recalibrate(
         before=found.estimate,
         after=estimate(plan, calibration=fitted),
     )
-
-
-def _in_effect(known: Calibration, label: tuple[str, str, str], name: str) -> str:
-    """The path of the number that counts for a plan: the last group that overrides the common one."""
-    path = f"common.{name}"
-    for group, text in zip(GROUPS, label, strict=True):
-        for start, own in known.groups.get(group, {}).items():
-            if text.startswith(start) and name in own:
-                path = f"{group}.{start}.{name}"
-    return path
 
 
 def _by_residual(measured: Breakdown, planned: Breakdown) -> list[str]:

@@ -18,7 +18,6 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.explain.diagnose.case import Case
 from perfkit.predict.calibration import calibration
-from perfkit.predict.cost.units import is_mesh
 
 HOW = "record which device ran it: a profile with device properties, or a plan with its hardware"
 _SIZE = re.compile(r"\d+ ?GB")
@@ -63,7 +62,7 @@ def kinds_of_links(case: Case, rows: pd.DataFrame, device: HardwareSpec) -> list
 def used_share(rows: pd.DataFrame, device: HardwareSpec) -> npt.NDArray[np.float64]:
     """The share of a device's links inside its node that a group can use: of a mesh only those to its own members."""
     near = (rows["link"] == "intra_node").to_numpy(dtype=bool)
-    if not is_mesh(device):
+    if not device.is_mesh:
         return np.ones(len(rows))
     peers = (rows["group_size"].fillna(device.devices_per_node).to_numpy(dtype=np.float64) - 1).clip(min=1)
     return np.where(near, np.minimum(1.0, peers / max(1, device.devices_per_node - 1)), 1.0)

@@ -8,7 +8,7 @@ nothing else: what a number means is stated in `perfkit.predict.cost.efficiency`
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -24,8 +24,14 @@ from perfkit.core.resources import data_folder
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.labels import Label
 
-GROUPS = ("accelerator", "stack", "network")
+GROUPS = ("precision", "accelerator", "stack", "network", "setup")
 NAMES = frozenset(item.name for item in fields(Efficiency))
+OVERLAPPED = {
+    "gradients_hidden": ("overlap_dp", "gradients_hidden", "gradients_overlapped"),
+    "tensor_hidden": ("overlap_tp", "tensor_hidden", "tensor_overlapped"),
+    "sends_hidden": ("overlap_pp", "sends_hidden", "sends_overlapped"),
+}
+"""The share that computing hides: by which field of a plan it is stated, what is usual, and what holds where it is overlapped."""
 INTERVAL = (0.85, 1.25)
 """Measured over predicted time, 10th and 90th percentile, where nothing comparable was measured."""
 
@@ -36,6 +42,8 @@ Values = Mapping[str, float]
 class Calibration:
     """Efficiencies by group; `groups["accelerator"]["A100"]` overrides `common` on every device whose name starts so.
 
+    A later group of `GROUPS` overrides an earlier one. Members of "setup" are a device's start and words that must all be the
+    plan's program or precision: "H100/megatron/float8".
     `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen.
     """
 
@@ -58,13 +66,25 @@ class Calibration:
             chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
         return Efficiency(**chosen)
 
-    def _merged(self, label: Sequence[str]) -> dict[str, float]:
+    def _merged(self, label: Label) -> dict[str, float]:
         values = {**_usual(), **self.common}
-        for group, text in zip(GROUPS, label, strict=True):
-            for start, own in self.groups.get(group, {}).items():
-                if text.startswith(start):
-                    values |= own
+        for _, own in self._meant(label):
+            values |= own
+        for name, (stated, usual, overlapped) in OVERLAPPED.items():
+            if (overlap := getattr(label, stated)) is not None:
+                values[name] = max(values[usual], values[overlapped]) if overlap else 0.0
         return values
+
+    def _meant(self, label: Label) -> Iterator[tuple[str, Values]]:
+        """The numbers that differ from the common ones for a label, with their paths, the deciding ones last."""
+        for group in GROUPS:
+            for key, own in self.groups.get(group, {}).items():
+                if _is_meant(group, key, label):
+                    yield f"{group}.{key}", own
+
+    def path(self, label: Label, name: str) -> str:
+        """The path of the number of that name which counts for a label."""
+        return next((f"{path}.{name}" for path, own in reversed(list(self._meant(label))) if name in own), f"common.{name}")
 
     def value(self, path: str) -> float:
         """The number at a path such as "accelerator.A100.matmul" or "common.memory"."""
@@ -101,6 +121,13 @@ class Calibration:
             group: {start: _rounded(own) for start, own in members.items()} for group, members in self.groups.items() if members
         }
         Path(path).write_text(tomli_w.dumps(document), encoding="utf-8")
+
+
+def _is_meant(group: str, key: str, label: Label) -> bool:
+    if group != "setup":
+        return str(getattr(label, group)).startswith(key)
+    device, *words = key.split("/")
+    return label.accelerator.startswith(device) and all(word in (label.stack, label.precision) for word in words)
 
 
 def _usual() -> Values:

@@ -100,7 +100,7 @@ def cross_validate(
 def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = None) -> Calibration:
     """The calibration with the parameters that the rows ask for; no statement about its error."""
     names = parameters or chosen_parameters(rows, start)
-    paths = [name if "." in name else f"common.{name}" for name in names]
+    paths = [name if "." in name else _path(rows, start, name) for name in names]
     values = np.array([start.value(path) for path in paths])
 
     def chosen(x: Floats) -> Calibration:
@@ -130,10 +130,18 @@ def fit(rows: Measured, start: Calibration, parameters: Sequence[str] | None = N
 def chosen_parameters(rows: Measured, start: Calibration) -> tuple[str, ...]:
     """As many parameters as there are rows for, of those that change the predictions of the rows."""
     before = np.log(rows.ratios(start))
-    changed = [start.with_values({f"common.{name}": start.value(f"common.{name}") * np.exp(STEP)}) for name in PARAMETERS]
+    paths = [_path(rows, start, name) for name in PARAMETERS]
+    changed = [start.with_values({path: start.value(path) * np.exp(STEP)}) for path in paths]
     changes = np.abs(np.log(rows.ratios_of(changed)) - before).mean(axis=1)
     spoken = [name for name, change in zip(PARAMETERS, changes, strict=True) if change > SPOKEN * STEP]
     return tuple(spoken[: max(1, len(rows.seconds) // ROWS_EACH)])
+
+
+def _path(rows: Measured, start: Calibration, name: str) -> str:
+    """The path of the number that counts for all rows, else the common one."""
+    used = [rows.labels.values[code] for code in np.unique(rows.labels.codes).tolist()]
+    paths = {start.path(label, name) for label in used}
+    return paths.pop() if len(paths) == 1 else f"common.{name}"
 
 
 def _direction(residuals: Any, found: Floats, x: Floats, pull: float) -> Floats:

@@ -67,6 +67,17 @@ def gather_s(payload_bytes: Floats, size: Floats, stride: Floats, network: Netwo
     return np.where(size > 1, moved + latency_s(size, stride, network), 0.0)
 
 
+def all_to_all_s(payload_bytes: Floats, size: Floats, stride: Floats, network: Network) -> Floats:
+    """Seconds in which every rank of a group sends each other one its part of `payload_bytes`; 0 for one rank.
+
+    Unlike around a ring, what leaves a node leaves from every rank at once, through that rank's share of the node's network.
+    """
+    inside = inside_node(size, stride, network)
+    within = (inside - 1.0) / size * payload_bytes / bandwidth_bytes_per_s(inside, stride, network)
+    outside = (size - inside) / size * payload_bytes / (network.node_bytes_per_s / network.devices_per_node)
+    return np.where(size > 1, np.maximum(within, outside) + latency_s(size, stride, network), 0.0)
+
+
 def send_s(payload_bytes: Floats, stride: Floats, network: Network) -> Floats:
     """Seconds to send `payload_bytes` to the rank `stride` away, while every rank of the node does the same."""
     leaves = stride >= network.devices_per_node

@@ -18,10 +18,12 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
-from perfkit.predict.cost.units import compute_units, is_mesh
 
-ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0}
-"""Bytes of an activation; they stay in 16 bits beside 8-bit products."""
+ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0, "float4": 2.0}
+"""Bytes of an activation; they stay in 16 bits beside products of fewer."""
+TYPICAL_UNITS = 100.0
+"""Matrix units of a device that does not state them."""
+WIDE = ("bfloat16", "float16")
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
 REFERENCE_RELEASE = 13.0
 """1.3 of MindFormers, in minor releases."""
@@ -36,7 +38,8 @@ class CostColumns:
     rank compute over the mean, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
     releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
     pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
-    around a ring).
+    around a ring). `devices_per_node` are those that fast links join, `nodes` the machines of the job; `wide_peak_flops_per_s` is
+    the peak in 16 bits, in which attention computes beside products of fewer bits (`few_bits`).
     """
 
     hidden: Floats
@@ -75,14 +78,16 @@ class CostColumns:
     element_bytes: Floats
     gradient_bytes: Floats
     flash: Flags
-    eight_bit: Flags
+    few_bits: Flags
     mesh: Flags
     peak_flops_per_s: Floats
+    wide_peak_flops_per_s: Floats
     memory_bytes_per_s: Floats
     intra_bytes_per_s: Floats
     node_bytes_per_s: Floats
     host_bytes_per_s: Floats
     devices_per_node: Floats
+    nodes: Floats
     compute_units: Floats
     releases_before: Floats
 
@@ -170,6 +175,8 @@ def attention_weights(plans: PlanColumns) -> tuple[Floats, Floats]:
 
 def _split(plans: PlanColumns) -> dict[str, Any]:
     exchange = {"ring": 1.0, "ulysses": MANY}
+    # With a pipeline FSDP2 keeps parameters gathered from the first micro batch to the last (torchtitan, reshard_after_forward).
+    once = plans.program.is_("fsdp") & (plans.pipeline_parallel_size > 1) & (plans.optimizer_shard_level > 2)
     kinds = plans.context_parallel_algorithm.numbers(lambda word: exchange.get(word, 0.0))
     return {
         "stages": stage_layers(plans),
@@ -182,7 +189,7 @@ def _split(plans: PlanColumns) -> dict[str, Any]:
         "pieces": plans.sequence_chunks,
         "expert_parallel": np.where(plans.num_experts > 0, plans.expert_parallel_size, 1.0),
         "sequence_parallel": plans.sequence_parallel,
-        "zero": np.where(plans.optimizer_shard_size > 1, plans.optimizer_shard_level, 0.0),
+        "zero": np.where(plans.optimizer_shard_size > 1, np.where(once, 2.0, plans.optimizer_shard_level), 0.0),
         "optimizer_shards": plans.optimizer_shard_size,
         "interleave": plans.micro_batch_interleave_size,
     }
@@ -199,7 +206,7 @@ def _work(plans: PlanColumns) -> dict[str, Any]:
         "element_bytes": plans.dtype.numbers(ELEMENT_BYTES.__getitem__),
         "gradient_bytes": plans.gradient_dtype.numbers(GRADIENT_BYTES.__getitem__),
         "flash": plans.attention_kernel.is_("flash"),
-        "eight_bit": plans.dtype.is_("float8"),
+        "few_bits": plans.dtype.is_("float8", "float4"),
         "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
         "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(_releases_before), 0.0),
     }
@@ -223,9 +230,11 @@ def _hardware(plans: PlanColumns) -> dict[str, Any]:
     device = plans.hardware
     rates = np.array([_rates(spec) for spec in device.values])[device.codes]
     peaks = np.array([[_peak(spec, dtype) for dtype in plans.dtype.values] for spec in device.values])
-    intra, inter, host, per_node, memory, mesh, units = rates.T
+    intra, inter, host, per_node, memory, mesh, units, wide, node = rates.T
     return {
         "peak_flops_per_s": peaks[device.codes, plans.dtype.codes],
+        "wide_peak_flops_per_s": wide,
+        "nodes": np.maximum(plans.num_devices / node, 1.0),
         "memory_bytes_per_s": memory,
         "intra_bytes_per_s": intra,
         "node_bytes_per_s": inter * per_node,
@@ -237,11 +246,13 @@ def _hardware(plans: PlanColumns) -> dict[str, Any]:
 
 
 def _rates(spec: HardwareSpec | None) -> tuple[float, ...]:
-    """Bytes/s in a node, to the network and to the host (1: not stated), devices a node, memory, mesh, units."""
+    """Bytes/s in a node, to network and host (1: not stated), linked devices, memory, mesh, units, peak in 16 bits, node."""
     if spec is None:
-        return (1.0,) * 7
+        return (1.0,) * 9
     links = (spec.links[name].bytes_per_s if name in spec.links else 1.0 for name in ("intra_node", "inter_node", "host"))
-    return (*links, spec.devices_per_node, spec.memory_bytes_per_s, float(is_mesh(spec)), compute_units(spec.name))
+    wide = max((peak for dtype, peak in spec.peak_flops_per_s.items() if dtype in WIDE), default=1.0)
+    units, linked = spec.matrix_units or TYPICAL_UNITS, spec.linked_devices
+    return (*links, linked, spec.memory_bytes_per_s, float(spec.is_mesh), units, wide, spec.devices_per_node)
 
 
 def _peak(spec: HardwareSpec | None, dtype: str) -> float:
@@ -269,7 +280,7 @@ def _lacking(plans: PlanColumns) -> Iterator[tuple[Flags, str]]:
             if dtype not in spec.peak_flops_per_s:
                 known = ", ".join(spec.peak_flops_per_s)
                 yield rows & (plans.dtype.codes == kind), f"{spec.name} has no peak for dtype {dtype!r}; known are {known}"
-        needs = {"intra_node": count > 1, "inter_node": count > spec.devices_per_node, "host": swaps}
+        needs = {"intra_node": count > 1, "inter_node": count > spec.linked_devices, "host": swaps}
         for link, needed in needs.items():
             if link not in spec.links:
                 users = "layers that are swapped to the host" if link == "host" else "more devices"

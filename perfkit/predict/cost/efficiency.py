@@ -19,33 +19,41 @@ Amount = float | Floats
 class Efficiency:
     """Shares of data-sheet rates (0 to 1), multipliers of modelled work, and times of the host and the network in seconds.
 
-    Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much as
-    the work), `misaligned` (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal
-    half, `score_bytes` moved for a score by unfused attention beside its products, `unpadded` (factor of the head where a rank's
-    share of the vocabulary is off the matrix unit's grain; 1 where the software pads it). Host: `layer_host_s` to launch the
-    forward pass of a layer, `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step;
-    `host_rounding` rounds off the maximum of host and device time (0 not, 1 gives their sum), `group_rounding` that under tensor
-    parallelism, whose collectives wait for the launch of every rank; `node_wait` multiplies the wait where such a group fills a
-    node. Links: shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden:
-    `gradients_hidden` of the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives,
-    `interleave_hidden` of them with several copies of a micro batch; `contention` of what is hidden is lost to computing.
-    `host_link_share` of the link to the host is what copies reach. `straggler` is the share of the step added for every doubling
-    of the nodes. `compute`, `communication`, `host`, `small_groups`
-    and `release_gain` are for fits: factors on the time of operators, of collectives and of the host, on the rates of groups
+    Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much
+    as the work), `group_rows` (rows of each of several grouped products at which they run at half their rate), `misaligned`
+    (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal half, `score_bytes`
+    moved for a score by unfused attention beside its products, `cast_bytes` moved for an element that a product takes in fewer
+    than 16 bits, `accumulation` (1: gradients are added up in a pass of their own, 0: by the product that makes them),
+    `unpadded` (factor of the head where a rank's share of the vocabulary is off the matrix unit's grain; 1 where the software
+    pads it). Host: `layer_host_s` to launch the forward pass of a layer, `expert_host_s` more for one of experts,
+    `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step; `host_rounding` rounds off the
+    maximum of host and device time (0 not, 1 gives their sum), `group_rounding` that under tensor parallelism, whose
+    collectives wait for the launch of every rank; `node_wait` multiplies the wait where such a group fills a node. Links:
+    shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden: `gradients_hidden` of
+    the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives, `sends_hidden` of transfers
+    between stages of several chunks, `interleave_hidden` of tensor-parallel collectives with several copies of a micro batch;
+    `gradients_overlapped`, `tensor_overlapped` and `sends_overlapped` where the plan states that they overlap; `contention` of
+    what is hidden is lost to computing. `host_link_share` of the link to the host is what copies reach. `straggler` is the
+    share of the step added for every doubling of the nodes. `compute`, `communication`, `host`, `small_groups` and
+    `release_gain` are for fits: factors on the time of operators, of collectives and of the host, on the rates of groups
     smaller than a node, and the share of time that a minor release of the software saves.
     """
 
     matmul: Amount
     half_depth: Amount
+    group_rows: Amount
     misaligned: Amount
     memory: Amount
     elementwise: Amount
+    cast_bytes: Amount
+    accumulation: Amount
     flash_forward: Amount
     flash_backward: Amount
     score_bytes: Amount
     logit_bytes: Amount
     unpadded: Amount
     layer_host_s: Amount
+    expert_host_s: Amount
     host_rounding: Amount
     group_rounding: Amount
     node_wait: Amount
@@ -64,6 +72,10 @@ class Efficiency:
     inter_latency_s: Amount
     gradients_hidden: Amount
     tensor_hidden: Amount
+    sends_hidden: Amount
+    gradients_overlapped: Amount
+    tensor_overlapped: Amount
+    sends_overlapped: Amount
     interleave_hidden: Amount
     contention: Amount
     optimizer_bytes: Amount

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from perfkit.core.plan_columns import Codes, Floats
-from perfkit.predict.cost.collectives import Network, all_reduce_s, gather_s, send_s
+from perfkit.predict.cost.collectives import Network, all_reduce_s, all_to_all_s, gather_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.layer_columns import layer_parameters, padded_vocab
@@ -67,14 +67,19 @@ def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
         return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
     payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes
     mixed = np.where(plans.experts > 0, 1.0, 0.0)
-    return Exchange.times(mixed * gather_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
+    return Exchange.times(mixed * all_to_all_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
 
 
 def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
-    """One send of a micro batch to a neighbouring stage; 0 without one."""
+    """Exposed seconds of one send of a micro batch to a neighbouring stage; 0 without one."""
     payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
     seconds = send_s(payload, plans.devices / plans.pipeline, network) + eff.send_host_s * eff.host
-    return np.where(plans.pipeline > 1, seconds, 0.0)
+    return np.where(plans.pipeline > 1, seconds * (1.0 - sends_hidden(plans, eff)), 0.0)
+
+
+def sends_hidden(plans: CostColumns, eff: Efficiency) -> Floats:
+    """Share of a transfer that computing hides: only with several chunks a stage has another one to work on meanwhile."""
+    return np.where(plans.virtual > 1, eff.sends_hidden, 0.0)
 
 
 def vocab_tables(plans: CostColumns) -> Floats:

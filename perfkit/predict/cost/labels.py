@@ -1,29 +1,42 @@
-"""Labels: which accelerator, software stack and network a plan runs on, the keys by which efficiencies are looked up."""
+"""Labels: what of a plan decides which efficiencies hold for it: device, software, precision, network and stated overlaps."""
 
 from __future__ import annotations
 
-from perfkit.core.plan_columns import Coded, PlanColumns, combined
+from typing import NamedTuple
+
+import numpy as np
+
+from perfkit.core.plan_columns import Coded, Floats, PlanColumns, combined
 from perfkit.core.spec.hardware import HardwareSpec
 
-Label = tuple[str, str, str]
-"""Accelerator, software stack and network."""
+NOT_STATED = 2
+_STATED = {0: False, 1: True, NOT_STATED: None}
 
 
-_STACKS = {"deepspeed": "megatron"}
-"""Programs that train with another one's kernels: DeepSpeed's measured runs are those of Megatron-DeepSpeed."""
+class Label(NamedTuple):
+    """Keys of the efficiencies of a plan; an overlap is None where the plan does not state it."""
+
+    accelerator: str = ""
+    stack: str = ""
+    precision: str = ""
+    network: str = ""
+    overlap_dp: bool | None = None
+    overlap_tp: bool | None = None
+    overlap_pp: bool | None = None
 
 
 def labels_of(plans: PlanColumns) -> Coded[Label]:
-    """The label of every plan; its stack is that of the program that it states, else of the usual one."""
-    found = combined(plans.hardware, plans.program)
+    """The label of every plan; its stack is the program that it states, else the usual one."""
+    overlaps = (_stated(column) for column in (plans.overlap_dp, plans.overlap_tp, plans.overlap_pp))
+    found = combined(plans.hardware, plans.program, plans.dtype, *overlaps)
     return Coded(found.codes, tuple(_label(*values) for values in found.values))
 
 
-def _label(device: HardwareSpec | None, program: str) -> Label:
+def _stated(column: Floats) -> Coded[bool | None]:
+    codes = np.where(np.isnan(column), NOT_STATED, column).astype(np.intp)
+    return Coded(codes, tuple(_STATED.values()))
+
+
+def _label(device: HardwareSpec | None, program: str, dtype: str, *overlaps: bool | None) -> Label:
     link = device.links.get("inter_node") if device else None
-    return device.name if device else "", _STACKS.get(program, program), network_of(link.topology if link else "")
-
-
-def network_of(text: str) -> str:
-    """The kind of network that a note or a topology names; "" where it names none."""
-    return "Omni-Path" if "omni-path" in text.lower() else ""
+    return Label(device.name if device else "", program, dtype, link.kind if link else "", *overlaps)

@@ -9,11 +9,18 @@ import numpy as np
 
 from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost.cost_columns import CostColumns
-from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.operators import TENSOR_ALIGNMENT, Device, off_grain, product_s, weight_product_s
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
+CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
+EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
+WEIGHT_GROUP_ROWS = 3.8
+"""Rows at which grouped products for weights run at half their rate, over those of the others: their inner dimension is the rows'.
+
+Fitted with `group_rows` to the grouped products of `data/reference/operator_rates.csv`.
+"""
 FLASH_BACKWARD = 2.5  # products of the backward pass over those of the forward pass, the scores computed again
 
 
@@ -36,7 +43,7 @@ def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Fl
     mixed = _mixed(plans)
     forward, backward = np.zeros(()), np.zeros(())
     for product in layer_products(plans, tokens):
-        f, b = weight_product_s(product.rows, product.columns, product.depth, device, product.copies)
+        f, b = grouped_product_s(product, device, eff.group_rows)
         forward, backward = forward + product.share * f, backward + product.share * b
     attention = _attention(plans, eff, device, tokens)
     elementwise = _elementwise_s(plans, eff, device, tokens, mixed)
@@ -53,6 +60,13 @@ class Product:
     depth: Floats
     copies: Floats
     share: Floats
+
+
+def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Floats, Floats]:
+    """Seconds of products with weights, forward and backward; many small ones at once start and drain the units each."""
+    forward, backward = weight_product_s(product.rows, product.columns, product.depth, device, product.copies)
+    fill = np.where(product.copies > 1, group_rows / np.maximum(product.rows, 1.0), 0.0)
+    return forward * (1.0 + fill), backward * (1.0 + (1.0 + WEIGHT_GROUP_ROWS) / 2.0 * fill)
 
 
 def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
@@ -101,7 +115,7 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     heads = plans.heads / plans.tensor
     length = plans.seq_length
     sizes = plans.head_size + plans.value_size
-    peak = plans.peak_flops_per_s / np.where(plans.eight_bit, 2.0, 1.0) / compute_factor(plans, eff)
+    peak = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s) / compute_factor(plans, eff)
     flops = tokens * heads * length * sizes  # causal: half of 2 * 2
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
@@ -121,7 +135,13 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
     width = plans.ffn * (1 - mixed) + (plans.expert_ffn * plans.experts_per_token + plans.shared_ffn) * mixed
     elements = 10 * plans.hidden / shared + 2 * (plans.heads + 2 * plans.kv_heads) * plans.head_size / t
     elements = elements + plans.ffn_matrices * width / t
-    return tokens * elements * plans.element_bytes * eff.elementwise / device.bytes_per_s
+    if mixed.any():
+        elements = elements + EXPERT_MOVES * mixed * plans.experts_per_token * plans.hidden
+    moved = elements * plans.element_bytes * eff.elementwise
+    if plans.few_bits.any():
+        cast = CAST_INPUTS * plans.hidden / shared + (plans.heads * plans.value_size + width) / t
+        moved = moved + np.where(plans.few_bits, cast * eff.cast_bytes, 0.0)
+    return np.asarray(tokens * moved / device.bytes_per_s)
 
 
 def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
@@ -153,10 +173,11 @@ def layer_parameters(plans: CostColumns) -> Floats:
     return np.asarray(weights / plans.tensor)
 
 
-def accumulation_s(plans: CostColumns, device: Device) -> Floats:
+def accumulation_s(plans: CostColumns, eff: Efficiency, device: Device) -> Floats:
     """Seconds to add the gradients of a layer and micro batch to those of the earlier ones: read both, write the sum."""
     moved = plans.element_bytes + 2 * plans.gradient_bytes
-    return np.where((plans.micro_batches > 1) & (plans.zero < 3), layer_parameters(plans) * moved / device.bytes_per_s, 0.0)
+    seconds = eff.accumulation * layer_parameters(plans) * moved / device.bytes_per_s
+    return np.where((plans.micro_batches > 1) & (plans.zero < 3), seconds, 0.0)
 
 
 def compute_factor(plans: CostColumns, eff: Efficiency) -> Floats:

@@ -42,8 +42,7 @@ def step_parts(plans: CostColumns, eff: Efficiency, stage: int | None = None) ->
 
 def straggler_share(plans: CostColumns, eff: Efficiency) -> Floats:
     """Share of a step that it takes longer because it waits for the slowest of many nodes."""
-    nodes = np.maximum(plans.devices / plans.devices_per_node, 1.0)
-    return np.asarray(eff.straggler * np.log2(nodes))
+    return np.asarray(eff.straggler * np.log2(plans.nodes))
 
 
 def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:

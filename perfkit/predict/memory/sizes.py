@@ -156,7 +156,7 @@ KIND: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "dropout": ("dropout", bool),
     "flash": ("attention_kernel", lambda kernel: kernel == "flash"),
     "element_bytes": ("dtype", lambda dtype: 4 if dtype == "float32" else 2),
-    "eight_bit": ("dtype", lambda dtype: dtype == "float8"),
+    "eight_bit": ("dtype", lambda dtype: dtype in ("float8", "float4")),
     "kv_lora_rank": ("kv_lora_rank", bool),
     "query_lora_rank": ("query_lora_rank", bool),
     "num_experts": ("num_experts", bool),

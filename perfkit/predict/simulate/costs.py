@@ -17,9 +17,8 @@ from perfkit.predict.cost.again import Again, layers_again
 from perfkit.predict.cost.collectives import gather_s, latency_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
 from perfkit.predict.cost.efficiency import Efficiency
-from perfkit.predict.cost.exchange_columns import exposed_s, gradient_rates
-from perfkit.predict.cost.layer_columns import Pass, layer_products
-from perfkit.predict.cost.operators import weight_product_s
+from perfkit.predict.cost.exchange_columns import exposed_s, gradient_rates, sends_hidden
+from perfkit.predict.cost.layer_columns import Pass, grouped_product_s, layer_products
 from perfkit.predict.cost.step_columns import step_parts, straggler_share
 from perfkit.predict.cost.work_columns import Layer, Work, launch_waits_s, micro_batch_work
 from perfkit.predict.simulate.faults import Fault
@@ -121,7 +120,7 @@ class Costs:
             share = _one(item.share)
             if share == 0:
                 continue
-            forward, backward = weight_product_s(item.rows, item.columns, item.depth, self.work.device, item.copies)
+            forward, backward = grouped_product_s(item, self.work.device, self.eff.group_rows)
             copies = _one(item.copies)
             sizes = [round(_one(size)) for size in (item.rows * copies, item.depth, item.depth, item.columns)]
             shapes = f"{sizes[0]},{sizes[1]};" + (f"{round(copies)}," if copies > 1 else "") + f"{sizes[2]},{sizes[3]}"
@@ -139,7 +138,7 @@ class Costs:
         columns = self.columns
         stride = columns.devices / columns.pipeline
         sent = send_s(np.array([self.boundary_bytes()]), stride, self.work.network) + self.eff.send_host_s * self.eff.host
-        return _one(sent)
+        return _one(sent * (1.0 - sends_hidden(columns, self.eff)))
 
     def boundary_bytes(self) -> float:
         """Bytes that one rank sends to the next stage for one micro batch."""

@@ -25,7 +25,8 @@ from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_sched
 TOKENS, HIDDEN, FFN, VOCAB, LAYERS = 1024, 1024, 4096, 8192, 8
 FLOPS, BYTES, LINK, HOST = 1e14, 1e12, 1e11, 1e10
 DEVICE = HardwareSpec(
-    name="Ascend-910A",  # 32 matrix units: every product below fills its waves
+    name="Ascend-910A",
+    matrix_units=32,  # every product below fills its waves
     peak_flops_per_s={"bfloat16": FLOPS},
     memory_bytes=80 * 2**30,
     memory_bytes_per_s=BYTES,
@@ -41,7 +42,8 @@ LOSSLESS = Efficiency(
     intra_latency_s=0.0, inter_latency_s=0.0, contention=0.0, straggler=0.0, logit_bytes=8.0, optimizer_bytes=30.0,
     elementwise=1.0, score_bytes=9.0, unpadded=1.0, host_rounding=0.15, group_rounding=0.3, node_wait=1.0, backward_host=1.5,
     collective_host_s=0.0, softmax_host_s=0.0, small_groups=1.0, gradients_hidden=0.0, tensor_hidden=0.0, interleave_hidden=0.45,
-    release_gain=0.0, compute=1.0, communication=1.0, host=1.0,
+    group_rows=0.0, cast_bytes=0.0, accumulation=1.0, expert_host_s=0.0, sends_hidden=0.0, gradients_overlapped=1.0,
+    tensor_overlapped=0.5, sends_overlapped=1.0, release_gain=0.0, compute=1.0, communication=1.0, host=1.0,
 )  # fmt: skip
 MODEL = ModelSpec(
     num_layers=LAYERS,
