@@ -16,6 +16,7 @@ from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.step_time import breakdown
+from perfkit.predict.estimate import estimate
 from tests.predict.cost.test_step_leaves import (
     ATTENTION_S,
     BYTES,
@@ -138,8 +139,34 @@ def test_small_groups_use_their_links_less_well(tensor, share):
     assert slower == pytest.approx(found if tensor == 8 else 2 * found)
 
 
+def test_the_description_of_a_link_decides_nothing_its_kind_does():
+    one = plan(tensor_parallel_size=4)
+    told = {**DEVICE.links, "intra_node": Link(name="link", bytes_per_s=LINK, topology="full mesh of 8, 7 links, Omni-Path")}
+    assert leaves(replace(one, hardware=replace(DEVICE, links=told))) == leaves(one)
+
+
+def test_a_link_domain_of_several_nodes_keeps_its_groups_off_the_network():
+    one, key = plan(data_parallel_size=64), "communication/exposed/dp"
+    joined = replace(one, hardware=replace(DEVICE, link_domain_size=64))
+    same_node = replace(one, hardware=replace(DEVICE, devices_per_node=64))
+    assert leaves(joined)[key] == leaves(same_node)[key] <= leaves(one)[key]
+
+
+@pytest.mark.parametrize("name", ["overlap_dp", "overlap_tp", "overlap_pp"])
+@pytest.mark.parametrize("sizes", [{"data_parallel_size": 8}, {"tensor_parallel_size": 4}, {"pipeline_parallel_size": 4}])
+def test_more_overlap_is_never_slower_and_what_is_not_stated_lies_between(name, sizes):
+    one = plan(**sizes, virtual_pipeline_parallel_size=2 if "pipeline_parallel_size" in sizes else 1)
+
+    def seconds(stated: bool | None) -> float:
+        return estimate(replace(one, software=SoftwareSpec(framework="megatron", **{name: stated}))).step_time_s
+
+    assert seconds(True) <= seconds(None) <= seconds(False)
+    own = {"overlap_dp": "data", "overlap_tp": "tensor", "overlap_pp": "pipeline"}[name]
+    assert (seconds(True) < seconds(False)) == any(size.startswith(own) for size in sizes)
+
+
 def test_in_a_mesh_four_ranks_have_three_links_of_seven():
-    links = {**DEVICE.links, "intra_node": Link(name="link", bytes_per_s=LINK, topology="full mesh of 8")}
+    links = {**DEVICE.links, "intra_node": Link(name="link", bytes_per_s=LINK, kind="mesh")}
     one, key = plan(tensor_parallel_size=4), "communication/exposed/tp"
     assert leaves(replace(one, hardware=replace(DEVICE, links=links)))[key] == pytest.approx(leaves(one)[key] * 7 / 3)
 
