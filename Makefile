@@ -7,7 +7,7 @@ PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: install app lab test test-unit lint format bench bench-soak screenshots lock environment wheel wheelhouse install-matrix sbom js browser edit clean
+.PHONY: install app lab test test-unit lint format bench bench-soak fuzz screenshots lock environment wheel wheelhouse install-matrix sbom js browser edit clean
 
 install: $(VENV)/.installed
 
@@ -55,6 +55,10 @@ bench: install  ## paired comparisons; ratios, not seconds
 
 bench-soak: install  ## 20 visitors for 10 minutes with killed kernels and missing descriptors, under hard limits
 	@$(BIN)/python -m benchmarks.server.bench_soak --visitors 20 --minutes 10 --max-gb 12
+
+SECONDS ?= 60
+fuzz: install  ## bytes that nobody wrote to every reader, SECONDS each; led by coverage where atheris is installed
+	@$(BIN)/python -m benchmarks.fuzz.fuzz --seconds $(SECONDS) --found found
 
 screenshots: install browser  ## one picture per page and theme under screenshots/
 	@$(BIN)/python -m benchmarks.ui.screenshots screenshots

@@ -22,8 +22,8 @@ def parse_ranks(text: str, known: Sequence[int]) -> tuple[int, ...]:
     found: list[int] = []
     problems: list[str] = []
     for piece in (part.strip() for part in text.split(",")):
-        first, dash, last = piece.partition("-")
-        if not first.strip().isdecimal() or (dash and not last.strip().isdecimal()):
+        first, dash, last = (part.strip() for part in piece.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             problems.append(f"{piece!r} is no rank or range; write for example 0-7, 12")
             continue
         low, high = int(first), int(last) if dash else int(first)

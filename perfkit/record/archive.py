@@ -41,7 +41,17 @@ _LAST_S = 2**32
 _TAR_MAGIC_AT = 257
 _DRIVE = re.compile(r"^[A-Za-z]:")
 _SUFFIXES = re.compile(r"\.(zip|tar|tgz|tar\.gz)$", re.IGNORECASE)
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError, ValueError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,8 @@ def unpack_into(path: Path, target: Path, *, subject: str, max_bytes: int = MAX_
         return work.rename(target)
     except _DAMAGE as error:
         raise InputError(subject, [f"the archive is damaged or of an unknown kind: {printable(str(error))}"]) from error
+    except OSError as error:  # of the disk, or of a place in the file that a damaged archive names
+        raise InputError(subject, [f"cannot be unpacked: {error.strerror or error}"]) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -128,7 +128,8 @@ def main() -> int:
                 arguments.wheelhouse is None or f"{sys.version_info[0]}.{sys.version_info[1]}" != version
             ):
                 continue  # a wheelhouse is for the Python that made it
-            row = Row(python, versions, arguments.wheel.resolve(), arguments.wheelhouse and arguments.wheelhouse.resolve())
+            chosen = Path(sys.executable) if versions == "offline" else python
+            row = Row(chosen, versions, arguments.wheel.resolve(), arguments.wheelhouse and arguments.wheelhouse.resolve())
             with tempfile.TemporaryDirectory() as temporary:
                 Path(temporary).chmod(0o755)
                 folder = Path(temporary) / FOLDER

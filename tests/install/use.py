@@ -52,6 +52,8 @@ def page(url: str, name: str, token: str) -> str:
 def served(project: Path) -> None:
     """The app shows pages whose cells all compute, and ends when it is told to."""
     port, token = free_port(), "matrix-of-installs"
+    # Whatever a shell runs in the background ignores Ctrl-C, and what that starts would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with Path("server.log").open("w") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "perfkit", "serve", str(project), "--port", str(port), "--token", token],

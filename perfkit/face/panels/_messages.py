@@ -90,7 +90,8 @@ TYPES: dict[str, tuple[str, ...]] = {
 
 def decode(message: object) -> dict[str, Any]:
     """The message, if it is one. Raises InputError with all that is wrong with it."""
-    if not isinstance(message, Mapping) or (kind := message.get("type")) not in TYPES:
+    kind = message.get("type") if isinstance(message, Mapping) else None
+    if not isinstance(message, Mapping) or not isinstance(kind, str) or kind not in TYPES:
         raise InputError("message of the page", ["has no type that a view knows"])
     problems = [problem for name, value in message.items() if name != "type" and (problem := _problem(kind, name, value))]
     if problems:

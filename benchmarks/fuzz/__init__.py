@@ -1,0 +1,1 @@
+"""Fuzzing: every reader against bytes that nobody wrote."""
