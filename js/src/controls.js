@@ -56,7 +56,7 @@ function makeSlider(spec, id, onValue) {
     describe(value);
     onValue(value);
   });
-  exact.addEventListener("change", () => Number.isFinite(exact.valueAsNumber) && onValue(exact.valueAsNumber));
+  exact.addEventListener("change", () => onValue(typed(exact)));
   const typing = typingIn(exact);
   const unit = el("span", { class: "pk-unit" }, spec.unit);
   return {
@@ -75,15 +75,23 @@ function makeSlider(spec, id, onValue) {
 }
 
 function makeNumber(spec, id, onValue) {
-  const input = el("input", { type: "number", id, min: spec.low, max: spec.high, step: spec.step ?? "any" });
-  input.addEventListener("change", () => Number.isFinite(input.valueAsNumber) && onValue(input.valueAsNumber));
+  const input = el("input", { type: "number", id, min: spec.low, max: spec.high, step: spec.step ?? "any", placeholder: spec.placeholder || null });
+  input.addEventListener("change", () => onValue(typed(input)));
   const typing = typingIn(input);
   return {
     body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
-    update(value) {
-      if (!typing() && (Number(input.value) !== value || input.value === "")) input.value = value ?? "";
+    update(value, fresh) {
+      const shown = value === fresh.empty ? "" : (value ?? "");
+      if (!typing() && (input.value === "" || Number(input.value) !== shown)) input.value = shown;
     },
   };
+}
+
+// What stands in a number field: null for an empty one, words that are no number for what the browser does not take for one.
+// The kernel decides what may be empty, and says why a field keeps what it had.
+function typed(input) {
+  if (Number.isFinite(input.valueAsNumber)) return input.valueAsNumber;
+  return input.validity.badInput ? t("what was typed") : null;
 }
 
 function makeText(spec, id, onValue) {
@@ -205,8 +213,9 @@ function makePath(spec, id, onValue, send) {
     browse.setAttribute("aria-expanded", String(!list.hidden));
     if (!list.hidden) send({ type: "browse", name: spec.name, folder: input.value || current });
   });
-  input.addEventListener("change", () => input.value && onValue(input.value));
-  samples.addEventListener("change", () => samples.selectedIndex > 0 && pick(options[samples.selectedIndex - 1].value));
+  // An emptied field and the prompt of the list choose nothing: what was open is given up.
+  input.addEventListener("change", () => (input.value || current) && onValue(input.value));
+  samples.addEventListener("change", () => pick(samples.selectedIndex > 0 ? options[samples.selectedIndex - 1].value : ""));
   const upload = makeUpload(spec, send);
   let shown = "";
   return {

@@ -33,6 +33,7 @@ class Panel {
     this.notes = el("ul", { class: "pk-notes", hidden: true });
     this.figures = el("div", { class: "pk-figures" });
     this.controlBox = el("div", { class: "pk-controls" });
+    this.undo = el("button", { type: "button", class: "pk-quiet pk-undo", hidden: true, onclick: () => this.send({ type: "undo" }) }, t("Undo last change"));
     this.actionBox = el("div", { class: "pk-actions", hidden: true });
     this.outcome = el("div", { class: "pk-outcome", role: "status", hidden: true });
     this.codeBox = el("div", { class: "pk-code-blocks" });
@@ -87,8 +88,9 @@ class Panel {
     this.controlBox.hidden = specs.every((spec) => spec.hidden);
     if (names.join("\n") !== [...this.controls.keys()].join("\n")) {
       this.controls = new Map(specs.map((spec) => [spec.name, makeControl(spec, (value) => this.onValue(spec.name, value), this.send)]));
-      this.controlBox.replaceChildren(...[...this.controls.values()].map((control) => control.root));
+      this.controlBox.replaceChildren(...[...this.controls.values()].map((control) => control.root), this.undo);
     }
+    this.undo.hidden = !this.model.get("can_undo");
     for (const spec of specs) {
       // A value that the visitor is still changing is newer than the kernel's.
       if (this.wanted && spec.name in this.wanted) continue;

@@ -73,7 +73,11 @@ class Slider:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A typed number, clamped to `low` .. `high`; the visitor is told when it was."""
+    """A typed number, clamped to `low` .. `high`; the visitor is told when it was.
+
+    A field with `empty` may be left empty: the state then holds that value, which no visitor would type, and `placeholder` says
+    what stands in its place. An emptied field without it is refused.
+    """
 
     path: str
     _: KW_ONLY
@@ -82,6 +86,8 @@ class Number:
     label: str = ""
     unit: str = ""
     step: float | None = None
+    empty: float | None = None
+    placeholder: str = ""
     key: str = ""
     help: str = ""
     visible: Callable[[Any], bool] | None = None
@@ -89,10 +95,19 @@ class Number:
     def describe(self, _state: Any) -> dict[str, Any]:
         """What the page needs beside label and value."""
         low, high = (limit if math.isfinite(limit) else None for limit in (self.low, self.high))
-        return {"kind": "number", "low": low, "high": high, "step": self.step}
+        return {
+            "kind": "number",
+            "low": low,
+            "high": high,
+            "step": self.step,
+            "empty": self.empty,
+            "placeholder": t(self.placeholder),
+        }
 
     def accept(self, value: Any, _state: Any) -> Accepted:
-        """The number within the limits."""
+        """The number within the limits, or the one that stands for an empty field."""
+        if self.empty is not None and value in (None, "", self.empty):
+            return self.empty, ""
         whole = self.step is not None and float(self.step).is_integer()
         return _clamp(_number(self, value), self.low, self.high, whole=whole, unit=self.unit)
 
@@ -205,7 +220,7 @@ class PathPicker:
 
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""
-        path = str(value).strip()
+        path = "" if value is None else str(value).strip()
         if path and not is_allowed(path):
             raise InputError(
                 self.label or words(self.path), ["is outside of the folders that this server opens (PERFKIT_ROOTS names others)"]
@@ -280,7 +295,8 @@ def _number(control: Slider | Number, value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(control.label or words(control.path), [f"{value!r} is no finite number"])
+        said = "is empty; it needs a number" if value in (None, "") else f"{value!r} is no finite number"
+        raise InputError(control.label or words(control.path), [said])
     return number
 
 

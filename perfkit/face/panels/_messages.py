@@ -60,6 +60,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "act": ("name", "values"),
     "action": (),
     "retry": (),
+    "undo": (),
     "cancel": ("rank",),
     "select": ("chart", "datum", "start", "end", "units"),
     "row": ("table", "row"),

@@ -17,7 +17,7 @@ OnChange = Callable[[Mapping[str, str], object], None]
 
 
 class PageState:
-    """Values by name, all text as in an address. Without a browser it is an ordinary mapping that tells of changes."""
+    """Values by name, all text as in an address; empty text is a choice too: of none. It tells of changes, with no browser too."""
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
         self.values: dict[str, str] = dict(values or {})
@@ -32,8 +32,8 @@ class PageState:
     def set(self, values: Mapping[str, Any], origin: object = None) -> None:
         """Change some values, None removes one; everybody but `origin` is told if anything is new."""
         with self._lock:
-            merged = {**self.values, **{name: address_text(value) for name, value in values.items()}}
-            merged = {name: value for name, value in merged.items() if value}
+            merged = {name: value for name, value in self.values.items() if values.get(name, value) is not None}
+            merged |= {name: address_text(value) for name, value in values.items() if value is not None}
             if merged == self.values:
                 return
             self.values = merged
@@ -64,4 +64,4 @@ def address_text(value: Any) -> str:
 @cache
 def page_state() -> PageState:
     """The state of the page that this kernel serves."""
-    return PageState(dict(parse_qsl(os.environ.get("QUERY_STRING", ""))))
+    return PageState(dict(parse_qsl(os.environ.get("QUERY_STRING", ""), keep_blank_values=True)))

@@ -27,14 +27,14 @@ from perfkit.core.texts import t
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.panels._answer import Answer, Code, Whole
 from perfkit.face.panels._chart import as_figure, describe
-from perfkit.face.panels._control import Choice, Control, Slider
+from perfkit.face.panels._control import Choice, Control, PathPicker, Slider
 from perfkit.face.panels._control import describe as describe_control
 from perfkit.face.panels._page_state import page_state
 from perfkit.face.panels._shared_values import SharedValues
 from perfkit.face.panels._state import read, write
 from perfkit.face.panels._status import failure, loading
 from perfkit.face.panels._table import Table, table_content
-from perfkit.face.panels._upload import Upload
+from perfkit.face.panels._uploads import Uploads
 from perfkit.face.panels._view import View
 from perfkit.face.panels._worker import Background, Cancelled, Progress
 
@@ -105,6 +105,7 @@ class PanelView(View):
     refresh_s = traitlets.Float().tag(sync=True)
     controls: traitlets.List[Any] = traitlets.List().tag(sync=True)
     actions: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    can_undo = traitlets.Bool().tag(sync=True)
     outcome = traitlets.Dict().tag(sync=True)
     status = traitlets.Dict().tag(sync=True)
     frame = traitlets.Dict().tag(sync=True)
@@ -120,7 +121,8 @@ class PanelView(View):
         self._seq, self._version, self._num_acts = 0, 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
-        self._uploads: dict[str, Upload] = {}
+        self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
+        self._before: State | None = None
         self._page = page_state()
         self._shared = SharedValues(self._page, panel.shared, self.state)
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
@@ -161,6 +163,8 @@ class PanelView(View):
             if values := message.get("values"):
                 self._ask(lambda state: self._accept(state, values))
             self.act(message["name"])
+        elif kind == "undo":
+            self._ask(self._undone)
         elif kind == "retry":
             self._ask(lambda state: state)
         elif kind == "cancel":
@@ -175,34 +179,12 @@ class PanelView(View):
         return chart
 
     def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
-        """The next step of an upload: announced ("begin"), a part of it, or given up. The page sends the next part when told."""
-        name, step = message["name"], message["step"]
-        try:
-            if step == "begin":
-                if not any(control.path == name and hasattr(control, "browse") for control in self.panel.controls):
-                    raise InputError(self.name, [f"takes no file for {name[:60]!r}"])
-                self._give_up(name)
-                self._uploads[name] = Upload(str(message["file"]), int(message["bytes"]))
-            elif name not in self._uploads:
-                return
-            elif step == "cancel":
-                self._give_up(name)
-                return
-            upload = self._uploads[name]
-            for part in parts:
-                upload.receive(part)
-        except InputError as error:
-            self._uploads.pop(name, None)
-            self.send({"type": "upload", "name": name, "problems": [f"{error.subject}: {problem}" for problem in error.problems]})
-            return
-        self.send({"type": "upload", "name": name, "received": upload.num_received})
-        if upload.is_complete:
-            del self._uploads[name]
-            self._ask(lambda state: self._accept(state, {name: str(upload.finish())}))
-
-    def _give_up(self, name: str) -> None:
-        if name in self._uploads:
-            self._uploads.pop(name).cancel()
+        """The next step of an upload; the page sends the next part when it is answered."""
+        answer, path = self._uploads.step(message, parts)
+        if answer is not None:
+            self.send(answer)
+        if path is not None:
+            self._ask(lambda state: self._accept(state, {message["name"]: str(path)}))
 
     def act(self, name: str) -> None:
         """Do what the button `name` does with the present state, say how it went, and compute anew."""
@@ -241,14 +223,21 @@ class PanelView(View):
             self._changes.append((seq, change))
         self._background.ask()
 
+    def _undone(self, state: State) -> State:
+        """The state before the visitor's last change; undone again it is that change."""
+        return state if self._before is None else self._before
+
     def _accept(self, state: State, values: Mapping[str, Any]) -> State:
         known = {control.path: control for control in self.panel.controls}
         for path, value in values.items():
-            if path in known:
-                accepted, self._notes[path] = known[path].accept(value, state)
-            else:
-                accepted = self._shared_value(state, path, value)
-            state = write(state, path, accepted)
+            if path not in known:
+                state = write(state, path, self._shared_value(state, path, value))
+                continue
+            try:
+                accepted, note = known[path].accept(value, state)
+                state, self._notes[path] = write(state, path, accepted), note
+            except InputError as error:  # said beside the field; what was there before stays
+                self._notes[path] = f"{error.problems[0]}; not changed"
         return state
 
     def _shared_value(self, state: State, path: str, value: Any) -> Any:
@@ -272,8 +261,10 @@ class PanelView(View):
         try:
             self._follow_address()
             for seq, change in changes:
-                self._seq = max(self._seq, seq)
-                self.state = change(self.state)
+                self._seq, before = max(self._seq, seq), self.state
+                self.state = change(before)
+                if self.state != before:
+                    self._before, self.can_undo = before, True
             self._settle_choices()
             if not self.controls:
                 with self.lock:
@@ -384,7 +375,7 @@ class PanelView(View):
             before = self.state
             try:
                 self.state = self._accept(before, {path: value})
-            except InputError as error:
+            except InputError as error:  # of a value that no control shows
                 self._notes[path] = error.problems[0]
             self._shared.took(path, before, self.state)
 

@@ -28,8 +28,8 @@ class SharedValues:
         """
         found = {}
         for path, name in self._names.items():
-            text, own = self._page.get(name), read(state, path)
-            if text and text not in (address_text(own), self._agreed.get(path)):
+            text, own = self._page.values.get(name), read(state, path)
+            if text is not None and text not in (address_text(own), self._agreed.get(path)):
                 found[path] = _typed(text, own)
         return found
 
@@ -46,9 +46,9 @@ class SharedValues:
         """Tell the page what has become another value here, and what it has no value for yet."""
         fresh = {}
         for path, name in self._names.items():
-            text, known = address_text(read(state, path)), self._page.get(name)
+            text, known = address_text(read(state, path)), self._page.values.get(name)
             changed = text not in (self._agreed.get(path), self._own[path])
-            if text != known and (changed or not known):
+            if text != known and (changed or (known is None and text)):
                 fresh[name] = text
             if text == known or name in fresh:
                 self._agreed[path] = text
@@ -59,7 +59,7 @@ class SharedValues:
 
 def _typed(text: str, like: Any) -> Any:
     for kind in (int, float):
-        if isinstance(like, kind) and not isinstance(like, bool):
+        if text and isinstance(like, kind) and not isinstance(like, bool):
             try:
                 return kind(text)
             except ValueError:

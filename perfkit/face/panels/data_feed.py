@@ -182,7 +182,9 @@ PANEL = Panel(
             high=1_000_000,
             label="Own code between iterator and network",
             unit="ms a step",
-            help="time it by hand: no profiler sees it; 0 means not timed",
+            empty=0.0,
+            placeholder="not timed",
+            help="time it by hand: no profiler sees it",
         ),
     ),
 )

@@ -178,6 +178,8 @@ PANEL = Panel(
             label="Recording",
             help="a folder of profiles at any depth, a trace file, or a training log",
         ),
-        Number(path="num_expected", low=0, high=100_000, step=1, label="Ranks of the job", help="0: as many as the recording says"),
+        Number(
+            path="num_expected", low=0, high=100_000, step=1, label="Ranks of the job", empty=0, placeholder="as the recording says"
+        ),
     ),
 )

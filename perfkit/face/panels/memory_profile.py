@@ -298,7 +298,16 @@ PANEL = Panel(
         Choice(path="component", options=_component_options, label="Component"),
         Choice(path="by", options=(("operator", "name"), *((name, name) for name in BY[1:])), label="Owners by"),
         Slider(path="alive_percent", low=10, high=100, label="Long-lived from", unit="%", help="of the step, or of the recording"),
-        Number(path="limit_gib", low=0, high=2048, label="Limit (0: none)", unit="GiB", key="context.max_device_memory"),
+        Number(
+            path="limit_gib",
+            low=0,
+            high=2048,
+            label="Limit",
+            empty=0,
+            placeholder="none",
+            unit="GiB",
+            key="context.max_device_memory",
+        ),
         Choice(path="plan", options=lambda state: [("no plan", NO_PLAN), *preset_options(state)], label="Compare with the plan"),
     ),
 )

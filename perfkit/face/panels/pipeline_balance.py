@@ -287,7 +287,7 @@ PANEL = Panel(
         ),
         Choice(path="schedule", options=schedule_options, label="Schedule", buttons=True, key="parallel.pipeline_config"),
         Slider(path="num_microbatches", low=1, high=256, label="Micro batches", key="parallel_config.micro_batch_num"),
-        Number(path="limit_gib", low=0.0, high=4096.0, label="Memory limit", unit="GiB", help="0: no limit"),
+        Number(path="limit_gib", low=0.0, high=4096.0, label="Memory limit", unit="GiB", empty=0.0, placeholder="none"),
         Number(path="p2p_us", low=0.0, high=1e6, label="Transfer between stages", unit="µs"),
         Choice(path="p2p_mode", options=transfer_options, label="Transfers are"),
     ),

@@ -173,8 +173,8 @@ PANEL = Panel(
     controls=(
         Choice(path="plan", options=_plans, label="Fill from the estimate of", visible=_can_lock),
         Number(path="value", low=0, high=1e12, label="Expected", help="in the unit of the project's goal", visible=_can_lock),
-        Number(path="low", low=0, high=1e12, label="At least", help="0: not said", visible=_can_lock),
-        Number(path="high", low=0, high=1e12, label="At most", help="0: not said", visible=_can_lock),
+        Number(path="low", low=0, high=1e12, label="At least", empty=0, placeholder="not said", visible=_can_lock),
+        Number(path="high", low=0, high=1e12, label="At most", empty=0, placeholder="not said", visible=_can_lock),
         Text(path="method", label="Method", placeholder="how the figure was found", visible=_can_lock),
     ),
     actions=(

@@ -195,7 +195,9 @@ PANEL = Panel(
         Choice(
             path="goal_metric", options=[(title, metric) for metric, (title, _) in METRICS.items()], label="Goal is measured in"
         ),
-        Number(path="goal_value", low=0.0, high=1e12, label="Goal", help="in the unit chosen above; 0: no goal yet"),
+        Number(
+            path="goal_value", low=0.0, high=1e12, label="Goal", empty=0.0, placeholder="none yet", help="in the unit chosen above"
+        ),
         Choice(path="device", options=(*PRESETS, CUSTOM), label="Device", help="fills peak and memory; TFLOP/s stand in the name"),
         Number(
             path="peak_tflops_per_s",

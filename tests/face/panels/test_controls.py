@@ -22,7 +22,7 @@ def test_a_slider_never_leaves_its_limits_and_tells_when_it_moved_a_value(value)
     assert bool(note) == (accepted != value)
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), "many", None])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "many"])
 def test_what_is_no_number_is_refused(value):
     with pytest.raises(InputError, match="is no finite number"):
         Number("x").accept(value, None)
@@ -87,3 +87,11 @@ def test_a_name_that_is_no_utf8_can_be_sent(tmp_path):
     (tmp_path / os.fsdecode(b"a\xff.json")).write_text("")
     (entry,) = list_folder(str(tmp_path))["entries"]
     assert entry["name"].encode("utf-8")
+
+
+def test_an_emptied_field_is_empty_or_says_that_it_needs_a_number():
+    assert Number("x", low=1, high=9, empty=0).accept(None, None) == (0, "")
+    assert Number("x", low=1, high=9, empty=0).accept("", None) == (0, "")
+    with pytest.raises(InputError, match="it needs a number"):
+        Number("x", low=1, high=9).accept(None, None)
+    assert PathPicker("x").accept(None, None) == ("", "")

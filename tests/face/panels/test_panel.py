@@ -379,3 +379,29 @@ def test_waiting_for_panels_raises_what_went_wrong(monkeypatch):
 
 def test_text_for_markup_is_escaped():
     assert panels.escape("<img src=x onerror='alert(1)'>") == "&lt;img src=x onerror=&#x27;alert(1)&#x27;&gt;"
+
+
+def test_the_last_change_is_taken_back_and_made_again():
+    panel = Panel(
+        compute=lambda state: state["n"], view=lambda n: ({}, {}, str(n)), start={"n": 1}, controls=(Number("n", step=1),)
+    )
+    view = open_panel(panel)
+    view.wait()
+    assert not view.can_undo
+    view.set({"n": 2})
+    assert view.wait().text == "2"
+    assert view.can_undo
+    for told in ("1", "2"):
+        view.on_message({"type": "undo"})
+        assert view.wait().text == told
+
+
+def test_a_refused_value_is_said_beside_its_field_and_the_answer_stays():
+    panel = Panel(
+        compute=lambda state: state["n"], view=lambda n: ({}, {}, str(n)), start={"n": 1}, controls=(Number("n", step=1),)
+    )
+    view = open_panel(panel)
+    view.set({"n": "many"})
+    assert view.wait().text == "1"
+    assert view.controls[0]["note"] == "'many' is no finite number; not changed"
+    assert view.controls[0]["value"] == 1

@@ -1,0 +1,62 @@
+"""Every field of every panel, emptied and filled again: what is shown is what was used, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perfkit.core.errors import PerfkitError
+from perfkit.face.panels import Number, PanelView, PathPicker, Slider, names, show
+from perfkit.face.panels._state import read
+from perfkit.project.sample import demo
+
+WITH_CONTROLS = [name for name in names() if not name.startswith("class-")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return demo(tmp_path_factory.mktemp("project") / "d").folder
+
+
+@pytest.fixture(autouse=True)
+def _in_the_sample_project(folder, monkeypatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+
+
+def _told(view: PanelView) -> Any:
+    """The sentence and notes that a visitor reads, or the words of what there is instead of an answer."""
+    try:
+        answer = view.wait()
+    except PerfkitError as error:
+        return str(error)
+    return answer.text, answer.notes, {name: str(table) for name, table in answer.tables.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_CONTROLS)
+def test_a_field_is_emptied_and_filled_again(name: str):
+    view = show(name)
+    if not isinstance(view, PanelView):
+        pytest.skip("a view of its own kind")
+    before = _told(view)
+    for control in view.panel.controls:
+        if not isinstance(control, Number | PathPicker | Slider):
+            continue
+        path, own = control.path, read(view.state, control.path)
+        shown = next((drawn for drawn in view.controls if drawn["name"] == path), None)
+        if shown is None or shown["hidden"]:
+            continue
+        view.set({path: None if not isinstance(control, PathPicker) else ""})
+        _told(view)
+        drawn = next(drawn for drawn in view.controls if drawn["name"] == path)
+        used = read(view.state, path)
+        assert drawn["value"] == used, "the field shows what the answer used"
+        is_optional = control.empty is not None if isinstance(control, Number) else isinstance(control, PathPicker)
+        if not is_optional or used == own != "":
+            assert used == own, "what must be a number keeps the one that it had"
+            assert "not changed" in drawn["note"], "and says so"
+        elif isinstance(control, PathPicker):
+            assert used == "", "what was chosen can be given up"
+        view.set({path: own})
+        assert _told(view) == before, f"{path} is what it was, so the answer must be too"
