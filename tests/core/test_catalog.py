@@ -11,6 +11,7 @@ import pytest
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.params import count_params
 
 DATA = Path(__file__).parents[2] / "data"
 TERA = 1e12
@@ -54,7 +55,8 @@ def test_the_devices_are_those_of_the_reference_table():
     for row in rows("accelerators.csv"):
         device = catalog.hardware()[row["accelerator"]]
         peaks = {"bfloat16": "bf16_flop_per_s", "float16": "fp16_flop_per_s", "float8": "fp8_flop_per_s"}
-        assert device.peak_flops_per_s == {dtype: float(row[key]) for dtype, key in peaks.items() if row[key]}
+        stated = {dtype: peak for dtype, peak in device.peak_flops_per_s.items() if dtype in peaks}
+        assert stated == {dtype: float(row[key]) for dtype, key in peaks.items() if row[key]}
         assert device.memory_bytes == int(row["hbm_bytes"])
         assert device.memory_bytes_per_s == float(row["hbm_bytes_per_s"])
         assert device.devices_per_node == int(row["devices_per_node"])
@@ -64,7 +66,23 @@ def test_the_devices_are_those_of_the_reference_table():
 
 
 def test_the_models_are_those_of_the_reference_table():
-    assert list(catalog.models()) == [row["model"] for row in rows("models.csv")]
+    reference = [row["model"] for row in rows("models.csv")]
+    assert list(catalog.models())[: len(reference)] == reference
+
+
+def test_models_beside_the_reference_table_have_nearly_the_parameters_that_their_authors_publish():
+    reference = {row["model"] for row in rows("models.csv")}
+    for name, record in catalog.records().items():
+        if name not in reference:
+            assert count_params(record.spec).total == pytest.approx(record.published_parameters, rel=0.01), name
+
+
+def test_products_of_fewer_bits_are_never_slower_and_no_domain_is_smaller_than_a_node():
+    order = ("bfloat16", "float8", "float4")
+    for name, device in catalog.hardware().items():
+        peaks = [device.peak_flops_per_s[dtype] for dtype in order if dtype in device.peak_flops_per_s]
+        assert peaks == sorted(peaks), name
+        assert device.linked_devices >= device.devices_per_node, name
 
 
 @pytest.mark.parametrize("name", ["llama2-7b", "Llama2_7B", "LLAMA2 7b"])
