@@ -2,14 +2,15 @@
 
 The path is walked back from the end of the step: from each node to the predecessor that ended last, over the graph of
 `dependencies`. At a collective it continues on the rank that arrived last, so that waiting for a slow rank is that rank's work, not
-communication. Segments follow one another without a gap and sum to the step exactly; `delay` is the time between the end of a
-predecessor and the start of the next node, such as the delay of a launch, and `unlinked` what no recorded dependency explains.
+communication. Segments follow one another without a gap and sum to the step exactly. The time between the end of a predecessor and
+the start of the next node is `launch` where that was launched by it, `graph` between two executions of one call, as between the
+nodes of a CUDA graph, and else `delay`; `unlinked` is what no recorded dependency explains.
 Where the path leads to a rank that came late into the step, the rest is its host, which was still in the step before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from perfkit.core.run import Run
 from perfkit.core.source import Source
 from perfkit.explain.dependencies import MEETING, Dependencies, dependencies
 
-KINDS = ("computing", "communication", "copy", "host", "delay", "unlinked")
+KINDS = ("computing", "communication", "copy", "host", "launch", "graph", "delay", "unlinked")
 
 
 def critical_path(run: Run, *, step: int, ranks: Iterable[int] | None = None) -> pd.DataFrame:
@@ -36,17 +37,17 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
     nodes = graph.nodes
     starts, ends = nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
     names, kinds, ranks = nodes["name"].astype(str).tolist(), nodes["kind"].astype(str).tolist(), nodes["rank"].tolist()
-    before = _binding(graph, starts, ends)
+    before, launchers = _binding(graph, starts, ends), _launchers(graph, kinds)
     segments: list[tuple[int, str, str, int, int]] = []
     inside = np.flatnonzero((ends <= graph.end_ns) & (ends > graph.start_ns) & (nodes["kind"] != MEETING).to_numpy(dtype=bool))
-    node = int(inside[np.argmax(ends[inside])]) if len(inside) else -1
+    node, after = int(inside[np.argmax(ends[inside])]) if len(inside) else -1, -1
     at_ns = graph.end_ns
     rank = ranks[node] if node >= 0 else -1
     while node >= 0 and at_ns > graph.start_ns:
         if ends[node] < at_ns:
             rank = ranks[node]
             known = bool(segments)
-            kind = "delay" if known else "unlinked"
+            kind = _between(node, after, kinds, launchers) if known else "unlinked"
             begin = max(int(ends[node]), graph.start_ns)
             segments.append((rank, names[node] if not known else segments[-1][1], kind, begin, at_ns - begin))
             at_ns = begin
@@ -55,7 +56,7 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
         if begin < at_ns and kinds[node] != MEETING:
             segments.append((rank, names[node], kinds[node], begin, at_ns - begin))
             at_ns = begin
-        node = int(before[node])
+        node, after = int(before[node]), node
     if at_ns > graph.start_ns:
         earlier = at_ns <= graph.begins_ns.get(rank, graph.start_ns)
         name, kind = ("the step before", "host") if earlier else ("", "unlinked")
@@ -78,6 +79,22 @@ def path_operators(path: pd.DataFrame) -> pd.DataFrame:
     whole = int(path["duration_ns"].sum())
     table["share"] = table["total_ns"] / whole if whole else 0.0
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _launchers(graph: Dependencies, kinds: Sequence[str]) -> np.ndarray:
+    """By node the stretch of the host that launched it; -1 for none."""
+    host = np.array(kinds, dtype=object) == "host"
+    launched = host[graph.sources] & ~host[graph.targets]
+    found = np.full(len(kinds), -1, dtype=np.int64)
+    found[graph.targets[launched]] = graph.sources[launched]
+    return found
+
+
+def _between(node: int, after: int, kinds: Sequence[str], launchers: np.ndarray) -> str:
+    """What the time between a node and the one that it led to is."""
+    if kinds[node] == "host":
+        return "launch"
+    return "graph" if launchers[node] == launchers[after] >= 0 else "delay"
 
 
 def _binding(graph: Dependencies, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

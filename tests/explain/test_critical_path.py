@@ -148,12 +148,12 @@ CHAIN = [(0, "a", "host", 100, 20), (0, "b", "computing", 130, 50), (3, "c", "co
 
 
 def test_every_segment_of_a_path_by_hand():
-    # From 90 nothing is known, a delay of 10 before b, c at once behind b, and 5 after c until the step ends.
+    # From 90 nothing is known, b starts 10 after its launch, c at once behind b, and 5 after c until the step ends.
     graph = graph_of(CHAIN, [(0, 1), (1, 2), (0, 3)], (90, 225))
     assert told(graph) == [
         (0, "", "unlinked", 90, 10),
         (0, "a", "host", 100, 20),
-        (0, "b", "delay", 120, 10),
+        (0, "b", "launch", 120, 10),
         (0, "b", "computing", 130, 50),
         (3, "c", "communication", 180, 40),
         (3, "c", "unlinked", 220, 5),
@@ -172,6 +172,16 @@ def test_a_lag_may_make_the_earlier_end_the_binding_one():
     nodes = [(0, "early", "computing", 0, 30), (1, "late", "computing", 0, 35), (0, "last", "computing", 60, 10)]
     graph = replace(graph_of(nodes, [(0, 2), (1, 2)], (0, 70)), lag_ns=np.array([30, 10]))
     assert [name for _, name, *_ in told(graph)] == ["early", "last", "last"]
+
+
+def test_a_pause_between_what_one_call_launched_is_of_its_graph_and_any_other_a_delay():
+    nodes = [(0, "h", "host", 0, 10), (0, "b", "computing", 15, 25), (0, "c", "computing", 50, 20), (0, "d", "computing", 90, 10)]
+    path = told(graph_of(nodes, [(0, 1), (0, 2), (1, 2), (2, 3)], (0, 100)))
+    assert [(kind, length) for _, _, kind, _, length in path if kind not in ("host", "computing")] == [
+        ("launch", 5),
+        ("graph", 10),
+        ("delay", 20),
+    ]
 
 
 def test_a_meeting_takes_no_time_and_leads_to_the_rank_that_came_last():
@@ -201,7 +211,7 @@ def test_operators_of_a_path_by_hand():
     rows = path_operators(path_of(graph_of(CHAIN, [(0, 1), (1, 2), (0, 3)], (90, 225))))
     assert rows["name"].tolist() == ["b", "c", "a", "", "b", "c"]
     assert rows["total_ns"].tolist() == [50, 40, 20, 10, 10, 5]
-    assert rows["kind"].tolist() == ["computing", "communication", "host", "unlinked", "delay", "unlinked"]
+    assert rows["kind"].tolist() == ["computing", "communication", "host", "unlinked", "launch", "unlinked"]
     assert rows["share"].tolist() == pytest.approx([part / 135 for part in (50, 40, 20, 10, 10, 5)])
     assert rows["num_ranks"].tolist() == rows["count"].tolist() == [1] * 6
     empty = path_operators(path_of(graph_of([], [], (5, 5))))
