@@ -1,7 +1,7 @@
 """Questions: what a run answers, as methods of it. Each gives a pandas frame whose columns its docstring names, times in int ns.
 
-The answers are those of `perfkit.explain`, which the pages show too. The core knows none of the other rooms, so the module that
-answers is looked up when somebody asks.
+The answers are those of `perfkit.explain`, which the pages show too; `.plot()` draws each (`perfkit.core.answer`). The core knows
+none of the other rooms, so the module that answers is looked up when somebody asks. `perfkit ask` asks the same in a terminal.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from perfkit.core.answer import ASKED
 
 ANSWERS = "perfkit.explain.answers"
 
@@ -24,8 +26,8 @@ class Questions:
     def kernels(self, *, rank: int | None = None, step: int | None = None, by: str = "name") -> pd.DataFrame:
         """What ran on the devices: one row a `by` (name, type, core, kind or stream), the most time first.
 
-        Columns: `by`'s, `kind`, `num_ranks`, `count`, `total_ns`, `mean_ns`, `std_ns` (0 for one call), `min_ns`, `max_ns`, `share`
-        (of the summed time of all rows, 0 to 1).
+        Columns: `by`'s, `kind`, `core` (that of the first), `num_ranks`, `count`, `total_ns`, `mean_ns`, `std_ns` (0 for one
+        call), `min_ns`, `max_ns`, `share` (of the summed time of all rows, 0 to 1).
         """
         return _answer("kernels", self, rank=rank, step=step, by=by)
 
@@ -33,8 +35,8 @@ class Questions:
         """Communication, one row an operation over all of its members: who came last, who waited how long, how fast data moved.
 
         Columns: `instance`, `step`, `name`, `operation`, `group`, `group_size`, `num_seen`, `bytes`, `start_ns`, `end_ns`,
-        `latest_rank`, `latest_start_ns`, `late_ns` (behind the second latest), `spread_ns` (behind the first), `wait_ns` (summed
-        over members), `transfer_ns`, `algorithm_bytes_per_s`, `bus_bytes_per_s`, `basis`.
+        `latest_rank`, `latest_start_ns`, `late_ns` (behind the second latest), `spread_ns` (behind the first), `wait_ns`
+        (summed over members), `transfer_ns`, `algorithm_bytes_per_s`, `bus_bytes_per_s`, `basis`.
         """
         return _answer("collectives", self, step=step)
 
@@ -48,8 +50,8 @@ class Questions:
     def idle(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
         """The gaps of the device timelines with their causes, in order of time.
 
-        Columns: `rank`, `step`, `start_ns`, `duration_ns`, `cause` (copying, data, host, collective, device, unknown), `detail`,
-        `next_kernel`.
+        Columns: `rank`, `step`, `start_ns`, `duration_ns`, `cause` (copying, data, host, collective, device, unknown),
+        `detail`, `next_kernel`.
         """
         return _answer("idle", self, rank=rank, step=step)
 
@@ -64,18 +66,86 @@ class Questions:
     def queue_length(self, *, rank: int | None = None) -> pd.DataFrame:
         """How many executions had been launched but had not begun, by stream: one row a change.
 
-        Columns: `rank`, `stream`, `time_ns`, `length`, `duration_ns` (until the next change). A device queue that is full (1,024
-        launches on CUDA) blocks the host: `q.loc[q["length"] >= 1024, "duration_ns"].sum()`.
+        Columns: `rank`, `stream`, `time_ns`, `length`, `duration_ns` (until the next change).
         """
         return _answer("queue_length", self, rank=rank)
+
+    def full_queue(self, *, rank: int | None = None, capacity: int = 1_022) -> pd.DataFrame:
+        """How long launch queues were full and blocked the host: one row a rank and stream, the longest full first.
+
+        Columns: `rank`, `stream`, `most` (largest length), `full_ns` (time with `capacity` or more launches that had not begun;
+        CUDA takes 1,022), `blocked_ns` (of it the host was in a launch call of that stream), `recorded_ns` (from the first
+        launch to the last begin), `full_ratio` = full_ns / recorded_ns.
+        """
+        return _answer("full_queue", self, rank=rank, capacity=capacity)
 
     def modules(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
         """Time by module and annotation (`nn.Module` stacks, record_function, NVTX, mstx), as a tree in order of first use.
 
-        Columns: `rank`, `path` (outer to inner, joined by " / "), `depth`, `count`, `host_ns`, `own_host_ns` (without inner ones),
-        `device_ns` (of what was launched inside), `own_device_ns`. What the autograd thread launches is in no module.
+        Columns: `rank`, `path` (outer to inner, joined by " / "), `depth`, `count`, `host_ns`, `own_host_ns` (without inner
+        ones), `device_ns` (of what was launched inside), `own_device_ns`. What the autograd thread launches is in no module.
         """
         return _answer("modules", self, rank=rank, step=step)
+
+    def kernel_sequences(
+        self, *, operator: str = "", rank: int | None = None, step: int | None = None, least: int = 3
+    ) -> pd.DataFrame:
+        """Which kernels operators launch one after the other, and how often: candidates for fusion, the most frequent first.
+
+        `operator` is part of the names of operators to look at, "" all outermost ones. Columns: `rank`, `operator`, `sequence`
+        (names joined by " | "), `num_kernels` (at least `least`), `count`, `device_ns`, `host_ns` (of the operators).
+        """
+        return _answer("kernel_sequences", self, operator=operator, rank=rank, step=step, least=least)
+
+    def kernel_counters(self, *, rank: int | None = None, step: int | None = None, by: str = "name") -> pd.DataFrame:
+        """What the device counted in kernels (CUPTI, Ascend PMU): one row a `by` and counter.
+
+        `by` is name, type, operator or outer_operator. Columns: `by`'s, `counter` (with its unit as recorded), `num_ranks`,
+        `count` (calls), `total` (means nothing for ratios and rates), `mean`, `least`, `most` of a call.
+        """
+        return _answer("kernel_counters", self, rank=rank, step=step, by=by)
+
+    def host_calls(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+        """Calls of the runtime (CUDA, HIP, CANN by layer): one row a layer and name, the most time first.
+
+        Columns: `layer` (AscendCL, Model, Node, Hccl, Runtime; null elsewhere), `name`, `num_ranks`, `count`, `total_ns`,
+        `mean_ns`, `std_ns`, `min_ns`, `max_ns`. Layers call one another: their times overlap.
+        """
+        return _answer("host_calls", self, rank=rank, step=step)
+
+    def copies(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+        """What moved between the memories of host and device: one row a rank and name of copies, the longest first.
+
+        Columns: `rank`, `kind` (HtoD, DtoH, DtoD, PtoP, HtoH, Memset), `name`, `count`, `bytes`, `total_ns`, `bytes_per_s`
+        (bytes over the time of copies with a size), `least_bytes_per_s`, `most_bytes_per_s` of one copy. Null: sizes were not
+        recorded.
+        """
+        return _answer("copies", self, rank=rank, step=step)
+
+    def copy_bandwidth(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+        """How fast copies moved data over time, by kind: one row a change; rates of copies at the same time add up.
+
+        Columns: `rank`, `kind`, `time_ns`, `duration_ns` (until the next change), `bytes_per_s`. Rate times duration sums to
+        bytes.
+        """
+        return _answer("copy_bandwidth", self, rank=rank, step=step)
+
+    def frequency(self, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+        """How fast the cores of the device were clocked: one row a stretch of one frequency, in order of time.
+
+        Columns: `rank`, `name` (of the counter), `step` (null outside of all), `time_ns`, `duration_ns`, `frequency_mhz`,
+        `ratio` (of the highest of that rank, 0 to 1).
+        """
+        return _answer("frequency", self, rank=rank, step=step)
+
+    def expert_load(self, *, step: int | None = None) -> pd.DataFrame:
+        """How evenly experts are loaded: one row a rank with grouped matrix products or all-to-all exchanges.
+
+        Columns: `rank`, `group` (ranks that share experts), `tokens` (input rows of grouped products), `tokens_ratio` (over the
+        mean of its group; 1 is even), `matmul_ns`, `matmul_ratio`, `exchanged_bytes`, `exchanged_ratio`, `exchange_ns`. Null:
+        not told.
+        """
+        return _answer("expert_load", self, step=step)
 
     def memory(self, *, rank: int | None = None) -> pd.DataFrame:
         """Memory held over time: `rank`, `component`, `time_ns`, `allocated_bytes`, `reserved_bytes`, `active_bytes`."""
@@ -88,8 +158,8 @@ class Questions:
     def sql(self, query: str) -> pd.DataFrame:
         """The answer to a SELECT over the tables of the run, such as "SELECT name, SUM(duration_ns) FROM kernels GROUP BY name".
 
-        Tables and columns are those of `perfkit.core.schema`; only tables that the query names are read, and nothing is changed.
-        Raises InputError that names the nearest tables and columns for a wrong one.
+        Tables and columns are those of `perfkit.core.schema`; only tables that the query names are read, and nothing is
+        changed. Raises InputError that names the nearest tables and columns for a wrong one.
         """
         return _answer("sql", self, query)
 
@@ -105,4 +175,5 @@ class Questions:
 
 def _answer(question: str, *arguments: Any, **options: Any) -> pd.DataFrame:
     frame: pd.DataFrame = getattr(importlib.import_module(ANSWERS), question)(*arguments, **options)
+    frame.attrs[ASKED] = question
     return frame

@@ -155,6 +155,20 @@ HOST = Table(
         Column("duration_ns", "int", "duration"),
     ),
 )
+CALL_SUMS = Table(
+    "call_sums",
+    "what a profiler sums up of one call of the host, where it does not keep the calls themselves",
+    (
+        _RANK,
+        Column("layer", "text", "layer of the software as `host` has it before the @: AscendCL, Node, ...", nullable=True),
+        Column("name", "text", "name of the call"),
+        Column("count", "int", "calls"),
+        Column("total_ns", "int", "their summed durations"),
+        Column("spread_ns", "float", "standard deviation of their durations over all of them", nullable=True),
+        Column("min_ns", "int", "shortest"),
+        Column("max_ns", "int", "longest"),
+    ),
+)
 LAUNCHES = Table(
     "launches",
     "an execution on the device, with the call of the host that launched it",
@@ -175,6 +189,7 @@ LAUNCHES = Table(
         Column("input_dtypes", "text", "data types of the operator's inputs as recorded", nullable=True),
         Column("occupancy_ratio", "float", "estimated achieved occupancy, 0 to 1", nullable=True),
         Column("blocks_per_sm", "float", "blocks of threads a multiprocessor", nullable=True),
+        Column("bytes", "int", "bytes that a copy moved or set", nullable=True),
     ),
 )
 UTILIZATION = Table(
@@ -190,6 +205,23 @@ UTILIZATION = Table(
         Column("duration_ns", "int", "their summed durations"),
         Column("core_ns", "int", "how long the core of the unit ran in them, a mean over its cores; for cube their durations"),
         Column("busy_ns", "int", "how long the unit worked of core_ns"),
+    ),
+)
+KERNEL_COUNTERS = Table(
+    "kernel_counters",
+    "a counter of the device over all calls of one kernel name that one operator launched in a step",
+    (
+        _RANK,
+        _STEP_OR_NONE,
+        Column("name", "text", "kernel name"),
+        Column("type", "text", "operator type, where the profiler states one", nullable=True),
+        Column("operator", "text", "innermost operator of the host that launched them", nullable=True),
+        Column("outer_operator", "text", "outermost operator of the host that launched them", nullable=True),
+        Column("counter", "text", "counter as recorded, with its unit: aic_cube_fops, ub_read_bw(GB/s), ..."),
+        Column("count", "int", "calls for which it was recorded"),
+        Column("total", "float", "sum of its values over these calls"),
+        Column("least", "float", "smallest value of a call"),
+        Column("most", "float", "largest value of a call"),
     ),
 )
 LOG = Table(
@@ -339,7 +371,7 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {
         table.name: table
         for table in (
-            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, LAUNCHES, UTILIZATION, LOG),
+            *(STEPS, STEP_PARTS, KERNELS, COLLECTIVES, LINKS, GROUPS, HOST, CALL_SUMS, LAUNCHES, UTILIZATION, KERNEL_COUNTERS, LOG),
             *(MEMORY_CURVE, MEMORY_BLOCKS, MEMORY_REPORTS, INCIDENTS, QUEUES, COUNTERS, COVERAGE, ACCOUNTS),
         )
     }

@@ -14,6 +14,7 @@ NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 KIB, MIB, GIB = 2**10, 2**20, 2**30
+GIGA = 1e9
 TERA = 1e12
 
 MAX_EXPONENT = 24  # 10**24 s is older than the universe; larger exponents only fill memory

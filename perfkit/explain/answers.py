@@ -1,79 +1,50 @@
-"""Answers: what a run says when it is asked (`perfkit.core.questions` tells what each frame holds).
-
-A frame that is asked for a column that it has not names the nearest ones.
-"""
+"""Answers: what a run says when it is asked (`perfkit.core.questions` tells what each frame holds)."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
+from perfkit.core.answer import Answer, nearest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.schema import TABLES
 from perfkit.explain import chrome_trace
 from perfkit.explain import collectives as meetings
+from perfkit.explain import copies as moved
 from perfkit.explain import critical_path as paths
+from perfkit.explain import expert_load as experts
+from perfkit.explain import host_calls as calls
 from perfkit.explain import idle as gaps
+from perfkit.explain import kernel_counters as counted
+from perfkit.explain.frequency import frequencies
+from perfkit.explain.full_queue import CAPACITY, full_queues
+from perfkit.explain.kernel_sequences import kernel_sequences as sequences
 from perfkit.explain.module_tree import module_tree
 from perfkit.explain.queue_length import queue_lengths
+from perfkit.explain.statistics import statistics
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.store import select
 
 _GROUPS = ("name", "type", "core", "kind", "stream")
 
 
-class Answer(pd.DataFrame):
-    """A frame that knows its columns: asked for another one it names the nearest."""
-
-    @property
-    def _constructor(self) -> type[Answer]:
-        return Answer
-
-    def __getitem__(self, key: Any) -> Any:
-        try:
-            return super().__getitem__(key)
-        except KeyError:
-            wanted = [key] if isinstance(key, str) else list(key) if isinstance(key, (list, tuple)) else []
-            wrong = [str(name) for name in wanted if name not in self.columns]
-            if not wrong:
-                raise
-            raise KeyError("; ".join(nearest(name, map(str, self.columns)) for name in wrong)) from None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What to say of a name that is none of the known ones."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5) or [each for each in names if name in each][:2]
-    hint = f", do you mean {' or '.join(map(repr, close))}?" if close else "."
-    return f"{name!r} is no column{hint} There are {', '.join(names)}"
-
-
 def kernels(run: Run, *, rank: int | None = None, step: int | None = None, by: str = "name") -> pd.DataFrame:
     """Statistics of executions; see `Run.kernels`."""
     if by not in _GROUPS:
-        raise InputError("Run.kernels", [nearest(by, _GROUPS)])
-    columns = list(dict.fromkeys(["rank", by, "kind", "duration_ns"]))
+        raise InputError("Run.kernels", [nearest(by, _GROUPS, "group")])
+    keys = list(dict.fromkeys([by, "kind"]))
+    columns = list(dict.fromkeys(["rank", *keys, "core", "duration_ns"]))
     rows = run.frame("kernels", ranks=_chosen(run, rank), steps=_steps(run, step), columns=columns)
-    groups = rows.groupby(list(dict.fromkeys([by, "kind"])), observed=True, dropna=False, sort=False)
-    took = groups["duration_ns"]
-    table = pd.DataFrame(
-        {
-            "num_ranks": groups["rank"].nunique(),
-            "count": took.size(),
-            "total_ns": took.sum(),
-            "mean_ns": took.mean().round().astype("int64"),
-            "std_ns": took.std().fillna(0).round().astype("int64"),
-            "min_ns": took.min(),
-            "max_ns": took.max(),
-        }
-    ).reset_index()
-    table["share"] = table["total_ns"] / max(int(table["total_ns"].sum()), 1)
-    return Answer(table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True))
+    table = statistics(rows, keys)
+    if "core" not in keys:
+        first = rows.astype({"core": "object"}).groupby(keys, observed=True, dropna=False, sort=False)["core"].first()
+        table.insert(
+            len(keys), "core", first.reindex(pd.MultiIndex.from_frame(table[keys]) if len(keys) > 1 else table[by]).to_numpy()
+        )
+    return Answer(table.assign(share=table["total_ns"] / max(int(table["total_ns"].sum()), 1)))
 
 
 def collectives(run: Run, *, step: int | None = None) -> pd.DataFrame:
@@ -104,13 +75,64 @@ def critical_path(run: Run, *, step: int | None = None, ranks: Iterable[int] | N
 
 def queue_length(run: Run, *, rank: int | None = None) -> pd.DataFrame:
     """Launched but not begun; see `Run.queue_length`."""
-    return Answer(pd.concat([queue_lengths(run, each) for each in _chosen(run, rank)], ignore_index=True))
+    return _by_rank(run, rank, lambda each: queue_lengths(run, each))
+
+
+def full_queue(run: Run, *, rank: int | None = None, capacity: int = CAPACITY) -> pd.DataFrame:
+    """How long queues were full; see `Run.full_queue`."""
+    if capacity < 1:
+        raise InputError("Run.full_queue", [f"capacity = {capacity} must be positive; that of CUDA is {CAPACITY}"])
+    return _by_rank(run, rank, lambda each: full_queues(run, each, capacity))
 
 
 def modules(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
     """Time by module; see `Run.modules`."""
     _steps(run, step)
-    return Answer(pd.concat([module_tree(run, each, step) for each in _chosen(run, rank)], ignore_index=True))
+    return _by_rank(run, rank, lambda each: module_tree(run, each, step))
+
+
+def kernel_sequences(
+    run: Run, *, operator: str = "", rank: int | None = None, step: int | None = None, least: int = 3
+) -> pd.DataFrame:
+    """What operators launch in a row; see `Run.kernel_sequences`."""
+    _steps(run, step)
+    if least < 1:
+        raise InputError("Run.kernel_sequences", [f"least = {least} must be positive"])
+    return _by_rank(run, rank, lambda each: sequences(run, each, operator, step=step, least=least))
+
+
+def kernel_counters(run: Run, *, rank: int | None = None, step: int | None = None, by: str = "name") -> pd.DataFrame:
+    """What the device counted in kernels; see `Run.kernel_counters`."""
+    if by not in counted.GROUPS:
+        raise InputError("Run.kernel_counters", [nearest(by, counted.GROUPS, "group")])
+    return Answer(counted.kernel_counters(run, _chosen(run, rank), steps=_steps(run, step), by=by))
+
+
+def host_calls(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+    """Calls of the runtime; see `Run.host_calls`."""
+    _steps(run, step)
+    return Answer(calls.host_calls(run, _chosen(run, rank), step=step))
+
+
+def copies(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+    """What copies moved; see `Run.copies`."""
+    return Answer(moved.copies(run, _chosen(run, rank), steps=_steps(run, step)))
+
+
+def copy_bandwidth(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+    """How fast copies moved it over time; see `Run.copy_bandwidth`."""
+    return Answer(moved.copy_bandwidth(run, _chosen(run, rank), steps=_steps(run, step)))
+
+
+def frequency(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
+    """How fast the cores were clocked; see `Run.frequency`."""
+    _steps(run, step)
+    return Answer(frequencies(run, _chosen(run, rank), step=step))
+
+
+def expert_load(run: Run, *, step: int | None = None) -> pd.DataFrame:
+    """How evenly experts are loaded; see `Run.expert_load`."""
+    return Answer(experts.expert_load(run, steps=_steps(run, step)))
 
 
 def memory(run: Run, *, rank: int | None = None) -> pd.DataFrame:
@@ -132,6 +154,20 @@ def sql(run: Run, query: str) -> pd.DataFrame:
 def export_chrome(run: Run, path: str | Path, *, ranks: Iterable[int] | None = None) -> Path:
     """Write a Chrome trace; see `Run.export_chrome`."""
     return chrome_trace.write(run, Path(path), run.ranks if ranks is None else ranks)
+
+
+def _by_rank(run: Run, rank: int | None, ask: Callable[[int], pd.DataFrame]) -> Answer:
+    """The answers of one rank, or of all that can tell; raises NotMeasuredError if none can."""
+    found: list[pd.DataFrame] = []
+    missing: NotMeasuredError | None = None
+    for each in _chosen(run, rank):
+        try:
+            found.append(ask(each))
+        except NotMeasuredError as error:
+            missing = missing or error
+    if not found:
+        raise missing or NotMeasuredError(f"ranks of {run.name}", how_to_collect=gaps.HOW_TO_COLLECT)
+    return Answer(pd.concat(found, ignore_index=True))
 
 
 def _chosen(run: Run, rank: int | None) -> list[int]:

@@ -41,7 +41,18 @@ class Curve:
 
 def components(run: Run, rank: int) -> tuple[str, ...]:
     """Components with a curve, that with the largest allocation first, those with reserved memory only last."""
-    rows = run.frame("memory_curve", ranks=[rank], columns=["component", "allocated_bytes", "reserved_bytes"])
+    return _ordered(run.frame("memory_curve", ranks=[rank], columns=["component", "allocated_bytes", "reserved_bytes"]))
+
+
+def curve_of(rows: pd.DataFrame, component: str = "") -> Curve:
+    """The curve of a component in rows of `memory_curve` of one rank, the one with the largest allocation unless named."""
+    names = _ordered(rows)
+    name = component if component in names else names[0]
+    rows = rows[rows["component"].astype("object") == name].sort_values("time_ns", kind="stable")
+    return _curve(name, "ns", rows.rename(columns={"time_ns": "time"})[["time", "allocated_bytes", "reserved_bytes"]])
+
+
+def _ordered(rows: pd.DataFrame) -> tuple[str, ...]:
     found = {}
     for name, part in rows.groupby(rows["component"].astype("object"), sort=True):
         allocated, reserved = part["allocated_bytes"].max(), part["reserved_bytes"].max()
@@ -54,13 +65,9 @@ def curve(run: Run, rank: int, component: str = "") -> Curve:
 
     Raises NotMeasuredError if the rank has neither.
     """
-    names = components(run, rank)
-    if names:
-        name = component if component in names else names[0]
-        rows = run.frame("memory_curve", ranks=[rank])
-        rows = rows[rows["component"].astype("object") == name].sort_values("time_ns", kind="stable")
-        frame = rows.rename(columns={"time_ns": "time"})[["time", "allocated_bytes", "reserved_bytes"]]
-        return _curve(name, "ns", frame)
+    recorded = run.frame("memory_curve", ranks=[rank])
+    if len(recorded):
+        return curve_of(recorded, component)
     blocks = run.frame("memory_blocks", ranks=[rank])
     if blocks.empty:
         raise NotMeasuredError(f"memory of rank {rank} over time", how_to_collect=HOW)

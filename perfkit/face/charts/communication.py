@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import numpy as np
+import pandas as pd
 
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
 
 EXPOSURE = {"exposed": theme.COMMUNICATION, "hidden": theme.YELLOW, "not told apart": theme.BUBBLE}
+LEAST_SIZES = 3
 SPENDING = {"waiting": theme.BUBBLE, "moving data": theme.COMMUNICATION, "neither": theme.DATA}
 
 
@@ -38,7 +41,7 @@ def exposure_bars(rows: Rows) -> alt.Chart:
     return theme.with_rows(chart, rows)
 
 
-def wait_bars(rows: Rows) -> alt.LayerChart:
+def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") -> alt.LayerChart:
     """Draw one stacked bar a rank: waiting for others, moving data, neither; a diamond marks the rank that others wait for.
 
     `rows` has "spent" (`rank`, `part`, `ms`, `order`) and "latest" (`rank`, `ms`, `times`). A click picks a rank.
@@ -50,7 +53,7 @@ def wait_bars(rows: Rows) -> alt.LayerChart:
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
             x=x,
-            y=alt.Y("ms:Q", title="time in collectives, a step (ms)", stack="zero"),
+            y=alt.Y("ms:Q", title=title, stack="zero"),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q", format=",.3~f")],
@@ -92,3 +95,35 @@ def size_time(rows: Rows) -> alt.LayerChart:
     )
     lines = alt.Chart(alt.NamedData("model")).mark_line(strokeDash=[5, 4], strokeWidth=1.4).encode(x=x, y=y, color=color)
     return theme.with_rows(alt.LayerChart(layer=[points, lines], width="container", height=280), rows)
+
+
+def size_rows(members: pd.DataFrame) -> Rows:
+    """The data sets of `size_time` from `bytes`, `transfer_ns`, `operation`, `rank` and `name`; those without a size go."""
+    known = members[(members["bytes"].fillna(0) > 0) & (members["transfer_ns"].fillna(0) > 0)]
+    every = max(1, -(-len(known) // (theme.MAX_MARKS - 100)))
+    calls = [
+        {
+            "bytes": int(row["bytes"]),
+            "us": int(row["transfer_ns"]) / 1e3,
+            "operation": str(row["operation"]),
+            "rank": int(row["rank"]),
+            "name": str(row["name"]),
+        }
+        for row in known.iloc[::every].to_dict("records")
+    ]
+    model = [point for name, rows in known.groupby("operation", observed=True) for point in _line(str(name), rows)]
+    return {"calls": calls, "model": model}
+
+
+def _line(operation: str, rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Latency + size / bandwidth, fitted to relative errors; nothing with too few sizes or where time does not grow with size."""
+    size = rows["bytes"].to_numpy(dtype=np.float64)
+    time_us = rows["transfer_ns"].to_numpy(dtype=np.float64) / 1e3
+    if len(np.unique(size)) < LEAST_SIZES:
+        return []
+    slope, latency = np.polyfit(size, time_us, 1, w=1 / time_us)
+    if slope <= 0:
+        return []
+    ends = np.geomspace(size.min(), size.max(), 20)
+    fitted = np.maximum(latency, 0.0) + slope * ends
+    return [{"bytes": float(x), "us": float(y), "operation": operation} for x, y in zip(ends, fitted, strict=True) if y > 0]

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from perfkit.core.units import GIB
+from perfkit.explain.memory_use import Curve
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -56,6 +58,25 @@ def memory_area_rows(points: Sequence[Mapping[str, Any]], peak: tuple[float, flo
     ]
     top = [] if peak is None else [{"time": peak[0], "gib": peak[1] / GIB, "label": "peak"}]
     return {"curve": found, "peak": top, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}
+
+
+def curve_points(curve: Curve) -> tuple[list[dict[str, Any]], str]:
+    """The points of a curve for `memory_area_rows`, and the title of its time."""
+    rows = [
+        {
+            "time": drawn_at(curve, int(row["time"])),
+            "allocated_bytes": None if pd.isna(row["allocated_bytes"]) else int(row["allocated_bytes"]),
+            "reserved_bytes": None if pd.isna(row["reserved_bytes"]) else int(row["reserved_bytes"]),
+        }
+        for row in curve.frame.to_dict("records")
+    ]
+    return rows, "ms since the first record" if curve.clock == "ns" else "events of the allocator (no time)"
+
+
+def drawn_at(curve: Curve, moment: int) -> float:
+    """Where a moment of a curve is drawn."""
+    since = moment - int(curve.frame["time"].iloc[0])
+    return since / 1e6 if curve.clock == "ns" else float(moment)
 
 
 @theme.drawn_once

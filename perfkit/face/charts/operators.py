@@ -167,6 +167,20 @@ def operator_rows(table: pd.DataFrame) -> Rows:
     return {"operators": rows}
 
 
+def core_label(core: Any, kind: Any) -> str:
+    """The unit that a kernel ran on, in words that hold for every device."""
+    if kind in ("communication", "copy"):
+        return str(kind)
+    text = str(core).upper() if isinstance(core, str) else ""
+    if "CPU" in text:
+        return "AI CPU"
+    if text.startswith("MIX"):
+        return "mixed"
+    if "VECTOR" in text or text.endswith("AIV"):
+        return "vector"
+    return "cube" if text.startswith(("AI_CORE", "AI_CUBE", "AIC")) else UNKNOWN
+
+
 def _core_color(rows: Rows) -> alt.Color:
     present = [core for core in CORES if any(row["core"] == core for row in rows["operators"])]
     return alt.Color("core:N", title=None, sort=present, scale=alt.Scale(domain=present, range=[CORES[core] for core in present]))

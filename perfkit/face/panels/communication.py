@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
@@ -17,7 +16,7 @@ from perfkit.explain.exposure import by_operation, exposed
 from perfkit.explain.ranks import parse_ranks
 from perfkit.face.charts import theme
 from perfkit.face.charts.cluster import link_matrix
-from perfkit.face.charts.communication import exposure_bars, size_time, wait_bars
+from perfkit.face.charts.communication import exposure_bars, size_rows, size_time, wait_bars
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._cluster_rows import link_rows, link_table
@@ -31,7 +30,6 @@ from perfkit.record.events.graph import causal_graph
 ALL = "all"
 COLLECT = "record communication: profiler level 1 with communication, or activities CUDA or NPU with record_shapes"
 PARTS = (("waiting", "wait_ns"), ("moving data", "transfer_ns"), ("neither", "other_ns"))
-LEAST_SIZES = 3
 SIZES = {"bytes": "moved_bytes", "bytes_per_s": "moved_bytes_per_s"}
 POINT_TO_POINT = ("send", "receive", "send_receive")
 CLEARLY = 2.0
@@ -151,7 +149,7 @@ def view(result: Result) -> Answer:
             sources=[f"{run.kind}: {run.name}, table links"],
             wide=True,
         )
-    points = _size_rows(result.members)
+    points = size_rows(result.members)
     if points["calls"]:
         charts["sizes"] = Figure(
             chart=size_time(points),
@@ -193,37 +191,6 @@ def _spent_rows(result: Result) -> dict[str, list[dict[str, Any]]]:
     late = result.late
     height = sum(row["ms"] for row in spent if late is not None and row["rank"] == late[0])
     return {"spent": spent, "latest": [] if late is None else [{"rank": late[0], "ms": height, "why": late[1]}]}
-
-
-def _size_rows(members: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    known = members[(members["bytes"].fillna(0) > 0) & (members["transfer_ns"].fillna(0) > 0)]
-    every = max(1, -(-len(known) // (theme.MAX_MARKS - 100)))
-    calls = [
-        {
-            "bytes": int(row["bytes"]),
-            "us": int(row["transfer_ns"]) / 1e3,
-            "operation": str(row["operation"]),
-            "rank": int(row["rank"]),
-            "name": str(row["name"]),
-        }
-        for row in known.iloc[::every].to_dict("records")
-    ]
-    model = [point for name, rows in known.groupby("operation", observed=True) for point in _line(str(name), rows)]
-    return {"calls": calls, "model": model}
-
-
-def _line(operation: str, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Latency + size / bandwidth, fitted to relative errors; nothing with too few sizes or where time does not grow with size."""
-    size = rows["bytes"].to_numpy(dtype=np.float64)
-    time_us = rows["transfer_ns"].to_numpy(dtype=np.float64) / 1e3
-    if len(np.unique(size)) < LEAST_SIZES:
-        return []
-    slope, latency = np.polyfit(size, time_us, 1, w=1 / time_us)
-    if slope <= 0:
-        return []
-    ends = np.geomspace(size.min(), size.max(), 20)
-    fitted = np.maximum(latency, 0.0) + slope * ends
-    return [{"bytes": float(x), "us": float(y), "operation": operation} for x, y in zip(ends, fitted, strict=True) if y > 0]
 
 
 def _tables(result: Result) -> dict[str, Table]:

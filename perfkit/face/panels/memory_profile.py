@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pandas as pd
 
@@ -13,7 +12,7 @@ from perfkit.core.run import Run
 from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.explain import memory_use
 from perfkit.explain.memory_use import HOW, Curve
-from perfkit.face.charts.memory_profile import memory_area, memory_area_rows, owner_bars, owner_rows
+from perfkit.face.charts.memory_profile import curve_points, drawn_at, memory_area, memory_area_rows, owner_bars, owner_rows
 from perfkit.face.panels import _context as context
 from perfkit.face.panels import _memory_tables as _tables
 from perfkit.face.panels._chart import Figure
@@ -153,9 +152,9 @@ def view(result: Result) -> Answer:
     state, curve, text = result.state, result.curve, _sentence(result)
     limit = round(state.limit_gib * GIB) or None
     source = f"measured: {'memory curve' if curve.component != 'blocks' else 'memory blocks'} of rank {result.rank}"
-    points, unit = _points(curve)
+    points, unit = curve_points(curve)
     top = curve.allocated_peak_bytes if curve.allocated_peak_bytes is not None else curve.reserved_peak_bytes
-    at = None if top is None or curve.peak_moment is None else (_drawn(curve, curve.peak_moment), float(top))
+    at = None if top is None or curve.peak_moment is None else (drawn_at(curve, curve.peak_moment), float(top))
     charts = {
         "curve": Figure(
             chart=memory_area(memory_area_rows(points, at, limit), x_title=unit),
@@ -184,23 +183,6 @@ def view(result: Result) -> Answer:
     if result.held:
         tables["held"] = Table(frame=_tables.held(result.held), title="Held after the last use, the most wasteful first")
     return Answer(charts, tables, text, _notes(result))
-
-
-def _points(curve: Curve) -> tuple[list[dict[str, Any]], str]:
-    rows = [
-        {
-            "time": _drawn(curve, int(row["time"])),
-            "allocated_bytes": None if pd.isna(row["allocated_bytes"]) else int(row["allocated_bytes"]),
-            "reserved_bytes": None if pd.isna(row["reserved_bytes"]) else int(row["reserved_bytes"]),
-        }
-        for row in curve.frame.to_dict("records")
-    ]
-    return rows, "ms since the first record" if curve.clock == "ns" else "events of the allocator (no time)"
-
-
-def _drawn(curve: Curve, moment: int) -> float:
-    since = moment - int(curve.frame["time"].iloc[0])
-    return since / 1e6 if curve.clock == "ns" else float(moment)
 
 
 def _sentence(result: Result) -> str:

@@ -15,7 +15,7 @@ from perfkit.explain.compare.operators import OperatorComparison, compare_operat
 from perfkit.explain.operators import Grouping
 from perfkit.explain.roofline import operator_costs
 from perfkit.explain.what_if import WhatIf, what_if
-from perfkit.face.charts.operators import UNKNOWN, count_mean, measured_roofline, operator_rows, total_bars
+from perfkit.face.charts.operators import UNKNOWN, core_label, count_mean, measured_roofline, operator_rows, total_bars
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._control import Choice, Number, PathPicker, Slider
@@ -103,7 +103,9 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
 def _totals(run: Run, rank: int, state: State) -> pd.DataFrame:
     """One row a group: `name`, `type`, `core`, `count`, `total_ns`, `mean_ns`, `share` (of the kernels shown), `small`."""
     rows = run.frame("kernels", ranks=[rank], columns=["name", "type", "core", "kind", "duration_ns"])
-    cores = [_core(core, kind) for core, kind in zip(rows["core"].astype("object"), rows["kind"].astype("object"), strict=True)]
+    cores = [
+        core_label(core, kind) for core, kind in zip(rows["core"].astype("object"), rows["kind"].astype("object"), strict=True)
+    ]
     named = rows["name"].astype("object")
     types = rows["type"].astype("object").where(rows["type"].notna(), named)
     keys = {"name": named, "type": types, "core": pd.Series(cores, index=rows.index)}
@@ -122,20 +124,6 @@ def _totals(run: Run, rank: int, state: State) -> pd.DataFrame:
     table["share"] = table["total_ns"] / max(1, int(table["total_ns"].sum()))
     table["small"] = table["mean_ns"] < state.small_us * NS_PER_US
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-
-
-def _core(core: Any, kind: Any) -> str:
-    """The unit that a kernel ran on, in words that hold for every device."""
-    if kind in ("communication", "copy"):
-        return str(kind)
-    text = str(core).upper() if isinstance(core, str) else ""
-    if "CPU" in text:
-        return "AI CPU"
-    if text.startswith("MIX"):
-        return "mixed"
-    if "VECTOR" in text or text.endswith("AIV"):
-        return "vector"
-    return "cube" if text.startswith(("AI_CORE", "AI_CUBE", "AIC")) else UNKNOWN
 
 
 def _asked(run: Run, chosen: str, state: State) -> tuple[WhatIf | None, str]:
@@ -287,7 +275,7 @@ def _core_options(state: State) -> list[str | tuple[str, str]]:
     if not state.run:
         return always
     rows = context.read_run(state.run).frame("kernels", columns=["core", "kind"]).drop_duplicates().astype("object")
-    return [*always, *sorted({_core(row["core"], row["kind"]) for row in rows.to_dict("records")})]
+    return [*always, *sorted({core_label(row["core"], row["kind"]) for row in rows.to_dict("records")})]
 
 
 PANEL = Panel(

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from perfkit.core.resources import data_folder
+from perfkit.face.charts.operators import core_label
 from perfkit.face.panels import operators
-from perfkit.face.panels.operators import ALL, State, _core, _gain, choose, compute, view
+from perfkit.face.panels.operators import ALL, State, _gain, choose, compute, view
 
 ASCEND = str(data_folder() / "traces/torch_npu_2rank")
 KINETO = str(data_folder() / "traces/kineto_resnet")
@@ -80,7 +81,7 @@ def test_a_run_beside_itself_has_nothing_slower_than_its_share():
     ],
 )
 def test_cores_have_plain_names(core, kind, expected):
-    assert _core(core, kind) == expected
+    assert core_label(core, kind) == expected
 
 
 def test_the_gain_of_a_share_is_s_over_one_minus_s():

@@ -16,11 +16,13 @@ import pandas as pd
 
 from perfkit.record import store
 from perfkit.record.format import Sink
+from perfkit.record.formats.ascend._kernel_counters import TABLE as KERNEL_COUNTERS
+from perfkit.record.formats.ascend._kernel_counters import by_kernel, counters_in, of_table
 from perfkit.record.listing import File
 from perfkit.record.readers import host_tables
 from perfkit.record.readers.sqlite import cells, open_database
 
-TABLE = "utilization"
+TABLES = ("utilization", KERNEL_COUNTERS)
 _CUBE = "cube_utilization(%)"
 _RATIO = re.compile(r"((?:aic_|aiv_)?(?:mac|vec|cube|scalar|mte\d|fixpipe)(?:_\w+?)?)_ratio")
 _CORES = {"aic": "aicore_time(us)", "aiv": "aiv_time(us)"}
@@ -30,13 +32,17 @@ _KEY = ["step", "name", "type", "unit"]
 
 
 def is_recorded(file: File) -> bool:
-    """Whether a table of kernels has counters of units."""
-    return bool(_units(_header(file))) or _CUBE in _header(file)
+    """Whether a table of kernels has counters."""
+    return bool(counters_in(_header(file)))
 
 
 def offer_table(sink: Sink, files: Mapping[int, File]) -> None:
     """Offer the counters in the table of kernels of each rank for later."""
-    host_tables.offer(sink, files, lambda rank: ([read_table(files[rank])],), [TABLE])
+
+    def read(rank: int) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+        return [read_table(files[rank])], [of_table(files[rank], _header(files[rank]))]
+
+    host_tables.offer(sink, files, read, TABLES)
 
 
 def read_table(file: File) -> pd.DataFrame:
@@ -57,8 +63,8 @@ def read_table(file: File) -> pd.DataFrame:
     return _summed(pieces)
 
 
-def read_database(file: File, kernels: pd.DataFrame, tasks: pd.Series) -> pd.DataFrame:
-    """The table `utilization` of one rank of a database; `tasks` has the task of each of its `kernels`."""
+def read_database(file: File, kernels: pd.DataFrame, tasks: pd.Series) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
+    """Both tables of one rank of a database; `tasks` has the task of each of its `kernels`."""
     with open_database(file) as database:
         counters = database.read(_COUNTERS, cells(ints=("globalTaskId", "name"), values=("value",))).dropna()
         names = database.read("STRING_IDS", cells(ints=("id",), texts=("value",))).dropna()
@@ -72,7 +78,7 @@ def read_database(file: File, kernels: pd.DataFrame, tasks: pd.Series) -> pd.Dat
         core = values.get(_TOTALS["aiv" if unit.startswith("aiv_") else "aic"], none)
         stated = values.get(f"{unit}_time", none)
         pieces.append(_of_unit(kernels.reset_index(drop=True), unit, _whole_ns(core), values[f"{unit}_ratio"], _whole_ns(stated)))
-    return _summed(pieces)
+    return [_summed(pieces)], [by_kernel(kernels.reset_index(drop=True), values)]
 
 
 def has_counters(file: File) -> bool:

@@ -33,7 +33,7 @@ from perfkit.record.formats.ascend import (
 )
 from perfkit.record.formats.ascend._db_host import CALLS, FRAMEWORK, MARKS, read_host
 from perfkit.record.formats.ascend._recording import Names, Recording
-from perfkit.record.formats.ascend._units import TABLE as UTILIZATION
+from perfkit.record.formats.ascend._units import TABLES as COUNTED
 from perfkit.record.formats.ascend._units import has_counters, read_database
 from perfkit.record.formats.ascend.folders import COLLECTIVES, INFO_PART, KERNELS, LINKS, METADATA, PARTS, STEPS, Rank, RankFolder
 from perfkit.record.listing import File, Listing
@@ -149,7 +149,7 @@ def _offer_host(recordings: list[Recording], sink: Sink) -> None:
     sides = {rank: (file, kernels, keys["connection"]) for rank, (file, kernels, keys) in recorded.items() if rank in with_calls}
     host_tables.offer(sink, sides, lambda rank: read_host(*sides[rank]))
     counted = {rank: (file, kernels, keys["task"]) for rank, (file, kernels, keys) in recorded.items() if has_counters(file)}
-    host_tables.offer(sink, counted, lambda rank: ([read_database(*counted[rank])],), [UTILIZATION])
+    host_tables.offer(sink, counted, lambda rank: read_database(*counted[rank]), COUNTED)
     shared = Counter(file for file, _, _ in recorded.values())
     devices = {rank: device for recording in recordings for device, rank in recording.rank.source.told.get("devices", {}).items()}
     samples = {rank: (file, devices.get(rank, rank) if shared[file] > 1 else None) for rank, (file, _, _) in recorded.items()}

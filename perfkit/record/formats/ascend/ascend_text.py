@@ -18,7 +18,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Position
 from perfkit.record import store
 from perfkit.record.format import Format, Match, Sink
-from perfkit.record.formats.ascend import _layout, _memory, steps
+from perfkit.record.formats.ascend import _call_sums, _layout, _memory, steps
 from perfkit.record.formats.ascend import folders as _ascend_folders
 from perfkit.record.formats.ascend._collectives import read_links, read_operations
 from perfkit.record.formats.ascend._many import MANY_RANKS, offer_many, read_many
@@ -73,6 +73,7 @@ def read(match: Match, sink: Sink) -> None:
     add_communication(recordings, named, sink)
     _add_coverage(recordings, sink)
     offer_table(sink, {rank: file for rank, file in kernel_files.items() if is_recorded(file)})
+    _offer_sums(sink, ranks)
     timelines = {
         recording.rank.rank: ([file], recording.kernels)
         for recording in recordings
@@ -92,8 +93,15 @@ def offer_again(match: Match, sink: Sink, recipe: Any) -> None:
     _offer_many(ranks, sink)
 
 
+def _offer_sums(sink: Sink, ranks: Sequence[Rank]) -> None:
+    """Offer the sums of calls of the ranks whose timeline is not there."""
+    files = {rank.rank: file for rank in ranks if (file := rank.file(_call_sums.FILE)) is not None and rank.file(TIMELINE) is None}
+    _call_sums.offer(sink, files)
+
+
 def _offer_many(ranks: Sequence[Rank], sink: Sink) -> None:
     """Offer the counters and the host side of many ranks."""
+    _offer_sums(sink, ranks)
     offer_table(sink, {rank.rank: file for rank in ranks if (file := rank.source.files.get(KERNELS)) is not None})
     _offer_host(sink, [rank for rank in ranks if KERNELS in rank.source.files])
 

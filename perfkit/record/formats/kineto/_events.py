@@ -41,8 +41,10 @@ DEVICE_CATEGORIES = KERNEL_CATEGORIES | COPY_CATEGORIES
 LAUNCH_CATEGORIES = frozenset(
     {"cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "mtia_runtime", "privateuse1_runtime", "privateuse1_driver"}
 )
+COUNTED_CATEGORY = "cuda_profiler_range"
+"""A kernel for which CUPTI counted: it ran alone and repeatedly, so its times are made up."""
 STEP_CATEGORIES = frozenset({"user_annotation", "cpu_op", "Operator"})
-_DEVICE, _CALL, _ON_DEVICE, _WHOLE = 1, 2, 3, 4
+_DEVICE, _CALL, _ON_DEVICE, _WHOLE, _COUNTED = 1, 2, 3, 4, 5
 _ROLES: defaultdict[str | None, int] = defaultdict(
     int,
     {
@@ -50,6 +52,7 @@ _ROLES: defaultdict[str | None, int] = defaultdict(
         **dict.fromkeys(LAUNCH_CATEGORIES, _CALL),
         "gpu_user_annotation": _ON_DEVICE,
         "Trace": _WHOLE,
+        COUNTED_CATEGORY: _COUNTED,
     },
 )
 """What events of a category are; all others are operators and marks of the host."""
@@ -97,6 +100,7 @@ class Recording:
     of start, `host` its span, only if there is no device event. `counters` has samples, `time_ns` as absolute as `start_ns`.
     `num_spans` counts what has a duration, `num_lost` those of them that cannot be read; `beside` has the starts of those that are
     no execution: of the host, and (`on_device`) of spans that the profiler drew over executions. `middle_ns` is that of the times.
+    `has_counted` says whether CUPTI counted for kernels.
     """
 
     file: File
@@ -116,6 +120,7 @@ class Recording:
     num_spans: int = 0
     num_lost: int = 0
     beside: Spool = field(default_factory=Spool)
+    has_counted: bool = False
 
     def executions(self) -> Iterator[pd.DataFrame]:
         """The rows of `device` frame by frame, with absolute times, numbered through."""
@@ -157,6 +162,7 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None) -> 
     recording.device = columns.device
     recording.beside = columns.beside
     recording.counters = columns.counters
+    recording.has_counted = columns.has_counted
     recording.collectives = joined(columns.collectives)
     launches, marks, host = (joined(frames, base_ns) for frames in (columns.launches, columns.marks, columns.host))
     middle_ns = _middle_ns(launches, next(recording.executions(), None), host)
@@ -190,6 +196,7 @@ class _Columns:
     counters: Spool = field(default_factory=Spool)
     beside: Spool = field(default_factory=Spool)
     num_spans: int = 0
+    has_counted: bool = False
     lost: Counter[str] = field(default_factory=Counter)
 
     def count(self, events: list[chrome.Counter | chrome.Instant]) -> None:
@@ -204,6 +211,7 @@ class _Columns:
         roles = np.array([*map(_ROLES.__getitem__, map(_CATEGORY, spans))], dtype=np.int8)
         starts, lengths = exact_ns([*map(_START, spans)], "us"), exact_ns([*map(_LENGTH, spans)], "us")
         executed = roles == _DEVICE
+        self.has_counted |= bool((roles == _COUNTED).any())
         if executed.any():
             device = _those(spans, executed)
             rows = _device_rows(device, _nullable(starts, executed), _nullable(lengths, executed))

@@ -60,6 +60,7 @@ class HostArguments(msgspec.Struct, gc=False):
     types: msgspec.Raw = msgspec.field(name="Input type", default_factory=msgspec.Raw)
     occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
     blocks: Any = msgspec.field(name="blocks per SM", default=None)
+    bytes: Any = None
 
 
 _EVENT: Any = event_of(
@@ -183,6 +184,7 @@ def _device_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
             "correlation": integers([each.correlation for each in arguments]),
             "occupancy_ratio": _numbers([each.occupancy for each in arguments]) / 100.0,
             "blocks_per_sm": _numbers([each.blocks for each in arguments]),
+            "bytes": _sizes([each.bytes for each in arguments]),
             **_timed(spans),
         }
     )
@@ -190,6 +192,10 @@ def _device_rows(spans: list[Span[HostArguments]]) -> pd.DataFrame:
 
 def _numbers(values: list[Any]) -> pd.Series:
     return pd.Series([float(value) if type(value) in (int, float) and value >= 0 else np.nan for value in values], dtype="float64")
+
+
+def _sizes(values: list[Any]) -> pd.Series:
+    return pd.Series([value if type(value) is int and 0 <= value < 2**62 else None for value in values], dtype="Int64")
 
 
 def _decoded(raw: bytes) -> str | None:

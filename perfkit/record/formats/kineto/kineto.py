@@ -24,6 +24,8 @@ from perfkit.core.placement import members_text
 from perfkit.record import times, workers
 from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink, stacked
+from perfkit.record.formats.kineto._counted import TABLE as COUNTED
+from perfkit.record.formats.kineto._counted import read_counted
 from perfkit.record.formats.kineto._events import Recording, read_recording, text
 from perfkit.record.formats.kineto._groups import add_groups
 from perfkit.record.formats.kineto._host import read_host, step_windows_at
@@ -53,6 +55,8 @@ HOW_TO_COLLECT_KERNELS = (
 )
 _GZIP_RATIO = 10
 """How much larger a trace is than its gzip file, about."""
+_Marks = Mapping[int, tuple[File, Sequence[Window]]]
+"""The file of each rank and its steps."""
 _KERNEL_NAME = re.compile(r"[^(<\s]+")
 
 
@@ -88,21 +92,27 @@ def read(match: Match, sink: Sink) -> None:
         add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
     marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
-    sink.recipe = [
-        [rank, str(file.relative), [[step.step, step.start_ns, step.end_ns] for step in steps]]
-        for rank, (file, steps) in marks.items()
-    ]
-    _offer(sink, marks)
+    counted = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if recording.has_counted}
+    sink.recipe = [_noted(marks), _noted(counted)]
+    _offer(sink, marks, counted)
 
 
 def offer_again(match: Match, sink: Sink, recipe: list[Any]) -> None:
     """Offer the host side of the ranks that `read` chose, with the steps that it found."""
     files = {str(file.relative): file for file in match.files}
-    _offer(sink, {rank: (files[name], [Window(*step) for step in steps]) for rank, name, steps in recipe})
+    _offer(sink, *({rank: (files[name], [Window(*step) for step in steps]) for rank, name, steps in part} for part in recipe))
 
 
-def _offer(sink: Sink, marks: Mapping[int, tuple[File, Sequence[Window]]]) -> None:
+def _noted(marks: _Marks) -> list[Any]:
+    return [
+        [rank, str(file.relative), [[step.step, step.start_ns, step.end_ns] for step in steps]]
+        for rank, (file, steps) in marks.items()
+    ]
+
+
+def _offer(sink: Sink, marks: _Marks, counted: _Marks) -> None:
     host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
+    host_tables.offer(sink, counted, lambda rank: ([read_counted(*counted[rank])],), [COUNTED])
 
 
 def _host_side(file: File, steps: Sequence[Window]) -> tuple[Iterable[pd.DataFrame], list[pd.DataFrame]]:

@@ -49,7 +49,8 @@ def read_calls(database: Database) -> pd.DataFrame:
 def read_host(file: File, process: int, origin_ns: int, kernels: pd.DataFrame) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of the executions of one process on one device, without `rank`.
 
-    `kernels` has the columns of that table and the `correlation` of each; `origin_ns` is when the session began.
+    `kernels` has the columns of that table, the `correlation` of each and the `bytes` of copies; `origin_ns` is when the session
+    began.
     """
     with open_database(file) as database:
         texts = read_texts(database)
@@ -112,7 +113,7 @@ def _linked(kernels: pd.DataFrame, calls: pd.DataFrame, host: pd.DataFrame) -> p
         codes[len(operators) :],
     )
     made = operators.reindex(np.where(place == _host.NONE, len(operators), place)).reset_index(drop=True)
-    columns = ["step", "name", "kind", "stream", "start_ns", "duration_ns"]
+    columns = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "bytes"]
     return (
         kernels[columns]
         .reset_index(drop=True)

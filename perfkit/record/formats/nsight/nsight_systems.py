@@ -30,7 +30,7 @@ from perfkit.record.steps import Window, add_window_steps, device_windows
 KERNELS, COPIES, SETS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _STEP = re.compile(r"^\s*(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:step|iteration|iter)[ _#:=]*)(\d{1,18})\s*$", re.IGNORECASE)
-_EVENT = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
+_EVENT = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid", "bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class _Device:
     events: pd.DataFrame
     steps: list[Window]
     correlations: pd.Series
+    sizes_bytes: pd.Series
     origin_ns: int
     lost: int = 0
 
@@ -76,7 +77,7 @@ def read(match: Match, sink: Sink) -> None:
 
 def _host_side(device: _Device) -> tuple[list[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank."""
-    kernels = device.events.assign(correlation=device.correlations)
+    kernels = device.events.assign(correlation=device.correlations, bytes=device.sizes_bytes)
     return read_host(device.file, device.process, device.origin_ns, kernels)
 
 
@@ -114,7 +115,7 @@ def _devices(database: Database, sink: Sink) -> list[_Device]:
         own = [window for owner, window in steps if owner == process] or [window for _, window in steps]
         rows = rows.reset_index(drop=True)
         placed = _placed(rows, own, origin_ns or 0)
-        found.append(_Device(database.file, process, device, *placed, rows["correlationId"], origin_ns or 0))
+        found.append(_Device(database.file, process, device, *placed, rows["correlationId"], rows["bytes"], origin_ns or 0))
     return [replace(device, lost=lost if at == 0 else 0) for at, device in enumerate(found)]
 
 

@@ -1,0 +1,52 @@
+"""Answer: a frame that a run gives to a question. It knows its columns, and it can be drawn.
+
+What draws is `perfkit.face.charts.answers`. The core knows none of the other rooms, so it is looked up when somebody asks, as the
+answers are (`perfkit.core.questions`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+PICTURES = "perfkit.face.charts.answers"
+ASKED = "question"
+"""Where the attributes of a frame say to which question it is the answer; parts and sorted copies of it still do."""
+
+
+class Answer(pd.DataFrame):
+    """A frame that names the nearest columns when it is asked for one that it has not, and draws itself."""
+
+    @property
+    def _constructor(self) -> type[Answer]:
+        return Answer
+
+    def __getitem__(self, key: Any) -> Any:
+        try:
+            return super().__getitem__(key)
+        except KeyError:
+            wanted = [key] if isinstance(key, str) else list(key) if isinstance(key, (list, tuple)) else []
+            wrong = [str(name) for name in wanted if name not in self.columns]
+            if not wrong:
+                raise
+            raise KeyError("; ".join(nearest(name, map(str, self.columns)) for name in wrong)) from None
+
+    def plot(self) -> Any:  # type: ignore[override]
+        """The Altair chart of this answer, or of the part of it that is left: the one of the page, where a page shows it.
+
+        Raises InputError for an answer that has no picture, such as that of `run.sql`. pandas draws with
+        `pd.DataFrame(answer).plot`.
+        """
+        return importlib.import_module(PICTURES).picture(self)
+
+
+def nearest(name: str, known: Iterable[str], what: str = "column") -> str:
+    """What to say of a name that is none of the known ones."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5) or [each for each in names if name in each][:2]
+    hint = f", do you mean {' or '.join(map(repr, close))}?" if close else "."
+    return f"{name!r} is no {what}{hint} There are {', '.join(names)}"

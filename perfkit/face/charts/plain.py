@@ -1,0 +1,66 @@
+"""Plain charts that many answers share: ranked bars, values over time, and lanes of stretches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from perfkit.face.charts import theme
+
+Rows = dict[str, list[dict[str, Any]]]
+PARTS = (theme.COMPUTING, theme.COMMUNICATION, theme.FREE, theme.GREEN, theme.DATA, theme.SKY, theme.YELLOW, theme.BUBBLE)
+
+
+def ranked_bars(rows: Rows, *, title: str) -> alt.Chart:
+    """Draw a bar for each label, stacked by part, in the order of the rows: "bars" has `label`, `value`, `part` and `detail`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("bars"), width="container", height={"step": 22})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("value:Q", title=title, stack="zero"),
+            y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
+            color=_parts(rows["bars"]),
+            tooltip=["detail:N", "part:N", alt.Tooltip("value:Q", title=title, format=",.4~r")],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def time_steps(rows: Rows, *, title: str) -> alt.Chart:
+    """Draw values that hold until the next one, a line each part: "steps" has `ms`, `value` and `part`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("steps"), width="container", height=260)
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=alt.X("ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
+            y=alt.Y("value:Q", title=title),
+            color=_parts(rows["steps"]),
+            tooltip=["part:N", alt.Tooltip("ms:Q", format=",.6~r"), alt.Tooltip("value:Q", title=title, format=",.4~r")],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def lanes(rows: Rows) -> alt.Chart:
+    """Draw stretches of time, a lane each label: "stretches" has `label`, `begin_ms`, `end_ms`, `part` and `detail`."""
+    chart: alt.Chart = (
+        alt.Chart(alt.NamedData("stretches"), width="container", height={"step": 30})
+        .mark_bar(cornerRadius=1)
+        .encode(
+            x=alt.X("begin_ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
+            x2="end_ms:Q",
+            y=alt.Y("label:N", title=None, sort=None),
+            color=_parts(rows["stretches"]),
+            tooltip=["detail:N", "part:N", alt.Tooltip("begin_ms:Q", format=",.6~r"), alt.Tooltip("end_ms:Q", format=",.6~r")],
+        )
+    )
+    return theme.with_rows(chart, rows)
+
+
+def _parts(rows: list[dict[str, Any]]) -> alt.Color:
+    """The colours of the parts that are there: those of the theme by name, else in turn."""
+    found = list(dict.fromkeys(str(row["part"]) for row in rows))
+    colors = [theme.PATH_COLORS.get(part, PARTS[place % len(PARTS)]) for place, part in enumerate(found)]
+    legend = alt.Legend() if len(found) > 1 else None
+    return alt.Color("part:N", title=None, sort=found, legend=legend, scale=alt.Scale(domain=found, range=colors))
