@@ -163,7 +163,7 @@ def _members(path: Path) -> Iterator[_Member]:
                 name = info.orig_filename.replace("\\", "/")  # some programs of Windows write its separators
                 wrong = _wrong_name(name) or ("is a link or device" if special else None)
                 wrong = wrong or ("is encrypted" if info.flag_bits & 1 else None)
-                is_folder = info.is_dir() or name.endswith("/")
+                is_folder = name.endswith("/")
                 yield _Member(name, info.file_size, _zip_time_s(info), is_folder, wrong, info)
     else:
         with _tar(path) as tar:
