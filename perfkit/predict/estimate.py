@@ -107,20 +107,23 @@ def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = 
         return []
     known, columns = _known(calibration), PlanColumns.of(plans)
     refuse_unpriced(columns)
-    costs = cost_columns(columns)
-    parts = {path: amounts.tolist() for path, amounts in parts_of(costs, known.efficiency(labels_of(columns))).items()}
+    costs, labels = cost_columns(columns), labels_of(columns)
+    parts = {path: amounts.tolist() for path, amounts in parts_of(costs, known.efficiency(labels)).items()}
+    low, high = (bounds.tolist() for bounds in known.bounds(labels, columns.num_experts > 0))
     steps = [
         Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
         for index in range(len(plans))
     ]
     rates = {name: values.tolist() for name, values in _rates(costs, np.array([float(one.total) for one in steps])).items()}
     return [
-        _estimate(plan, known, breakdown, {name: values[index] for name, values in rates.items()})
+        _estimate(plan, known, breakdown, (low[index], high[index]), {name: values[index] for name, values in rates.items()})
         for index, (plan, breakdown) in enumerate(zip(plans, steps, strict=True))
     ]
 
 
-def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mapping[str, float]) -> Estimate:
+def _estimate(
+    plan: Plan, known: Calibration, breakdown: Breakdown, bounds: tuple[float, float], rates: Mapping[str, float]
+) -> Estimate:
     peak, limit = peak_memory(plan).peak, plan.usable_memory
     seconds = float(breakdown.total)
     fits = None if limit is None else limit.holds(peak.total)
@@ -129,7 +132,7 @@ def _estimate(plan: Plan, known: Calibration, breakdown: Breakdown, rates: Mappi
         warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
     return Estimate(
         step_time_s=seconds,
-        interval_s=(seconds * known.interval[0], seconds * known.interval[1]),
+        interval_s=(seconds * bounds[0], seconds * bounds[1]),
         breakdown=breakdown,
         memory=peak,
         fits=fits,
@@ -246,7 +249,7 @@ def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:
     costs, labels = cost_columns(plans), labels_of(plans)
     chunks = [slice(start, start + CHUNK) for start in range(0, len(plans), CHUNK)]
     seconds = np.concatenate([step.seconds(costs.take(part), known.efficiency(labels.take(part))) for part in chunks])
-    low, high = known.interval
+    low, high = known.bounds(labels, plans.num_experts > 0)
     return {
         "step_time_s": seconds,
         **_rates(costs, seconds),

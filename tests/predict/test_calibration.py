@@ -155,3 +155,35 @@ def test_the_default_states_every_efficiency_and_no_code_does():
 def test_what_a_calibration_leaves_open_is_the_defaults():
     device = Coded.same(Label("RTX4090-24GB", "deepspeed"), 1)
     assert Calibration(name="empty").efficiency(device) == Efficiency(**calibration("default").common)
+
+
+def test_what_is_not_known_makes_the_interval_wider_on_both_sides():
+    known = calibration("default")
+
+    def width(device: str, experts: bool) -> float:
+        low, high = known.bounds(Coded.same(Label(device, "megatron", "bfloat16"), 1), np.array([experts]))
+        assert low[0] < 1 < high[0]
+        return float(high[0] / low[0])
+
+    measured, mixed, unknown = width("H100-80GB-SXM", False), width("H100-80GB-SXM", True), width("RTX4090-24GB", False)
+    assert measured == pytest.approx(known.interval[1] / known.interval[0])
+    assert measured < min(mixed, unknown) <= max(mixed, unknown) < width("RTX4090-24GB", True)
+
+
+def test_a_doubt_that_is_none_is_told_with_those_there_are(tmp_path):
+    file = tmp_path / "odd.toml"
+    file.write_text("[doubt]\nmoon = 0.1\nexperts = -1\n")
+    with pytest.raises(InputError) as error:
+        calibration(str(file))
+    assert len(error.value.problems) == 2
+    assert "known are experts, device" in str(error.value)
+
+
+def test_the_interval_of_the_default_holds_four_fifths_of_rows_and_of_devices():
+    frame = pd.concat([table(), pd.read_csv(TABLE.parent / "step_time_new.csv")], ignore_index=True)
+    measured, known = read_measured(frame), calibration("default")
+    low, high = known.bounds(measured.labels, measured.plans.experts > 0)
+    ratios = 1.0 / measured.ratios(known)
+    inside = pd.Series((ratios >= low) & (ratios <= high))
+    assert 0.75 <= inside.mean() <= 0.88
+    assert 0.75 <= inside.groupby(frame["accelerator"].to_numpy()[measured.rows]).mean().mean() <= 0.88

@@ -106,7 +106,7 @@ def test_a_row_has_the_memory_of_its_plan():
         ({"memory_kind": "alocated"}, "memory_kind = 'alocated' must name one of"),
         ({"memory_kind": "alocated"}, "nearest is allocated"),
         ({"memory_scope": "frist stage"}, "memory_scope = 'frist stage' must name one of"),
-        ({"accelerator": "TPU-v4"}, "links.inter_node is not stated"),
+        ({"accelerator": "TPU-v3", "n_devices": 2048, "dp": 256}, "links.inter_node is not stated"),
     ],
 )
 def test_an_impossible_row_is_empty_and_says_why(changes, reason):

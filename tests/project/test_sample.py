@@ -75,7 +75,7 @@ def test_the_predictions_are_those_of_the_estimate(written: Path):
     plans = [
         replace(perfkit.read_config(written / "rounds" / f"{number:02d}" / "config.yaml"), hardware=device) for number in range(6)
     ]
-    expected = [perfkit.estimate(plan, calibration="mindformers").tokens_per_s_per_device for plan in plans]
+    expected = [perfkit.estimate(plan).tokens_per_s_per_device for plan in plans]
     assert ladder["prediction"].tolist()[1:] == pytest.approx(expected[1:])
     assert ladder["prediction"].isna().tolist() == [True] + [False] * 5
     assert ladder["error_ratio"].tolist()[1] == pytest.approx(-0.057, abs=0.02)  # counting layers alone was at -14.3 %

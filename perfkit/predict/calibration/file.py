@@ -19,7 +19,7 @@ import numpy as np
 import tomli_w
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Coded
+from perfkit.core.plan_columns import Coded, Flags, Floats
 from perfkit.core.resources import data_folder
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.labels import Label
@@ -35,6 +35,9 @@ OVERLAPPED = {
 INTERVAL = (0.85, 1.25)
 """Measured over predicted time, 10th and 90th percentile, where nothing comparable was measured."""
 
+DOUBTS = ("experts", "device")
+OF_DEVICES = ("accelerator.", "setup.")
+
 Values = Mapping[str, float]
 
 
@@ -44,13 +47,15 @@ class Calibration:
 
     A later group of `GROUPS` overrides an earlier one. Members of "setup" are a device's start and words that must all be the
     plan's program or precision: "H100/megatron/float8".
-    `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen.
+    `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen; `doubt`
+    are logarithms by which it is wider for plans with "experts", and on a "device" for which no efficiency is stated.
     """
 
     name: str
     common: Values = field(default_factory=dict)
     groups: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
     interval: tuple[float, float] = INTERVAL
+    doubt: Values = field(default_factory=dict)
     origin: str = ""
     points: int = 0
     error: float = 0.0
@@ -65,6 +70,17 @@ class Calibration:
             column = np.array([values[name] for values in merged], dtype=np.float64)
             chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
         return Efficiency(**chosen)
+
+    def bounds(self, labels: Coded[Label], experts: Flags) -> tuple[Floats, Floats]:
+        """Bounds of measured over predicted time that hold 80 % of the plans, an array each; `experts` says which have any.
+
+        What is not known adds to the half width of `interval`, in logarithms, as independent errors do.
+        """
+        known = labels.flags(lambda label: any(path.startswith(OF_DEVICES) for path, _ in self._meant(label)))
+        low, high = np.log(self.interval)
+        doubts = np.where(experts, self.doubt.get("experts", 0.0), 0.0), np.where(known, 0.0, self.doubt.get("device", 0.0))
+        half = np.sqrt(((high - low) / 2.0) ** 2 + doubts[0] ** 2 + doubts[1] ** 2)
+        return np.exp((low + high) / 2.0 - half), np.exp((low + high) / 2.0 + half)
 
     def _merged(self, label: Label) -> dict[str, float]:
         values = {**_usual(), **self.common}
@@ -115,6 +131,7 @@ class Calibration:
             "points": self.points,
             "error": round(self.error, 4),
             "interval": [round(bound, 4) for bound in self.interval],
+            "doubt": _rounded(self.doubt),
             "common": _rounded(self.common),
         }
         document |= {
@@ -165,6 +182,15 @@ def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
     interval = tuple(document.get("interval", INTERVAL))
     if len(interval) != 2 or not all(isinstance(bound, (int, float)) and bound > 0 for bound in interval):
         problems.append(f"interval = {list(interval)} must be two positive ratios")
+    doubt = document.get("doubt", {})
+    if not isinstance(doubt, Mapping):
+        problems.append("doubt must be a table")
+        doubt = {}
+    for name, value in doubt.items():
+        if name not in DOUBTS:
+            problems.append(f"doubt.{name} is no doubt; known are {', '.join(DOUBTS)}")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 5:
+            problems.append(f"doubt.{name} = {value!r} must be a logarithm from 0 to 5")
     if problems:
         raise InputError(path, problems)
     return Calibration(
@@ -172,6 +198,7 @@ def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
         common=common,
         groups=MappingProxyType(groups),
         interval=(float(interval[0]), float(interval[1])),
+        doubt=MappingProxyType(dict(doubt)),
         origin=str(document.get("origin", "")),
         points=int(document.get("points", 0)),
         error=float(document.get("error", 0.0)),

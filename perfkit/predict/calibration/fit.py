@@ -75,7 +75,7 @@ def calibrate(
     fitted = fit(rows, start, parameters)
     tested = cross_validate(rows, base=start, parameters=parameters, by_group=True)
     bounds = interval(tested.ratios, rows.groups) if len(np.unique(rows.groups)) > 1 else start.interval
-    return replace(fitted, name=name, origin=origin, points=len(rows.seconds), error=tested.error, interval=bounds)
+    return replace(fitted, name=name, origin=origin, points=len(rows.seconds), error=tested.error, interval=bounds, doubt={})
 
 
 def cross_validate(

@@ -103,7 +103,7 @@ def test_typed_columns_decide_what_notes_did():
     assert plan_of(precision="fp16").optimizer.gradient_dtype == "float16"
     assert plan_of(mixed_precision="pure", framework="llm-foundry").optimizer.gradient_dtype == "bfloat16"
     link = plan_of(network="omni-path", network_gbit_per_node=400, accelerator="A100-80GB-SXM").hardware.links["inter_node"]
-    assert (link.topology, link.bytes_per_s) == ("Omni-Path", 400e9 / 8 / 8)
+    assert (link.kind, link.bytes_per_s) == ("omni-path", 400e9 / 8 / 8)
     assert plan_of(activation="gelu", framework="megatron-lm").model.norm == "layernorm"
     for stated in (58 * 2**30, "58GB", "58 GiB", "62277025792.0"):
         assert plan_of(memory_limit_bytes=stated).usable_memory.limit_bytes == 58 * 2**30
