@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,21 @@ def test_module_starts_with_a_sentence_and_stays_short(path: Path):
     assert docstring
     assert docstring.splitlines()[0].strip()
     assert len(text.splitlines()) <= 400
+
+
+def test_the_table_of_rooms_in_contributing_is_the_contract():
+    """Lower rooms come first in the table, last in the contract; each line ends with folders and modules that the room has."""
+    contract = next(
+        one
+        for one in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+        if one["type"] == "layers"
+    )
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Layers")[1].split("```")[1].strip().splitlines()
+    rooms = [line.split()[0] for line in table]
+    levels = [set(level.split(" | ")) for level in contract["layers"][::-1]]
+    assert [room for level in levels for room in sorted(level, key=rooms.index)] == rooms
+    assert set(rooms) == {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert contract["exhaustive"]
 
 
 def test_no_module_is_a_drawer_for_everything():

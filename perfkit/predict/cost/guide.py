@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.source import Source
 from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.flops import UNIT, forward_flops, training_flops
 
 SOURCE = Source("published", "tuning guides, layer tables", "the head stands in every layer's total (erratum X04)")
@@ -40,11 +39,10 @@ def correction(query_heads_per_key_value_head: float) -> float:
 
 def guide_flops(model: ModelSpec, seq_length: int) -> tuple[GuideFigure, ...]:
     """The guides' totals for one sequence beside the exact ones, with the reason of every difference."""
-    work = Workload(seq_length=seq_length, micro_batch_size=1, global_batch_size=1)
     return (
         GuideFigure(
             "forward pass, layer total x layers",
-            guide_forward(model, work).total * seq_length,
+            guide_forward(model, seq_length).total * seq_length,
             forward_flops(model, seq_length).total * seq_length,
             "X04",
             f"the head 2bshv stands inside the layer total, so {model.num_layers} layers count it {model.num_layers} times",
@@ -59,9 +57,9 @@ def guide_flops(model: ModelSpec, seq_length: int) -> tuple[GuideFigure, ...]:
     )
 
 
-def guide_forward(model: ModelSpec, workload: Workload) -> Breakdown:
+def guide_forward(model: ModelSpec, seq_length: int) -> Breakdown:
     """FLOP per token of the forward pass as the guides count it: same leaves as `forward_flops`, with one head a layer."""
-    exact = forward_flops(model, workload.seq_length)
+    exact = forward_flops(model, seq_length)
     parts = {path: amount * (model.num_layers if path == "head" else 1) for path, amount in exact.parts.items()}
     return Breakdown(UNIT, parts, SOURCE)
 

@@ -72,3 +72,47 @@ def test_an_all_reduce_is_a_scatter_and_a_gather(ranks, payload):
 def test_no_ranks_are_refused():
     with pytest.raises(InputError, match="ranks = 0"):
         gather_bytes(1.0, 0)
+
+
+def test_gradients_of_experts_are_reduced_among_those_that_hold_the_same_ones():
+    """Mixtral 8x7B on 8 ranks, e = 4: 32 layers of 8 experts of 3 h f, of which a rank holds 2 and shares them with one other."""
+    mixtral = catalog.model("mixtral-8x7b")
+    sent = bytes_sent(mixtral, replace(WORK, micro_batch_size=1), ParallelPlan(data_parallel_size=8, expert_parallel_size=4))
+    attention, expert = 2 * 4096 * 4096 + 2 * 4096 * 1024, 3 * 4096 * 14336
+    assert sent.parts["dp"] == pytest.approx(2 * 2 * 32 * (attention * 7 / 8 + 2 * expert * 1 / 2))
+
+
+def test_dense_layers_before_those_of_experts_are_reduced_by_all():
+    """One of four layers is dense (2 h f); three have 4 experts and a shared one of half the width, e = 2 of 4 ranks."""
+    model = replace(
+        LLAMA,
+        num_layers=4,
+        gated_ffn=False,
+        num_experts=4,
+        num_experts_per_token=1,
+        expert_ffn_hidden_size=1024,
+        num_dense_layers=1,
+        num_shared_experts=1,
+        shared_expert_ffn_hidden_size=512,
+    )
+    sent = bytes_sent(model, WORK, ParallelPlan(data_parallel_size=4, expert_parallel_size=2))
+    h = 4096
+    by_all = 4 * 4 * h * h + 2 * h * 11008 + 3 * 2 * h * 512
+    by_two = 3 * 2 * 2 * h * 1024
+    assert sent.parts["dp"] == pytest.approx(2 * 2 * (by_all * 3 / 4 + by_two * 1 / 2))
+    there_and_back_twice = 4 * (4096 * h * 2 * 1 / 2)
+    assert sent.parts["ep"] == pytest.approx(2 * 3 * there_and_back_twice)
+
+
+def test_hybrid_and_ulysses_swap_queries_keys_values_and_outputs_of_their_heads():
+    """c = 4 of 32 heads with 8 for keys and values: 3/4 of 2 (32 + 8) x 128 values of a quarter of the tokens, in 2 bytes."""
+    model = replace(LLAMA, num_key_value_heads=8)
+    sent = bytes_sent(
+        model, WORK, ParallelPlan(context_parallel_size=4, context_parallel_algorithm="ulysses", tensor_parallel_size=2)
+    )
+    assert sent.parts["cp"] == pytest.approx(8 * 32 * 3 * 3 / 4 * 2 * 40 * 128 / 2 * 1024 * 2)
+
+
+def test_less_than_nothing_is_not_sent():
+    with pytest.raises(InputError, match="payload_bytes = -1"):
+        gather_bytes(-1, 2)

@@ -12,8 +12,13 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import active_params
 from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.workload import Workload
+from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.flops import forward_flops, matmul_flops, pass_flops, recompute_flops, training_flops
+from perfkit.predict.cost.rates import flops_per_token
 
 LLAMA2_7B, LLAMA2_13B = catalog.model("llama2-7b"), catalog.model("llama2-13b")
 FINE_LIST = [
@@ -184,3 +189,31 @@ def test_passes_and_parts_sum_to_the_whole(*, layers, heads, ffn, seq_length, ga
     weights = products.amount("layers/attention") + products.amount("layers/ffn") + products.amount("head/projection")
     core = passes["forward"].amount("layers/scores") + passes["forward"].amount("layers/values")
     assert passes["forward"].total == 2 * weights + core
+
+
+@pytest.mark.parametrize(("seq_length", "attention"), [(0, "full"), (-1, "causal"), (1, "sliding")])
+def test_a_sequence_of_nothing_and_an_unknown_mask_are_each_refused(seq_length, attention):
+    with pytest.raises(InputError, match=f"seq_length = {seq_length}"):
+        forward_flops(LLAMA2_7B, seq_length, attention)
+
+
+def test_a_sequence_of_one_token_is_not_refused():
+    assert forward_flops(LLAMA2_7B, 1).parts["layers/scores"] == 2 * 32 * 4096
+
+
+@pytest.mark.parametrize("recompute", [RecomputePlan(), RecomputePlan(all_layers=True), RecomputePlan(attention_core=True)])
+@pytest.mark.parametrize("name", ["llama2-70b", "mixtral-8x7b", "deepseek-v2", "deepseek-v3"])
+def test_operations_over_columns_are_those_of_the_breakdown(name, recompute):
+    """Two derivations: weights, scores and values of the layers by stage, and the leaves of one model."""
+    model = catalog.model(name)
+    plan = Plan(
+        model=model,
+        workload=Workload(seq_length=4096, micro_batch_size=1, global_batch_size=8),
+        parallel=ParallelPlan(tensor_parallel_size=4),
+        recompute=recompute,
+        hardware=catalog.hardware_named("A100-80GB-SXM"),
+    )
+    once, all_of_it = flops_per_token(costs_of([plan]))
+    training, again = training_flops(model, 4096), recompute_flops(model, 4096, recompute)
+    assert once[0] == pytest.approx(training.total)
+    assert all_of_it[0] - once[0] == pytest.approx(again.total)

@@ -8,7 +8,6 @@ import pytest
 
 from perfkit.core import catalog
 from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.flops import forward_flops
 from perfkit.predict.cost.guide import correction, guide_flops, guide_forward
 
@@ -67,7 +66,7 @@ def test_the_closed_form_of_a_gpt_needs_no_excuse():
 
 def test_the_guides_count_differs_from_the_exact_count_in_the_head_only():
     model = catalog.model("llama2-7b")
-    guide = guide_forward(model, Workload(seq_length=4096, micro_batch_size=1, global_batch_size=1))
+    guide = guide_forward(model, 4096)
     exact = forward_flops(model, 4096)
     assert guide.parts["head"] == 32 * exact.parts["head"]
     assert guide.amount("layers") == exact.amount("layers")

@@ -25,6 +25,10 @@ def test_share_and_ratio_describe_one_bubble(stages, micro_batches, chunks):
     assert bubble_share(stages, micro_batches, chunks) == pytest.approx(ratio / (1 + ratio))
 
 
+def test_a_stage_is_one_chunk_where_nothing_is_said():
+    assert (bubble_over_ideal(4, 32), bubble_share(4, 32)) == (3 / 32, 3 / 35)
+
+
 def test_no_pipeline_has_no_bubble():
     assert bubble_share(1, 8) == 0.0
 

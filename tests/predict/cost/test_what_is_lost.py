@@ -5,16 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from perfkit.core import catalog
+from perfkit.core.params import expert_layers
 from perfkit.core.spec.hardware import Link
 from perfkit.core.spec.optimizer import OptimizerSpec
+from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
+from perfkit.predict.cost.flops import forward_flops
+from perfkit.predict.cost.layer_columns import layer_products, padded_vocab
+from perfkit.predict.cost.operators import Device, product_s, weight_product_s
 from perfkit.predict.cost.step_time import breakdown
 from perfkit.predict.estimate import estimate
 from tests.predict.cost.test_step_leaves import (
@@ -38,6 +45,8 @@ from tests.predict.cost.test_step_leaves import (
     WEIGHTS,
     leaves,
     plan,
+    schedule_s,
+    stage_times,
 )
 
 M = 4
@@ -331,3 +340,66 @@ def test_bytes_sent_over_the_links_take_the_seconds_of_the_step():
     ring = plan(8, RecomputePlan(all_layers=True), context_parallel_size=4)
     sent = bytes_sent(ring.model, ring.workload, ring.parallel, ring.recompute)
     assert sent.amount("cp") / LINK == pytest.approx(leaves(ring)["communication/exposed/cp"])
+
+
+@pytest.mark.parametrize("tensor", [1, 2, 4])
+@pytest.mark.parametrize("name", ["llama2-70b", "gpt-7.5b", "mixtral-8x7b", "deepseek-v3"])
+def test_the_products_of_a_rank_are_its_share_of_the_operations_that_are_counted_for_a_token(name, tensor):
+    """A second derivation: rows x columns x depth of what a rank multiplies, against the count of operations of the whole model."""
+    model = catalog.model(name)
+    one = replace(plan(), model=model, parallel=ParallelPlan(tensor_parallel_size=tensor))
+    counted = forward_flops(model, TOKENS).parts
+    weights = sum(counted.get(f"layers/{part}", 0) for part in ("qkv", "output", "ffn", "experts"))
+    dense, mixed = (model.num_layers, 0) if not model.num_experts else (model.num_dense_layers, expert_layers(model))
+    found = 0.0
+    for count, kind in ((dense, replace(model, num_experts=0, num_dense_layers=0)), (mixed, model)):
+        if count:
+            products = layer_products(costs_of([replace(one, model=kind)]), np.array([float(TOKENS)]))
+            found += count * sum(float((2 * p.rows * p.columns * p.depth * p.copies * p.share)[0]) for p in products)
+    assert tensor * found / TOKENS == pytest.approx(weights)
+
+
+@pytest.mark.parametrize(("tensor", "padded"), [(1, 50304), (8, 51200)])
+def test_a_vocabulary_is_padded_as_megatron_prints_it(tensor, padded):
+    """`> padded vocab (size: 50257) with 47 dummy tokens (new size: 50304)` on one rank, 943 and 51200 on eight."""
+    one = plan(model=replace(MODEL, vocab_size=50257), tensor_parallel_size=tensor)
+    assert padded_vocab(costs_of([one]))[0] == padded
+
+
+def test_gradients_of_a_weight_run_over_tokens_and_those_of_an_input_over_columns():
+    """1000 tokens are off the 64 elements of a memory transaction, not off the matrix unit's 8: a factor for the weights' alone."""
+    device = Device(*(np.array([value]) for value in (FLOPS, 1e18, 32.0, 0.0, 1.5)))
+    rows, columns, depth = (np.array([value]) for value in (1000.0, 2048.0, 1024.0))
+    aligned = Device(*(np.array([value]) for value in (FLOPS, 1e18, 32.0, 0.0, 1.0)))
+    inputs = product_s(rows, depth, columns, aligned)
+    weights = product_s(depth, columns, rows, aligned)
+    forward, backward = weight_product_s(rows, columns, depth, device, 1.0)
+    assert forward == pytest.approx(product_s(rows, columns, depth, aligned))
+    assert backward == pytest.approx(inputs + 1.5 * weights)
+
+
+def test_the_pipeline_waits_for_what_is_copied_in_the_pass_that_it_is_copied_in():
+    """Two stages of 4 layers: the exact schedule of passes that are as long as their copies, which computing hides in part."""
+    slow = replace(DEVICE, links={**DEVICE.links, "host": Link(name="link", bytes_per_s=4e10)})
+    swapped = RecomputePlan(swapped_layers=((LAYERS,),))
+    alone = replace(plan(recompute=swapped), hardware=slow)
+    exposed = amount(alone, "communication/exposed/swap") / M
+    layer_way = (exposed + LAYERS * (FORWARD_S + BACKWARD_S)) / 2 / LAYERS
+    ahead, behind = 4 * (layer_way - FORWARD_S), 4 * (layer_way - BACKWARD_S)
+    sizes = {"pipeline_parallel_size": 2, "layers_per_stage": ((4, 4),)}
+    one = replace(plan(8, RecomputePlan(swapped_layers=((4, 4),)), **sizes), hardware=slow)
+    forward, backward = stage_times(plan(8, **sizes), PAYLOAD / LINK)
+    length = schedule_s(forward + ahead, backward + behind, 8)
+    update = (4 * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
+    assert breakdown(costs_of([one]), LOSSLESS).total == pytest.approx(length + update, rel=1e-6)
+    assert ahead > 2 * behind > 0
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_sharded_parameters_of_a_stage_are_gathered_whole_however_many_chunks_it_has(chunks):
+    """A stage of two layers and a table: gathered for both passes, and its gradients reduced, in each of 8 micro batches."""
+    layers = ((2, 2, 2, 2),) if chunks == 1 else ((1, 1, 1, 1),) * 2
+    sizes = {"pipeline_parallel_size": 4, "data_parallel_size": 2, "optimizer_shard_size": 2, "optimizer_shard_level": 3}
+    found = leaves(plan(8, layers_per_stage=layers, virtual_pipeline_parallel_size=chunks, **sizes))
+    held = 2 * WEIGHTS + VOCAB * HIDDEN
+    assert found["communication/exposed/dp"] == pytest.approx(8 * 1 / 2 * held * (2 * 2 + 4) / LINK)
