@@ -54,3 +54,10 @@ def test_a_mixture_layer_counts_the_active_experts_only():
 def test_a_dtype_without_a_peak_is_refused_with_the_known_ones():
     with pytest.raises(InputError, match="no peak for dtype 'float8'; known are bfloat16"):
         layer_matmuls(LLAMA2_7B, replace(WORK, dtype="float8"), ParallelPlan(), DEVICE)
+
+
+def test_a_layer_without_a_gate_has_one_product_up():
+    """GPT-2 XL's block: 2 x 1600 x 6400 FLOP a token up, as many down."""
+    gpt = replace(LLAMA2_7B, hidden_size=1600, num_attention_heads=25, num_key_value_heads=25, head_size=64, gated_ffn=False)
+    products = layer_matmuls(replace(gpt, ffn_hidden_size=6400), WORK, ParallelPlan(), DEVICE).set_index("part")["flops"]
+    assert products["ffn up"] == products["ffn down"] == 2 * 4096 * 1600 * 6400

@@ -403,3 +403,11 @@ def test_sharded_parameters_of_a_stage_are_gathered_whole_however_many_chunks_it
     found = leaves(plan(8, layers_per_stage=layers, virtual_pipeline_parallel_size=chunks, **sizes))
     held = 2 * WEIGHTS + VOCAB * HIDDEN
     assert found["communication/exposed/dp"] == pytest.approx(8 * 1 / 2 * held * (2 * 2 + 4) / LINK)
+
+
+@pytest.mark.parametrize("recompute", [RecomputePlan(), RecomputePlan(full_layers=((1, 0, 2, 0),))], ids=["", "some again"])
+def test_layers_of_a_single_expert_are_dense_ones(recompute):
+    """One expert that takes every token is a feed-forward block: dense layers ahead of such ones are layers like them."""
+    single = replace(MODEL, num_experts=1, num_experts_per_token=1, expert_ffn_hidden_size=FFN, num_dense_layers=3)
+    sizes = {"pipeline_parallel_size": 4, "layers_per_stage": ((2, 2, 2, 2),)}
+    assert leaves(plan(8, recompute, single, **sizes)) == pytest.approx(leaves(plan(8, recompute, **sizes)))

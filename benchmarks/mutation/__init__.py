@@ -1,0 +1,1 @@
+"""How much of the package's arithmetic its own tests would notice to be wrong."""
