@@ -59,7 +59,7 @@ class Questions:
         """The chain of work that a step (by default one of median length) could not have been shorter than, in order of time.
 
         Columns: `rank`, `name`, `kind` (computing, communication, copy, host; launch, graph or delay for pauses after a call,
-        within what one call launched and others; unlinked), `start_ns`, `duration_ns`, which sum to the step.
+        of a CUDA graph and others; unlinked), `start_ns`, `duration_ns`, which sum to the step.
         """
         return _answer("critical_path", self, step=step, ranks=ranks)
 

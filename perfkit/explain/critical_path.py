@@ -3,8 +3,9 @@
 The path is walked back from the end of the step: from each node to the predecessor that ended last, over the graph of
 `dependencies`. At a collective it continues on the rank that arrived last, so that waiting for a slow rank is that rank's work, not
 communication. Segments follow one another without a gap and sum to the step exactly. The time between the end of a predecessor and
-the start of the next node is `launch` where that was launched by it, `graph` between two executions of one call, as between the
-nodes of a CUDA graph, and else `delay`; `unlinked` is what no recorded dependency explains.
+the start of the next node is `launch` where that was launched by it, `graph` where the device starts or works through a CUDA graph
+(between two executions of one call, or before one of a call that launched many), and else `delay`; `unlinked` is what no recorded
+dependency explains.
 Where the path leads to a rank that came late into the step, the rest is its host, which was still in the step before.
 """
 
@@ -21,6 +22,9 @@ from perfkit.core.source import Source
 from perfkit.explain.dependencies import MEETING, Dependencies, dependencies
 
 KINDS = ("computing", "communication", "copy", "host", "launch", "graph", "delay", "unlinked")
+
+GRAPH_LEAST = 8
+"""A call that launched so many executions launched a graph; an operator's own call launches a few at the most."""
 
 
 def critical_path(run: Run, *, step: int, ranks: Iterable[int] | None = None) -> pd.DataFrame:
@@ -94,7 +98,8 @@ def _between(node: int, after: int, kinds: Sequence[str], launchers: np.ndarray)
     """What the time between a node and the one that it led to is."""
     if kinds[node] == "host":
         return "launch"
-    return "graph" if launchers[node] == launchers[after] >= 0 else "delay"
+    together = launchers[node] == launchers[after] or np.count_nonzero(launchers == launchers[after]) >= GRAPH_LEAST
+    return "graph" if launchers[after] >= 0 and together else "delay"
 
 
 def _binding(graph: Dependencies, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:

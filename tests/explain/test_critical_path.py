@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from perfkit.core.run import Run
-from perfkit.explain.critical_path import critical_path, path_breakdown, path_of, path_operators
+from perfkit.explain.critical_path import GRAPH_LEAST, critical_path, path_breakdown, path_of, path_operators
 from perfkit.explain.dependencies import Dependencies, dependencies, retime
 from perfkit.record.format import Sink
 from perfkit.record.load import load
@@ -182,6 +182,15 @@ def test_a_pause_between_what_one_call_launched_is_of_its_graph_and_any_other_a_
         ("graph", 10),
         ("delay", 20),
     ]
+
+
+def test_the_time_that_a_launched_graph_takes_to_start_is_of_the_graph():
+    for count, kind in ((GRAPH_LEAST, "graph"), (GRAPH_LEAST - 1, "delay")):
+        nodes = [(0, "h", "host", 0, 1), (0, "before", "computing", 2, 18)]
+        nodes += [(0, f"{at}", "computing", 100 + 10 * at, 10) for at in range(count)]
+        edges = [(0, at) for at in range(2, count + 2)] + [(at, at + 1) for at in range(1, count + 1)]
+        path = told(graph_of(nodes, edges, (2, 100 + 10 * count)))
+        assert (0, "0", kind, 20, 80) in path
 
 
 def test_a_meeting_takes_no_time_and_leads_to_the_rank_that_came_last():
