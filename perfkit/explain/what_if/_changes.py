@@ -25,6 +25,7 @@ CHANGES: Mapping[str, str] = MappingProxyType(
         "overlap": "gradient communication runs beside computing as far as the order of messages allows",
         "micro-batches:+N": "N more (or with - fewer) micro batches a step",
         "recompute:off": "nothing is recomputed (recompute:all: all layers are; recompute:4,0: 4 of stage 0, none of stage 1)",
+        "layers:20,20": "so many layers on every pipeline stage (with chunks layers:10,10;10,10 by chunk, or as even as it goes)",
         "FIELD:SIZE": f"a size of the parallel plan, for example tensor_parallel_size:4; fields are {', '.join(SIZES)}",
     }
 )
@@ -38,7 +39,7 @@ SHORT = {
 }
 HIDE = "hidden-gradients"
 """The kind of an `overlap` that the prediction of the run's plan answers."""
-PLANNED = ("micro-batches", "recompute", "size", HIDE)
+PLANNED = ("micro-batches", "recompute", "layers", "size", HIDE)
 MAX_FACTOR = 1e6
 
 
@@ -101,6 +102,10 @@ def _parse(text: str) -> Change:
     if kind == "recompute":
         if rest not in ("off", "all") and not re.fullmatch(r"\d{1,4}(,\d{1,4})*", rest):
             raise ValueError(f"recompute = {rest!r} must be off, all, or layers by pipeline stage such as 4,0")
+        return Change(kind=kind, text=text, name=rest)
+    if kind == "layers":
+        if not re.fullmatch(r"\d{1,4}(,\d{1,4})*(;\d{1,4}(,\d{1,4})*)*", rest):
+            raise ValueError(f"layers = {rest!r} must be layers by pipeline stage such as 21,19")
         return Change(kind=kind, text=text, name=rest)
     field = SHORT.get(kind, kind.replace("-", "_"))
     if field in SIZES:

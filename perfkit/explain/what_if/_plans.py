@@ -10,8 +10,9 @@ import numpy as np
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
-from perfkit.core.spec.plan import Plan
-from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan, even_layers
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.what_if._changes import Change
 from perfkit.predict.calibration import Calibration
@@ -30,7 +31,7 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
     said: list[str] = []
     sizes: dict[str, Any] = {}
     batch = plan.workload.global_batch_size
-    recompute = ""
+    recompute = layers = ""
     extra = 0
     for change in changes:
         if change.kind == "size":
@@ -39,6 +40,9 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
         elif change.kind == "recompute":
             recompute = change.name
             said.append(f"recompute {change.name}")
+        elif change.kind == "layers":
+            layers = change.name
+            said.append(f"layers {change.name}")
         else:
             extra += change.amount
     devices = ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
@@ -57,6 +61,8 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
         {"layers_per_stage": None} if {"pipeline_parallel_size", "virtual_pipeline_parallel_size"} & set(sizes) else {}
     )
     parallel = replace(plan.parallel, **sizes, **uneven)
+    if layers:
+        parallel = replace(parallel, layers_per_stage=_placed(layers, plan, parallel))
     if extra:
         each = plan.workload.micro_batch_size * parallel.data_parallel_size * parallel.micro_batch_interleave_size
         now = batch // each
@@ -65,11 +71,30 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
         batch = (now + extra) * each
         said.append(f"micro batches {now} -> {now + extra} (global batch {batch})")
     workload = replace(plan.workload, global_batch_size=batch)
-    after = replace(plan, parallel=parallel, workload=workload, document=None)
+    kept = RecomputePlan() if recompute else plan.recompute
+    after = replace(plan, parallel=parallel, workload=workload, recompute=kept, document=None)
     after = replace(after, recompute=_recomputed(recompute, after)) if recompute else after
     if after == replace(plan, document=None):
         raise InputError("changes", [f"{', '.join(change.text for change in changes)}: the plan of the run is like that already"])
     return after, tuple(said)
+
+
+def _placed(asked: str, plan: Plan, parallel: ParallelPlan) -> Counts:
+    """So many layers on every stage, of every chunk where they are told apart by ";", else evenly over the stage's chunks."""
+    rows = [[int(count) for count in row.split(",")] for row in asked.split(";")]
+    stages, chunks, layers = parallel.pipeline_parallel_size, parallel.virtual_pipeline_parallel_size, plan.model.num_layers
+    problems = []
+    if len(rows) not in (1, chunks) or any(len(row) != stages for row in rows):
+        shape = f"{stages} numbers, one a stage" + (f"; or {chunks} such rows, one a chunk" if chunks > 1 else "")
+        problems.append(f"layers:{asked}: the plan needs {shape}")
+    if (placed := sum(map(sum, rows))) != layers:
+        problems.append(f"layers:{asked} places {placed} layers, the model has {layers}")
+    if problems:
+        raise InputError("changes", problems)
+    if len(rows) == chunks:
+        return tuple(map(tuple, rows))
+    columns = [[count for row in even_layers(own, 1, chunks) for count in row] for own in rows[0]]
+    return tuple(zip(*columns, strict=True))
 
 
 def _recomputed(asked: str, plan: Plan) -> RecomputePlan:

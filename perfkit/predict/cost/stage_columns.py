@@ -104,7 +104,7 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
     once, optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
-    length = pipeline_s(passes.forward, passes.backward, rates.passes)
+    length = _length(rates, passes, pipeline_s(passes.forward, passes.backward, rates.passes))
     chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
     rows, last = np.arange(len(own)), own.shape[1] - 1
     return Standing(
@@ -120,7 +120,7 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
 
 
 def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[Passes, Floats]:
-    """Passes of the first plan if its layers lay otherwise, and seconds from the end of its pipeline to that of the last update.
+    """Passes of the first plan if its layers lay otherwise, and seconds that the step takes beyond the schedule of these passes.
 
     `amounts` has shape (layouts, kinds x amounts, chunks, stages); without the straggling of many nodes.
     """
@@ -128,7 +128,18 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
     rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
     once = _once(rates, gradients, amounts, parameters)
-    return passes, _closing(passes, once, parameters * rates.optimizer_s[:, None])
+    scheduled = pipeline_s(passes.forward, passes.backward, rates.passes)
+    closing = _closing(passes, once, parameters * rates.optimizer_s[:, None])
+    return passes, closing + _length(rates, passes, scheduled) - scheduled
+
+
+def _length(rates: Rates, passes: Passes, scheduled: Floats) -> Floats:
+    """Seconds from the first forward pass to the end of the last backward pass, of which the schedule counts two sends too many.
+
+    On the way through all stages the last one has nothing to send forward, and the first one nothing to send back.
+    """
+    own = (passes.forward + passes.backward).sum(axis=1).max(axis=1)
+    return np.asarray(np.maximum(scheduled - 2 * rates.send, rates.passes * own))
 
 
 def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> Floats:

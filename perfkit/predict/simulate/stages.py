@@ -130,8 +130,10 @@ class _Builder:
             ops += out + (self._layer.last(back=False) if ends else [])
         else:
             ops += (self._layer.last(back=True) if ends else []) + back
-            for number, again in reversed(numbered):
-                reduced = self._beside(gradients, total) if kind == LAST_BACKWARD else []
+            for place, (number, again) in reversed(list(enumerate(numbered))):
+                # Nothing runs beside the gradients of the stage's first layer: they are what is reduced after the pass.
+                sent = kind == LAST_BACKWARD and (place > 0 or chunk > 0 or total == 1)
+                reduced = self._beside(gradients, max(total - 1, 1)) if sent else []
                 reduced += self._scattered(gradients, total)
                 program, gathered = self._kinds[again.leading], self._gathered(gradients, total, back=True)
                 ops += _in_layer(program.backward(again, gathered, reduced), "backward", number)
@@ -144,13 +146,13 @@ class _Builder:
         return [Op("activations.swap", CODE["Copy"], seconds * NS_PER_S)] if seconds else []
 
     def _beside(self, gradients: Gradients, layers: int) -> list[Op]:
-        """What of the gradients of one layer can be sent beside the last backward pass."""
+        """What of the gradients of one of so many layers can be sent beside the last backward pass of the next one."""
         if gradients.always or self._layout.size("dp") == 1:
             return []
-        seconds = min(gradients.reduced + gradients.gathered, gradients.hidden) / max(layers, 1)
+        seconds = min(gradients.reduced + gradients.gathered, gradients.hidden) / layers
         if not seconds:
             return []
-        size = gradients.reduced_bytes / max(layers, 1)
+        size = gradients.reduced_bytes / layers
         count, each, size_each = gradient_messages(gradients, seconds, size, 1, self._split)
         operation = "reduce_scatter" if gradients.sharded else "all_reduce"
         return [

@@ -13,6 +13,8 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.explain.what_if import what_if
+from perfkit.explain.what_if._changes import parse_changes
+from perfkit.explain.what_if._plans import changed_plan
 from perfkit.explain.what_if._steps import steps_of
 from perfkit.predict.simulate import simulate
 from perfkit.predict.simulate.run import prepare
@@ -153,3 +155,29 @@ def test_recomputed_layers_by_stage_are_as_many_as_there_are():
     for text in ("recompute:1,2,3", "recompute:99,0"):
         with pytest.raises(InputError, match="the stages have 18, 18 layers"):
             what_if(run, text)
+
+
+def test_layers_by_stage_change_the_step_as_a_simulation_of_the_new_plan_does():
+    plan = plan_of("gpt-7.5b", 16, micro=2, dp=2, pp=2)
+    plan = replace(plan, model=replace(plan.model, num_layers=8))
+    moved = replace(plan, parallel=replace(plan.parallel, layers_per_stage=((6, 2),)))
+    before, after = (simulate(one, steps=2) for one in (plan, moved))
+    asked = what_if(before, "layers:6,2")
+    measured = [run.steps().groupby("step")["duration_ns"].max().mean() for run in (before, after)]
+    assert asked.step_ns / asked.before_ns == pytest.approx(measured[1] / measured[0], rel=0.01)
+    assert measured[1] / measured[0] > 1.05
+
+
+def test_layers_by_stage_are_those_of_the_model_on_the_stages_that_there_are():
+    run = simulate(plan_of("gpt-7.5b", 8, dp=2, pp=2), steps=1)
+    with pytest.raises(InputError) as error:
+        what_if(run, "layers:12,12,11")
+    assert "needs 2 numbers, one a stage" in str(error.value)
+    assert "places 35 layers, the model has 36" in str(error.value)
+
+
+def test_layers_of_chunks_are_as_even_as_it_goes_unless_they_are_told_apart():
+    plan = plan_of("gpt-7.5b", 8, dp=2, pp=2, vp=2)
+    for text, placed in (("layers:20,16", ((10, 8), (10, 8))), ("layers:20,16;0,0", ((20, 16), (0, 0)))):
+        after, said = changed_plan(plan, parse_changes(text))
+        assert (after.parallel.layers_per_stage, said) == (placed, (text.replace(":", " "),))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from perfkit.config.dialects.memory_text import POOL_KEY, size_of
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Config
-from perfkit.core.units import GIB, format_bytes, parse_bytes
+from perfkit.core.units import GIB, format_bytes
 
 DEVICE_BYTES = 64 * GIB
 USABLE_BYTES = round(60.97 * GIB)
@@ -14,24 +15,32 @@ ADVISED_BYTES = 58 * GIB
 
 
 def _check(config: Config) -> Iterator[Found]:
-    text = config.get("context.max_device_memory")
-    if not isinstance(text, str):
-        return
-    try:
-        found = parse_bytes(text)
-    except ValueError:
+    found = _pool_bytes(config)
+    if found is None:
         return
     hardware = config.plan.hardware if config.plan is not None else None
     device, usable, advised = DEVICE_BYTES, USABLE_BYTES, ADVISED_BYTES
     if hardware is not None and hardware.memory_bytes != DEVICE_BYTES:
         device, usable, advised = hardware.memory_bytes, round(hardware.memory_bytes * 0.953), round(hardware.memory_bytes * 0.906)
-    key = "context.max_device_memory"
+    key = ".".join(POOL_KEY)
+    text = format_bytes(found) if (stated := config.get(key)) is None else stated
     if found >= usable:
         message = f"{text} leave no room on a device of {format_bytes(device)}, of which {format_bytes(usable)} can be used"
         yield Found(message=message, key=key)
     elif found > advised:
         message = f"{text} are more than the advised {format_bytes(advised)} on a device of {format_bytes(device)}"
         yield Found(message=message, key=key, severity="warning")
+
+
+def _pool_bytes(config: Config) -> int | None:
+    """The limit of the pool, as the plan has it; of a file that makes no plan as its text says."""
+    if config.plan is not None:
+        limit = config.plan.memory_limit
+        return limit.limit_bytes if limit is not None and limit.part == "pool" else None
+    try:
+        return size_of(str(config.get(".".join(POOL_KEY), "")))
+    except ValueError:
+        return None
 
 
 CHECK = Check(

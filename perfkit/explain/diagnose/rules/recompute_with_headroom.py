@@ -1,9 +1,9 @@
 """Operators are recomputed although memory is left that could keep their results.
 
 What is measured: forward attention that runs more often than backward attention (see `recompute-cost`, which states what that
-costs), and the peak of reserved memory, or of a printed statistic, against what may be used: the budget of the statistic, or the
-memory of the device. Below 90 % on every rank there is room. What the plan of the run asks to recompute is no finding. Where the
-profiler's name fits several devices the smallest counts.
+costs), and the peak of reserved memory, or of a printed statistic, against what may be used: the budget of the statistic, the
+limit of the run's plan, or the memory of the device. Below 90 % on every rank there is room. What the plan of the run asks to
+recompute is no finding. Where the profiler's name fits several devices the smallest counts.
 
 What to do: recompute fewer layers, those of the last stages first; then only cheap operators; then none; or use the room for larger
 micro batches or less tensor parallelism.
@@ -65,12 +65,20 @@ def _fullest(case: Case) -> tuple[float, float] | None:
     if len(stated):
         at = int((stated["peak"] / stated["limit"]).to_numpy(dtype=float).argmax())
         return float(stated["peak"].iloc[at]), float(stated["limit"].iloc[at])
-    devices = _device.candidates(case)
-    if not devices or not case.run.has("memory_curve"):
+    limit = _limit_bytes(case)
+    if limit is None or not case.run.has("memory_curve"):
         return None
     curve = case.run.frame("memory_curve", columns=("rank", "reserved_bytes", "allocated_bytes"))
     peak = curve["reserved_bytes"].max() if curve["reserved_bytes"].notna().any() else curve["allocated_bytes"].max()
-    return float(peak), float(min(device.memory_bytes for device in devices))
+    return float(peak), limit
+
+
+def _limit_bytes(case: Case) -> float | None:
+    """What the run's plan may use, else the memory of the smallest device that the run can be of."""
+    usable = case.run.plan.usable_memory if case.run.plan is not None else None
+    if usable is not None and usable.limit_bytes is not None:
+        return float(usable.limit_bytes)
+    return min((float(device.memory_bytes) for device in _device.candidates(case)), default=None)
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.explain.diagnose.rules.recompute_with_headroom import RULE
 from perfkit.predict.simulate import simulate
@@ -48,3 +49,12 @@ def test_what_the_plan_recomputes_is_as_planned():
 
 def test_without_a_limit_it_is_not_measured():
     assert lacks(RULE, AGAIN) == "the peak of memory and what may be used"
+
+
+def test_what_may_be_used_is_the_limit_of_the_plan_where_one_is_known():
+    plan = plan_of("gpt-7.5b", 8, dp=2, recompute=True)
+    plan = replace(plan, model=replace(plan.model, num_layers=2))
+    for share in (0.5, 1.0):
+        limit = MemoryLimit(limit_bytes=int(share * plan.hardware.memory_bytes), part="device", source="asked")
+        evidence = stays_healthy(RULE, simulate(replace(plan, memory_limit=limit), steps=2))
+        assert evidence["limit_bytes"] == share * plan.hardware.memory_bytes
