@@ -85,6 +85,8 @@ class Coded(Generic[T]):
 
 def combined(*columns: Coded[Any]) -> Coded[tuple[Any, ...]]:
     """The combinations of several columns' values, as one column."""
+    if len(columns[0]) == 1:
+        return Coded.same(tuple(column[0] for column in columns), 1)
     code = columns[0].codes
     for column in columns[1:]:
         code = code * len(column.values) + column.codes

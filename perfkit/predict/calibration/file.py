@@ -59,10 +59,11 @@ class Calibration:
     origin: str = ""
     points: int = 0
     error: float = 0.0
+    _resolved: dict[Label, tuple[dict[str, float], bool]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def efficiency(self, labels: Coded[Label]) -> Efficiency:
         """The efficiencies of every plan: numbers where all agree, arrays otherwise."""
-        merged = [self._merged(label) for label in labels.values]
+        merged = [self._merged(label)[0] for label in labels.values]
         if len(merged) == 1:
             return Efficiency(**merged[0])
         chosen: dict[str, Any] = {}
@@ -76,13 +77,20 @@ class Calibration:
 
         What is not known adds to the half width of `interval`, in logarithms, as independent errors do.
         """
-        known = labels.flags(lambda label: any(path.startswith(OF_DEVICES) for path, _ in self._meant(label)))
+        known = labels.flags(lambda label: self._merged(label)[1])
         low, high = np.log(self.interval)
         doubts = np.where(experts, self.doubt.get("experts", 0.0), 0.0), np.where(known, 0.0, self.doubt.get("device", 0.0))
         half = np.sqrt(((high - low) / 2.0) ** 2 + doubts[0] ** 2 + doubts[1] ** 2)
         return np.exp((low + high) / 2.0 - half), np.exp((low + high) / 2.0 + half)
 
-    def _merged(self, label: Label) -> dict[str, float]:
+    def _merged(self, label: Label) -> tuple[dict[str, float], bool]:
+        """The numbers for a label, and whether any is stated for its device; found once."""
+        if label not in self._resolved:
+            known = any(path.startswith(OF_DEVICES) for path, _ in self._meant(label))
+            self._resolved[label] = self._values(label), known
+        return self._resolved[label]
+
+    def _values(self, label: Label) -> dict[str, float]:
         values = {**_usual(), **self.common}
         for _, own in self._meant(label):
             values |= own

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -41,10 +42,9 @@ class Pass:
 def layer_passes(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Pass, Pass]:
     """Forward and backward pass of a layer, with experts where the plan has any, for one micro batch."""
     mixed = _mixed(plans)
-    forward, backward = np.zeros(()), np.zeros(())
-    for product in layer_products(plans, tokens):
-        f, b = grouped_product_s(product, device, eff.group_rows)
-        forward, backward = forward + product.share * f, backward + product.share * b
+    products = _together(layer_products(plans, tokens))
+    ahead, behind = grouped_product_s(products, device, eff.group_rows)
+    forward, backward = (products.share * ahead).sum(axis=0), (products.share * behind).sum(axis=0)
     attention = _attention(plans, eff, device, tokens)
     elementwise = _elementwise_s(plans, eff, device, tokens, mixed)
     return Pass(forward, attention[0], elementwise), Pass(backward, attention[1], BACKWARD_ELEMENTWISE * elementwise)
@@ -60,6 +60,14 @@ class Product:
     depth: Floats
     copies: Floats
     share: Floats
+
+    SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "depth", "copies", "share")
+
+
+def _together(products: Sequence[Product]) -> Product:
+    """Several products as one of arrays of shape (products, plans): a call of an array function costs more than the arithmetic."""
+    columns = (np.array([getattr(product, name) for product in products]) for name in Product.SIZES)
+    return Product("", *columns)
 
 
 def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Floats, Floats]:

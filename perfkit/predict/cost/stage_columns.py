@@ -64,7 +64,7 @@ class Rates(NamedTuple):
 
     def at(self, rows: Codes) -> Rates:
         """Those of some plans, the plans on the first axis."""
-        return Rates(*(np.moveaxis(column[..., rows], -1, 0) for column in self))
+        return Rates(*(column[..., rows].transpose(-1, *range(column.ndim - 1)) for column in self))
 
 
 class Passes(NamedTuple):

@@ -77,6 +77,8 @@ def _placed(plans: PlanColumns) -> Coded[StageLayers]:
 
 def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
     """The different columns of a matrix, and which of them each one is; as one number each, which sorts faster."""
+    if columns.shape[1] == 1:
+        return columns, np.zeros(1, dtype=np.intp)
     packed = np.zeros(columns.shape[1], dtype=np.int64)
     for row in columns:
         packed = packed * (int(row.max()) + 1) + row
