@@ -144,7 +144,8 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
     elements = 10 * plans.hidden / shared + 2 * (plans.heads + 2 * plans.kv_heads) * plans.head_size / t
     elements = elements + plans.ffn_matrices * width / t
     if mixed.any():
-        elements = elements + EXPERT_MOVES * mixed * plans.experts_per_token * plans.hidden
+        # A single expert takes tokens as they stand.
+        elements = elements + np.where(plans.experts > 1, EXPERT_MOVES * plans.experts_per_token * plans.hidden, 0.0)
     moved = elements * plans.element_bytes * eff.elementwise
     if plans.few_bits.any():
         cast = CAST_INPUTS * plans.hidden / shared + (plans.heads * plans.value_size + width) / t

@@ -120,7 +120,7 @@ def launch_waits_s(plans: CostColumns, eff: Efficiency, forward_s: Floats, backw
     """Seconds that the device waits for the host in a layer, forward and backward: a pass takes at least as long as its launch."""
     softmax = ~plans.flash & off_grain(plans.micro_batch * plans.heads / plans.tensor, SOFTMAX_GRAIN)
     calls = np.where(plans.tensor > 1, COLLECTIVES * eff.collective_host_s, 0.0) * eff.host
-    layer = eff.layer_host_s + np.where(plans.experts > 0, eff.expert_host_s, 0.0)
+    layer = eff.layer_host_s + np.where(plans.experts > 1, eff.expert_host_s, 0.0)
     launch = (layer + np.where(softmax, eff.softmax_host_s, 0.0)) * eff.host + calls
     behind = layer * eff.host * eff.backward_host + calls
     soft = np.maximum(np.where(plans.tensor > 1, eff.group_rounding, eff.host_rounding), SHARP)
