@@ -8,13 +8,14 @@ from a model, or from the rate that the log itself prints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
 
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.figure import Figure, computed, figure, first_known
 from perfkit.core.run import Run
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
@@ -25,31 +26,26 @@ from perfkit.predict.cost.utilization import mfu, samples_per_s_per_device, toke
 
 PRINTED = "printed by the log, median of the same steps; by the log's own count of devices"
 NAMES = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Size:
-    """A denominator with its origin; `value` is None where nothing states it."""
-
-    value: int | None
-    origin: str
+UNITS = {"num_devices": "", "global_batch_size": "sequences", "seq_length": "tokens"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """What a log says of a training. Rates are per device and None where a denominator is not known, which their origin says."""
+    """What a log says of a training: figures, absent where a denominator is not known, which their source says.
+
+    Rates are per device. A utilization over 1 is impossible, and is said to be.
+    """
 
     log: pd.DataFrame
     statistics: StepStatistics
     suggested_warmup: int
-    sizes: dict[str, Size]
-    samples_per_s_per_device: float | None
-    samples_origin: str
-    tokens_per_s_per_device: float | None
-    tokens_origin: str
-    flops_per_s_per_device: float | None
-    flops_origin: str
-    mfu: float | None
+    sizes: dict[str, Figure]
+    step_time: Figure
+    spread: Figure
+    samples_per_s_per_device: Figure
+    tokens_per_s_per_device: Figure
+    flops_per_s_per_device: Figure
+    mfu: Figure
 
 
 def baseline(
@@ -78,69 +74,114 @@ def baseline(
     suggested = len(robust.warm_up(log))
     statistics = step_statistics(log, suggested if num_warmup is None else min(num_warmup, len(log) - 1))
     sizes = _sizes(run, plan, plan_name, given or {}, log)
-    devices, batch, seq = (sizes[name].value for name in NAMES)
-    step_s = statistics.median_ns / NS_PER_S
-    samples, samples_origin = statistics.samples_per_s_per_device, PRINTED
-    if batch and devices:
-        samples, samples_origin = samples_per_s_per_device(batch, step_s, devices), "global batch / (step x all devices)"
-    elif samples is None:
-        samples_origin = f"needs {_missing(sizes, 'num_devices', 'global_batch_size')}"
-    tokens, tokens_origin = statistics.tokens_per_s_per_device, PRINTED
-    if batch and devices and seq:
-        tokens = tokens_per_s_per_device(batch, seq, step_s, devices)
-        tokens_origin = "sequence length x global batch / (step x all devices)"
-    elif samples and seq:
-        tokens, tokens_origin = samples * seq, "sequence length x the samples/s per device that the log prints"
-    elif tokens is None:
-        tokens_origin = f"needs {_missing(sizes, *NAMES)}"
-    flops, flops_origin = statistics.flops_per_s_per_device, "needs a model and tokens/s, or a log that prints its FLOP rate"
-    known = model or (plan.model if plan else None)
-    if known is not None and tokens is not None and seq is not None:
-        work = training_flops(known, seq, attention, head=count_head).total
-        convention = f"{attention} attention, {'with' if count_head else 'without'} head"
-        flops, flops_origin = (
-            work * tokens,
-            f"{format_si(work, 'FLOP/token')} of {known.name or 'the model'} ({convention}) x tokens/s",
-        )
-    elif flops is not None:
-        flops_origin = "printed by the log, median of the same steps; the log's own convention"
+    left_out = f"median of {statistics.num_steps} steps after {statistics.num_warmup} warm-up steps"
+    step = figure("step time", statistics.median_ns, "ns", "measured", left_out, digits=4)
+    samples, tokens = _throughput(statistics, step, sizes)
+    flops = _flop_rate(statistics, tokens, sizes, model or (plan.model if plan else None), attention, count_head=count_head)
+    peak = figure("peak of one device", peak_flops_per_s or None, "FLOP/s", "reported", "neither device nor project states it")
+    utilization = computed("MFU", "ratio", f"FLOP rate / {peak.text()}", _share, rate=flops, peak=peak).within(0.0, 1.0)
     return Baseline(
         log=log,
         statistics=statistics,
         suggested_warmup=suggested,
         sizes=sizes,
+        step_time=step,
+        spread=figure("spread, median absolute deviation", statistics.mad_ns, "ns", "measured", "same steps, not scaled"),
         samples_per_s_per_device=samples,
-        samples_origin=samples_origin,
         tokens_per_s_per_device=tokens,
-        tokens_origin=tokens_origin,
         flops_per_s_per_device=flops,
-        flops_origin=flops_origin,
-        mfu=None if flops is None or not peak_flops_per_s else mfu(flops, 1.0, peak_flops_per_s),
+        mfu=utilization,
     )
 
 
-def _missing(sizes: Mapping[str, Size], *names: str) -> str:
-    """Which of the sizes nothing states, in words."""
-    return " and ".join(NAMES[name] for name in names if sizes[name].value is None)
+def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Figure]) -> tuple[Figure, Figure]:
+    """Samples and tokens per second and device: of the sizes where they are known, else as the log prints them."""
+    devices, batch, seq = (sizes[name] for name in NAMES)
+    by_sizes = computed(
+        "throughput",
+        "samples/s per device",
+        "global batch / (step x all devices)",
+        lambda batch, step, devices: samples_per_s_per_device(batch, step / NS_PER_S, devices),
+        devices=devices,
+        batch=batch,
+        step=step,
+    )
+    printed = figure("throughput", statistics.samples_per_s_per_device, "samples/s per device", "reported", PRINTED)
+    samples = first_known(by_sizes, printed)
+    tokens = first_known(
+        computed(
+            "throughput",
+            "tokens/s per device",
+            "sequence length x global batch / (step x all devices)",
+            lambda batch, seq, step, devices: tokens_per_s_per_device(batch, seq, step / NS_PER_S, devices),
+            devices=devices,
+            batch=batch,
+            seq=seq,
+            step=step,
+        ),
+        computed(
+            "throughput",
+            "tokens/s per device",
+            "sequence length x the samples/s per device that the log prints",
+            lambda samples, seq: samples * seq,
+            samples=samples,
+            seq=seq,
+        ),
+        figure("throughput", statistics.tokens_per_s_per_device, "tokens/s per device", "reported", PRINTED),
+    )
+    return samples, replace(tokens, digits=4)
 
 
-def _sizes(run: Run, plan: Plan | None, plan_name: str, given: Mapping[str, int], log: pd.DataFrame) -> dict[str, Size]:
+def _flop_rate(
+    statistics: StepStatistics,
+    tokens: Figure,
+    sizes: Mapping[str, Figure],
+    model: ModelSpec | None,
+    attention: Literal["full", "causal"],
+    *,
+    count_head: bool,
+) -> Figure:
+    """FLOP per second and device: of the model where there is one, else as the log prints it."""
+    name, unit = "model FLOP rate", "FLOP/s per device"
+    printed = figure(
+        name,
+        statistics.flops_per_s_per_device,
+        unit,
+        "reported",
+        "printed by the log, median of the same steps; the log's own convention",
+    )
+    seq = sizes["seq_length"]
+    if model is not None and seq.known is not None and tokens.known is not None:
+        work = training_flops(model, int(seq.known), attention, head=count_head).total
+        convention = f"{attention} attention, {'with' if count_head else 'without'} head"
+        formula = f"{format_si(work, 'FLOP/token')} of {model.name or 'the model'} ({convention}) x tokens/s"
+        return computed(name, unit, formula, lambda tokens, seq: work * tokens, tokens=tokens, seq=seq)
+    if printed.known is not None:
+        return printed
+    return replace(printed, source="needs a model and tokens/s, or a log that prints its FLOP rate")
+
+
+def _share(rate: float, peak: float) -> float:
+    return mfu(rate, 1.0, peak)
+
+
+def _sizes(run: Run, plan: Plan | None, plan_name: str, given: Mapping[str, int], log: pd.DataFrame) -> dict[str, Figure]:
     planned = {
         "num_devices": plan.num_devices if plan else None,
         "global_batch_size": plan.workload.global_batch_size if plan else None,
         "seq_length": plan.workload.seq_length if plan else None,
     }
     printed = log["global_batch_size"].dropna()
-    sizes: dict[str, Size] = {}
-    for name in NAMES:
+    sizes: dict[str, Figure] = {}
+    for name, words in NAMES.items():
+        value, origin = planned[name], plan_name
         if given.get(name):
-            sizes[name] = Size(value=given[name], origin="entered on this page")
+            value, origin = given[name], "entered on this page"
         elif name in run.facts:
-            sizes[name] = Size(value=int(run.facts[name].value), origin=run.facts[name].source.where)
+            value, origin = int(run.facts[name].value), run.facts[name].source.where
         elif name == "global_batch_size" and len(printed):
-            sizes[name] = Size(value=int(printed.iloc[-1]), origin="printed with the steps of the log")
-        elif planned[name] is not None:
-            sizes[name] = Size(value=planned[name], origin=plan_name)
-        else:
-            sizes[name] = Size(value=None, origin="neither the log nor a configuration states it; enter it")
+            value, origin = int(printed.iloc[-1]), "printed with the steps of the log"
+        elif value is None:
+            origin = "neither the log nor a configuration states it; enter it"
+        sizes[name] = figure(words, value, UNITS[name], "reported", origin, digits=7)
     return sizes

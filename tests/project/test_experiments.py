@@ -356,7 +356,7 @@ def test_a_run_that_is_attached_brings_its_figures(log: ExperimentLog, sample: s
     assert metrics <= set(found)
     if run.has("log"):
         shown = baseline(run, peak_flops_per_s=376e12)
-        assert (found["step_time_ns"], found["mfu"]) == (shown.statistics.median_ns, shown.mfu)
+        assert (found["step_time_ns"], found["mfu"]) == (shown.step_time.value, shown.mfu.value)
     else:
         assert found["step_time_ns"] == measure(run).median_ns
 

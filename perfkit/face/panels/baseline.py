@@ -14,8 +14,7 @@ import pandas as pd
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.core.units import format_ns, format_ratio, format_si, significant
-from perfkit.explain.baseline import Size
+from perfkit.core.units import format_ratio, significant
 from perfkit.explain.training_log import detect_divisor
 from perfkit.face.charts.steps import step_time_rows, step_times
 from perfkit.face.panels import _context as context
@@ -53,34 +52,19 @@ def _table(result: Result) -> Table:
 
 
 def _figures(result: Result) -> pd.DataFrame:
-    statistics, sizes = result.found.statistics, result.found.sizes
-    rows = [
-        ("step time, median", format_ns(statistics.median_ns, 4), f"{statistics.num_steps} steps after warm-up"),
-        ("spread, median absolute deviation", format_ns(statistics.mad_ns), "same steps, not scaled"),
-        ("10th to 90th percentile", context.span(statistics.p10_ns, statistics.p90_ns), "same steps"),
-        ("devices", _count(sizes["num_devices"]), sizes["num_devices"].origin),
-        ("global batch", _count(sizes["global_batch_size"], "sequences"), sizes["global_batch_size"].origin),
-        ("sequence length", _count(sizes["seq_length"], "tokens"), sizes["seq_length"].origin),
-        (
-            "throughput",
-            format_si(result.found.samples_per_s_per_device, "samples/s per device"),
-            result.found.samples_origin,
-        ),
-        (
-            "throughput",
-            "not measured"
-            if result.found.tokens_per_s_per_device is None
-            else f"{significant(result.found.tokens_per_s_per_device, 4)} tokens/s per device",
-            result.found.tokens_origin,
-        ),
-        ("model FLOP rate", format_si(result.found.flops_per_s_per_device, "FLOP/s per device"), result.found.flops_origin),
-        ("MFU", format_ratio(result.found.mfu), f"FLOP rate / {significant(result.state.peak_tflops_per_s)} TFLOP/s"),
+    statistics, found = result.found.statistics, result.found
+    shown = [
+        replace(found.step_time, name="step time, median"),
+        found.spread,
+        found.samples_per_s_per_device,
+        found.tokens_per_s_per_device,
+        found.flops_per_s_per_device,
+        found.mfu,
     ]
-    return pd.DataFrame(rows, columns=["quantity", "value", "origin"])
-
-
-def _count(size: Size, unit: str = "") -> str:
-    return "not known" if size.value is None else f"{significant(size.value, 7)} {unit}".rstrip()
+    rows = [(each.name, each.text(), each.state, each.source) for each in shown]
+    sizes = [(each.name, each.text(absent="not known"), each.state, each.source) for each in found.sizes.values()]
+    span = ("10th to 90th percentile", context.span(statistics.p10_ns, statistics.p90_ns), "measured", "same steps")
+    return pd.DataFrame([*rows[:2], span, *sizes, *rows[2:]], columns=["quantity", "value", "state", "origin"])
 
 
 def _sentence(result: Result) -> str:
@@ -91,12 +75,14 @@ def _sentence(result: Result) -> str:
         else f"{statistics.num_warmup} warm-up step{'s' if statistics.num_warmup > 1 else ''} left out"
     )
     spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
-    median = format_ns(statistics.median_ns, 4)
-    text = f"A step takes {median} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
-    if result.found.tokens_per_s_per_device is not None:
-        text += f" That is {significant(result.found.tokens_per_s_per_device, 4)} tokens/s per device."
-    if result.found.mfu is not None:
-        text += f" MFU is {format_ratio(result.found.mfu)} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
+    tokens, utilization = result.found.tokens_per_s_per_device, result.found.mfu
+    text = (
+        f"A step takes {result.found.step_time.text()} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
+    )
+    if tokens.known is not None:
+        text += f" That is {tokens.text()}."
+    if utilization.value is not None:
+        text += f" MFU is {utilization.text()} of {significant(result.state.peak_tflops_per_s)} TFLOP/s"
         text += "." if result.model is not None else ", by the log's own FLOP rate."
     return text
 
@@ -115,10 +101,10 @@ def _notes(result: Result) -> tuple[str, ...]:
         notes.append(
             f"{len(statistics.outlier_steps)} of {statistics.num_steps} steps lie more than 3 MAD from the median: {shown}."
         )
-    if result.found.mfu is not None and judge_utilization(result.found.mfu) != "plausible":
+    share = result.found.mfu.value
+    if share is not None and judge_utilization(share) != "plausible":
         notes.append(
-            f"An MFU of {format_ratio(result.found.mfu)} is {judge_utilization(result.found.mfu)}: "
-            "check devices, batch, sequence length and peak."
+            f"An MFU of {format_ratio(share)} is {judge_utilization(share)}: check devices, batch, sequence length and peak."
         )
     notes += _divisor_note(result)
     notes += [f"Not read: {lost.count} x {lost.what} ({lost.file})." for lost in result.run.dropped]
@@ -130,10 +116,12 @@ def _divisor_note(result: Result) -> list[str]:
     devices, batch = result.found.sizes["num_devices"].value, result.found.sizes["global_batch_size"].value
     if logged is None or not devices or not batch:
         return []
-    candidates = {"all devices": devices}
+    candidates = {"all devices": int(devices)}
     if result.plan is not None:
         candidates["the data-parallel size"] = result.plan.parallel.data_parallel_size
-    found = detect_divisor(logged, global_batch_size=batch, duration_ns=result.found.statistics.median_ns, candidates=candidates)
+    found = detect_divisor(
+        logged, global_batch_size=int(batch), duration_ns=result.found.statistics.median_ns, candidates=candidates
+    )
     if found is None:
         return [
             f"The log prints {significant(logged, 4)} samples/s/p, which does not fit {' or '.join(candidates)}: "

@@ -42,19 +42,23 @@ def figures_of_run(run: Run, peak_flops_per_s: float | None = None) -> list[Meas
 
 def figures_of_log(name: str, found: Baseline) -> list[Measurement]:
     """The figures of a training log as the log of experiments keeps them, without those that are not known."""
-    statistics = found.statistics
-    figures = [
+    statistics, step = found.statistics, found.step_time
+    rates = {
+        "tokens_per_s_per_device": found.tokens_per_s_per_device,
+        "samples_per_s_per_device": found.samples_per_s_per_device,
+        "mfu": found.mfu,
+    }
+    return [
         Measurement(
             metric="step_time_ns",
-            value=statistics.median_ns,
+            value=step.value,
             n=statistics.num_steps,
             median_abs_dev=statistics.mad_ns,
-            source=f"{name}: per-step times after {statistics.num_warmup} warm-up steps",
+            source=f"{name}: {step.source}",
         ),
-        Measurement(metric="tokens_per_s_per_device", value=found.tokens_per_s_per_device, source=f"{name}: {found.tokens_origin}"),
-        Measurement(
-            metric="samples_per_s_per_device", value=found.samples_per_s_per_device, source=f"{name}: {found.samples_origin}"
+        *(
+            Measurement(metric=metric, value=rate.known, source=f"{name}: {rate.source}")
+            for metric, rate in rates.items()
+            if rate.known is not None
         ),
-        Measurement(metric="mfu", value=found.mfu, source=found.flops_origin),
     ]
-    return [figure for figure in figures if figure.value is not None]

@@ -32,9 +32,9 @@ def test_the_published_log_gives_its_published_figures():
     assert result.found.log["duration_ns"].tolist() == [ms * 1_000_000 for ms in (103_328, 1752, 1754, 1756, 1758)]
     assert result.found.suggested_warmup == 1
     assert result.found.statistics.median_ns == 1_755_000_000
-    assert result.found.flops_per_s_per_device == pytest.approx(170.421e12)
-    assert result.found.mfu == pytest.approx(170.421 / 376, rel=1e-6)
-    assert baseline.compute(replace(STATE, peak_tflops_per_s=313.0)).found.mfu == pytest.approx(0.5445, rel=1e-3)
+    assert result.found.flops_per_s_per_device.value == pytest.approx(170.421e12)
+    assert result.found.mfu.value == pytest.approx(170.421 / 376, rel=1e-6)
+    assert baseline.compute(replace(STATE, peak_tflops_per_s=313.0)).found.mfu.value == pytest.approx(0.5445, rel=1e-3)
 
 
 def test_keeping_the_compile_step_is_possible_and_warned_about():
@@ -50,21 +50,21 @@ def test_what_nothing_states_is_not_known_and_never_zero():
     figures = baseline.view(result).whole().tables["figures"].frame.set_index("quantity")
     assert figures.loc["devices", "value"] == "not known"
     assert "not measured" in figures.loc["throughput", "value"].tolist()
-    assert result.found.tokens_per_s_per_device is None
+    assert result.found.tokens_per_s_per_device.state == "absent"
 
 
 def test_entered_sizes_divide_by_all_devices():
     state = replace(STATE, num_devices=8, global_batch_size=8, seq_length=4096, model="llama2-13b")
     result = baseline.compute(state)
-    assert result.found.tokens_per_s_per_device == pytest.approx(tokens_per_s_per_device(8, 4096, 1.755, 8))
-    assert result.found.mfu == pytest.approx(87.176e9 * result.found.tokens_per_s_per_device / 376e12, rel=1e-4)
-    assert f"{result.found.mfu * 100:.1f}" in baseline.view(result).whole().text
+    assert result.found.tokens_per_s_per_device.value == pytest.approx(tokens_per_s_per_device(8, 4096, 1.755, 8))
+    assert result.found.mfu.value == pytest.approx(87.176e9 * result.found.tokens_per_s_per_device.value / 376e12, rel=1e-4)
+    assert f"{result.found.mfu.value * 100:.1f}" in baseline.view(result).whole().text
 
 
 def test_an_impossible_mfu_is_flagged():
     result = baseline.compute(replace(STATE, num_devices=8, global_batch_size=64, seq_length=4096, model="llama2-13b"))
-    assert result.found.mfu is not None
-    assert result.found.mfu > 1
+    assert result.found.mfu.state == "impossible"
+    assert result.found.mfu.value > 1
     assert any("impossible" in note for note in baseline.view(result).whole().notes)
 
 
@@ -72,7 +72,7 @@ def test_a_configuration_gives_what_the_log_leaves_out():
     config = sorted((data_folder() / "case13b").glob("round0.yaml"))[0]
     result = baseline.compute(replace(STATE, config=str(config)))
     assert result.found.sizes["num_devices"].value == 8
-    assert result.found.sizes["num_devices"].origin == "round0.yaml"
+    assert result.found.sizes["num_devices"].source == "round0.yaml"
     assert result.plan is not None
 
 
@@ -112,7 +112,7 @@ def test_megatron_logs_work_on_the_same_page():
     path = next((data_folder() / "traces" / "logs").glob("meg*.log"))
     result = baseline.compute(baseline.State(log=str(path)))
     assert result.found.sizes["num_devices"].value == load(path).facts["num_devices"].value
-    assert result.found.tokens_per_s_per_device is not None
+    assert result.found.tokens_per_s_per_device.known is not None
 
 
 @pytest.mark.parametrize("log", sorted((data_folder() / "traces" / "logs").glob("*.log")), ids=lambda path: path.name)
@@ -125,10 +125,8 @@ def test_an_origin_names_only_what_is_known_and_a_need_only_what_is_not(log, kno
     }
     result = baseline.compute(replace(STATE, log=str(log), **entered))
     words = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
-    for rate, origin in (
-        (result.found.samples_per_s_per_device, result.found.samples_origin),
-        (result.found.tokens_per_s_per_device, result.found.tokens_origin),
-    ):
+    for shown in (result.found.samples_per_s_per_device, result.found.tokens_per_s_per_device):
+        rate, origin = shown.value, shown.source
         for name, size in result.found.sizes.items():
             if words[name] in origin.removesuffix("; by the log's own count of devices"):
                 assert (size.value is None) == (rate is None), (origin, result.found.sizes)
