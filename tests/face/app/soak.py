@@ -1,4 +1,4 @@
-"""Soak: visitors who come and leave for minutes in every way, while kernels, their forker, descriptors and the log fail.
+"""Soak: visitors who come and leave for minutes in every way, while kernels, their forker, descriptors, disk and log fail.
 
 A guard counts all processes of the server twice a second and kills them all above hard limits, so that a failure costs a test and
 never the machine. Traffic goes to 127.0.0.1 alone.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import resource
 import sqlite3
@@ -103,11 +104,13 @@ class Soak:
                 await visitor.leave(chance.choice(LEAVING))
 
     async def _trouble(self, chance: random.Random, until: float) -> None:
-        kinds = (self._kill_kernel, self._kill_kernel, self._kill_forker, self._starve, self._lock_log)
+        kinds = (self._kill_kernel, self._kill_kernel, self._kill_forker, self._starve, self._lock_log, self._fill_disk)
+        if os.geteuid():  # nothing is read-only for root
+            kinds += (self._lock_folder,)
         turn = 0
         while time.monotonic() < until - 10 and not self.guard.tripped:
             await asyncio.sleep(4)
-            with contextlib.suppress(*GONE):
+            with contextlib.suppress(*GONE, ValueError):  # there is no kernel to take
                 await kinds[turn % len(kinds)](chance)
                 self.faults[kinds[turn % len(kinds)].__name__.strip("_")] += 1
             turn += 1
@@ -135,6 +138,24 @@ class Soak:
                 log.execute("BEGIN EXCLUSIVE")
             await asyncio.sleep(2)
             log.rollback()
+
+    async def _fill_disk(self, chance: random.Random) -> None:
+        """No file of the server or of a page grows, for a while: what a full disk is to them."""
+        full = [self.guard.root.pid, *(kernel.pid for kernel in chance.sample(self.guard.kernels(), 1))]
+        before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in full}
+        for pid in full:
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
+        await asyncio.sleep(3)
+        for pid in full:
+            with contextlib.suppress(*GONE):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, before[pid])
+
+    async def _lock_folder(self, _: random.Random) -> None:
+        """The project may only be read, for a while."""
+        before = self.server.project.stat().st_mode
+        self.server.project.chmod(0o555)
+        await asyncio.sleep(3)
+        self.server.project.chmod(before)
 
     async def _quiet(self) -> dict:
         """The server once nobody is there and the kernels that wait are up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import errno
 import subprocess
@@ -171,3 +172,10 @@ def test_a_page_is_bounded_and_cannot_lift_its_bounds(monkeypatch):
     bound(process.pid)
     assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (CPU_S, CPU_S)
     assert process.communicate("\n")[0].strip() == "refused True"
+
+
+def test_a_clock_that_is_set_ends_nothing_and_keeps_nothing():
+    """Spans are measured by the clock that cannot be set: no module of the app asks for the time of day."""
+    for path in (Path(__file__).resolve().parents[3] / "perfkit" / "face" / "app").glob("*.py"):
+        asked = [ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        assert set(asked) & {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today"} == set(), path.name

@@ -34,7 +34,7 @@ def test_after_two_minutes_of_trouble_all_counts_are_where_they_were(server):
     result = soak(server, num_visitors=6, seconds=120, max_bytes=3 * 10**9)
     assert result.problems(limit=LIMIT, warm=WARM) == []
     assert result.answers[200] > 10
-    assert {"kill_kernel", "kill_forker", "starve", "lock_log"} <= set(result.faults)
+    assert {"kill_kernel", "kill_forker", "starve", "lock_log", "fill_disk"} <= set(result.faults)
 
 
 @needs_linux
