@@ -3,7 +3,7 @@
 import pytest
 
 from perfkit.explain.diagnose.kernels import CONVERSIONS
-from perfkit.explain.diagnose.rules.excess_casts import RULE
+from perfkit.explain.diagnose.rules.excess_casts import CASTS_SHARE, RULE
 from tests.explain.diagnose.made import Training, judged, won_ns
 
 
@@ -32,3 +32,21 @@ def test_an_operator_that_only_sounds_alike_is_none():
 )
 def test_a_kernel_that_a_compiler_fused_converts_only_if_it_does_nothing_else(name, converts):
     assert (CONVERSIONS.search(name) is not None) == converts
+
+
+def test_what_conversions_take_is_counted_by_hand():
+    """Four layers of 500 us forward with two conversions of 60 us, of 970 us backward, and an update of 200 us."""
+    extra = (("Cast", "AI_VECTOR_CORE", 60.0), ("TransData", "AI_VECTOR_CORE", 60.0))
+    (found,) = judged(RULE, Training(noise=0.0, extra=extra).run()).findings
+    assert found.evidence["casts_a_rank_and_step"] == 2 * 4
+    assert found.evidence["casts_share_of_computing"] == pytest.approx(8 * 60 / (4 * (500 + 120 + 970) + 200))
+    assert found.evidence["formats_share"] == pytest.approx(found.evidence["casts_share"] / 2)
+    assert found.title.startswith("8 conversions")
+
+
+@pytest.mark.parametrize(("over", "named"), [(1.02, True), (0.98, False)])
+def test_conversions_are_named_from_their_stated_share_of_computing_on(over, named):
+    """A layer's conversion takes so much more or less than the limit's share of 1,470 us and a quarter of 200 us."""
+    limit = CASTS_SHARE.value / (1 - CASTS_SHARE.value) * (1470 + 200 / 4)
+    run = Training(noise=0.0, extra=(("Cast", "AI_VECTOR_CORE", limit * over),)).run()
+    assert bool(judged(RULE, run).findings) == named

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfkit.explain.diagnose.rules.exposed_communication import RULE
+from perfkit.explain.diagnose.rules.exposed_communication import FIND_THE_LATE, RULE
 from perfkit.predict.simulate import simulate
 from tests.explain.diagnose.made import Training, judged, won_ns
 from tests.predict.simulate.plans import plan_of
@@ -30,3 +30,29 @@ def test_communication_that_the_plan_leaves_exposed_is_as_planned_and_more_is_no
     assert result.healthy[0].evidence["planned_exposed_ns"] > 0
     (found,) = judged(RULE, replace(run, plan=None)).findings
     assert found.evidence["exposed_share"] > 0.02
+
+
+def test_messages_after_the_backward_pass_are_counted_by_hand():
+    """Four messages of 300 us and 20 us to start: all exposed, and all but the last could have left earlier."""
+    (found,) = judged(RULE, Training(noise=0.0, late=True).run()).findings
+    assert found.evidence["exposed_ns"] == found.evidence["hideable_communication_ns"] == pytest.approx(4 * 320_000, rel=1e-3)
+    assert found.evidence["sent_after_computing_ns"] == pytest.approx(3 * 320_000, rel=1e-3)
+    assert found.cost_ns == pytest.approx(3 * 320_000, rel=1e-3)
+    assert found.evidence["exposed_share"] == pytest.approx(4 * 320 / (50 + 4 * (500 + 970) + 200 + 4 * 320), rel=1e-3)
+
+
+@pytest.mark.parametrize(("transfer_us", "won_us"), [(300.0, 7 / 8 * 320), (3000.0, 2 / 3 * 1670)])
+def test_a_message_that_is_alone_wins_seven_pieces_of_eight_or_the_backward_pass(transfer_us, won_us):
+    """One layer computes 500 + 970 us and 200 us of update, two thirds of which are taken for the backward pass."""
+    (found,) = judged(RULE, Training(noise=0.0, layers=1, late=True, transfer_us=transfer_us).run()).findings
+    assert found.cost_ns == pytest.approx(won_us * 1000, rel=2e-3)
+    assert found.evidence["sent_after_computing_ns"] == 0
+
+
+def test_transfers_in_which_data_hardly_move_are_told_from_those_that_move():
+    run = Training(noise=0.0, late=True, latency_us=400.0).run()
+    (found,) = judged(RULE, run).findings
+    assert found.evidence["moving_ns"] == pytest.approx(4 * 300_000)
+    assert found.actions[0] == FIND_THE_LATE
+    (found,) = judged(RULE, Training(noise=0.0, late=True, latency_us=200.0).run()).findings
+    assert "moving_ns" not in found.evidence

@@ -1,5 +1,9 @@
 """Calls of the host that wait for the device inside the step."""
 
+from dataclasses import replace
+
+import pytest
+
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose.rules.frequent_sync import RULE
 from perfkit.record.format import Sink
@@ -24,8 +28,6 @@ def test_without_its_tables_nothing_is_measured():
 
 
 def with_calls(run, per_step):
-    from dataclasses import replace
-
     kernels = run.frame("kernels", ranks=[0])
     kernels = kernels[kernels["kind"] == "computing"]
     starts = [int(start) for _, rows in kernels.groupby("step") for start in rows["start_ns"].iloc[1 : 1 + per_step]]
@@ -48,3 +50,26 @@ def test_many_calls_inside_the_step_are_named():
 
 def test_without_the_host_nothing_is_measured():
     assert judged(HEALTHY).not_measured
+
+
+def calls_in_gaps(per_step, *, before_us, gap_us=10.0):
+    """Calls that end so long before a kernel of rank 0 starts, which idles for `gap_us` before every kernel."""
+    run = Training(noise=0.0, gap_us={0: gap_us}).run()
+    kernels = run.frame("kernels", ranks=[0])
+    kernels = kernels[kernels["kind"] == "computing"]
+    starts = [int(start) for _, rows in kernels.groupby("step") for start in rows["start_ns"].iloc[1 : 1 + per_step]]
+    sink = Sink()
+    ends = [start - round(before_us * 1000) for start in starts]
+    sink.add("host", rank=0, name="cudaStreamSynchronize", kind="call", start_ns=[end - 500 for end in ends], duration_ns=500)
+    return replace(run, tables={**run.tables, **sink.tables()})
+
+
+@pytest.mark.parametrize("before_us", [0.0, 4.0, 10.0])
+def test_gaps_that_a_waiting_call_ends_in_are_lost_whole(before_us):
+    (found,) = judged(calls_in_gaps(8, before_us=before_us)).findings
+    assert found.evidence["idle_after_calls_ns"] == pytest.approx(8 * 10_000)
+
+
+def test_four_calls_a_step_are_too_many_and_three_are_not():
+    assert judged(calls_in_gaps(4, before_us=4.0)).findings
+    assert judged(calls_in_gaps(3, before_us=4.0)).findings == ()

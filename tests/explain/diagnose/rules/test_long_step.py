@@ -30,3 +30,18 @@ def test_steps_that_vary_and_steps_of_two_kinds_are_no_single_long_ones():
 
 def test_a_few_steps_show_nothing():
     assert lacks(RULE, steps([100, 100, 900])) == "ten steps"
+
+
+def test_a_step_is_long_from_the_stated_multiple_of_the_median_on_and_ten_steps_suffice():
+    (found,) = judged(RULE, steps([100] * 9 + [300])).findings
+    assert found.evidence["longest_over_median"] == 3.0
+    assert found.cost_ns == 200 * MS / 10
+    assert found.title == "1 of 10 steps take up to 3 x as long as the median"
+    assert stays_healthy(RULE, steps([100] * 9 + [299]))["longest_over_median"] == 2.99
+
+
+def test_up_to_a_tenth_of_the_steps_are_single_ones():
+    (found,) = judged(RULE, steps([100] * 18 + [500, 900])).findings
+    assert found.evidence["num_long"] == 2
+    assert found.evidence["lost_in_all_ns"] == (400 + 800) * MS
+    assert stays_healthy(RULE, steps([100] * 17 + [500, 700, 900]))["num_long"] == 3
