@@ -145,7 +145,7 @@ _PUT_IN: dict[str, Callable[[Recording, Cause, _Where], Stretched]] = {
 def repeated(run: Run, times: int) -> Run:
     """A recording of one step that goes on: the step so many times one after another; `noisy` makes their kernels differ.
 
-    Ranks begin every step as far apart as they began the recorded one.
+    Ranks launch in every step as far apart as they did in the recorded one; a step is marked from the end of the one before.
     """
     steps = run.frame("steps")
     number = int(steps["step"].iloc[0])
@@ -159,10 +159,12 @@ def repeated(run: Run, times: int) -> Run:
             rows = run.frame(name).copy()
             if "step" in rows and name != "step_parts":
                 rows = rows[(rows["step"] == number).fillna(False).to_numpy(dtype=bool)]
-            if name == "host":
-                rows = _renamed(rows, number, number + turn)
             for column in moments.get(name, ()):
                 rows[column] = rows[column] + turn * period
+            if turn and name in ("host", "steps"):
+                rows = _begun_earlier(rows, f"ProfilerStep#{number}", steps, (turn - 1) * period)
+            if name == "host":
+                rows = _renamed(rows, number, number + turn)
             if "step" in rows:
                 rows["step"] = number + turn
             tables.setdefault(name, []).append(rows)
@@ -170,6 +172,14 @@ def repeated(run: Run, times: int) -> Run:
     for name in ("kernels", "collectives", "launches", "host"):
         whole[name] = whole[name].sort_values(["rank", "start_ns"], kind="stable", ignore_index=True)
     return replace(run, tables=whole, cache_key="", notes=())
+
+
+def _begun_earlier(rows: pd.DataFrame, mark: str, steps: pd.DataFrame, shift_ns: int) -> pd.DataFrame:
+    """The rows whose steps, or marks of steps, begin where the step before, moved by so much, ended."""
+    ends = (steps["start_ns"] + steps["duration_ns"]).set_axis(steps["rank"]) + shift_ns
+    which = (rows["name"].astype(str) == mark) if "name" in rows else pd.Series(True, index=rows.index)
+    begin = rows["start_ns"].where(~which, rows["rank"].map(ends))
+    return rows.assign(start_ns=begin, duration_ns=rows["duration_ns"] + rows["start_ns"] - begin)
 
 
 def _renamed(rows: pd.DataFrame, old: int, new: int) -> pd.DataFrame:

@@ -23,6 +23,8 @@ Ints = npt.NDArray[np.int64]
 LONGEST_NS = 1_000_000
 DEEP_NS = 10_000_000
 """What started this long after its launch stood in a full queue: its launch may have waited for the device."""
+CALL_NS = 5_000
+"""What a call takes that has nothing to wait for."""
 _LONG_AGO = np.iinfo(np.int64).min // 4
 
 
@@ -57,6 +59,23 @@ def own_idle_ns(case: Case, rank: int) -> float | None:
         return None
     rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
     idle = [_idle_ns(one, _moving_ns(case, rank)) for _, one in rows.groupby("step")]
+    return float(np.mean(idle))
+
+
+def idle_without_ns(case: Case, rank: int, calls: pd.DataFrame) -> float | None:
+    """As `own_idle_ns`, if none of these calls (`end_ns`, `duration_ns`) had kept the host waiting: it would have run ahead."""
+    rows = host.launches(case, rank)
+    if rows is None or rows.empty or rows["duration_ns"].isna().all():
+        return None
+    order = calls.sort_values("end_ns")
+    ends = order["end_ns"].to_numpy(dtype=np.int64)
+    idle = []
+    for _, one in rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable").groupby("step"):
+        launched = one["launch_ns"].to_numpy(dtype=np.int64)
+        waited = np.where(ends >= launched.min(), (order["duration_ns"] - CALL_NS).clip(lower=0).to_numpy(dtype=np.int64), 0)
+        sums = np.concatenate([[0], np.cumsum(waited)])
+        earlier = launched - sums[np.searchsorted(ends, launched, side="right")]
+        idle.append(_idle_ns(one.assign(launch_ns=earlier), _moving_ns(case, rank)))
     return float(np.mean(idle))
 
 

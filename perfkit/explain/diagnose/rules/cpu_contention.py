@@ -1,7 +1,8 @@
 """The thread that launches kernels does not get its CPU: single launch calls take many times as long as others.
 
 What is measured: launch calls that take 20 times the median of their kind and at least 0.1 ms, on up to two ranks, and the time in
-which the device idles during them. A call that blocks because the queue is full is none: then the device is busy. The first
+which the device idles during them. A call that blocks because the queue is full is none: then the device is busy;
+nor is one that copies, which `host-copies` and `frequent-sync` tell. The first
 launch of a kernel is left out, because it may load code. Which CPUs a process is bound to is not part of a recording.
 
 What to do: bind every process to CPUs of its own, near its device (CPU_AFFINITY_CONF, numactl); fewer threads of the dataset
@@ -88,7 +89,8 @@ def _held_up(case: Case, rank: int) -> tuple[pd.DataFrame, float] | None:
     took = rows["launch_duration_ns"].astype("float64")
     usual = took.groupby(rows["call"].astype("object").fillna("")).transform("median").clip(lower=1.0)
     long = (took >= case.limit(HELD_UP_RATIO) * usual) & (took >= case.limit(HELD_UP_LEAST))
-    calls = rows[long.to_numpy(dtype=bool) & rows.duplicated("name").to_numpy()]
+    # A copy of pageable memory blocks until it is done, and a full queue until a kernel is: neither lost its CPU.
+    calls = rows[long.to_numpy(dtype=bool) & rows.duplicated("name").to_numpy() & (rows["kind"] != "copy").to_numpy(dtype=bool)]
     gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy() & ~case.gaps["lead"].to_numpy(dtype=bool)]
     idle, held = (
         union(starts, starts + lengths)

@@ -4,7 +4,8 @@ What is measured: the time before the first device operator of each step (the st
 trace states it. Where the host was recorded, idle times inside a step that a data loader fills count too (a recording without
 marks of steps is one step), and how much of all is in the loader says whether it is data that the step waits for. It is a finding
 where the mean over steps is at least 2 % of the step and a millisecond, and then names the ranks whose interval is long. Ranks that
-wait for those in their first collective are not named. An input that is slow every n-th step counts with its mean. Where sizes of
+wait for those in their first collective are not named. An input that is slow in some steps counts with its mean, and those
+steps are named. Where sizes of
 data queues were recorded, they say which part of the input is too slow.
 
 What to do: more workers for the dataset, a larger prefetch, faster storage, cheaper transformations; code between iterator and
@@ -19,6 +20,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
@@ -72,9 +74,13 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     named = tuple(int(rank) for rank in means.index[(means >= max(bar_ns, 0.5 * means.max())).to_numpy()])
     others = table[~table.index.isin(named)]
-    usual_ns = float(others.to_numpy().mean()) if len(others) else _usual_ns(table, bar_ns)
+    by_step = table.loc[list(named)].mean(axis=0)
+    episode = episode_of(by_step, max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST)))
+    usual_ns = float(others.to_numpy().mean()) if len(others) else _usual_ns(table, bar_ns) if episode is None else episode.usual
     late = leads[leads["rank"].isin(named) & (leads["duration_ns"] > usual_ns)]
     cost_ns = work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64"))
+    if episode is not None:
+        cost_ns = price_ns(case, episode.steps, cost_ns)
     longest = float(table.loc[list(named)].to_numpy().max())
     loaders = host.share_in(case, named[0], leads, host.LOADERS)
     who = _who(named, len(means))
@@ -84,10 +90,12 @@ def check(case: Case) -> Verdict:
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}",
-                subject={"ranks": named},
+                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}"
+                + (f", {episode.told(len(by_step))}" if episode else ""),
+                subject={"ranks": named, **({"steps": episode.steps} if episode else {})},
                 evidence={
                     **evidence,
+                    **({} if episode is None else episode.evidence(by_step.to_dict(), len(by_step))),
                     "usual_interval_ns": usual_ns,
                     "longest_interval_ns": longest,
                     "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
@@ -174,7 +182,7 @@ RULE = Rule(
     title="Steps wait for data",
     needs=frozenset({"steps"}),
     how_to_collect=f"{KERNELS_BY}; or a MindSpore step trace",
-    thresholds=(FEED_SHARE, FEED_LEAST),
+    thresholds=(FEED_SHARE, FEED_LEAST, EPISODE_SHARE),
     check=check,
     explains=frozenset({"jitter"}),
 )

@@ -1,7 +1,7 @@
 """The host waits for the device inside the step, so that the launch queue runs empty each time.
 
 What is measured: calls that wait for the device (synchronize of a stream or device, reading a value: item, asnumpy, copies to the
-host) on the host side of up to two ranks, those at the end of a step left out; and the time that the device idles at and after
+host) on the host side of up to eight ranks, those at the end of a step left out; and the time that the device idles at and after
 them. Four and more a step are named even where they cost little today: they keep the host from running ahead, and cost more as
 devices get faster.
 
@@ -10,24 +10,17 @@ What to do: read values every n-th step, keep the loss on the device, branch on 
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
-from perfkit.explain.diagnose import host, work
+from perfkit.explain.diagnose import blocking, launching, work
+from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import STEPS_BY, Case
-from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
-
-SYNC_CALLS = Threshold(
-    name="sync-calls",
-    value=4.0,
-    unit="calls a step that wait for the device, its end left out",
-    origin="chosen: one for the loss, one for its scale, one for the gradient norm and one for a log line; bundled ones have 0.8",
-)
+from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
 HOW = "record the host side too: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
-AT_END = 0.98
-"""A call that ends later in the step than this share of it belongs to its end."""
+ALIKE = 0.5
+"""Ranks with this share of the most calls wait as the one with the most does."""
 ACTIONS = (
     "read values (item, asnumpy, print of a loss) every n-th step only",
     "keep comparisons and clipping on the device instead of branching on the host",
@@ -39,27 +32,28 @@ def check(case: Case) -> Verdict:
     """Calls inside the step that wait for the device."""
     if case.unmarked:
         raise NotMeasuredError("marks of steps, to count calls in one", how_to_collect=STEPS_BY)
-    idle = case.gaps[~case.gaps["lead"].astype(bool)].groupby("rank")["duration_ns"].sum()
-    ranks = list(dict.fromkeys([int(rank) for rank in idle.sort_values(ascending=False).index[:1]] + [case.detail_ranks[0]]))
-    found = {rank: calls for rank in ranks if (calls := _calls(case, rank)) is not None}
+    found = {rank: calls for rank in blocking.ranks_read(case) if (calls := blocking.calls(case, rank)) is not None}
     if not found:
         raise NotMeasuredError("what the host did", how_to_collect=HOW)
-    rank = max(found, key=lambda known: len(found[known]))
-    calls = found[rank]
-    a_step = len(calls) / case.num_kernel_steps
-    lost_ns = _idle_ns(case, rank, calls)
-    evidence = {"calls_a_step": a_step, "idle_after_calls_ns": lost_ns}
-    if a_step < case.limit(SYNC_CALLS):
+    a_step = {rank: len(calls) / case.num_kernel_steps for rank, calls in found.items()}
+    idle = {rank: blocking.idle_after(case, rank, calls) for rank, calls in found.items()}
+    rank = max(found, key=lambda known: (a_step[known], float(idle[known]["duration_ns"].sum())))
+    lost_ns = _lost_ns(case, rank, found[rank], idle[rank])
+    evidence = {"calls_a_step": a_step[rank], "idle_after_calls_ns": lost_ns}
+    if a_step[rank] < case.limit(SYNC_CALLS):
         return Verdict((), evidence)
-    names = tuple(str(name) for name in calls["name"].astype(str).value_counts().index[:3])
-    cost_ns = _cost_ns(case, rank, lost_ns)
+    names = tuple(str(name) for name in found[rank]["name"].astype(str).value_counts().index[:3])
+    many = tuple(sorted(known for known in found if a_step[known] >= max(case.limit(SYNC_CALLS), ALIKE * a_step[rank])))
+    everyone = len(many) == len(found)
+    cost_ns = _cost_ns(case, rank, lost_ns) if everyone else work.won_ns(case, pd.concat([idle[one] for one in many]))
     small = cost_ns < 0.01 * (case.step_ns or 1)
+    whose = "" if everyone else f" of rank{'s' if len(many) > 1 else ''} {', '.join(map(str, many))}"
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"The host waits for the device {a_step:.0f} times inside a step ({names[0]})",
-                subject={"operators": names},
+                title=f"The host{whose} waits for the device {a_step[rank]:.0f} times inside a step ({names[0]})",
+                subject={"operators": names, **({} if everyone else {"ranks": many})},
                 evidence=evidence,
                 actions=ACTIONS,
                 cost_ns=cost_ns,
@@ -72,34 +66,11 @@ def check(case: Case) -> Verdict:
     )
 
 
-def _calls(case: Case, rank: int) -> pd.DataFrame | None:
-    """The outermost waiting calls of a rank inside its steps, with `step`; None if its host side was not recorded."""
-    rows = host.rows(case, rank, host.SYNCHRONISERS)
-    kernels = case.kernels[case.kernels["rank"] == rank]
-    if rows is None or kernels.empty:
-        return None
-    ends = rows["start_ns"].to_numpy(dtype=np.int64) + rows["duration_ns"].to_numpy(dtype=np.int64)
-    outer = np.concatenate([[True], ends[1:] > np.maximum.accumulate(ends)[:-1]]) if len(rows) else np.array([], dtype=bool)
-    spans = kernels.assign(end_ns=kernels["start_ns"] + kernels["duration_ns"].astype("int64")).groupby("step")
-    firsts, lasts = spans["start_ns"].min().sort_values(), spans["end_ns"].max()
-    at = np.searchsorted(firsts.to_numpy(), ends, side="right") - 1
-    inside = outer & (at >= 0)
-    steps = firsts.index.to_numpy()[at.clip(min=0)]
-    limits = firsts.to_numpy()[at.clip(min=0)] * (1 - AT_END) + lasts.loc[steps].to_numpy() * AT_END
-    found: pd.DataFrame = rows.assign(step=steps, end_ns=ends)[inside & (ends < limits)].reset_index(drop=True)
-    return found
-
-
-def _idle_ns(case: Case, rank: int, calls: pd.DataFrame) -> float:
-    """The mean time a step that a device idles at the end of, or after, a call before the next kernel starts."""
-    gaps = case.gaps[(case.gaps["rank"] == rank) & ~case.gaps["lead"].astype(bool)]
-    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
-    ends = starts + gaps["duration_ns"].to_numpy(dtype=np.int64)
-    at = np.searchsorted(ends, calls["end_ns"].to_numpy(dtype=np.int64), side="left")
-    hit = np.unique(at[(at < len(starts))])
-    hit = hit[starts[hit] <= np.sort(calls["end_ns"].to_numpy(dtype=np.int64))[-1]] if len(calls) else hit
-    near = [index for index in hit if ((calls["end_ns"] >= starts[index]) & (calls["end_ns"] <= ends[index])).any()]
-    return float((ends[near] - starts[near]).sum()) / case.num_kernel_steps if near else 0.0
+def _lost_ns(case: Case, rank: int, calls: pd.DataFrame, idle: pd.DataFrame) -> float:
+    """The mean time a step that the device idles at these calls, or because of them where launches tell."""
+    at_calls_ns = float(idle["duration_ns"].sum()) / case.num_kernel_steps
+    share = blocking.share_of_idle(case, rank, calls)
+    return at_calls_ns if share is None else max(at_calls_ns, share * (launching.own_idle_ns(case, rank) or 0.0))
 
 
 def _cost_ns(case: Case, rank: int, lost_ns: float) -> int:

@@ -3,8 +3,9 @@
 What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
 full launch queue there are none. A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many
 kernels that were waited for. Where launches were recorded, the evidence says how many of those kernels started as soon as they were
-launched, and the ranks named are those whose own hosts are too slow, also while others make them wait. What the prediction of
-the run's plan waits for launches is no finding.
+launched, and the ranks named are those whose own hosts are too slow, also while others make them wait. Steps in which launches
+are much later than in the others are named, and what follows from calls that wait for the device is `frequent-sync`. What the
+prediction of the run's plan waits for launches is no finding.
 
 What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
 bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
@@ -12,11 +13,15 @@ bind the process to CPUs of its own; switch off deterministic and synchronous mo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
-from perfkit.explain.diagnose import launching, planned, who, work
+from perfkit.explain.diagnose import blocking, launching, planned, who, work
+from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
@@ -45,11 +50,23 @@ ACTIONS = (
     "bind every process to CPUs of its own, and switch off deterministic and synchronous modes",
 )
 
+EPISODE_ACTIONS = (
+    "look at the load of the host at the time of those steps: other processes, logging, evaluation, a dataset that refills",
+    "bind every process to CPUs of its own near its device: CPU_AFFINITY_CONF=1 (torch_npu), numactl or taskset",
+)
+
 
 def check(case: Case) -> Verdict:
     """Ranks whose device idles shortly before many kernels."""
+    short = _without_blocking(case, launching.short_gaps(case))
+    findings, short = _in_some_steps(case, short)
+    lasting = _lasting(case, short)
+    return replace(lasting, findings=(*lasting.findings, *findings))
+
+
+def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
+    """Ranks whose device idles shortly before many kernels in all steps."""
     step_ns = case.step_ns or 1
-    short = launching.short_gaps(case)
     idle = short.groupby("rank")["duration_ns"].sum() / case.num_kernel_steps
     waited = (short.groupby("rank").size() / case.kernels.groupby("rank").size()).fillna(0.0)
     evidence = {
@@ -95,6 +112,54 @@ def check(case: Case) -> Verdict:
     )
 
 
+def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
+    """The idle times without what follows from calls that wait for the device, where those are many: that is `frequent-sync`."""
+    if case.unmarked:
+        return short
+    left = short["duration_ns"].astype("float64")
+    for rank in blocking.ranks_read(case):
+        calls = blocking.calls(case, rank)
+        if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
+            continue
+        left = left.mask(
+            (short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - (blocking.share_of_idle(case, rank, calls) or 0.0))
+        )
+    return short.assign(duration_ns=left.round().astype("int64"))
+
+
+def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.DataFrame]:
+    """Ranks whose launches are late in some steps; and the idle times without what those have beyond the other steps."""
+    least_ns = case.limit(EPISODE_SHARE) * (case.step_ns or 1)
+    table = short.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum", fill_value=0.0)
+    table = table.reindex(columns=list(case.step_numbers), fill_value=0.0)
+    found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
+    findings = []
+    gone = pd.Series(0.0, index=short.index)
+    for steps in sorted({episode.steps for episode in found.values()}):
+        ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
+        for rank in ranks:
+            mine = (short["rank"] == rank) & short["step"].isin(steps)
+            gone = gone.mask(mine, 1.0 - found[rank].usual / float(table.loc[rank, list(steps)].mean()))
+        rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
+        worst = max(ranks, key=lambda rank: float(table.loc[rank, list(steps)].mean()))
+        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=gone.loc[rows.index]))
+        told = f"{table.loc[worst, list(steps)].mean() / 1e6:.1f} ms a step for launches {found[worst].told(table.shape[1])}"
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"{who.devices(ranks, case)('waits', 'wait')} {told}, {found[worst].usual / 1e6:.1f} ms in the others",
+                subject={"ranks": ranks, "steps": steps},
+                evidence=found[worst].evidence(table.loc[worst].to_dict(), table.shape[1]),
+                actions=EPISODE_ACTIONS,
+                cost_ns=cost_ns,
+                next=("14_timeline",),
+                part="free",
+            )
+        )
+    rest = (short["duration_ns"] * (1.0 - gone)).round().astype("int64")
+    return findings, short.assign(duration_ns=rest)
+
+
 def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame) -> bool:
     """Whether one rank idles enough, or several in turn, so that the step loses as much."""
     least_ns = case.limit(HOST_BOUND_SHARE) * (case.step_ns or 1)
@@ -135,7 +200,7 @@ RULE = Rule(
     title="The device waits for launches",
     needs=frozenset({"steps", "kernels"}),
     how_to_collect=KERNELS_BY,
-    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST),
+    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST, EPISODE_SHARE),
     check=check,
     explains=frozenset({"frequent-sync", "jitter", "core-idle"}),
 )

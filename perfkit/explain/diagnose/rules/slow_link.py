@@ -5,7 +5,9 @@ four; less than a MiB a step says nothing about bandwidth. The matrix of the ope
 what all links of a rank share belongs to that rank, and only the rest to the link. It must hold in most steps, or in both
 directions.
 
-Without a matrix the operations of two ranks, which use one link, are compared with those of other pairs.
+Without a matrix the operations of two ranks, which use one link, are compared with those of other pairs. And the operations of
+every group are compared with themselves in other steps: where nearly all of them take longer in some steps, in proportion, a link
+was slow in those.
 
 What to do: check and repair the link or its ports; until then plan groups so that tensor parallel traffic stays off it.
 """
@@ -21,8 +23,9 @@ import pandas as pd
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain import collectives, links
-from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose import slow_transfers, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.overlap import Intervals, overlap_ns, union
@@ -54,7 +57,19 @@ ACTIONS = (
 
 
 def check(case: Case) -> Verdict:
-    """Links that are slower than their like in most steps."""
+    """Links that are slower than their like in most steps, and groups whose transfers are slow in some."""
+    episodes = slow_transfers.findings(case, RULE.name)
+    try:
+        verdict = _among_links(case)
+    except NotMeasuredError:
+        if not episodes:
+            raise
+        return Verdict(episodes, {"num_steps": float(len(case.step_numbers))})
+    return replace(verdict, findings=(*verdict.findings, *episodes))
+
+
+def _among_links(case: Case) -> Verdict:
+    """Links against links like them."""
     if not case.run.has("links"):
         return _by_pairs(case)
     table = links.slow_links(case.run, steps=case.step_numbers)
@@ -266,7 +281,7 @@ RULE = Rule(
     title="A link is slower than links like it",
     needs=frozenset({"steps"}),
     how_to_collect=HOW,
-    thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS),
+    thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS, EPISODE_SHARE),
     check=check,
     explains=frozenset({"bandwidth-low", "exposed-communication"}),
 )

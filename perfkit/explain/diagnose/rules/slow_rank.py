@@ -7,8 +7,8 @@ with fewer than three ranks, and for a whole stage that is slow, the mean times 
 How it is judged: the excess of a rank is the median over steps of its log ratio to its peers. It is held against the robust spread
 between ranks, the noise from step to step, and the natural spread of healthy cards, whichever is largest; the bar rises with the
 number of ranks, so that large healthy runs stay silent. Half or more of the peers slow at once moves the median: then the faster
-half is the measure, and all ranks of a node are one finding. A rank that is slow for three or more steps in a row and not otherwise
-is named with its steps.
+half is the measure, and all ranks of a node are one finding. Ranks that compute much longer in some steps than in their others,
+with as many operators, are named with those steps, also without peers.
 
 Who is never blamed: ranks that wait. A slow rank waits least in its collectives.
 
@@ -21,12 +21,16 @@ only large faults and takes stages of different load for slow ranks.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
+from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
@@ -43,11 +47,25 @@ ACTIONS = (
     "if only some operators are slower, look at the inputs of the rank (sequence lengths, expert load)",
 )
 
+EPISODE_ACTIONS = (
+    "look at clock, temperature and power of the device in the named steps (npu-smi info -t common, nvidia-smi -q -d PERFORMANCE)",
+    "look for other work on the device at those times: evaluation, saving, another job",
+)
+SAME_WORK = 0.02
+"""Steps whose numbers of kernels differ by more have other work, and are no slower for it."""
+
 
 def check(case: Case) -> Verdict:
-    """Ranks, or whole nodes, that compute longer than ranks of equal work."""
-    excess = _excess.of_ranks(case)
-    found = [_finding(case, culprits, excess) for culprits in excess.culprits]
+    """Ranks, or whole nodes, that compute longer than ranks of equal work, or than they do in other steps."""
+    alone = _in_some_steps(case)
+    try:
+        excess = _excess.of_ranks(case)
+    except NotMeasuredError:
+        if not alone:
+            raise
+        return Verdict(tuple(alone), {"num_steps": float(len(case.step_numbers))})
+    culprits = [one for one in excess.culprits if not (one.transient and alone)]
+    found = [_finding(case, one, excess) for one in culprits] + alone
     evidence = {
         "largest_excess_ratio": float(excess.ranks["excess"].max()),
         "largest_z": float(excess.ranks["z"].max()),
@@ -61,8 +79,7 @@ def check(case: Case) -> Verdict:
 def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> Finding:
     rows = excess.ranks.loc[list(culprits.ranks)]
     worst = float(rows["excess"].median())
-    many = len(culprits.ranks) > 1
-    who = f"Ranks {', '.join(map(str, culprits.ranks))} compute" if many else f"Rank {culprits.ranks[0]} computes"
+    who = _named(culprits.ranks)
     when = f"{culprits.num_slow_steps} of {excess.num_steps} steps"
     cost_ns = _cost_ns(case, culprits, rows)
     return Finding(
@@ -84,6 +101,62 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
         next=("jitter",) if culprits.transient else (),
         part="step",
     )
+
+
+def _in_some_steps(case: Case) -> list[Finding]:
+    """Ranks that compute much longer in some steps than in their others, with the same operators."""
+    table = case.steps.dropna(subset=["computing_ns"]).pivot(index="rank", columns="step", values="computing_ns").astype("float64")
+    least_ns = case.limit(EPISODE_SHARE) * (case.step_ns or 1)
+    found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
+    found = {rank: episode for rank, episode in found.items() if _same_work(case, rank, episode)}
+    findings = []
+    for steps in sorted({episode.steps for episode in found.values()}):
+        ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
+        worst = max(ranks, key=lambda rank: table.loc[rank, list(steps)].mean() / found[rank].usual)
+        ratio = float(table.loc[worst, list(steps)].mean()) / found[worst].usual
+        who = "All ranks compute" if 1 < len(ranks) == len(table) else _named(ranks)
+        gone = {rank: 1.0 - found[rank].usual / float(table.loc[rank, list(steps)].mean()) for rank in ranks}
+        cost_ns = price_ns(case, steps, _episode_cost_ns(case, table, gone, steps))
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"{who} {100 * (ratio - 1):.1f} % longer {found[worst].told(table.shape[1])} than in the other steps",
+                subject={"ranks": ranks, "steps": steps},
+                evidence={"ratio_to_other_steps": ratio, **found[worst].evidence(table.loc[worst].to_dict(), table.shape[1])},
+                actions=EPISODE_ACTIONS,
+                cost_ns=cost_ns,
+                severity=work.severity_of(case, cost_ns),
+                next=("14_timeline", "12_operators"),
+            )
+        )
+    return findings
+
+
+def _same_work(case: Case, rank: int, episode: Episode) -> bool:
+    """Whether the rank runs as many kernels in the steps of an episode as in the others, where kernels are known."""
+    if not case.run.has("kernels") or rank not in case.known_ranks:
+        return True
+    rows = case.computing[case.computing["rank"] == rank]
+    counts = rows.groupby("step").size().astype("float64")
+    inside = counts[counts.index.isin(episode.steps)]
+    others = counts[~counts.index.isin(episode.steps)]
+    return bool(len(inside)) and bool(len(others)) and abs(inside.mean() / others.mean() - 1.0) <= SAME_WORK
+
+
+def _episode_cost_ns(case: Case, table: pd.DataFrame, gone: Mapping[int, float], steps: tuple[int, ...]) -> int:
+    """What a step wins if ranks computed in some steps as long as in their others, a mean over all steps."""
+    kernels = work.scaled_kernels(case, tuple(gone))
+    if set(kernels["rank"]) != set(gone):
+        share = len(steps) / table.shape[1]
+        return work.less_busy_ns(
+            case, {rank: share * part * float(table.loc[rank, list(steps)].mean()) for rank, part in gone.items()}
+        )
+    inside = case.computing.loc[kernels.index, "step"].isin(steps)
+    return work.won_ns(case, kernels, fraction=kernels["rank"].map(gone).astype("float64").where(inside, 0.0))
+
+
+def _named(ranks: tuple[int, ...]) -> str:
+    return f"Ranks {', '.join(map(str, ranks))} compute" if len(ranks) > 1 else f"Rank {ranks[0]} computes"
 
 
 def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
@@ -114,7 +187,15 @@ RULE = Rule(
     title="One rank holds up the others",
     needs=frozenset({"steps"}),
     how_to_collect="record a profile of all ranks of a stage for at least three steps",
-    thresholds=(SLOW_RANK_Z, SLOW_RANK_STEP_Z, SLOW_RANK_PERSISTENCE, SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, CLASSIC_EXCESS),
+    thresholds=(
+        SLOW_RANK_Z,
+        SLOW_RANK_STEP_Z,
+        SLOW_RANK_PERSISTENCE,
+        SLOW_RANK_EXCESS,
+        SLOW_RANK_FLOOR,
+        CLASSIC_EXCESS,
+        EPISODE_SHARE,
+    ),
     check=check,
     explains=frozenset({"jitter", "pipeline-bubble"}),
 )

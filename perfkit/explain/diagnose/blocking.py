@@ -1,0 +1,73 @@
+"""Blocking calls: what the host of a rank calls that waits for the device, and the idle times that follow from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.diagnose import host, launching
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Threshold
+
+SYNC_CALLS = Threshold(
+    name="sync-calls",
+    value=4.0,
+    unit="calls a step that wait for the device, its end left out",
+    origin="chosen: one for the loss, one for its scale, one for the gradient norm and one for a log line; bundled ones have 0.8",
+)
+
+AT_END = 0.98
+"""A call that ends later in the step than this share of it belongs to its end."""
+MOST_RANKS = 8
+"""Of so many ranks all hosts are read; of more those whose devices idle most."""
+
+
+def ranks_read(case: Case) -> tuple[int, ...]:
+    """The ranks whose calls are looked at: all of a few, else the one whose device idles most and the first."""
+    if len(case.detail_ranks) <= MOST_RANKS:
+        return tuple(case.detail_ranks)
+    return host.busiest(case)
+
+
+def calls(case: Case, rank: int) -> pd.DataFrame | None:
+    """The outermost waiting calls of a rank inside its steps, with `step` and `end_ns`; None if its host side was not recorded."""
+    rows = host.rows(case, rank, host.SYNCHRONISERS)
+    kernels = case.kernels[case.kernels["rank"] == rank]
+    if rows is None or kernels.empty:
+        return None
+    ends = rows["start_ns"].to_numpy(dtype=np.int64) + rows["duration_ns"].to_numpy(dtype=np.int64)
+    outer = np.concatenate([[True], ends[1:] > np.maximum.accumulate(ends)[:-1]]) if len(rows) else np.array([], dtype=bool)
+    spans = kernels.assign(end_ns=kernels["start_ns"] + kernels["duration_ns"].astype("int64")).groupby("step")
+    firsts, lasts = spans["start_ns"].min().sort_values(), spans["end_ns"].max()
+    at = np.searchsorted(firsts.to_numpy(), ends, side="right") - 1
+    inside = outer & (at >= 0)
+    steps = firsts.index.to_numpy()[at.clip(min=0)]
+    limits = firsts.to_numpy()[at.clip(min=0)] * (1 - AT_END) + lasts.loc[steps].to_numpy() * AT_END
+    found: pd.DataFrame = rows.assign(step=steps, end_ns=ends)[inside & (ends < limits)].reset_index(drop=True)
+    return found
+
+
+def share_of_idle(case: Case, rank: int, waiting: pd.DataFrame) -> float | None:
+    """The share of what the device of a rank idles for its own host that it would not without these calls; None without launches.
+
+    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too. None among
+    ranks that meet in collectives as well: there a call may wait for a peer.
+    """
+    if len(case.run.ranks) > 1 and case.run.has("collectives"):
+        return None
+    idle_ns, without_ns = launching.own_idle_ns(case, rank), launching.idle_without_ns(case, rank, waiting)
+    if not idle_ns or without_ns is None:
+        return None
+    return min(1.0, max(0.0, 1.0 - without_ns / idle_ns))
+
+
+def idle_after(case: Case, rank: int, waiting: pd.DataFrame) -> pd.DataFrame:
+    """The idle times inside steps of a rank in which one of these calls ends; longer ones than launches take are pauses."""
+    gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy(dtype=bool) & ~case.gaps["lead"].to_numpy(dtype=bool)]
+    gaps = gaps[(gaps["duration_ns"] <= launching.LONGEST_NS).to_numpy(dtype=bool)]
+    starts = gaps["start_ns"].to_numpy(dtype=np.int64)
+    stops = starts + gaps["duration_ns"].to_numpy(dtype=np.int64)
+    ends = np.sort(waiting["end_ns"].to_numpy(dtype=np.int64))
+    hit = np.searchsorted(ends, stops, side="right") > np.searchsorted(ends, starts, side="left")
+    found: pd.DataFrame = gaps[hit]
+    return found

@@ -1,0 +1,96 @@
+"""Episodes: in which steps something takes longer than in the others, so that a fault of some steps is told as one.
+
+Values of a step fall into two groups at their widest gap. The upper group is an episode if the gap is larger than what may be
+chance (the scatter of both groups, and a least amount) and if enough steps are left to say what is usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core import robust
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Threshold
+
+EPISODE_SHARE = Threshold(
+    name="episode-share",
+    value=0.04,
+    unit="share of the step, in each step of an episode",
+    origin="chosen: steps of healthy bundled recordings differ by up to 3 % in what a rank computes, moves or idles",
+)
+SCATTERS = 4.0
+"""Robust deviations within the groups that the gap between them must exceed."""
+USUAL_SHARE = 1 / 3
+"""The least share of the steps that show what is usual."""
+FEW_TOLD = 6
+MOST = 0.5
+"""What is this share of how much longer steps are is what they are longer for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """The `steps` of an episode, the mean of the others (`usual`), and every how many steps it comes, if regularly."""
+
+    steps: tuple[int, ...]
+    usual: float
+    period: int | None
+
+    def told(self, num_steps: int) -> str:
+        """When it is, for a title."""
+        steps = ", ".join(map(str, self.steps[:FEW_TOLD])) + (" and others" if len(self.steps) > FEW_TOLD else "")
+        if self.period is not None:
+            return f"every {self.period} steps ({steps})"
+        return f"in {len(self.steps)} of {num_steps} steps ({steps})" if len(self.steps) > 1 else f"in step {steps}"
+
+    def evidence(self, values: Mapping[int, float], num_steps: int) -> dict[str, float]:
+        """The numbers of the episode, of values in ns by step."""
+        return {
+            "steps_in_episode": float(len(self.steps)),
+            "steps_in_all": float(num_steps),
+            "in_these_steps_ns": float(np.mean([values[step] for step in self.steps])),
+            "usual_ns": self.usual,
+            **({} if self.period is None else {"period_steps": float(self.period)}),
+        }
+
+
+def episode_of(values: pd.Series, least: float) -> Episode | None:
+    """The episode in values by step, whose gap is at least `least`; None if all steps are alike or too few show what is usual."""
+    known = values.dropna().astype("float64").sort_values(kind="stable")
+    if len(known) < 2:
+        return None
+    amounts = known.to_numpy()
+    jumps = np.diff(amounts)
+    first = max(1, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
+    at = first + int(jumps[first:].argmax())
+    low, high = amounts[: at + 1], amounts[at + 1 :]
+    scatter = max(robust.sigma(low), robust.sigma(high) if len(high) > 2 else 0.0, float(np.ptp(low)) / SCATTERS)
+    if jumps[at] < max(least, SCATTERS * scatter):
+        return None
+    steps = tuple(sorted(int(str(step)) for step in known.index[at + 1 :]))
+    return Episode(steps, float(low.mean()), _period(steps, sorted(int(str(step)) for step in known.index)))
+
+
+def price_ns(case: Case, steps: Sequence[int], own_ns: int) -> int:
+    """What an episode costs a step, a mean over all: what was found in it (`own_ns`), held against how much longer its steps are.
+
+    It cannot cost more than that; and where it is most of it, the rest followed from it: a queue that had run empty, ranks that
+    came late.
+    """
+    lengths = case.steps.groupby("step")["duration_ns"].max().astype("float64")
+    inside = lengths.index.isin(list(steps))
+    grown_ns = float((lengths[inside] - lengths[~inside].mean()).sum()) / len(lengths)
+    return round(max(0.0, grown_ns if own_ns >= MOST * grown_ns else own_ns))
+
+
+def _period(steps: Sequence[int], every: Sequence[int]) -> int | None:
+    """The distance between the steps if it is always the same, more than one, and holds until the recording ends."""
+    places = [list(every).index(step) for step in steps]
+    distances = {later - earlier for earlier, later in pairwise(places)}
+    if len(places) < 2 or len(distances) != 1 or (period := distances.pop()) < 2:
+        return None
+    return period if places[0] < period and places[-1] + period >= len(every) else None
