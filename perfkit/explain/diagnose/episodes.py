@@ -6,7 +6,7 @@ chance (the scatter of both groups, and a least amount) and if enough steps are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,12 +47,12 @@ class Episode:
             return f"every {self.period} steps ({steps})"
         return f"in {len(self.steps)} of {num_steps} steps ({steps})" if len(self.steps) > 1 else f"in step {steps}"
 
-    def evidence(self, values: Mapping[int, float], num_steps: int) -> dict[str, float]:
+    def evidence(self, values: pd.Series, num_steps: int) -> dict[str, float]:
         """The numbers of the episode, of values in ns by step."""
         return {
             "steps_in_episode": float(len(self.steps)),
             "steps_in_all": float(num_steps),
-            "in_these_steps_ns": float(np.mean([values[step] for step in self.steps])),
+            "in_these_steps_ns": float(values.reindex(list(self.steps)).to_numpy(dtype=np.float64).mean()),
             "usual_ns": self.usual,
             **({} if self.period is None else {"period_steps": float(self.period)}),
         }

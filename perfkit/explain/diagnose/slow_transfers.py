@@ -13,6 +13,7 @@ from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding
+from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
 MOST_SLOWER = 0.7
 """The share of the operations that must be slower, by SLOWER at least, for the links between their ranks to be slow."""
@@ -37,7 +38,9 @@ def findings(case: Case, rule: str) -> tuple[Finding, ...]:
         found = _of_group(case, mine)
         if found is not None:
             by_steps.setdefault(found[0].steps, []).append((str(group), *found))
-    return tuple(_finding(case, rule, rows, found) for _, found in sorted(by_steps.items()))
+    least_ns = case.limit(MEDIUM_SHARE) * (case.step_ns or 1)
+    told = (_finding(case, rule, rows, found) for _, found in sorted(by_steps.items()))
+    return tuple(finding for finding in told if (finding.cost_ns or 0) >= least_ns)
 
 
 def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
@@ -68,7 +71,7 @@ def _finding(case: Case, rule: str, rows: pd.DataFrame, found: list[tuple[str, E
         rule=rule,
         title=f"Transfers take {ratio:.1f} times as long {episode.told(len(case.step_numbers))} as in the other steps",
         subject={"groups": groups, "steps": episode.steps, "ranks": ranks},
-        evidence={"slowness_ratio": ratio, **episode.evidence(moved.to_dict(), len(case.step_numbers))},
+        evidence={"slowness_ratio": ratio, **episode.evidence(moved, len(case.step_numbers))},
         actions=ACTIONS,
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),

@@ -228,3 +228,24 @@ def launched(run: Run, shapes: list[str]) -> Run:
     sink = Sink()
     sink.add("launches", rank=0, **columns, launch_ns=rows["start_ns"].to_numpy() - 10, input_shapes=shapes)
     return replace(run, tables={**run.tables, "launches": sink.tables()["launches"]})
+
+
+def with_incidents(*rows: tuple[int, str, str | None, int | None]) -> Run:
+    """A run of logs that tell of incidents: rank, kind, code and line of each."""
+    sink = Sink()
+    for rank, kind, code, line in rows:
+        sink.add("incidents", rank=rank, kind=kind, code=code, file="worker.log", line=line, text="as printed")
+    return run_of(sink)
+
+
+def log(
+    durations_ms: list[float], *, steps: list[int] | None = None, skipped: dict[int, int] | None = None, nan: tuple[int, ...] = ()
+) -> Run:
+    """A training log of one rank, a line a step; `skipped` and `nan` are by the position of the line."""
+    sink = Sink()
+    for at, duration in enumerate(durations_ms):
+        sink.add(
+            "log", rank=0, step=at + 1 if steps is None else steps[at], line=10 + at, num_steps=1, duration_ns=round(duration * MS),
+            loss=None if at in nan else 2.0, loss_is_nan=at in nan, num_skipped=(skipped or {}).get(at, 0),
+        )  # fmt: skip
+    return run_of(sink)

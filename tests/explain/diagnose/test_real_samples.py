@@ -136,6 +136,8 @@ READ = {
     "torch_npu_level0": {"exposed-communication", "host-bound", "excess-casts"},
     # Three large products at a fifth of an MI300X.
     "tracelens/torch_compile_triton": {"inefficient-operators"},
+    # The head of 151,936 words is on the last stage: 231 and 401 ms; 191 conversions; launches of rank 0 and 2 are late.
+    "torch_npu_pp2dp2": {"stage-imbalance", "exposed-communication", "host-bound", "excess-casts", "clock-skew"},
     # Kernels of 14 us that start as soon as they are launched; the first calls of an allocator are no churn.
     "param/linear_kineto.json.gz": {"host-bound"},
 }
@@ -240,3 +242,23 @@ def test_layers_that_run_again_cost_what_the_same_training_without_them_is_faste
     assert found["recompute-cost"].cost_ns == pytest.approx(199.2e6 - 168.0e6, rel=0.05)
     assert found["recompute-with-headroom"].evidence["headroom_bytes"] == pytest.approx(58.3 * 2**30, rel=0.01)
     assert said(found) == {"recompute-cost", "recompute-with-headroom", "excess-casts"}
+
+
+def test_a_head_on_the_last_stage_is_told_with_the_layers_to_move():
+    # Stages compute 231 and 401 ms with 14 layers each: five layers less are 314 and 319 ms. Rank 0 waits 314 ms.
+    found = verdicts("torch_npu_pp2dp2", MORE)["stage-imbalance"]
+    assert (found.subject["stages"], found.subject["ranks"]) == ((1,), (2, 3))
+    assert found.evidence["layers_of_stage"] == 14
+    assert found.evidence["layers_to_move"] == 5
+    assert found.evidence["balanced_stage_ns"] == pytest.approx(318e6, rel=0.02)
+    assert found.cost_ns == pytest.approx(82.5e6, rel=0.03)
+    waits = [found.evidence[f"waiting_for_{name}_ns"] for name in ("filling", "stage_load", "late_sends")]
+    assert waits[0] > waits[1] > waits[2] > 0
+    assert '--pipeline-model-parallel-layout "Et*19|t*9L"' in found.actions[1]
+    assert "offset: [5, -5]" in found.actions[0]
+
+
+def test_copies_that_block_are_not_told_as_a_thread_without_its_cpu():
+    # Calls of 147 ms copy pageable memory; the step is 216 ms. No launch is held up but for them.
+    found = verdicts("hta/negative_queue_length", MORE)
+    assert not hasattr(found["cpu-contention"], "cost_ns") or (found["cpu-contention"].cost_ns or 0) < 0.02 * 216e6

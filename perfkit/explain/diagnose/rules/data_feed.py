@@ -95,7 +95,7 @@ def check(case: Case) -> Verdict:
                 subject={"ranks": named, **({"steps": episode.steps} if episode else {})},
                 evidence={
                     **evidence,
-                    **({} if episode is None else episode.evidence(by_step.to_dict(), len(by_step))),
+                    **({} if episode is None else episode.evidence(by_step, len(by_step))),
                     "usual_interval_ns": usual_ns,
                     "longest_interval_ns": longest,
                     "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),

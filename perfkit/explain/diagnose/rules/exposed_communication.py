@@ -47,7 +47,7 @@ MOSTLY = 0.5
 FIND_THE_LATE = "record all ranks of the group, or compare when they start the same operation (pages 13, 17): some come late"
 ACTIONS = (
     "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
-    "split micro batches into two copies that hide each other's communication (micro_batch_interleave, multi-copy)",
+    "split micro batches into two copies that hide each other's communication (MindFormers: micro_batch_interleave_num: 2)",
     "compare with other strategies: page 03",
 )
 

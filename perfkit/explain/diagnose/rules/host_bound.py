@@ -24,6 +24,7 @@ from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
 HOST_BOUND_SHARE = Threshold(
     name="host-bound-share",
@@ -137,19 +138,22 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
     gone = pd.Series(0.0, index=short.index)
     for steps in sorted({episode.steps for episode in found.values()}):
         ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
+        inside = {rank: float(table.loc[rank].reindex(list(steps)).to_numpy(dtype=float).mean()) for rank in ranks}
         for rank in ranks:
             mine = (short["rank"] == rank) & short["step"].isin(steps)
-            gone = gone.mask(mine, 1.0 - found[rank].usual / float(table.loc[rank, list(steps)].mean()))
+            gone = gone.mask(mine, 1.0 - found[rank].usual / inside[rank])
         rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
-        worst = max(ranks, key=lambda rank: float(table.loc[rank, list(steps)].mean()))
+        worst = max(inside, key=inside.__getitem__)
         cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=gone.loc[rows.index]))
-        told = f"{table.loc[worst, list(steps)].mean() / 1e6:.1f} ms a step for launches {found[worst].told(table.shape[1])}"
+        if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
+            continue
+        told = f"{inside[worst] / 1e6:.1f} ms a step for launches {found[worst].told(table.shape[1])}"
         findings.append(
             Finding(
                 rule=RULE.name,
                 title=f"{who.devices(ranks, case)('waits', 'wait')} {told}, {found[worst].usual / 1e6:.1f} ms in the others",
                 subject={"ranks": ranks, "steps": steps},
-                evidence=found[worst].evidence(table.loc[worst].to_dict(), table.shape[1]),
+                evidence=found[worst].evidence(table.T[worst], table.shape[1]),
                 actions=EPISODE_ACTIONS,
                 cost_ns=cost_ns,
                 next=("14_timeline",),
@@ -200,7 +204,7 @@ RULE = Rule(
     title="The device waits for launches",
     needs=frozenset({"steps", "kernels"}),
     how_to_collect=KERNELS_BY,
-    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST, EPISODE_SHARE),
+    thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST, SYNC_CALLS, EPISODE_SHARE),
     check=check,
     explains=frozenset({"frequent-sync", "jitter", "core-idle"}),
 )

@@ -33,6 +33,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
 CLASSIC_EXCESS = Threshold(
     name="classic-excess",
@@ -64,7 +65,8 @@ def check(case: Case) -> Verdict:
         if not alone:
             raise
         return Verdict(tuple(alone), {"num_steps": float(len(case.step_numbers))})
-    culprits = [one for one in excess.culprits if not (one.transient and alone)]
+    told = {rank for finding in alone for rank in finding.subject["ranks"]}
+    culprits = [one for one in excess.culprits if not (one.transient and told.issuperset(one.ranks))]
     found = [_finding(case, one, excess) for one in culprits] + alone
     evidence = {
         "largest_excess_ratio": float(excess.ranks["excess"].max()),
@@ -112,17 +114,20 @@ def _in_some_steps(case: Case) -> list[Finding]:
     findings = []
     for steps in sorted({episode.steps for episode in found.values()}):
         ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
-        worst = max(ranks, key=lambda rank: table.loc[rank, list(steps)].mean() / found[rank].usual)
-        ratio = float(table.loc[worst, list(steps)].mean()) / found[worst].usual
+        inside = {rank: _mean_of(table, rank, steps) for rank in ranks}
+        worst = max(ranks, key=lambda rank: inside[rank] / found[rank].usual)
+        ratio = inside[worst] / found[worst].usual
         who = "All ranks compute" if 1 < len(ranks) == len(table) else _named(ranks)
-        gone = {rank: 1.0 - found[rank].usual / float(table.loc[rank, list(steps)].mean()) for rank in ranks}
+        gone = {rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}
         cost_ns = price_ns(case, steps, _episode_cost_ns(case, table, gone, steps))
+        if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
+            continue
         findings.append(
             Finding(
                 rule=RULE.name,
                 title=f"{who} {100 * (ratio - 1):.1f} % longer {found[worst].told(table.shape[1])} than in the other steps",
                 subject={"ranks": ranks, "steps": steps},
-                evidence={"ratio_to_other_steps": ratio, **found[worst].evidence(table.loc[worst].to_dict(), table.shape[1])},
+                evidence={"ratio_to_other_steps": ratio, **found[worst].evidence(table.T[worst], table.shape[1])},
                 actions=EPISODE_ACTIONS,
                 cost_ns=cost_ns,
                 severity=work.severity_of(case, cost_ns),
@@ -148,11 +153,14 @@ def _episode_cost_ns(case: Case, table: pd.DataFrame, gone: Mapping[int, float],
     kernels = work.scaled_kernels(case, tuple(gone))
     if set(kernels["rank"]) != set(gone):
         share = len(steps) / table.shape[1]
-        return work.less_busy_ns(
-            case, {rank: share * part * float(table.loc[rank, list(steps)].mean()) for rank, part in gone.items()}
-        )
+        return work.less_busy_ns(case, {rank: share * part * _mean_of(table, rank, steps) for rank, part in gone.items()})
     inside = case.computing.loc[kernels.index, "step"].isin(steps)
     return work.won_ns(case, kernels, fraction=kernels["rank"].map(gone).astype("float64").where(inside, 0.0))
+
+
+def _mean_of(table: pd.DataFrame, rank: int, steps: tuple[int, ...]) -> float:
+    """The mean of a rank over some steps."""
+    return float(table.T[rank].reindex(list(steps)).to_numpy(dtype=np.float64).mean())
 
 
 def _named(ranks: tuple[int, ...]) -> str:

@@ -2,13 +2,18 @@
 
 What is compared: how often each operator that all stages run is executed a step, against the mean of the stages (median over
 those operators). That counts layers, so that the head and the embedding, which only one stage has, and a slow rank do not look
-like imbalance. Without recorded operators the computing time of the stages is compared, and only a large difference is named,
-because head and embedding cannot be told apart then. Layers that the plan of the run does not divide evenly are no finding.
+like imbalance. Stages of as many layers of which one computes at least a fifth longer than the mean are told by what it alone
+has: the head with its loss, or the embedding; how many layers to move is counted by what a layer takes, and what the stages wait
+for is told apart into filling, load and late sends. Without recorded operators the computing time of the stages is compared, and
+only a large difference is named, because head and embedding cannot be told apart then. Layers that the plan of the run does not
+divide evenly are no finding.
 
 What to do: move layers (perfkit balance solves it exactly), or recompute less on the long stage.
 """
 
 from __future__ import annotations
+
+import re
 
 import pandas as pd
 
@@ -17,6 +22,7 @@ from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import causes, ledger
 
 STAGE_LAYERS = Threshold(
     name="stage-layers",
@@ -31,6 +37,10 @@ STAGE_CLASSIC = Threshold(
     origin="MindInsight; where operators are not recorded",
 )
 
+ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re.IGNORECASE)
+BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
+SLOW_PART = 0.3
+"""A stage whose equal operators are slower by more than this share of its excess has slow devices, not more work."""
 HOW = "record one rank of every pipeline stage, with the stages in the configuration or the group names"
 ACTIONS = (
     "move layers off the long stage: perfkit balance finds the best division",
@@ -50,7 +60,7 @@ def check(case: Case) -> Verdict:
     work = relative.median(axis=1)
     evidence = {"largest_work_over_mean": float(work.max() - 1.0), "num_stages": float(stages)}
     if work.max() - 1.0 < case.limit(STAGE_LAYERS):
-        return Verdict((), evidence)
+        return _by_ends(case, counts, evidence)
     planned = _planned.layers_over_mean(case)
     if planned is not None and work.max() <= planned * (1.0 + case.limit(STAGE_LAYERS)):
         return Verdict((), {**evidence, "planned_layers_over_mean": planned - 1.0})
@@ -58,6 +68,110 @@ def check(case: Case) -> Verdict:
     others = work.drop(index=stage)
     ratio = float(work.max() / others.median())
     return _verdict(case, stage, ratio, {**evidence, "work_over_other_stages_ratio": ratio})
+
+
+def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Verdict:
+    """A stage of as many layers as the others that computes much longer: for the head, loss or embedding that it alone has."""
+    rows = case.steps.dropna(subset=["computing_ns"])
+    times = rows.assign(own=rows["computing_ns"].astype("float64")).groupby("stage")["own"].median()
+    stage = int(str(times.index[int(times.to_numpy().argmax())]))
+    excess = float(times.max() / times.mean()) - 1.0
+    evidence = {**evidence, "largest_computing_over_mean": excess}
+    slower = _slower(case, stage, counts)
+    if case.run.plan is not None or excess < case.limit(STAGE_CLASSIC) or slower - 1.0 > excess * SLOW_PART:
+        return Verdict((), {**evidence, "equal_operators_ratio": slower})
+    ranks = tuple(sorted(int(rank) for rank in rows.loc[rows["stage"] == stage, "rank"].unique()))
+    known = case.operator_sums[case.operator_sums["rank"].isin(ranks)]
+    alone = known[~known["op"].astype(str).isin({str(name) for name in counts.columns})]
+    layers = _layers(case, times, stage, counts)
+    told = f"{times.max() / 1e6:.0f} ms, the others {times.drop(index=stage).median() / 1e6:.0f}"
+    names = tuple(str(name) for name in alone.groupby("op", observed=True)["total_ns"].sum().nlargest(5).index)
+    last = stage == int(times.index.max())
+    end = "the head and its loss are" if last else "the embedding is"
+    split = _waits(case)
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Pipeline stage {stage} computes {told}, with as many layers: {end} on it",
+        subject={"stages": (stage,), "ranks": ranks, "operators": names},
+        evidence={**evidence, **{f"stage_{at}_computing_ns": float(ns) for at, ns in times.items()}, **split, **layers},
+        actions=_end_actions(stage, len(times), layers),
+        cost_ns=_work.less_busy_ns(case, dict.fromkeys(ranks, float(times.max() - layers.get("balanced_stage_ns", times.mean())))),
+        next=("06_pipeline_balance", "17_cluster"),
+    )
+    return Verdict((finding,), evidence)
+
+
+def _slower(case: Case, stage: int, counts: pd.DataFrame) -> float:
+    """How many times as long equal operators take on a stage as on the others, the median over those that all run."""
+    of = case.steps.drop_duplicates("rank").set_index("rank")["stage"]
+    rows = case.operator_sums[case.operator_sums["op"].astype(str).isin({str(name) for name in counts.columns})]
+    own = (rows["rank"].map(of) == stage).to_numpy(dtype=bool)
+    here, there = (rows[which].groupby("op", observed=True)["mean_ns"].median() for which in (own, ~own))
+    return float((here / there.clip(lower=1.0)).median())
+
+
+def _layers(case: Case, times: pd.Series, stage: int, counts: pd.DataFrame) -> dict[str, float]:
+    """How many layers to move off a stage so that the longest stage is shortest; nothing where layers cannot be counted.
+
+    Attention runs forwards once a layer and micro batch; what a layer takes is what the stage with the least besides it takes.
+    """
+    named = [name for name in counts.columns if ATTENTION.search(str(name)) and not BACKWARD.search(str(name))]
+    micro_batches = _num_micro_batches(case, stage)
+    if not named or not micro_batches:
+        return {}
+    runs = counts[named].max(axis=1).astype("float64") / micro_batches
+    own = round(float(runs[stage]))
+    others = times.drop(index=stage)
+    if own < 2:
+        return {}
+    layer_ns = float(others.min()) / max(1, round(float(runs[int(str(others.idxmin()))])))
+    found = [
+        (max(float(times[stage]) - moved * layer_ns, float(others.max()) + -(-moved // len(others)) * layer_ns), moved)
+        for moved in range(own)
+    ]
+    longest_ns, moved = min(found)
+    return {"layers_of_stage": float(own), "layers_to_move": float(moved), "balanced_stage_ns": longest_ns, "layer_ns": layer_ns}
+
+
+def _num_micro_batches(case: Case, stage: int) -> int | None:
+    """Micro batches of a step, also where sends and receives are one call: its ends make one call more than there are."""
+    if case.num_micro_batches is not None:
+        return case.num_micro_batches
+    ranks = case.steps.loc[case.steps["stage"] == stage, "rank"].unique()
+    both = case.members[
+        case.members["rank"].isin(ranks) & (case.members["operation"].astype(str) == "send_receive").to_numpy(dtype=bool)
+    ]
+    if both.empty:
+        return None
+    return max(1, round(float(both.groupby(["rank", "step"]).size().median())) - 1)
+
+
+def _waits(case: Case) -> dict[str, float]:
+    """What the mean step of all ranks waits for another stage: while the pipeline fills, for its load, and for late sends."""
+    table = ledger(case.run, steps=case.step_numbers, detail_ranks=case.detail_ranks, clocks=case.clocks).waterfall()
+    sums = table.set_index("cause")["ns"]
+    wanted = {"filling": causes.FILLING, "stage_load": causes.STAGE_LOAD, "late_sends": causes.LATE_SENDS}
+    return {f"waiting_for_{name}_ns": float(sums[cause]) for name, cause in wanted.items() if cause in sums}
+
+
+def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str, ...]:
+    """What to set, in the keys of the frameworks.
+
+    `offset` of MindFormers: mindformers.models.llama.LlamaConfig; the layout string of Megatron-Core and MindSpeed:
+    docs.nvidia.com/megatron-core, "Custom Pipeline Model Parallel Layout".
+    """
+    moved = int(layers.get("layers_to_move", 0))
+    if not moved:
+        return ACTIONS
+    offsets = [-moved if at == stage else moved // (stages - 1) + (at < moved % (stages - 1)) for at in range(stages)]
+    counts = [int(layers["layers_of_stage"]) + offset for offset in offsets]
+    ends = ["E" if at == 0 else "" for at in range(stages)], ["L" if at == stages - 1 else "" for at in range(stages)]
+    layout = "|".join(f"{first}t*{count}{last}" for first, count, last in zip(ends[0], counts, ends[1], strict=True))
+    return (
+        f"move {moved} layers off stage {stage}, MindFormers: offset: [{', '.join(map(str, offsets))}]",
+        f'Megatron-Core and MindSpeed: --pipeline-model-parallel-layout "{layout}"',
+        "perfkit balance with a configuration weighs memory and recomputation too",
+    )
 
 
 def _by_time(case: Case) -> Verdict:

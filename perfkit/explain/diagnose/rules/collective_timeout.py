@@ -1,0 +1,37 @@
+"""A collective timed out: some rank did not come, and the others gave up.
+
+What is measured: lines of logs that tell of a collective (NCCL, HCCL, RCCL) that timed out, with rank, file and line. The ranks
+that tell it have waited; the one to look at is the rank that says something else, or nothing.
+
+What to do: look for the rank that did not come: its own error, a hang, data that ended early, or a compilation that takes longer
+than the others wait.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import incidents
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+
+ACTIONS = (
+    "find the rank that did not come: the one without this line, or with another error before it; then its stack at that time",
+    "if the first step compiles longer than the others wait: HCCL_CONNECT_TIMEOUT and HCCL_EXEC_TIMEOUT (HCCL, seconds), or "
+    "init_process_group(timeout=...) (torch)",
+    "check that all ranks run the same collectives in the same order, and get as many batches",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Lines about collectives that timed out."""
+    what = "waited in vain in a collective"
+    return incidents.verdict(case, RULE.name, ("collective_timeout",), what, actions=ACTIONS, following=("13_communication",))
+
+
+RULE = Rule(
+    name="collective-timeout",
+    title="A collective timed out",
+    needs=frozenset({"incidents"}),
+    how_to_collect=incidents.HOW,
+    thresholds=(),
+    check=check,
+)

@@ -1,0 +1,40 @@
+"""A device failed: an error of its memory (ECC), its driver or its runtime.
+
+What is measured: lines of logs that tell of ECC errors, Xid of NVIDIA's driver, codes of Ascend's runtime and HCCL, or errors of
+CUDA, with rank, file and line.
+
+What to do: an ECC error or an Xid of hardware wants the device reset or exchanged; an illegal access wants the kernel found.
+"""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import incidents
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Rule, Verdict
+
+ACTIONS = (
+    "look at the health of the named devices: npu-smi info -t ecc, nvidia-smi -q -d ECC; take those with uncorrectable errors out",
+    "for an illegal access: run again with CUDA_LAUNCH_BLOCKING=1 or ASCEND_LAUNCH_BLOCKING=1, so that the failing call is named",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Lines about errors of devices."""
+    return incidents.verdict(
+        case,
+        RULE.name,
+        ("memory_error", "device_error"),
+        "reported an error of its device",
+        actions=ACTIONS,
+        following=("17_cluster",),
+    )
+
+
+RULE = Rule(
+    name="device-error",
+    title="A device reported an error",
+    needs=frozenset({"incidents"}),
+    how_to_collect=incidents.HOW,
+    thresholds=(),
+    check=check,
+)

@@ -1,0 +1,95 @@
+"""The run becomes slower while it goes on, or began anew.
+
+What is measured: the printed times of steps after warm-up, in five parts of equal numbers: a finding if the last part is slower
+than the first and each part at least about as slow as the one before. And step numbers that go back, which a restart from a
+checkpoint makes: the steps between were run twice.
+
+What to do: memory that leaks or fragments, logs and caches that grow, devices that get hot, a dataset that slows down (storage, an
+order that grows longer samples); save more often where jobs fail.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+
+SLOWER_AT_END = Threshold(
+    name="slower-at-end",
+    value=0.05,
+    unit="time of a step at the end over that at the start",
+    origin="chosen: parts of bundled healthy logs differ by up to 3 %",
+)
+PARTS, LEAST_ROWS = 5, 20
+HOW = "keep a log that prints the time of a step, of twenty lines and more"
+ACTIONS = (
+    "compare memory, clocks and temperature at the start and at the end (MS_MEMORY_STATISTIC=1; npu-smi info, nvidia-smi dmon)",
+    "record a profile late in the run, and compare it with one from its start (page 21)",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Times of steps that grow, and steps that were run again."""
+    rows = case.run.frame("log").sort_values(["rank", "line"], kind="stable")
+    rows = rows[(rows["rank"] == rows["rank"].min()).to_numpy(dtype=bool)]
+    again = _restarts(rows)
+    timed = rows[rows["duration_ns"].notna().to_numpy(dtype=bool) & ~rows["step"].isin(case.warm_up_steps).to_numpy(dtype=bool)]
+    if len(timed) < LEAST_ROWS and not again:
+        raise NotMeasuredError("twenty printed times of steps", how_to_collect=HOW)
+    parts = [float(np.median(part)) for part in np.array_split(timed["duration_ns"].to_numpy(dtype=np.float64), PARTS) if len(part)]
+    grown = parts[-1] / parts[0] - 1.0 if len(timed) >= LEAST_ROWS else 0.0
+    evidence = {"last_over_first_part": 1.0 + grown, "num_restarts": float(len(again))}
+    steady = all(later >= earlier * (1.0 - case.limit(SLOWER_AT_END) / PARTS) for earlier, later in pairwise(parts))
+    findings = []
+    if steady and grown >= case.limit(SLOWER_AT_END):
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"Steps take {100 * grown:.0f} % longer at the end of the run than at its start",
+                subject={"steps": (int(timed["step"].iloc[0]), int(timed["step"].iloc[-1]))},
+                evidence={**evidence, **{f"part_{at}_ns": part for at, part in enumerate(parts, start=1)}},
+                actions=ACTIONS,
+                cost_ns=round(max(0.0, float(timed["duration_ns"].mean()) - parts[0])),
+                next=("21_compare",),
+            )
+        )
+    if again:
+        lost = sum(count for _, _, count in again)
+        findings.append(
+            Finding(
+                rule=RULE.name,
+                title=f"The run began anew {len(again)} time{'s' if len(again) > 1 else ''}: {lost} steps were run again, "
+                f"first at line {again[0][1]} with step {again[0][0]}",
+                subject={"steps": tuple(step for step, _, _ in again)},
+                evidence={**evidence, "repeated_steps": float(lost)},
+                actions=(
+                    "read the log before those lines: out of memory, time-outs and errors of devices have findings of their own",
+                    "save more often (save_checkpoint_steps, --save-interval): what is lost is half an interval on average",
+                ),
+                severity="medium",
+                next=("out-of-memory", "collective-timeout", "device-error"),
+            )
+        )
+    return Verdict(tuple(findings), evidence)
+
+
+def _restarts(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
+    """Where step numbers go back in one file: the step, its line, and how many steps were run again."""
+    steps, lines = rows["step"].to_numpy(dtype=np.int64), rows["line"].to_numpy(dtype=np.int64)
+    back = np.flatnonzero((np.diff(steps) <= 0) & (np.diff(lines) > 0))
+    return [(int(steps[at + 1]), int(lines[at + 1]), int(steps[at] - steps[at + 1] + 1)) for at in back]
+
+
+RULE = Rule(
+    name="slow-down",
+    title="A run that slows down or begins anew",
+    needs=frozenset({"log"}),
+    how_to_collect=HOW,
+    thresholds=(SLOWER_AT_END,),
+    check=check,
+)

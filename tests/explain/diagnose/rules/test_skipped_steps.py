@@ -1,0 +1,20 @@
+"""Iterations that were skipped or have a loss of nan."""
+
+from __future__ import annotations
+
+from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.rules import skipped_steps
+from tests.explain.diagnose.made import MS, log
+
+
+def test_nan_losses_and_many_skipped_iterations_are_told_with_step_and_line():
+    (nan,) = diagnose(log([100] * 40, nan=(7, 8)), only=[skipped_steps.RULE]).findings
+    assert "step 8 (line 17)" in nan.title
+    assert nan.severity == "high"
+    (skipped,) = diagnose(log([100] * 40, skipped={5: 1, 9: 1}), only=[skipped_steps.RULE]).findings
+    assert skipped.cost_ns == 100 * MS * 2 / 40
+    assert diagnose(log([100] * 400, skipped={5: 1}), only=[skipped_steps.RULE]).findings == ()
+
+
+def test_skipped_iterations_at_the_very_start_seek_a_loss_scale():
+    assert diagnose(log([100] * 40, skipped=dict.fromkeys(range(11), 1)), only=[skipped_steps.RULE]).findings == ()
