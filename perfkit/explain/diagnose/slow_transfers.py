@@ -18,6 +18,8 @@ from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 MOST_SLOWER = 0.7
 """The share of the operations that must be slower, by SLOWER at least, for the links between their ranks to be slow."""
 SLOWER = 1.25
+LEAST_OPERATIONS = 2
+"""One operation a step may be slow for any reason of its own."""
 ACTIONS = (
     "look at the network and the ports of the named ranks at the time of those steps: other traffic, retries, links that go down",
     "record communication of all ranks of the group (profile_communication, level 1) to see which link it is",
@@ -55,7 +57,7 @@ def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
     slow = each["step"].isin(episode.steps)
     inside, others = (each[which].groupby("place")["moved"].median() for which in (slow, ~slow))
     ratios = (inside / others.clip(lower=1.0)).dropna()
-    if ratios.empty or (ratios >= SLOWER).mean() < MOST_SLOWER:
+    if len(ratios) < LEAST_OPERATIONS or (ratios >= SLOWER).mean() < MOST_SLOWER:
         return None
     return episode, float(moved[list(episode.steps)].mean() / max(1.0, episode.usual))
 
