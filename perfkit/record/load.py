@@ -144,7 +144,7 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
         else tables,
         placement=sink.placement,
         facts=sink.facts,
-        dropped=sink.dropped if match.lazy else tuple(sink.dropped),
+        dropped=sink.dropped if sink.later else tuple(sink.dropped),
         notes=tuple(sink.notes),
         clock=sink.clock or {},
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perfkit.core import catalog, robust
+from perfkit.core.answer import Answer
 from perfkit.core.breakdown import Amount, Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
@@ -21,6 +22,7 @@ from perfkit.explain.compare._graphs import graphs_document
 from perfkit.explain.compare._measure import Measure, beyond_noise, measure
 from perfkit.explain.compare._parts import Part, common, parts
 from perfkit.explain.compare._planned import Beside, Finding, beside
+from perfkit.explain.compare.names import compare_names, names_document
 from perfkit.explain.compare.operators import OperatorComparison, compare_operators
 from perfkit.explain.compare.settings import changed, comparable
 from perfkit.explain.compare.sides import Kind, Side, kind_of, name_of, open_side
@@ -32,7 +34,7 @@ from perfkit.record.format import Progress
 FAR_OFF = 5
 """No prediction of a run of the plan itself is off by more than this factor."""
 
-__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_operators", "measure"]
+__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_names", "compare_operators", "measure"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +42,7 @@ class Comparison:
     """Two sides compared; amounts are in `unit` (int ns, float s, or bytes for graphs), `beyond_noise` is None if undecidable.
 
     `parts` sum to the totals. `config` has the settings that differ (`key`, `old`, `new`, `group`). `alignment` is there for
-    losses, `beside` for a run and its plan, `operators` where asked for; `extra` is what the kind has more in JSON.
+    losses, `beside` for a run and its plan, `operators` and `names` where asked for; `extra` is what the kind has more in JSON.
     """
 
     a: str
@@ -57,6 +59,7 @@ class Comparison:
     alignment: Alignment | None = None
     beside: Beside | None = None
     operators: OperatorComparison | None = None
+    names: Answer | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -107,6 +110,7 @@ class Comparison:
             "sentences": list(self.sentences),
             **self.extra,
             **({"operators": self.operators.to_json()} if self.operators is not None else {}),
+            **({"names": names_document(self.names)} if self.names is not None else {}),
             "notes": list(self.notes),
         }
 
@@ -139,7 +143,7 @@ def compare(
         raise InputError("compare", [f"kind = {chosen!r} does not fit: {names[0]} and {names[1]} are of other kinds"]) from error
     if operators and isinstance(left, Run) and isinstance(right, Run):
         matched = compare_operators(left, right, noise_ratio=noise_ratio)
-        found = replace(found, operators=matched, notes=(*found.notes, *matched.notes))
+        found = replace(found, operators=matched, names=compare_names(left, right), notes=(*found.notes, *matched.notes))
     return replace(found, a=names[0], b=names[1])
 
 

@@ -7,6 +7,7 @@ matches what computes the same under other names. Amounts are means of one step 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -56,6 +57,12 @@ def compare_names(
     answer = Answer(order.loc[:, list(COLUMNS)])
     answer.attrs[ASKED] = "compare_names"
     return answer
+
+
+def names_document(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """What changed as JSON has it: the rows of `compare_names` whose number of calls is not the same."""
+    changed = table[table["change"] != "same"]
+    return [{str(name): value for name, value in row.items()} for row in changed.to_dict("records")]
 
 
 def _of(run: Run, ranks: list[int], steps: list[int] | None) -> pd.DataFrame:

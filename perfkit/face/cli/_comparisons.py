@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+import pandas as pd
+
 from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
 from perfkit.explain.compare import Comparison, OperatorComparison
 from perfkit.face.cli._tables import print_table
@@ -27,6 +29,8 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
         _print_losses(found, out)
     if found.operators is not None:
         _print_operators(found.operators, out)
+    if found.names is not None:
+        _print_names(found.names, out)
     if found.config:
         print(file=out)
         rows = [
@@ -112,6 +116,19 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
     for row in found.fusions.to_dict("records"):
         text = f"{row['calls']:g} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
         print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)
+
+
+def _print_names(names: pd.DataFrame, out: TextIO) -> None:
+    for change, side in (("removed", "a"), ("added", "b")):
+        rows = names[names["change"] == change].sort_values(f"total_{side}_ns", ascending=False, kind="stable")
+        if len(rows):
+            print(f"\n{change} by name ({len(rows)})", file=out)
+            listed = rows.head(TOP // 2).to_dict("records")
+            cells = [
+                [printable(row["name"])[:WIDTH], row["where"], f"{row[f'count_{side}']:.4g}", format_ns(row[f"total_{side}_ns"])]
+                for row in listed
+            ]
+            print_table(["name", "where", "calls", "time of a step"], cells, out)
 
 
 def _print_graphs(found: Comparison, out: TextIO) -> None:

@@ -21,7 +21,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--noise", metavar="PCT", type=float, default=1.0, help="changes below count as none (default: 1 %%)")
     parser.add_argument("--fail-above", metavar="PCT", type=float, help="exit code 1 if B is more than PCT percent worse than A")
-    parser.add_argument("--operators", action="store_true", help="also match the operators of two runs, on NPU or GPU")
+    parser.add_argument("--operators", action="store_true", help="also match operators and list added and removed ones")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

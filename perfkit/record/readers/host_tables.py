@@ -1,12 +1,12 @@
 """Host tables: `host` and `launches` of every rank, and others like them, read when they are asked for, one rank at a time.
 
-What is lost of a file is counted when it is read for its device side; events of the host without a time are left out of these. Rows
-beyond a few MiB wait in a temporary file.
+What has no time that can be true (`perfkit.record.times`) is left out, and counted unless that was done when the file was read for
+its device side; executions keep their row without the time. Rows beyond a few MiB wait in a temporary file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from threading import RLock
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.run import LazyTable, empty
+from perfkit.record import times
 from perfkit.record.format import Sink, stacked
 
 TABLES = ("host", "launches")
@@ -24,21 +25,36 @@ _MANY_ROWS = 1_000_000
 Frames = Iterable[pd.DataFrame]
 
 
-def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, ...]], tables: Sequence[str] = TABLES) -> None:
-    """Offer tables of `ranks` for later; `read` gives them for one rank in frames, without the column `rank`."""
+def offer(
+    sink: Sink,
+    ranks: Iterable[int],
+    read: Callable[[int], tuple[Frames, ...]],
+    tables: Sequence[str] = TABLES,
+    *,
+    counted: Collection[str] = ("launches",),
+) -> None:
+    """Offer tables of `ranks` for later; `read` gives them for one rank in frames, without the column `rank`.
+
+    What is lost of the tables `counted` was said already.
+    """
     found = frozenset(ranks)
     if not found:
         return
     lock = RLock()
+    told: set[tuple[int, str]] = set()
 
     @lru_cache(_KEPT_RANKS)
     def kept(rank: int) -> dict[str, list[pd.DataFrame] | Sink]:
         scratch = Sink()
+        judge = _Judge()
         for name, frames in zip(tables, read(rank), strict=True):
-            for frame in frames:
+            for frame in map(judge.sound, frames):
                 columns: dict[str, Any] = {str(column): frame[column] for column in frame.columns}
                 if len(frame):
                     scratch.add(name, rank=rank, **columns)
+            if name not in counted and (rank, name) not in told:
+                told.add((rank, name))
+                sink.drop(f"{name}: a moment that is missing, or no time of this recording", judge.take(), f"rank {rank}", name)
         return {name: scratch if scratch.count(name) > _MANY_ROWS else _whole(scratch, name) for name in tables}
 
     def pieces(name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -58,6 +74,33 @@ def offer(sink: Sink, ranks: Iterable[int], read: Callable[[int], tuple[Frames, 
     sink.later.update(
         {name: LazyTable(ranks=found, num_rows=None, read=partial(rows, name), pieces=partial(pieces, name)) for name in tables}
     )
+
+
+class _Judge:
+    """Leaves out of the frames of one rank what has no time that can be true, by the middle of the first frame with moments."""
+
+    def __init__(self) -> None:
+        self._middle_ns: int | None = None
+        self._lost = 0
+
+    def take(self) -> int:
+        """How many rows were left out since the last time."""
+        lost, self._lost = self._lost, 0
+        return lost
+
+    def sound(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows whose moment can be true; those of executions all, without a moment that cannot."""
+        name = next((name for name in ("time_ns", "start_ns") if name in frame), None)
+        if name is None or frame.empty:
+            return frame
+        if self._middle_ns is None:
+            self._middle_ns = times.middle_of(frame[name])
+        if "launch_ns" in frame:
+            moments = {column: frame[column].astype("Int64") for column in ("start_ns", "launch_ns")}
+            return frame.assign(**{column: of.where(times.possible(of, self._middle_ns)) for column, of in moments.items()})
+        good = times.possible(frame[name], self._middle_ns)
+        self._lost += int((~good).sum())
+        return frame if good.all() else frame[good]
 
 
 def _whole(sink: Sink, name: str) -> list[pd.DataFrame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from perfkit.core.resources import data_folder
 from perfkit.face import cli
 
 DATA = data_folder()
+TRACES = Path(__file__).parents[2] / "data" / "traces"
 ROUNDS = [str(DATA / f"case13b/round{number}.yaml") for number in (5, 4)]
 DEVICE = ["--device", "Ascend-910B2"]
 
@@ -51,3 +53,17 @@ def test_losses_and_graphs_are_printed(tmp_path, capsys):
 def test_what_cannot_be_compared_is_exit_code_2(capsys):
     assert cli.main(["compare", ROUNDS[0], str(DATA / "ir/column_row.ir")]) == 2
     assert "a is a plan and b is a graph dump" in capsys.readouterr().err
+
+
+def test_operators_that_were_added_or_removed_are_named(capsys):
+    a, b = (str(TRACES / "hta" / "trace_diff" / name) for name in ("control.json.gz", "test.json.gz"))
+    assert cli.main(["compare", a, b, "--operators", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)["names"]
+    changes = {(row["where"], row["name"]): row["change"] for row in names}
+    assert changes["host", "CompiledFunction"] == "added"
+    assert changes["device", "Memcpy DtoD (Device -> Device)"] == "more"
+    assert "same" not in changes.values()
+    assert cli.main(["compare", a, b, "--operators"]) == 0
+    text = capsys.readouterr().out
+    assert "added by name" in text
+    assert "CompiledFunction" in text

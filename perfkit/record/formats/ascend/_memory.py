@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.units import KIB, MIB
-from perfkit.record import store
+from perfkit.record import store, times
 from perfkit.record.format import Sink
 from perfkit.record.listing import File
 from perfkit.record.readers.sqlite import Database, cells
@@ -145,7 +145,10 @@ def _texts(database: Database, ids: pd.Series, table: str, column: str) -> pd.Se
 
 
 def _add_curve(sink: Sink, source: File, rank: int, **columns: Any) -> int:
-    return sink.add("memory_curve", source=source, rank=rank, **columns) if len(columns["time_ns"]) else 0
+    timed = times.possible(columns["time_ns"], times.middle_of(columns["time_ns"]))
+    sink.drop("memory_curve.time_ns: missing, or no time of this recording", int((~timed).sum()), source, "memory_curve")
+    kept = {name: values[timed] for name, values in columns.items()}
+    return sink.add("memory_curve", source=source, rank=rank, **kept) if timed.any() else 0
 
 
 def _add_blocks(sink: Sink, source: File, rank: int, frame: pd.DataFrame) -> int:

@@ -111,7 +111,7 @@ def _noted(marks: _Marks) -> list[Any]:
 
 
 def _offer(sink: Sink, marks: _Marks, counted: _Marks) -> None:
-    host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]))
+    host_tables.offer(sink, marks, lambda rank: _host_side(*marks[rank]), counted=host_tables.TABLES)
     host_tables.offer(sink, counted, lambda rank: ([read_counted(*counted[rank])],), [COUNTED])
 
 
