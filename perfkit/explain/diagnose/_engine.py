@@ -1,8 +1,9 @@
 """The engine: runs every rule over a run, and makes one list of what they say.
 
 Rules whose tables the run lacks are not measured; one that raises is reported as failed, and the others still run. Findings come in
-the order of their cost. A finding that another explains goes to the `next` of that one, and costs are cut so that those of one step
-never sum to more than the step, nor those of one of its parts to more than that part: time can be won only once.
+the order of their cost. A finding that another explains goes to the `next` of that one. Costs are joint and within their bounds
+(`_prices`), and cut so that those of one step never sum to more than the step, nor those of one of its parts to more than that
+part: time can be won only once.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from dataclasses import replace
 from perfkit.core import discover
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.explain.diagnose import _prices
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity, Verdict
+from perfkit.explain.diagnose.rule import Diagnosis, Failed, Finding, Healthy, NotMeasured, Rule, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE, MIN_STEPS
 
 FAR_FROM_ALL = 0.5
@@ -60,11 +62,12 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
         except Exception as error:  # a defect of one rule must not take the others with it
             failed.append(Failed(rule.name, f"{type(error).__name__}: {error}"))
             continue
-        kept = _worth_telling(verdict, case)
+        kept = _worth_telling(_prices.joint(verdict.findings, case), case)
         findings += kept
         if not kept:
             healthy.append(Healthy(rule.name, verdict.evidence))
-    ordered = _ordered(_explained(findings, chosen))
+    priced = _prices.joint(_explained(findings, chosen), case)
+    ordered = _ordered([_prices.bounded(finding, case) for finding in priced])
     return Diagnosis(
         run=case.run.name,
         step_ns=case.step_ns,
@@ -77,13 +80,11 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
     )
 
 
-def _worth_telling(verdict: Verdict, case: Case) -> list[Finding]:
+def _worth_telling(findings: Sequence[Finding], case: Case) -> list[Finding]:
     """Findings that cost too little are left out; those that cost no time at all, or that a rule has judged itself, stay."""
     least_ns = case.limit(LEAST_SHARE) * (case.step_ns or 0)
     return [
-        finding
-        for finding in verdict.findings
-        if finding.cost_ns is None or finding.severity is not None or finding.cost_ns >= least_ns
+        finding for finding in findings if finding.cost_ns is None or finding.severity is not None or finding.cost_ns >= least_ns
     ]
 
 
@@ -144,15 +145,16 @@ def _within_the_step(findings: Sequence[Finding], case: Case) -> list[Finding]:
 
 
 def _judged(finding: Finding, case: Case) -> Finding:
-    """The finding with its share of the step, and the severity that follows unless the rule has set one.
+    """The finding with its share of the step, and the severity that follows unless the rule has set one without a joint price.
 
     Fewer than three steps show no lasting cost: at most medium.
     """
     share = None if finding.cost_ns is None or not case.step_ns else finding.cost_ns / case.step_ns
-    severity: Severity = finding.severity or "low"
+    stated = None if finding.loss is not None and share is not None else finding.severity
+    severity: Severity = stated or "low"
     many = len(case.step_numbers) >= case.limit(MIN_STEPS)
-    if finding.severity == "high" and finding.cost_ns is not None and not many:
+    if stated == "high" and finding.cost_ns is not None and not many:
         severity = "medium"
-    if finding.severity is None and share is not None:
+    if stated is None and share is not None:
         severity = "high" if share >= case.limit(HIGH_SHARE) and many else "medium" if share >= case.limit(MEDIUM_SHARE) else "low"
     return replace(finding, share_of_step=None if share is None else round(share, 6), severity=severity)

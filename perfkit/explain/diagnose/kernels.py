@@ -59,7 +59,12 @@ def told(names: tuple[str, ...], top: int = 3) -> str:
 def finding(case: Case, rows: pd.DataFrame, **fields: Any) -> Finding:
     """A finding about all of `rows`: its operators are the largest of them, its cost what a step would win without them."""
     return Finding(
-        subject={"operators": largest(rows)}, cost_ns=won_ns(case, rows), next=("12_operators",), part="computing", **fields
+        subject={"operators": largest(rows)},
+        cost_ns=won_ns(case, rows),
+        next=("12_operators",),
+        part="computing",
+        loss=work.loss(rows),
+        **fields,
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+import pandas as pd
+
 from perfkit.core.display import html_table, text_table
 from perfkit.core.units import format_ns, significant
 
@@ -33,12 +35,25 @@ class Threshold:
     origin: str
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Loss:
+    """Time that would be gone without a cause, so that several causes can be priced together.
+
+    `removed` has `rank`, `start_ns` on the clock of the rank, `duration_ns` and `fraction` (0 to 1 of it); `faster_ns` is by
+    instance of a case's `members` how much faster the operation would be.
+    """
+
+    removed: pd.DataFrame
+    faster_ns: Mapping[int, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Finding:
     """A problem: whom it concerns, the numbers that show it, and what it costs a step.
 
     `subject` has lists under `ranks`, `links`, `operators`, `stages` or others; names in `evidence` carry their unit. `cost_ns` is
-    the time that a step would win without it, None where it costs no time; `part` says which part of the step that time is in.
+    the time that a step would win without it, None where it costs no time; `part` says which part of the step that time is in,
+    `loss` what exactly would be gone, where the rule knows: then its price is shared with others that win the same time.
     `next` names pages and rules to look at, also rules whose findings this one explains.
     """
 
@@ -52,6 +67,7 @@ class Finding:
     severity: Severity | None = None
     next: tuple[str, ...] = ()
     part: Part = "step"
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         for name in ("subject", "evidence"):

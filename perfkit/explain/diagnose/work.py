@@ -6,13 +6,13 @@ step is taken to be as long as its busiest rank: busy is the step without waitin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rule import Severity
+from perfkit.explain.diagnose.rule import Loss, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MEDIUM_SHARE
 
 COLUMNS = ["rank", "start_ns", "duration_ns"]
@@ -25,8 +25,22 @@ def won_ns(
 
     `removed` has `rank`, `start_ns` on the clock of the rank and `duration_ns`; `faster_ns` is by instance of `case.members`.
     """
+    return price(case, [loss(removed, fraction=fraction, faster_ns=faster_ns)])
+
+
+def loss(removed: pd.DataFrame, *, fraction: float | pd.Series = 1.0, faster_ns: Mapping[int, float] | None = None) -> Loss:
+    """A `fraction` of some time of ranks, and what collectives would be faster by, as what a cause costs."""
+    return Loss(removed[COLUMNS].assign(fraction=fraction), faster_ns or {})
+
+
+def price(case: Case, losses: Sequence[Loss]) -> int:
+    """What a step wins, as a mean over steps, without all of these losses; what two of them name is gone once."""
     num_steps = case.num_kernel_steps
-    rows = removed[COLUMNS].assign(fraction=fraction)
+    rows = losses[0].removed if len(losses) == 1 else _once(pd.concat([each.removed for each in losses], ignore_index=True))
+    faster_ns: dict[int, float] = {}
+    for each in losses:
+        for instance, amount in each.faster_ns.items():
+            faster_ns[instance] = max(faster_ns.get(instance, 0.0), amount)
     replay = case.replay
     if replay is None or (not len(replay.rank)):
         lost = (rows["duration_ns"].astype("float64") * rows["fraction"]).groupby(rows["rank"]).sum() / num_steps
@@ -34,6 +48,23 @@ def won_ns(
     shift = rows["rank"].map(lambda rank: case.run.clock.get(int(rank), 0)).astype("int64")
     common = rows.assign(start_ns=rows["start_ns"].astype("int64") + shift)
     return max(0, round(replay.won_ns(common, faster_ns) / num_steps))
+
+
+def _once(rows: pd.DataFrame) -> pd.DataFrame:
+    """The times cut so that they do not overlap on a rank, with what all that name a piece remove of it, at most all."""
+    frames = []
+    for rank, own in rows.groupby("rank"):
+        starts = own["start_ns"].to_numpy(dtype=np.int64)
+        ends = starts + own["duration_ns"].to_numpy(dtype=np.int64)
+        share = own["fraction"].to_numpy(dtype=np.float64)
+        moments = np.concatenate([starts, ends])
+        order = np.argsort(moments, kind="stable")
+        running = np.cumsum(np.concatenate([share, -share])[order])[:-1]
+        lengths = np.diff(moments[order])
+        keep = (lengths > 0) & (running > 1e-9)
+        pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
+        frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
+    return pd.concat(frames, ignore_index=True) if frames else rows
 
 
 def severity_of(case: Case, cost_ns: int | None) -> Severity:

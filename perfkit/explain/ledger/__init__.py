@@ -22,7 +22,7 @@ from perfkit.core.run import LazyTables, Run
 from perfkit.core.source import Source
 from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
-from perfkit.explain.ledger._paint import shared
+from perfkit.explain.ledger._paint import shared as shared
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
 from perfkit.record.events.graph import causal_graph

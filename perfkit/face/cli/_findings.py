@@ -47,7 +47,8 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
         else f"{format_ns(finding['cost_ns'])} a step ({format_ratio(finding['share_of_step'])})"
     )
     if (alone := finding["evidence"].get("cost_alone_ns")) is not None:
-        cost += f"; alone {format_ns(alone)}, of which the findings above win the rest"
+        whose = "of which other findings win the rest" if alone > finding["cost_ns"] else "the rest only together with others"
+        cost += f"; alone {format_ns(alone)}, {whose}"
     print(f"\n{number}. {finding['severity']}: {printable(finding['title'])} [{finding['rule']}]", file=out)
     print(f"   {cost}", file=out)
     print(f"   evidence: {_evidence(finding['evidence'])}", file=out)

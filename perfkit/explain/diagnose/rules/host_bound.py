@@ -107,6 +107,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                 cost_ns=work.won_ns(case, removed),
                 next=("14_timeline", "frequent-sync"),
                 part="free",
+                loss=work.loss(removed),
             ),
         ),
         evidence,

@@ -107,6 +107,7 @@ def check(case: Case) -> Verdict:
                 cost_ns=_cost_ns(case, mine, list(episodes.values())),
                 next=("14_timeline",),
                 part="free",
+                loss=work.loss(mine),
             ),
         ),
         evidence,

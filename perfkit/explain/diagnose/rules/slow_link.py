@@ -26,7 +26,7 @@ from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import slow_transfers, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE
-from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
@@ -125,7 +125,8 @@ def _by_pairs(case: Case) -> Verdict:
     findings = []
     for row in worst.drop_duplicates(["min", "max"]).to_dict("records"):
         pair = int(row["min"]), int(row["max"])
-        cost_ns = _cost_ns(pair, float(row["slowness"]), case)
+        loss = _loss(pair, float(row["slowness"]), case)
+        cost_ns = _cost_ns(pair, float(row["slowness"]), loss, case)
         findings.append(
             Finding(
                 rule=RULE.name,
@@ -137,6 +138,7 @@ def _by_pairs(case: Case) -> Verdict:
                 severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
                 next=("13_communication",),
                 part="communication",
+                loss=loss,
             )
         )
     return Verdict(tuple(findings), evidence)
@@ -172,7 +174,8 @@ MOST_STEPS = 5
 def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Case) -> Finding:
     rows = table[[_pair(row) == pair for row in table.to_dict("records")]]
     row = rows.iloc[0]
-    cost_ns = _cost_ns(pair, float(row["slowness"]), case)
+    loss = _loss(pair, float(row["slowness"]), case)
+    cost_ns = _cost_ns(pair, float(row["slowness"]), loss, case)
     return Finding(
         rule=RULE.name,
         title=f"Link {pair[0]}-{pair[1]} ({row['transport']}) moves {row['bytes_per_s'] / 1e9:.1f} GB/s, links like it "
@@ -193,19 +196,27 @@ def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Cas
         severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
         next=("13_communication",),
         part="communication",
+        loss=loss,
     )
 
 
-def _cost_ns(pair: tuple[int, int], slowness: float, case: Case) -> int | None:
+def _cost_ns(pair: tuple[int, int], slowness: float, loss: Loss | None, case: Case) -> int | None:
     """What a step wins if operations over the link were as fast as equal ones elsewhere, or, without such, as its like allow."""
     if not case.run.has("collectives"):
         return None
     if case.replay is None:
         return _shown_ns(pair, slowness, case)
+    return None if loss is None else work.price(case, [loss])
+
+
+def _loss(pair: tuple[int, int], slowness: float, case: Case) -> Loss | None:
+    """What the operations over the link take longer; None where they cannot be replayed."""
+    if not case.run.has("collectives") or case.replay is None:
+        return None
     late = _late_ns(pair, slowness, case.members, case)
     nothing = pd.DataFrame({name: pd.Series(dtype="int64") for name in work.COLUMNS})
     faster = {int(str(number)): float(amount) for number, amount in late.items()}
-    return work.won_ns(case, nothing, faster_ns=faster) if faster else None
+    return work.loss(nothing, faster_ns=faster) if faster else None
 
 
 def _late_ns(pair: tuple[int, int], slowness: float, rows: pd.DataFrame, case: Case) -> pd.Series:

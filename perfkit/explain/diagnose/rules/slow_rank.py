@@ -32,7 +32,7 @@ from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
-from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
 CLASSIC_EXCESS = Threshold(
@@ -83,7 +83,8 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
     worst = float(rows["excess"].median())
     who = _named(culprits.ranks)
     when = f"{culprits.num_slow_steps} of {excess.num_steps} steps"
-    cost_ns = _cost_ns(case, culprits, rows)
+    loss = _loss(case, culprits, rows)
+    cost_ns = _summed_ns(case, culprits, rows) if loss is None else work.price(case, [loss])
     return Finding(
         rule=RULE.name,
         title=f"{who} {_excess.percent(worst)} % longer than {culprits.peers}, in {when}"
@@ -102,6 +103,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
         severity=work.severity_of(case, cost_ns),
         next=("jitter",) if culprits.transient else (),
         part="step",
+        loss=loss,
     )
 
 
@@ -167,18 +169,22 @@ def _named(ranks: tuple[int, ...]) -> str:
     return f"Ranks {', '.join(map(str, ranks))} compute" if len(ranks) > 1 else f"Rank {ranks[0]} computes"
 
 
-def _cost_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
-    """What a step wins if the named ranks computed as long as their peers."""
+def _summed_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:
+    """What a step wins if the named ranks computed as long as their peers, by the summaries."""
+    share = len(culprits.steps) / max(1, len(case.step_numbers))
+    less = {int(str(rank)): share * float(amount) for rank, amount in rows["excess_ns"].items()}
+    return work.less_busy_ns(case, less)
+
+
+def _loss(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> Loss | None:
+    """What the named ranks compute longer than their peers; None unless the kernels of all of them were read."""
     kernels = work.scaled_kernels(case, culprits.ranks)
-    read = set(kernels["rank"])
-    if not read.issuperset(culprits.ranks):
-        share = len(culprits.steps) / max(1, len(case.step_numbers))
-        less = {int(str(rank)): share * float(amount) for rank, amount in rows["excess_ns"].items()}
-        return work.less_busy_ns(case, less)
+    if not set(kernels["rank"]).issuperset(culprits.ranks):
+        return None
     gone: pd.Series = 1.0 - kernels["rank"].map(np.exp(-rows["excess"])).astype("float64")
     if culprits.transient:
         gone = gone.where(case.computing.loc[kernels.index, "step"].isin(culprits.steps), 0.0)
-    return work.won_ns(case, kernels, fraction=gone)
+    return work.loss(kernels, fraction=gone)
 
 
 def _classic(case: Case, ranks: tuple[int, ...]) -> dict[str, float]:

@@ -1,0 +1,106 @@
+"""Prices: what a step wins if several causes are gone together, shared among their findings, and never more than is possible.
+
+Time can be won only once: two causes of the same wait win it together, not each; three ranks that are equally slow win nothing one
+by one. So findings that say what time would be gone (`Loss`) are priced by replaying the step without all of it, and what that wins
+is shared by the mean of what each wins alone and what it adds to all others. Causes that do not touch each other keep their own.
+
+Every price has a bound: no part of a step can be shortened by more than the ledger holds of it on any rank, and communication
+cannot hide behind more computing than nothing hides behind yet. A price above its bound is cut, and its evidence says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Loss
+from perfkit.explain.ledger import shared
+from perfkit.explain.ledger.causes import UNEXPLAINED
+
+INDEPENDENT = 0.02
+"""Causes whose prices sum to what they win together but for this share do not touch each other."""
+MOST = 12
+"""Of more findings what each adds to all others is not worked out: it takes a replay a finding."""
+HIDING = frozenset({"exposed-communication"})
+"""Rules whose remedy is to hide communication behind computing."""
+OF_HOSTS = ("feed", "launching", "launch latency", "blocking call", "pause", "allocator", "copy", "device", "why not recorded")
+"""Why ranks wait for one whose device was free."""
+
+
+def joint(findings: Sequence[Finding], case: Case) -> list[Finding]:
+    """The findings with the prices of those that say what would be gone, as shares of what they win together."""
+    told = [at for at, finding in enumerate(findings) if finding.loss is not None and finding.cost_ns is not None]
+    alone = np.array([findings[at].cost_ns or 0 for at in told], dtype=np.int64)
+    losses = [loss for at in told if (loss := findings[at].loss) is not None]
+    if len(told) < 2:
+        return list(findings)
+    whole = work.price(case, losses)
+    if abs(whole - int(alone.sum())) <= INDEPENDENT * max(whole, int(alone.sum())):
+        return list(findings)
+    weights = alone + _added(losses, whole, case) if len(told) <= MOST else alone
+    costs = shared(whole, weights) if weights.any() else np.zeros(len(told), dtype=np.int64)
+    found = list(findings)
+    for at, cost in zip(told, costs.tolist(), strict=True):
+        evidence = {**found[at].evidence, "cost_alone_ns": found[at].cost_ns or 0, "joint_cost_ns": whole}
+        found[at] = replace(found[at], cost_ns=cost, evidence=evidence)
+    return found
+
+
+def _added(losses: Sequence[Loss], whole: int, case: Case) -> np.ndarray:
+    """What each adds to all others, in ns."""
+    rest = [work.price(case, [*losses[:at], *losses[at + 1 :]]) for at in range(len(losses))]
+    return np.maximum(whole - np.array(rest, dtype=np.int64), 0)
+
+
+def bounded(finding: Finding, case: Case) -> Finding:
+    """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that."""
+    if finding.cost_ns is None or not case.step_ns:
+        return finding
+    bound_ns = bound(finding, case)
+    evidence: dict[str, float] = {**finding.evidence, "bound_ns": bound_ns}
+    if finding.cost_ns > bound_ns:
+        evidence["cost_refused_ns"] = finding.cost_ns
+    return replace(finding, cost_ns=min(finding.cost_ns, bound_ns), evidence=evidence)
+
+
+def bound(finding: Finding, case: Case) -> int:
+    """The most that a step can win by the part of it that a finding is about, in ns."""
+    rows = case.ledger.entries
+    step_ns = case.step_ns or 0
+    cause = rows["cause"].astype(str)
+    if finding.part == "free":
+        late = cause.isin([f"waiting/{why}" for why in OF_HOSTS])
+        kept = (rows["part"] == "free") | (cause == "feed") | late
+    elif finding.part in ("computing", "communication"):
+        kept = rows["part"] == finding.part
+    else:
+        return step_ns
+    # What belongs to no part may belong to this one.
+    kept |= (cause == UNEXPLAINED) & rows["detail"].isin(["step", "kernels"])
+    if finding.rule in HIDING:
+        kept &= ~cause.str.startswith("waiting/")
+    most = _most(rows[kept.to_numpy(dtype=bool)], case)
+    if finding.rule in HIDING:
+        most = min(most, _not_overlapped(case.steps))
+    return min(step_ns, most)
+
+
+def _most(rows: pd.DataFrame, case: Case) -> int:
+    """The mean step of the rank that has most of it."""
+    steps = case.steps.groupby("rank")["step"].nunique()
+    means = rows.groupby("rank")["ns"].sum() / steps
+    return int(np.ceil(means.max())) if means.notna().any() else 0
+
+
+def _not_overlapped(steps: pd.DataFrame) -> int:
+    """Computing beside which nothing communicates: the mean step of the rank that has most of it."""
+    known = steps.dropna(subset=["computing_ns"])
+    if known.empty:
+        return 0
+    left = (known["computing_ns"].astype("int64") - known["overlapped_ns"].fillna(0).astype("int64")).clip(lower=0)
+    return int(np.ceil(left.groupby(known["rank"]).mean().max()))

@@ -1,0 +1,102 @@
+"""Prices: joint, shared among findings, and never above what is possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose._prices import bounded
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Loss
+from perfkit.explain.diagnose.rules import slow_rank
+from perfkit.explain.diagnose.work import price
+from perfkit.record.load import load
+from tests.explain.diagnose.made import Training
+
+TRACES = Path(__file__).resolve().parents[2] / "data/traces"
+PROFILES = (
+    "dlrm_8xV100",
+    "hta/critical_path",
+    "hta/nccl_parser_config",
+    "hta/negative_queue_length",
+    "hta/timeline_analysis",
+    "hta/trace_diff",
+    "hta/trace_filter",
+    "kineto_h100/recompute.json.gz",
+    "kineto_tb_samples/resnet50_num_workers_0",
+    "mindinsight/cluster_propose",
+    "msprof_analyze/compute_advice",
+    "synthetic_ms",
+    "torch_npu_db",
+    "torch_npu_level0",
+    "tracelens/h100",
+)
+
+
+def _assert_possible(found: Diagnosis, case: Case) -> None:
+    left = (case.steps["computing_ns"] - case.steps["overlapped_ns"].fillna(0)).groupby(case.steps["rank"]).mean().max()
+    for finding in found.findings:
+        if finding.cost_ns is None:
+            continue
+        assert 0 <= finding.cost_ns <= finding.evidence["bound_ns"] <= (found.step_ns or 0), finding.rule
+        if finding.rule == "exposed-communication":
+            assert finding.evidence["bound_ns"] <= np.ceil(left)
+    assert sum(finding.cost_ns or 0 for finding in found.findings) <= (found.step_ns or 0)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_no_price_of_a_sample_is_above_what_is_possible(name: str):
+    run = load(TRACES / name)
+    found = diagnose(run)
+    assert found.failed == ()
+    _assert_possible(found, Case(run))
+
+
+def test_ranks_that_are_slow_together_are_priced_together():
+    """Alone none of them wins anything: the others still hold up the step."""
+    slow = {1: 1.12, 3: 1.12, 6: 1.12}
+    run, fast = Training(ranks=8, factors=slow).run(), Training(ranks=8).run()
+    found = diagnose(run, only=(slow_rank.RULE,)).findings
+    assert {rank for finding in found for rank in finding.subject["ranks"]} == set(slow)
+    lost = run.steps().groupby("step")["duration_ns"].max().mean() - fast.steps().groupby("step")["duration_ns"].max().mean()
+    assert sum(finding.cost_ns or 0 for finding in found) == pytest.approx(lost, rel=0.15)
+    assert {finding.severity for finding in found} <= {"high", "medium"}
+    costs = [finding.cost_ns or 0 for finding in found]
+    assert max(costs) <= 1.5 * min(costs)
+
+
+def test_what_two_causes_name_is_gone_once():
+    case = Case(Training(ranks=4, factors={2: 1.2}).run())
+    kernels = case.computing[case.computing["rank"] == 2][["rank", "start_ns", "duration_ns"]]
+    one = Loss(kernels.assign(fraction=1 / 6))
+    half = Loss(kernels.assign(fraction=1 / 12))
+    assert price(case, [half, half]) == pytest.approx(price(case, [one]), rel=1e-6)
+    assert price(case, [one]) > 0
+    whole = Loss(kernels.assign(fraction=1.0))
+    assert price(case, [whole, whole]) == price(case, [whole])
+
+
+def test_a_price_above_its_bound_is_refused():
+    case = Case(Training(ranks=4).run())
+    asked = Finding(
+        rule="exposed-communication",
+        title="all of it",
+        subject={},
+        evidence={},
+        actions=(),
+        cost_ns=10 * (case.step_ns or 0),
+        part="communication",
+    )
+    found = bounded(asked, case)
+    assert found.cost_ns == found.evidence["bound_ns"] < (case.step_ns or 0)
+    assert found.evidence["cost_refused_ns"] == asked.cost_ns
+
+
+def test_losses_are_empty_without_any_time():
+    case = Case(Training(ranks=4).run())
+    nothing = pd.DataFrame({"rank": [], "start_ns": [], "duration_ns": [], "fraction": []}).astype("int64")
+    assert price(case, [Loss(nothing), Loss(nothing)]) == 0
