@@ -21,6 +21,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Loss
 from perfkit.explain.ledger import shared
 from perfkit.explain.ledger.causes import UNEXPLAINED
+from perfkit.record.overlap import union
 
 INDEPENDENT = 0.02
 """Causes whose prices sum to what they win together but for this share do not touch each other."""
@@ -87,7 +88,26 @@ def bound(finding: Finding, case: Case) -> int:
     most = _most(rows[kept.to_numpy(dtype=bool)], case)
     if finding.rule in HIDING:
         most = min(most, _not_overlapped(case.steps))
+    if finding.part == "free":
+        most = max(most, _free_ns(case))
     return min(step_ns, most)
+
+
+def _free_ns(case: Case) -> int:
+    """What kernels that compute or communicate leave of the step, of the rank where that is most; 0 without kernels.
+
+    Summaries may count as communication what kernels show to be idle.
+    """
+    if not case.run.has("kernels") or not case.idle_known:
+        return 0
+    rows = case.kernels[(case.kernels["kind"] != "copy").to_numpy(dtype=bool)]
+    lengths = case.steps.groupby("rank")["duration_ns"].mean()
+    most = 0.0
+    for rank, own in case.whole(rows).groupby("rank"):
+        starts = own["start_ns"].to_numpy(dtype=np.int64)
+        busy = union(starts, starts + own["duration_ns"].to_numpy(dtype=np.int64))
+        most = max(most, float(lengths.get(rank, 0.0)) - busy.total_ns / case.num_kernel_steps)
+    return int(np.ceil(most))
 
 
 def _most(rows: pd.DataFrame, case: Case) -> int:

@@ -16,6 +16,7 @@ from perfkit.core.texts import t, told
 from perfkit.core.units import NS_PER_MS, format_ns, format_ratio
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 from perfkit.face.charts.findings import cost_bars
+from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import part_rows, rank_bars
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._chart import Figure
@@ -90,6 +91,15 @@ def view(result: Result) -> Answer:
             alt=_sentence(result),
             sources=[f"diagnosed: {result.run.name}, {len(all_rules())} rules"],
             table="findings",
+            wide=True,
+        )
+    found = result.diagnosis.ledger
+    if found.explained_share is not None:
+        charts["ledger"] = Figure(
+            chart=waterfall({"ledger": waterfall_rows(found.waterfall())}),
+            title=context.marked(result.state.run, told("Where every nanosecond of the mean step went")),
+            alt=told(sentence(found.explained_share)),
+            sources=[f"{found.kind}: {found.name}, all judged steps"],
             wide=True,
         )
     if chosen is not None and (figure := _ranks_figure(result, chosen[1])) is not None:

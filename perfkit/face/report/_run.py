@@ -12,8 +12,10 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import format_ns, format_ratio, significant
 from perfkit.explain.diagnose import diagnose, to_dict
+from perfkit.explain.ledger import Ledger
 from perfkit.explain.summary import summarize
 from perfkit.explain.training_log import step_statistics, timed
+from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import PATHS, part_rows, rank_bars, step_time_rows, step_times, step_trend
 from perfkit.face.charts.theme import MAX_MARKS
 from perfkit.face.report._parts import Drawing, Part, ns, size, table_part
@@ -123,8 +125,20 @@ def _log(run: Run) -> Iterator[Part]:
     yield Part(Section(title="Step times of the log", text=(sentence,)), (drawing,))
 
 
+def _accounted(ledger: Ledger) -> Iterator[Part]:
+    """The mean step of a rank by cause, down to what is unexplained; nothing without steps."""
+    if ledger.explained_share is None:
+        return
+    said = sentence(ledger.explained_share)
+    source = (f"{ledger.kind}: {ledger.name}, all judged steps",)
+    rows = {"ledger": waterfall_rows(ledger.waterfall())}
+    drawing = Drawing(waterfall(rows), title="The mean step by cause", alt=said, sources=source)
+    yield Part(Section(title="Where every nanosecond went", level=3, text=(said,)), (drawing,))
+
+
 def _findings(run: Run) -> Iterator[Part]:
-    document = to_dict(diagnose(run))
+    diagnosis = diagnose(run)
+    document = to_dict(diagnosis)
     found = document["findings"]
     text = [*document["notes"]] if found else ["Nothing was found that costs time.", *document["notes"]]
     header = ("severity", "what", "cost a step", "share of the step", "rule")
@@ -139,6 +153,7 @@ def _findings(run: Run) -> Iterator[Part]:
         for item in found
     ]
     yield table_part("Findings", header, rows, level=2, text=text)
+    yield from _accounted(diagnosis.ledger)
     for number, item in enumerate(found, start=1):
         subject = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in item["subject"].items() if values)
         text = [f"Concerns: {subject}."] if subject else []

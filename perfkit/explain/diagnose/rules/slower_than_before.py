@@ -1,0 +1,113 @@
+"""A step loses more to its host, its input or its communication than an earlier run of the same job did.
+
+What is measured: the ledgers of both runs, by rank: what the device waited for its host, for input and for copies, how long data
+moved with nothing else, and how long it waited for other ranks; where a recording does not tell moving and waiting apart, both as
+communication. Computing is judged where no kernels were recorded; else by operator, which `slow-operators` says. Waiting for a
+rank that itself became slower is that rank's, and not told again.
+
+What to do: compare what changed between both runs: settings, versions, placement on nodes, the neighbours on host and network.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Part, Rule, Threshold, Verdict
+from perfkit.explain.ledger import growth
+from perfkit.explain.ledger.causes import WAITING_UNTOLD, words_of
+
+GROWN_RATIO = Threshold(
+    name="grown-ratio", value=1.1, unit="ratio to the baseline", origin="chosen: repeats of one job differ by a few percent"
+)
+GROWN_SHARE = Threshold(
+    name="grown-share", value=0.01, unit="share of the step", origin="chosen: repeats of one job differ by up to 1 %"
+)
+
+HOW = "give an earlier recording of the same job: perfkit diagnose RUN --baseline EARLIER"
+WORDS = {
+    growth.COMPUTING: "computes",
+    growth.HOST: "waits for its host",
+    growth.FEED: "waits for input",
+    growth.COPY: "copies memory",
+    growth.TRANSFER: "moves data with nothing else",
+    growth.WAITING: "waits for other ranks",
+    growth.COMMUNICATION: "communicates with nothing else",
+}
+PARTS: dict[str, Part] = {
+    growth.COMPUTING: "computing",
+    growth.HOST: "free",
+    growth.FEED: "free",
+    growth.COPY: "free",
+    growth.TRANSFER: "communication",
+    growth.WAITING: "communication",
+    growth.COMMUNICATION: "communication",
+}
+PAGES = {"free": "14_timeline", "communication": "13_communication", "computing": "12_operators"}
+
+
+def check(case: Case) -> Verdict:
+    """What grew on all ranks or on some."""
+    if case.baseline is None:
+        raise NotMeasuredError("an earlier run to compare with", how_to_collect=HOW)
+    before = Case(case.baseline, None, case.limits)
+    table = growth.growth(case.ledger, before.ledger)
+    longer_ns = (case.step_ns or 0) - (before.step_ns or 0)
+    evidence = {"step_ns": float(case.step_ns or 0), "baseline_step_ns": float(before.step_ns or 0)}
+    if table.empty or longer_ns <= 0:
+        return Verdict((), evidence)
+    least_ns = case.limit(GROWN_SHARE) * (case.step_ns or 0)
+    grown = table[
+        (table["grown_ns"] >= least_ns).to_numpy(dtype=bool)
+        & (table["now_ns"] >= case.limit(GROWN_RATIO) * table["then_ns"]).to_numpy(dtype=bool)
+    ]
+    judged = [kind for kind in growth.KINDS if kind != growth.COMPUTING or not case.run.has("kernels")]
+    findings = [
+        _finding(case, kind, rows, len(set(table["rank"])), longer_ns)
+        for kind in judged
+        if len(rows := _own(kind, grown[(grown["kind"] == kind).to_numpy(dtype=bool)]))
+    ]
+    return Verdict(tuple(findings), evidence)
+
+
+def _own(kind: str, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of waiting only where nothing says why the other rank was late: else that rank's own growth is told."""
+    return rows if kind != growth.WAITING else rows[(rows["cause"] == WAITING_UNTOLD).to_numpy(dtype=bool)]
+
+
+def _finding(case: Case, kind: str, rows: pd.DataFrame, num_ranks: int, longer_ns: int) -> Finding:
+    ranks = tuple(sorted(int(rank) for rank in rows["rank"]))
+    everywhere = len(ranks) == num_ranks
+    worst = rows.iloc[int(rows["grown_ns"].to_numpy().argmax())]
+    who = "Every rank" if everywhere and num_ranks > 1 else f"Rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks: each"
+    cause = words_of(str(worst["cause"]))
+    return Finding(
+        rule=RULE.name,
+        title=f"{who} {WORDS[kind]} {worst['grown_ns'] / 1e6:.1f} ms a step longer than in the baseline ({cause})",
+        subject={"ranks": ranks, "causes": (str(worst["cause"]),)},
+        evidence={
+            "now_ns": float(worst["now_ns"]),
+            "baseline_ns": float(worst["then_ns"]),
+            "grown_ns": float(worst["grown_ns"]),
+            "step_longer_ns": float(longer_ns),
+            "share_of_ranks": len(ranks) / max(1, num_ranks),
+        },
+        actions=(
+            "compare settings, versions of driver and framework, and the placement on nodes with those of the earlier run",
+            "look for other jobs on the same hosts and network",
+        ),
+        cost_ns=min(longer_ns, round(float(worst["grown_ns"]))),
+        next=(PAGES[PARTS[kind]], "21_compare"),
+        part=PARTS[kind],
+    )
+
+
+RULE = Rule(
+    name="slower-than-before",
+    title="More is lost than in the baseline",
+    needs=frozenset({"steps"}),
+    how_to_collect=HOW,
+    thresholds=(GROWN_RATIO, GROWN_SHARE),
+    check=check,
+)

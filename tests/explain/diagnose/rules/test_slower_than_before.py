@@ -1,0 +1,61 @@
+"""Regressions beside a baseline: host, feed, transfer and waiting apart, on all ranks or on some."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from perfkit.core.run import Run
+from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.rule import Finding
+from perfkit.explain.diagnose.rules.slower_than_before import RULE
+from perfkit.predict.simulate import simulate
+from tests.explain.diagnose.made import summaries
+from tests.predict.simulate.plans import plan_of
+
+
+def simulated(*faults: str) -> Run:
+    plan = plan_of("gpt-7.5b", 32, dp=4)
+    return simulate(replace(plan, model=replace(plan.model, num_layers=4)), faults=faults, steps=3, seed=2)
+
+
+def found(fault: str) -> tuple[tuple[Finding, ...], float]:
+    now, then = simulated(fault), simulated()
+    lost = now.steps()["duration_ns"].mean() - then.steps()["duration_ns"].mean()
+    result = diagnose(now, then, only=(RULE,))
+    assert result.failed == ()
+    return result.findings, lost
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause", "ranks"),
+    [
+        ("slow_link:1-2:4", "transfer/", (0, 1, 2, 3)),
+        ("host_bound:all:8", "host/launching", (0, 1, 2, 3)),
+        ("data_stall:2:60", "feed", (2,)),
+    ],
+)
+def test_what_grew_is_named_with_its_cost_its_cause_and_its_ranks(fault: str, cause: str, ranks: tuple[int, ...]):
+    findings, lost = found(fault)
+    assert findings[0].subject["causes"][0].startswith(cause)
+    assert findings[0].subject["ranks"] == ranks
+    assert sum(finding.cost_ns or 0 for finding in findings) == pytest.approx(lost, rel=0.15)
+
+
+def test_the_same_run_again_is_healthy():
+    result = diagnose(simulated(), simulated(), only=(RULE,))
+    assert result.findings == ()
+    assert result.healthy[0].rule == RULE.name
+
+
+def test_without_kernels_computing_and_communication_are_compared():
+    then, now = summaries({0: 100, 1: 100}, step_ms=120.0), summaries({0: 100, 1: 100}, step_ms=150.0)
+    findings = diagnose(now, then, only=(RULE,)).findings
+    assert [finding.part for finding in findings] == ["communication"]
+    assert findings[0].cost_ns == 30_000_000
+
+
+def test_without_an_earlier_run_there_is_nothing_to_compare():
+    result = diagnose(simulated(), only=(RULE,))
+    assert result.not_measured[0].rule == RULE.name
