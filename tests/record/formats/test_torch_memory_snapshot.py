@@ -1,6 +1,7 @@
 """Memory snapshots of PyTorch: blocks and curve that add up to what the allocator holds, and nothing of a pickle that runs."""
 
 import contextlib
+import gzip
 import os
 import pickle
 from pathlib import Path
@@ -61,6 +62,19 @@ def test_the_curve_ends_at_what_the_segments_hold(tmp_path: Path):
     assert curve["allocated_bytes"].tolist() == [512, 1024, 2048, 1536, 1536]
     assert curve["active_bytes"].tolist() == [512, 1024, 2048, 2048, 1536]
     assert curve["reserved_bytes"].tolist() == [2048] * 5
+
+
+def test_a_snapshot_that_was_packed_is_the_same_run(tmp_path: Path):
+    plain = written(tmp_path, snapshot())
+    packed = tmp_path / "packed" / "snapshot_rank3.pickle.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    one, other = (perfkit.load(path, cache=False) for path in (plain, packed))
+    for table in ("memory_blocks", "memory_curve"):
+        assert one.frame(table).equals(other.frame(table))
+    packed.write_bytes(packed.read_bytes()[:-40])
+    with pytest.raises(InputError, match="gzip data ends early"):
+        perfkit.load(packed, cache=False)
 
 
 def test_an_allocation_that_failed_is_an_incident(tmp_path: Path):

@@ -21,6 +21,7 @@ from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.kineto.files import rank_in_name
 from perfkit.record.formats.memory._plain_pickle import NotPlainError, load_plain
 from perfkit.record.listing import File, Listing
+from perfkit.record.readers.blocks import Blocks
 
 MAX_BYTES = 512 * MIB
 CLOCK_NS, CLOCK_EVENTS = "ns", "events of the allocator"
@@ -63,12 +64,22 @@ def read(match: Match, sink: Sink) -> None:
         sink.advance(file.label, file.size_bytes)
 
 
+def _pickle(file: File) -> bytes:
+    """The pickle, also of a gzip file; raises InputError if it is too large or its gzip data are damaged."""
+    blocks, pieces, num_bytes = Blocks(file), [], 0
+    for piece in blocks:
+        pieces.append(piece)
+        num_bytes += len(piece)
+        if num_bytes > MAX_BYTES:
+            raise InputError(file.label, [f"is larger than {MAX_BYTES // MIB} MiB; record fewer entries (max_entries)"])
+    if blocks.damage is not None:
+        raise InputError(file.label, [blocks.damage])
+    return b"".join(pieces)
+
+
 def _content(file: File) -> Mapping[str, Any]:
-    if file.size_bytes > MAX_BYTES:
-        raise InputError(file.label, [f"is larger than {MAX_BYTES // MIB} MiB; record fewer entries (max_entries)"])
     try:
-        with file.open() as stream:
-            content = load_plain(stream.read())
+        content = load_plain(_pickle(file))
     except OSError as error:
         raise InputError(file.label, [f"cannot be read: {error.strerror}"]) from error
     except (NotPlainError, RecursionError) as error:
