@@ -127,7 +127,9 @@ def ledger(
     looked_at = _with_kernels(run, rows, detail_ranks)
     graph = causal_graph(run)
     known = graph.clocks if clocks is None else clocks
-    members = graph.members(ranks=None if detail_ranks is None else looked_at, clocks=known).reset_index(drop=True)
+    # Ranks without kernels take part in collectives too.
+    asked = None if detail_ranks is None or set(detail_ranks) >= set(run.ranks) else detail_ranks
+    members = graph.members(ranks=asked, clocks=known).reset_index(drop=True)
     lines = _timelines(run, rows, looked_at, members, known)
     parts = []
     if lines:
