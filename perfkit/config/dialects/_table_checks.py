@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from perfkit.config.dialects._table_cells import coded
 from perfkit.core.plan_columns import Flags, Floats, PlanColumns, combined
-from perfkit.core.spec.recompute import Counts
+from perfkit.core.spec.plan import even_layers
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 
 
 def contradictory(plans: PlanColumns) -> Flags:
     """The plans that cannot be built: `PlanColumns.plan` of them raises, with the reasons."""
-    return np.asarray(_batch(plans) | _split(plans) | _sequence(plans) | _experts(plans) | _model(plans) | _limit(plans))
+    found = _batch(plans) | _split(plans) | _sequence(plans) | _experts(plans) | _model(plans) | _limit(plans)
+    return np.asarray(found | _recompute(plans))
 
 
 def _over(whole: Floats, part: Floats) -> Flags:
@@ -61,13 +64,27 @@ def _experts(plans: PlanColumns) -> Flags:
     wrong = _over(plans.num_experts, size) | _over(devices, size * np.maximum(inner, 1.0))
     chosen = (plans.num_experts_per_token < 1) | (plans.num_experts_per_token > plans.num_experts)
     wrong |= chosen | (plans.expert_ffn_hidden_size < 1) | (plans.num_dense_layers > plans.num_layers)
-    return np.asarray((plans.num_experts > 0) & (wrong | (plans.expert_capacity_factor < 0)))
+    return np.where(plans.num_experts > 0, wrong | (plans.expert_capacity_factor < 0), size > 1)
 
 
 def _model(plans: PlanColumns) -> Flags:
     sizes = (plans.nope_head_size, plans.rope_head_size, plans.value_head_size)
     latent = (plans.kv_lora_rank > 0) & np.any([size < 1 for size in sizes], axis=0)
     return np.asarray(latent | _over(plans.num_attention_heads, plans.num_key_value_heads))
+
+
+def _recompute(plans: PlanColumns) -> Flags:
+    counted = plans.recompute.flags(lambda recompute: any(recompute.all_counts))
+    rows = np.flatnonzero(counted & (plans.pipeline_parallel_size * plans.virtual_pipeline_parallel_size <= plans.num_layers))
+    found = np.zeros(len(plans), dtype=np.bool_)
+    own = plans.take(rows)
+    sizes = (coded(own.num_layers), coded(own.pipeline_parallel_size), coded(own.virtual_pipeline_parallel_size))
+    found[rows] = combined(own.recompute, own.layers_per_stage, *sizes).flags(lambda values: _beyond(*values))
+    return found
+
+
+def _beyond(recompute: RecomputePlan, layout: Counts | None, *sizes: float) -> bool:
+    return bool(recompute.problems(layout or even_layers(*map(int, sizes))))
 
 
 def _limit(plans: PlanColumns) -> Flags:

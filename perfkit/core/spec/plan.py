@@ -38,7 +38,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         problems = [*self._batch_problems(), *self._split_problems(), *self._sequence_problems(), *self._expert_problems()]
-        problems += self._limit_problems()
+        problems += [*self._recompute_problems(), *self._limit_problems()]
         if problems:
             raise InputError("Plan", problems)
 
@@ -105,7 +105,8 @@ class Plan:
     def _expert_problems(self) -> list[str]:
         model, parallel = self.model, self.parallel
         if not model.num_experts:
-            return []
+            size = parallel.expert_parallel_size
+            return [f"expert_parallel_size = {size}, but the model has no experts; nearest is 1"] if size > 1 else []
         size, problems = parallel.expert_parallel_size, []
         if model.num_experts % size:
             near = nearest_divisors(size, model.num_experts)
@@ -122,6 +123,13 @@ class Plan:
             near = nearest_divisors(size, max(1, devices // inner))
             problems.append(f"expert_parallel_size = {size} does not divide {names}; nearest is {near}")
         return problems
+
+    def _recompute_problems(self) -> list[str]:
+        parallel = self.parallel
+        places = parallel.pipeline_parallel_size * parallel.virtual_pipeline_parallel_size
+        # Too few layers for the stages are told with the split.
+        known = parallel.layers_per_stage is not None or places <= self.model.num_layers
+        return self.recompute.problems(self.stage_layers) if known else []
 
     def _limit_problems(self) -> list[str]:
         if self.memory_limit is None or self.hardware is None:

@@ -29,11 +29,9 @@ class RecomputePlan:
     swapped_layers: Counts = ()
 
     def __post_init__(self) -> None:
-        named = {"full_layers": self.full_layers, "communication": self.communication, "swapped_layers": self.swapped_layers}
-        named |= dict(self.operators)
         problems = [
             f"{name} = {counts} has a negative count"
-            for name, counts in named.items()
+            for name, counts in self.named_counts.items()
             if any(count < 0 for row in counts for count in row)
         ]
         if problems:
@@ -50,7 +48,34 @@ class RecomputePlan:
             return num_layers
         return min(num_layers, sum(sum(row) for row in self.full_layers))
 
+    def problems(self, layers: Counts) -> list[str]:
+        """What counts contradict of layers by chunk and stage: other stages than there are, or more layers than one has."""
+        found, shape = [], [len(row) for row in layers]
+        for name, counts in self.named_counts.items():
+            if not counts:
+                continue
+            if [len(row) for row in counts] != shape:
+                found.append(
+                    f"recompute.{name} = {_short(counts)} must have {len(shape)} rows (chunks) of {shape[0]} counts (stages)"
+                )
+                continue
+            near = tuple(tuple(map(min, *rows)) for rows in zip(counts, layers, strict=True))
+            if near != counts:
+                found.append(f"recompute.{name} = {_short(counts)} is more than the layers there; nearest is {_short(near)}")
+        return found
+
+    @property
+    def named_counts(self) -> dict[str, Counts]:
+        """Every list of counts by its field, or by the pattern of its operators."""
+        named = {"full_layers": self.full_layers, "communication": self.communication, "swapped_layers": self.swapped_layers}
+        return named | dict(self.operators)
+
     @property
     def all_counts(self) -> tuple[Counts, ...]:
         """Every list of counts: of whole layers, of what is gathered or waits on the host, and of operators."""
-        return (self.full_layers, self.communication, self.swapped_layers, *self.operators.values())
+        return tuple(self.named_counts.values())
+
+
+def _short(counts: Counts) -> str:
+    rows = [list(row) for row in counts]
+    return str(rows[0] if len(rows) == 1 else rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 from perfkit.core import catalog
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB
 from perfkit.face.panels import _context as context
 from perfkit.face.panels._plan_state import DEFAULT_PRESET, placed, preset_plan
@@ -122,7 +123,8 @@ def base_of(state: State) -> Plan:
     layout = replace(plan.parallel, optimizer_shard_size=1, micro_batch_interleave_size=1, layers_per_stage=None)
     parallel = replace(layout, data_parallel_size=1)
     parallel = replace(parallel, expert_parallel_size=1, expert_tensor_parallel_size=0)
-    return placed(replace(plan, workload=work, parallel=parallel), state.device, state.limit_gib)
+    # What is recomputed where is for the search to say too.
+    return placed(replace(plan, workload=work, parallel=parallel, recompute=RecomputePlan()), state.device, state.limit_gib)
 
 
 def search(state: State, progress: Progress | None) -> SearchResult:

@@ -18,6 +18,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.cost_columns import refuse_unpriced
@@ -141,7 +142,7 @@ def _with(plan: Plan, **fields: object) -> Plan:
 def _spread(layers: int, plan: Plan, parallel: ParallelPlan) -> tuple[tuple[int, ...], ...]:
     """As many layers recomputed in full as before, spread over the stages of the new split."""
     share = layers / plan.model.num_layers
-    split = replace(plan, parallel=parallel).stage_layers
+    split = replace(plan, parallel=parallel, recompute=RecomputePlan()).stage_layers
     return tuple(tuple(round(count * share) for count in row) for row in split)
 
 
