@@ -55,7 +55,7 @@ def test_what_is_predicted_is_what_the_estimate_says_of_the_configuration(number
     plan = read_config(data_folder() / "case13b" / f"round{number}.yaml")
     plan = replace(plan, hardware=catalog.hardware_named("Ascend-910B2"))
     found = case_13b.told(read_case())[number]
-    assert found.predicted == pytest.approx(estimate(plan, calibration="mindformers").tokens_per_s_per_device)
+    assert found.predicted == pytest.approx(estimate(plan).tokens_per_s_per_device)
     assert abs(found.error) < 0.08
 
 
