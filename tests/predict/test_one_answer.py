@@ -86,7 +86,9 @@ def test_words_of_free_text_change_nothing(name):
 
 @pytest.mark.parametrize("device", ["Ascend-910B2", "A100-80GB-SXM"])
 def test_a_strategy_of_a_search_is_predicted_as_its_plan_and_its_row(device):
-    base = replace(random_plans(1)[0], model=catalog.model("llama2-7b"), hardware=catalog.hardware_named(device))
+    drawn = random_plans(1)[0]
+    dense = {"model": catalog.model("llama2-7b"), "parallel": replace(drawn.parallel, expert_parallel_size=1)}
+    base = replace(drawn, **dense, hardware=catalog.hardware_named(device))
     base = replace(base, workload=replace(base.workload, seq_length=4096, micro_batch_size=1, global_batch_size=64))
     ranked = search_plans(base, devices=16, top=12).plans
     rows = estimate_table(pd.DataFrame([row_of(found.plan) for found in ranked]))

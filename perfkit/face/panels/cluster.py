@@ -76,7 +76,7 @@ class Result:
     @property
     def slow(self) -> tuple[int, ...]:
         """The ranks that the rule names."""
-        return tuple(int(rank) for finding in self.found("slow-rank") for rank in finding.subject.get("ranks", ()))
+        return _named(self.diagnosis)
 
     def found(self, rule: str) -> list[Finding]:
         """The findings of a rule."""
@@ -92,6 +92,12 @@ def start() -> State:
 _judged_runs: dict[tuple[int, float, float], tuple[Case, Diagnosis]] = {}
 
 
+def _named(diagnosis: Diagnosis) -> tuple[int, ...]:
+    """The ranks that the rule of slow ranks names."""
+    findings = [finding for finding in diagnosis.findings if finding.rule == "slow-rank"]
+    return tuple(int(rank) for finding in findings for rank in finding.subject.get("ranks", ()))
+
+
 def compute(state: State, progress: context.Progress | None = None) -> Result:
     """Compare the ranks; raises NotMeasuredError if the run has no steps or not what is compared."""
     run = context.read_run(state.run, progress)
@@ -101,6 +107,8 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         )
     case, diagnosis = _judged(run, state)
     ranks, band = _apart(case, state.metric)
+    if state.metric == "computing":  # ranks that are slow in some steps only stand out too
+        ranks = ranks.assign(stands_out=ranks["stands_out"] | ranks["rank"].isin(_named(diagnosis)))
     known = [int(rank) for rank in ranks["rank"]]
     furthest = known[int(ranks["value_ns"].argmax())]
     return Result(

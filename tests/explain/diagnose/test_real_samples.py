@@ -43,7 +43,10 @@ def test_sixteen_cards_have_no_slow_rank_although_rank_8_computes_most():
 def test_two_of_eight_ranks_of_a_small_model_communicate_and_wait_for_launches():
     # 96 of 137 ms are exposed all-reduces of a model that computes 9 ms; its kernels (median 17 us) wait for the host.
     found = verdicts("torch_npu_2rank")
-    assert found["exposed-communication"].share_of_step > 0.4
+    assert found["exposed-communication"].evidence["exposed_ns"] > 0.4 * 136.6e6
+    assert found["exposed-communication"].share_of_step < 8.9 / 136, (
+        "no more can be hidden than there is computing to hide it behind"
+    )
     assert found["exposed-communication"].severity == "medium", "one or two steps do not show that it lasts"
     assert found["host-bound"].evidence["largest_idle_share"] == pytest.approx(0.143, abs=0.005)
     assert found["slow-rank"].missing, "two ranks are too few to call one slow"
@@ -219,7 +222,7 @@ def test_a_kernel_table_that_holds_a_part_of_what_ran_says_nothing_about_idle_ti
 def test_the_same_job_reads_the_same_in_text_and_in_a_database():
     text, database = verdicts("torch_npu_2rank"), verdicts("torch_npu_db/level1", MORE)
     assert said(text) == said(database)
-    assert database["exposed-communication"].share_of_step == pytest.approx(0.65, abs=0.05)
+    assert database["exposed-communication"].share_of_step == pytest.approx(text["exposed-communication"].share_of_step, rel=0.1)
 
 
 def test_collectives_that_hardly_move_data_are_told_as_waiting():

@@ -165,7 +165,7 @@ def test_layers_by_stage_change_the_step_as_a_simulation_of_the_new_plan_does():
     asked = what_if(before, "layers:6,2")
     measured = [run.steps().groupby("step")["duration_ns"].max().mean() for run in (before, after)]
     assert asked.step_ns / asked.before_ns == pytest.approx(measured[1] / measured[0], rel=0.01)
-    assert measured[1] / measured[0] > 1.05
+    assert measured[1] / measured[0] > 1.03
 
 
 def test_layers_by_stage_are_those_of_the_model_on_the_stages_that_there_are():

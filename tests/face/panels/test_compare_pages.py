@@ -35,7 +35,7 @@ def project(tmp_path, monkeypatch):
 
 def test_page_21_opens_with_the_last_rounds_of_the_case():
     answer = compare.view(compare.compute(compare.start()))
-    assert answer.text.startswith("A step is 14.4 s shorter (-11.0%)")
+    assert answer.text.startswith("A step is 12.9 s shorter (-11.0%)")
     assert "computing/recompute changed most" in answer.text
     assert set(answer.tables["config"].frame["key"]) == {"context.max_device_memory", "recompute_config.recompute"}
     parts = answer.tables["parts"].frame

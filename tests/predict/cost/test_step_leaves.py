@@ -126,7 +126,7 @@ def test_slow_nodes_make_all_but_waiting_longer_and_waiting_too():
     assert slow["free"] == pytest.approx(0.1 * (sum(plain.values()) - plain["bubble"]))
 
 
-@pytest.mark.parametrize("counts", [1, 5, 8, 30])
+@pytest.mark.parametrize("counts", [1, 5, 8])
 def test_layers_computed_again_cost_their_forward_pass(counts):
     again = leaves(plan(recompute=RecomputePlan(full_layers=((counts,),))))["computing/recompute"]
     assert again == pytest.approx(4 * min(counts, LAYERS) * (LAYER_MATMUL_S + ATTENTION_S + ELEMENTWISE_S))
