@@ -45,6 +45,8 @@ from tests.predict.cost.test_step_leaves import (
     WEIGHTS,
     leaves,
     plan,
+    schedule_s,
+    stage_times,
 )
 
 M = 4
@@ -374,6 +376,25 @@ def test_gradients_of_a_weight_run_over_tokens_and_those_of_an_input_over_column
     forward, backward = weight_product_s(rows, columns, depth, device, 1.0)
     assert forward == pytest.approx(product_s(rows, columns, depth, aligned))
     assert backward == pytest.approx(inputs + 1.5 * weights)
+
+
+def test_the_pipeline_waits_for_what_is_copied_in_the_pass_that_it_is_copied_in():
+    """Two stages of 4 layers: the exact schedule of passes that are as long as their copies, which computing hides in part."""
+    slow = replace(DEVICE, links={**DEVICE.links, "host": Link(name="link", bytes_per_s=4e10)})
+    swapped = RecomputePlan(swapped_layers=((LAYERS,),))
+    alone = replace(plan(recompute=swapped), hardware=slow)
+    exposed = amount(alone, "communication/exposed/swap") / M
+    layer_way = (exposed + LAYERS * (FORWARD_S + BACKWARD_S)) / 2 / LAYERS
+    ahead, behind = 4 * (layer_way - FORWARD_S), 4 * (layer_way - BACKWARD_S)
+    sizes = {"pipeline_parallel_size": 2, "layers_per_stage": ((4, 4),)}
+    one = replace(plan(8, RecomputePlan(swapped_layers=((4, 4),)), **sizes), hardware=slow)
+    forward, backward = stage_times(plan(8, **sizes), PAYLOAD / LINK)
+    # Every pass of `stage_times` holds a send. Of two stages each one sends and receives 8 times and waits for both; the first
+    # forward pass receives nothing and the last backward pass sends nothing: (8 + 1)(f + b) + 2 x 8 sends.
+    length = schedule_s(forward + ahead, backward + behind, 8) - 2 * PAYLOAD / LINK
+    update = (4 * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
+    assert breakdown(costs_of([one]), LOSSLESS).total == pytest.approx(length + update, rel=1e-6)
+    assert ahead > 2 * behind > 0
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
