@@ -16,7 +16,7 @@ def test_a_lower_limit_and_two_statistics_by_keyboard(open_page: OpenPage):
     panel = page.locator('section[data-panel="dryrun"]')
     sentence = panel.locator(".pk-sentence")
     expect(sentence).to_contain_text("4,089 MiB below its limit of 61,430 MiB")
-    limit = panel.get_by_label("Limit (0: as logged)")
+    limit = panel.get_by_label("Limit", exact=True)
     limit.fill("54")
     limit.press("Enter")
     expect(sentence).to_contain_text("It does not fit.")

@@ -19,7 +19,7 @@ def test_component_and_rank_by_keyboard(open_page: OpenPage):
     component.select_option("APP")
     expect(sentence).to_contain_text("is not recorded")
     component.select_option("PTA")
-    limit = panel.get_by_label("Limit (0: none)")
+    limit = panel.get_by_label("Limit", exact=True)
     limit.fill("1")
     limit.press("Enter")
     expect(panel).to_contain_text("above the limit")

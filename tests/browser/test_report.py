@@ -48,6 +48,6 @@ def test_the_report_of_a_run_opens_from_disk(browser: Browser, tmp_path: Path):
     page.on("console", lambda message: said.append(message.text))
     page.goto(target.as_uri())
     wait_ready(page)
-    assert page.locator("figure.pk-chart svg").count() == 1
+    assert page.locator("figure.pk-chart svg").count() == 2, "the step by rank, and where the step goes"
     assert said == []
     page.close()

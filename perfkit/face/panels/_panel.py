@@ -180,11 +180,11 @@ class PanelView(View):
 
     def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
         """The next step of an upload; the page sends the next part when it is answered."""
-        answer, path = self._uploads.step(message, parts)
+        answer, finish = self._uploads.step(message, parts)
         if answer is not None:
             self.send(answer)
-        if path is not None:
-            self._ask(lambda state: self._accept(state, {message["name"]: str(path)}))
+        if finish is not None:
+            self._ask(lambda state: self._accept(state, {message["name"]: str(finish())}))
 
     def act(self, name: str) -> None:
         """Do what the button `name` does with the present state, say how it went, and compute anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +11,10 @@ from perfkit.face.panels._upload import Upload
 
 
 class Step(NamedTuple):
-    """What to answer the page (None: nothing), and where the file lies once it is whole."""
+    """What to answer the page (None: nothing), and what places the file once it is whole, which takes time and may refuse it."""
 
     answer: dict[str, Any] | None
-    path: Path | None = None
+    finish: Callable[[], Path] | None = None
 
 
 class Uploads:
@@ -44,7 +45,7 @@ class Uploads:
         if not upload.is_complete:
             return Step(answer)
         del self._coming[name]
-        return Step(answer, upload.finish())
+        return Step(answer, upload.finish)
 
     def _begin(self, name: str, file: str, num_bytes: int) -> None:
         if name not in self._fields:

@@ -292,7 +292,7 @@ class TimelineView(View):
         at = address_of(timeline, message.get("slice"))
         pins = address_of_lanes(timeline, message.get("pins", ()))
         place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
-        page_state().set({"run": self._path, **place}, origin=self)
+        page_state().set({"run": self._path, **{name: value or None for name, value in place.items()}}, origin=self)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
