@@ -132,7 +132,9 @@ def _accounted(ledger: Ledger) -> Iterator[Part]:
     said = sentence(ledger.explained_share)
     source = (f"{ledger.kind}: {ledger.name}, all judged steps",)
     rows = {"ledger": waterfall_rows(ledger.waterfall())}
-    drawing = Drawing(waterfall(rows), title="The mean step by cause", alt=said, sources=source)
+    # A kept page fits its charts to its width, which Vega-Lite does for a height in pixels alone.
+    chart = waterfall(rows).properties(height=22 * len({row["cause"] for row in rows["ledger"]}))
+    drawing = Drawing(chart, title="The mean step by cause", alt=said, sources=source)
     yield Part(Section(title="Where every nanosecond went", level=3, text=(said,)), (drawing,))
 
 
