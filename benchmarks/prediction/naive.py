@@ -8,9 +8,10 @@ from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration import Measured
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.rates import mfu_flops_per_token
+from perfkit.predict.cost.stage_layers import AMOUNTS
 
 TYPICAL_MFU = 0.40
-FEATURES = ("layers", "hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length")
+FEATURES = ("hidden", "data", "tensor", "pipeline", "micro_batch", "global_batch", "seq_length")
 
 
 def work_s(plans: CostColumns) -> Floats:
@@ -25,7 +26,8 @@ def constant_mfu(rows: Measured, mfu: float = TYPICAL_MFU) -> Floats:
 
 def nearest_row(rows: Measured) -> Floats:
     """Predicted over measured time with the utilisation of the nearest other row (logarithms of the settings, Euclidean)."""
-    settings = np.log(np.stack([getattr(rows.plans, name) + 1e-9 for name in FEATURES], axis=1) + (0.1 if len(FEATURES) else 0.0))
+    layers = rows.plans.stages.numbers(lambda stages: float(stages.amounts[:: len(AMOUNTS)].sum()))
+    settings = np.log(np.stack([layers, *(getattr(rows.plans, name) for name in FEATURES)], axis=1) + 0.1)
     used = work_s(rows.plans) / rows.seconds
     found = np.empty(len(used))
     for row in range(len(used)):

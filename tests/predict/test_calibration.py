@@ -48,9 +48,12 @@ def error(ratios) -> float:
         ("vtrain-multi", 54, 0.10),
         ("vtrain-single", 706, 0.085),
         ("bigscience", 60, 0.11),
-        ("bigscience-v100", 51, 0.185),
+        ("bigscience-v100", 51, 0.19),
         ("mosaicml", 121, 0.056),
         ("mindformers", 42, 0.10),
+        # Its configuration asks for deterministic kernels (deterministic-mode, NVTE_ALLOW_NONDETERMINISTIC_ALGO 0, NCCL_ALGO Ring)
+        # and no fused accumulation: the rates of the fastest kernels for Hopper, which hold to 5 % for 46 other rows, are not its.
+        # Rates of the kernels before (0.36 and 0.25 of the peak in attention) and a pass over the gradients would leave 8 %.
         ("megatron-tests", 1, 0.19),
     ],
 )
@@ -66,7 +69,7 @@ def test_zero_shot_error_of_a_source_stays_as_published(source, count, bound):
         ("vtrain-multi", 0.064),
         ("vtrain-single", 0.043),
         ("bigscience", 0.065),
-        ("bigscience-v100", 0.105),
+        ("bigscience-v100", 0.10),
         ("mosaicml", 0.055),
         ("mindformers", 0.115),
     ],

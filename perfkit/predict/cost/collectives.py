@@ -31,11 +31,13 @@ class Network:
 def bandwidth_bytes_per_s(size: Floats, stride: Floats, network: Network) -> Floats:
     """Bytes/s that one rank of the group moves around its ring: the link's, or its share of the node's network.
 
-    In a full mesh a device reaches the other ranks of a small group by its links to them only; behind a switch a small group uses
-    its links a little less well than a whole node (`pair`, `quad`).
+    In a full mesh a device reaches the other ranks of a small group by its links to them only; behind a switch or in a hybrid mesh
+    a small group uses its links less well than a whole node (`pair`, `quad`), whatever the node's size: four devices of a node of
+    four use all of theirs.
     """
     inside = inside_node(size, stride, network)
     small = np.where(inside <= 2, network.pair, np.where(inside <= 4, network.quad, 1.0))
+    small = np.where(inside >= network.devices_per_node, 1.0, small)
     if network.mesh.any():
         peers = np.minimum((inside - 1) / np.maximum(network.devices_per_node - 1, 1), 1.0)
         small = np.where(network.mesh, np.where(inside > 1, peers, 1.0), small)

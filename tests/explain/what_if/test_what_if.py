@@ -160,12 +160,12 @@ def test_recomputed_layers_by_stage_are_as_many_as_there_are():
 def test_layers_by_stage_change_the_step_as_a_simulation_of_the_new_plan_does():
     plan = plan_of("gpt-7.5b", 16, micro=2, dp=2, pp=2)
     plan = replace(plan, model=replace(plan.model, num_layers=8))
-    moved = replace(plan, parallel=replace(plan.parallel, layers_per_stage=((6, 2),)))
+    moved = replace(plan, parallel=replace(plan.parallel, layers_per_stage=((7, 1),)))
     before, after = (simulate(one, steps=2) for one in (plan, moved))
-    asked = what_if(before, "layers:6,2")
+    asked = what_if(before, "layers:7,1")
     measured = [run.steps().groupby("step")["duration_ns"].max().mean() for run in (before, after)]
     assert asked.step_ns / asked.before_ns == pytest.approx(measured[1] / measured[0], rel=0.01)
-    assert measured[1] / measured[0] > 1.03
+    assert measured[1] / measured[0] > 1.05
 
 
 def test_layers_by_stage_are_those_of_the_model_on_the_stages_that_there_are():

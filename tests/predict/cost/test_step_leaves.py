@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec, Link
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -129,7 +130,13 @@ def test_slow_nodes_make_all_but_waiting_longer_and_waiting_too():
 @pytest.mark.parametrize("counts", [1, 5, 8])
 def test_layers_computed_again_cost_their_forward_pass(counts):
     again = leaves(plan(recompute=RecomputePlan(full_layers=((counts,),))))["computing/recompute"]
-    assert again == pytest.approx(4 * min(counts, LAYERS) * (LAYER_MATMUL_S + ATTENTION_S + ELEMENTWISE_S))
+    assert again == pytest.approx(4 * counts * (LAYER_MATMUL_S + ATTENTION_S + ELEMENTWISE_S))
+
+
+def test_more_layers_computed_again_than_there_are_are_no_plan():
+    with pytest.raises(InputError) as error:
+        plan(recompute=RecomputePlan(full_layers=((30,),)))
+    assert error.value.problems == ("recompute.full_layers = [30] is more than the layers there; nearest is [8]",)
 
 
 def test_the_core_of_attention_and_single_products_computed_again():

@@ -102,6 +102,18 @@ def test_a_pair_in_a_mesh_has_one_link_of_seven():
     assert gather_s(one(1e9), one(2), one(1), network(mesh=True))[0] / whole[0] == pytest.approx(7.0)
 
 
+@pytest.mark.parametrize("devices", [2, 4, 8])
+def test_a_group_that_fills_its_node_uses_all_of_its_links(devices):
+    """What `pair` and `quad` take from a group of a larger node: 23 and 88 of 150 GB/s of the V100s of a DGX-1."""
+    small = {"pair": 0.20, "quad": 0.78}
+    own = network(devices_per_node=float(devices), **small)
+    assert gather_s(one(1e9), one(devices), one(1), own)[0] == pytest.approx((devices - 1) / devices * 1e9 / 228e9)
+    if devices < 8:
+        assert (
+            gather_s(one(1e9), one(devices), one(1), network(**small))[0] > 1.2 * gather_s(one(1e9), one(devices), one(1), own)[0]
+        )
+
+
 def test_all_reduce_times_are_those_measured_in_one_node():
     rows = [(2, 64 * 2**20, 405e-6), (4, 64 * 2**20, 544e-6), (8, 64 * 2**20, 580e-6), (8, 8 * 2**20, 134e-6)]  # vTrain, A100
     eff = usual()
