@@ -4,8 +4,8 @@ import { readFile, readdir } from "node:fs/promises";
 import { build } from "esbuild";
 
 const bundles = [
-  { entry: "load/load.js", outfile: "../perfkit/face/panels/_load.js", sources: ["load/load.js", "src/load_module.js"] },
-  { entry: "src/widgets.js", outfile: "../perfkit/face/panels/_widgets.js", sources: await sourcesBeside("src") },
+  { entry: "load/load.js", outfile: "../perfkit/face/widgets/_load.js", sources: ["load/load.js", "src/load_module.js"] },
+  { entry: "src/widgets.js", outfile: "../perfkit/face/widgets/_widgets.js", sources: await sourcesBeside("src") },
   { entry: "vega/vega.js", outfile: "../perfkit/face/charts/_vega.js", sources: ["vega/vega.js", "package-lock.json"] },
   { entry: "report/report.js", outfile: "../perfkit/face/report/_report.js", sources: ["report/report.js", ...["chart", "dom", "load_module", "table", "texts", "theme"].map((name) => `src/${name}.js`)] },
 ];

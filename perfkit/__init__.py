@@ -57,7 +57,7 @@ _PUBLIC = {
     "what_if": "perfkit.explain.what_if",
 }
 
-_MODULES = {"classroom": "perfkit.teach", "panels": "perfkit.face.panels"}
+_MODULES = {"classroom": "perfkit.teach", "panels": "perfkit.face.panels", "widgets": "perfkit.face.widgets"}
 """Modules that are public under a name of their own."""
 
 

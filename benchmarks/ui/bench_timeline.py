@@ -21,9 +21,9 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.ui.bench_visitors import KERNEL_ID, kernels_of
-from perfkit.face.panels import _timeline_tiles as wire
-from perfkit.face.panels._timeline_data import Timeline, open_timeline
-from perfkit.face.panels._timeline_grid import MAX_TILES, MAX_WIDTH, width_ns
+from perfkit.face.widgets.timelines import _tiles as wire
+from perfkit.face.widgets.timelines._grid import MAX_TILES, MAX_WIDTH, width_ns
+from perfkit.face.widgets.timelines.data import Timeline, open_timeline
 from perfkit.project import create_project
 from perfkit.record.load import load
 from tests.browser import app_server

@@ -24,7 +24,7 @@ def lab(tmp_path, monkeypatch):
     project.mkdir()
     folder = write_pages(tmp_path / "pages")
     document = json.loads((folder / "11_ranks.ipynb").read_text())
-    timeline = {**document["cells"][-1], "id": "timeline", "source": "from perfkit import panels\npanels.show('timeline')"}
+    timeline = {**document["cells"][-1], "id": "timeline", "source": "from perfkit import widgets\nwidgets.timeline()"}
     (folder / "11_ranks.ipynb").write_text(json.dumps({**document, "cells": [*document["cells"], timeline]}))
     monkeypatch.setenv("PERFKIT_PAGES", str(folder))
     # Lab remembers open files and settings; these belong to the test.

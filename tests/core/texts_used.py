@@ -17,12 +17,15 @@ from perfkit.core import discover
 from perfkit.core.texts import catalogue, english_lines
 from perfkit.face import panels
 from perfkit.face.app.handlers import ENDED
-from perfkit.face.panels import _header, class_exercise
-from perfkit.face.panels._style import column_label
+from perfkit.face.panels import class_exercise
+from perfkit.face.widgets import header_view
+from perfkit.face.widgets.control import words as control_words
+from perfkit.face.widgets.style import column_label
 from perfkit.teach import _mark, exercises
 from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[2]
+FACE = ROOT / "perfkit" / "face"
 
 
 def used() -> dict[str, dict[str, str]]:
@@ -86,7 +89,7 @@ def _panels() -> Iterator[tuple[str, str, str]]:
             continue
         yield "panels", panel.title, name
         for control in panel.controls:
-            yield "controls", control.label or panels._control.words(control.path), f"{name} {control.path}"
+            yield "controls", control.label or control_words(control.path), f"{name} {control.path}"
             yield "help", control.help.rstrip("."), f"{name} {control.path}"
             for field in ("placeholder", "prompt"):
                 yield "controls", getattr(control, field, ""), f"{name} {control.path}"
@@ -106,7 +109,7 @@ def _panels() -> Iterator[tuple[str, str, str]]:
 
 def _titles() -> Iterator[tuple[str, str, str]]:
     """Titles of figures and tables that are written as they are; those with figures in them are made of data."""
-    for path in sorted((ROOT / "perfkit" / "face" / "panels").glob("*.py")):
+    for path in sorted([*(FACE / "panels").glob("*.py"), *(FACE / "widgets").rglob("*.py")]):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Table", "Figure"):
                 for word in node.keywords:
@@ -227,12 +230,12 @@ def _words() -> Iterator[tuple[str, str, str]]:
 
 def _columns() -> Iterator[tuple[str, str, str]]:
     """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
-    code = "\n".join(path.read_text() for path in (ROOT / "perfkit" / "face" / "panels").glob("*.py"))
+    code = "\n".join(path.read_text() for part in ("panels", "widgets") for path in (FACE / part).rglob("*.py"))
     keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
     labels = {column_label(key) for pair in keys for key in pair if key}
     for text in catalogue("zh").get("columns", {}):
         if text in labels:
-            yield "columns", text, "perfkit/face/panels"
+            yield "columns", text, "perfkit/face"
 
 
 def _class() -> Iterator[tuple[str, str, str]]:
@@ -247,7 +250,7 @@ def _class() -> Iterator[tuple[str, str, str]]:
 
 
 def _header_texts() -> Iterator[tuple[str, str, str]]:
-    for _, label, work, _ in _header.CYCLE:
+    for _, label, work, _ in header_view.CYCLE:
         yield "cycle", label, "header"
         yield "cycle", work, "header"
 
@@ -265,10 +268,10 @@ def _templates() -> Iterator[tuple[str, str, str]]:
     for why, text in ENDED.items():
         yield "frame", text, f"ended: {why}"
     for module in (
-        "face/panels/_status.py",
-        "face/panels/_header.py",
-        "face/panels/_control.py",
-        "face/panels/_navigation.py",
+        "face/widgets/status.py",
+        "face/widgets/header_view.py",
+        "face/widgets/control.py",
+        "face/widgets/navigation.py",
         "face/panels/_finding_links.py",
         "face/panels/finding_timeline.py",
     ):

@@ -24,7 +24,7 @@ from perfkit.core.errors import PerfkitError
 from perfkit.explain.graph.parse import read_stream
 from perfkit.explain.ranks import parse_ranks
 from perfkit.explain.what_if import parse_changes
-from perfkit.face.panels._messages import decode
+from perfkit.face.widgets._messages import decode
 from perfkit.predict.plans.balance.moves import parse_layers
 from perfkit.project import open_project
 from perfkit.project.experiments._import import read_rounds

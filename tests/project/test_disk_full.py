@@ -16,7 +16,7 @@ import pytest
 import perfkit
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.face.panels._upload import Upload
+from perfkit.face.widgets._upload import Upload
 from perfkit.project import create_project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 

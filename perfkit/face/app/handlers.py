@@ -40,8 +40,8 @@ ASSETS = {
     "page.css": PACKAGE / "app" / "static" / "page.css",
     "page.js": PACKAGE / "app" / "static" / "page.js",
     "icon.svg": PACKAGE / "app" / "static" / "icon.svg",
-    "widgets.css": PACKAGE / "panels" / "_widgets.css",
-    "widgets.js": PACKAGE / "panels" / "_widgets.js",
+    "widgets.css": PACKAGE / "widgets" / "_widgets.css",
+    "widgets.js": PACKAGE / "widgets" / "_widgets.js",
     "vega.js": PACKAGE / "charts" / "_vega.js",
 }
 """The only files that the app serves of its own."""

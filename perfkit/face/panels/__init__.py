@@ -1,4 +1,4 @@
-"""Panels: controls, a pure function, figures, tables and a sentence. The only package with widgets.
+"""Panels: controls, a pure function, figures, tables and a sentence; what pages show that are no notebooks with steps yet.
 
 A page (a notebook) calls; a panel is a module here with the constant `PANEL`:
 
@@ -6,7 +6,7 @@ A page (a notebook) calls; a panel is a module here with the constant `PANEL`:
     panels.show("step-breakdown")    the panel of perfkit/face/panels/step_breakdown.py; the last expression of its cell
     panels.next_pages("10", p10="load a run to see where the step goes")
 
-A panel is two pure functions and what the visitor can change (see `_panel.py` for the six states and how to reach them):
+A panel is two pure functions and what the visitor can change (see `widgets/panel.py` for the six states and how to reach them):
 
     def compute(state, progress): ...                       # state: dict or frozen dataclass; progress(what, done, total) optional
     def view(result): return {"bars": Figure(chart, title=..., alt=..., sources=[...])}, {"ranks": Table(frame)}, "sentence"
@@ -33,20 +33,19 @@ import importlib
 import pkgutil
 from typing import Any
 
-from perfkit.core import settings
 from perfkit.core.errors import InputError
-from perfkit.face.panels._chart import ChartHost, Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Text, Toggle
 from perfkit.face.panels._finding_links import finding_links
-from perfkit.face.panels._header import header
-from perfkit.face.panels._navigation import next_pages, page_link
-from perfkit.face.panels._page_state import page_state
-from perfkit.face.panels._panel import Answer, Empty, Panel, PanelView
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._style import escape
-from perfkit.face.panels._table import Table, html_table
-from perfkit.face.panels._text import text
-from perfkit.face.panels._worker import Progress
+from perfkit.face.widgets.chart import ChartHost, Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider, Text, Toggle
+from perfkit.face.widgets.header_view import header
+from perfkit.face.widgets.navigation import next_pages, page_link
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.panel import Answer, Empty, Panel, PanelView, waited
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.style import escape
+from perfkit.face.widgets.table import Table, html_table
+from perfkit.face.widgets.text_view import text
+from perfkit.face.widgets.worker import Progress
 
 __all__ = [
     "Answer",
@@ -83,24 +82,14 @@ def show(name: str, state: Any = None) -> Any:
     if name not in names():
         raise InputError(f"panel {name!r}", [f"does not exist; there are {', '.join(names()) or 'none'}"])
     module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-    if hasattr(module, "open_view"):  # a view of its own kind, such as the timeline
-        return _waited(module.open_view(state))
+    if hasattr(module, "open_view"):  # a view of its own kind, such as a finding's timeline
+        return waited(module.open_view(state))
     return open_panel(module.PANEL, name=name, state=state)
 
 
 def open_panel(panel: Panel, *, name: str = "panel", state: Any = None) -> PanelView:
     """A panel that no module holds, for example in a test or a notebook of one's own."""
-    shown: PanelView = _waited(PanelView(panel, name=name, state=state))
-    return shown
-
-
-def _waited(view: Any) -> Any:
-    if settings.wait_for_panels():
-        try:
-            view.wait()
-        except NothingYet:
-            return view
-    return view
+    return waited(PanelView(panel, name=name, state=state))
 
 
 def names() -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import TERA
 from perfkit.explain.baseline import NAMES, Baseline, baseline
-from perfkit.face.panels import _context as context
 from perfkit.face.panels._plan_state import preset_plan
+from perfkit.face.widgets import context
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

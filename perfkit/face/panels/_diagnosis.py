@@ -9,7 +9,7 @@ from perfkit.core import settings
 from perfkit.core.resources import Page, pages
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Diagnosis, Finding, diagnose
-from perfkit.face.panels import _context as context
+from perfkit.face.widgets import context
 
 _last: list[tuple[Run, Diagnosis]] = []
 

@@ -10,13 +10,13 @@ from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import pages
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
-from perfkit.face.panels import _context as context
 from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, first_rank, pages_of
 from perfkit.face.panels._finding_place import place_of
-from perfkit.face.panels._navigation import page_link
-from perfkit.face.panels._page_state import page_state
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._view import Content
+from perfkit.face.widgets import context
+from perfkit.face.widgets.navigation import page_link
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.view import Content
 
 TIMELINE = "14"
 

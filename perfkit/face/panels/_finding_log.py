@@ -13,8 +13,8 @@ from typing import Any
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Diagnosis, Finding, to_dict
-from perfkit.face.panels import _context as context
 from perfkit.face.panels._finding_text import hypothesis
+from perfkit.face.widgets import context
 from perfkit.project import Project
 from perfkit.project.experiments import ExperimentLog
 

@@ -11,8 +11,8 @@ from perfkit.explain.graph import GraphAnalysis, GraphReport, read_graph
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.picture import Picture
 from perfkit.face.charts.graph import HALF_HEIGHT, HALF_WIDTH, Rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets import context
+from perfkit.face.widgets.status import NothingYet
 
 SAMPLES = {
     "Strategy mismatch (8 devices)": "ir/strategy_mismatch.ir",

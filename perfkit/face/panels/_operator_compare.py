@@ -11,8 +11,8 @@ import pandas as pd
 from perfkit.core.run import Run
 from perfkit.explain.compare.operators import GAP_RATIO, GAP_SHARE, OperatorComparison
 from perfkit.face.charts.operators import share_bars, share_rows
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.table import Table
 
 SHOWN = 100
 MOST_BARS = 12

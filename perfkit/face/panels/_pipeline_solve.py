@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from perfkit.core.units import format_ns, format_ratio
-from perfkit.face.panels._worker import Cancelled, Progress
+from perfkit.face.widgets.worker import Cancelled, Progress
 from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance
 from perfkit.predict.plans.balance.problem import PipelineProblem
 

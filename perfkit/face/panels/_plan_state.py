@@ -18,8 +18,8 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import FRAMEWORKS, Framework
 from perfkit.core.spec.workload import AttentionKernel, Workload
 from perfkit.core.units import GIB
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._control import Choice, Control, Number, Slider, Toggle
+from perfkit.face.widgets import context
+from perfkit.face.widgets.control import Choice, Control, Number, Slider, Toggle
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.memory.switches import with_full_layers, with_silu_mul

@@ -12,8 +12,8 @@ from perfkit.config.dialects import Written, write_config
 from perfkit.config.dialects.registry import dialect_named, dialects
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._panel import Code
+from perfkit.face.widgets import context
+from perfkit.face.widgets.panel import Code
 from perfkit.predict.estimate import Estimate
 from perfkit.predict.plans.search.search_text import plan_text
 from perfkit.project.experiments import ExperimentLog

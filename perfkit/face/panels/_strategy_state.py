@@ -11,9 +11,9 @@ from perfkit.core import catalog
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB
-from perfkit.face.panels import _context as context
 from perfkit.face.panels._plan_state import DEFAULT_PRESET, placed, preset_plan
-from perfkit.face.panels._worker import Cancelled, Progress
+from perfkit.face.widgets import context
+from perfkit.face.widgets.worker import Cancelled, Progress
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_scores import Scored

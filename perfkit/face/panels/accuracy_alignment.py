@@ -17,12 +17,12 @@ from perfkit.explain.alignment import LIMITS, STORED, Alignment, ChangeClass, Lo
 from perfkit.explain.compare.settings import changed
 from perfkit.explain.compare.sides import open_side
 from perfkit.face.charts.compare import difference_band, loss_curves, loss_rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Toggle
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project.experiments import ExperimentLog
 
 SAMPLES = ("losses/reference.csv", "losses/tensor_parallel.csv")

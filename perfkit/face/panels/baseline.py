@@ -17,12 +17,12 @@ from perfkit.core.resources import data_folder
 from perfkit.core.units import format_ratio, significant
 from perfkit.explain.training_log import detect_divisor
 from perfkit.face.charts.steps import step_time_rows, step_times
-from perfkit.face.panels import _context as context
 from perfkit.face.panels._baseline import Result, State, compute, start
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Toggle
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.utilization import judge_utilization
 from perfkit.project.experiments import ExperimentLog, figures_of_log
 

@@ -18,11 +18,11 @@ from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
 from perfkit.core.units import NS_PER_S, format_ns, significant
 from perfkit.face.charts.case import answers, stage_work
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, Text
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Text
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.cost.utilization import mfu
 from perfkit.predict.estimate import Estimate

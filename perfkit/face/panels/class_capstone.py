@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfkit.core.errors import InputError
-from perfkit.face.panels import _class as classroom
-from perfkit.face.panels._control import Choice, Text
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import class_ as classroom
+from perfkit.face.widgets.control import Choice, Text
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.teach import capstone
 
 BLOCK = "Capstone"

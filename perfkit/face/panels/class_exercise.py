@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.texts import t
-from perfkit.face.panels import _class as classroom
-from perfkit.face.panels._control import Choice, Text
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import class_ as classroom
+from perfkit.face.widgets.control import Choice, Text
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.teach import Exercise, Question, Standing, exercises, mark, question, standing
 
 FIRST = "E01"

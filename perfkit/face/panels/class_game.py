@@ -11,10 +11,10 @@ import pandas as pd
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
-from perfkit.face.panels import _class as classroom
-from perfkit.face.panels._control import Choice, Text
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import class_ as classroom
+from perfkit.face.widgets.control import Choice, Text
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.teach import game, rounds, student_name
 from perfkit.teach.report import by_team
 from perfkit.teach.score import Guess, score

@@ -13,13 +13,13 @@ from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.units import NS_PER_S
 from perfkit.face.charts.classroom import progress_map
-from perfkit.face.panels import _class as classroom
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, Text, Toggle
-from perfkit.face.panels._panel import Action, Answer, Code, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
 from perfkit.face.panels.class_game import BLOCK as GAME
+from perfkit.face.widgets import class_ as classroom
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Text, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Code, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.teach import Store, exercises, groups, question, report
 from perfkit.teach.lesson import Block, blocks
 

@@ -18,15 +18,15 @@ from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judg
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.ranks import written
 from perfkit.face.charts.cluster import flops_map, layout_map, link_matrix, rank_grid, stage_dots
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._cluster_rows import dot_rows, flops_rows, grid_rows, layout_rows, link_rows, link_table, stage_name
-from perfkit.face.panels._control import Choice, Number, PathPicker
 from perfkit.face.panels._diagnosis import diagnosis_of
 from perfkit.face.panels._finding_log import keep_findings
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
 from perfkit.face.panels._rank_flops import flops_by_rank
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 
 AXES = (("stage by rank in stage", "stage"), ("node by rank in node", "node"))
 FLOPS_BY = {

@@ -16,9 +16,9 @@ from perfkit.config.collect import (
     profiling_config,
     save_graphs_config,
 )
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._control import Choice, Number, Toggle
-from perfkit.face.panels._panel import Answer, Code, Panel
+from perfkit.face.widgets import context
+from perfkit.face.widgets.control import Choice, Number, Toggle
+from perfkit.face.widgets.panel import Answer, Code, Panel
 
 What = Literal["profile", "graphs", "dry run"]
 TITLES = {"profile": "record a profile", "graphs": "save the compiler's graphs", "dry run": "compile without devices"}

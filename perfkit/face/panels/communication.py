@@ -17,14 +17,14 @@ from perfkit.explain.ranks import parse_ranks
 from perfkit.face.charts import theme
 from perfkit.face.charts.cluster import link_matrix
 from perfkit.face.charts.communication import exposure_bars, size_rows, size_time, wait_bars
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
 from perfkit.face.panels._cluster_rows import link_rows, link_table
-from perfkit.face.panels._control import Choice, Number, PathPicker, Text
 from perfkit.face.panels._diagnosis import diagnosis_of
 from perfkit.face.panels._finding_log import keep_findings
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Text
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.record.events.graph import causal_graph
 
 ALL = "all"

@@ -18,12 +18,12 @@ from perfkit.explain.compare import Comparison, compare
 from perfkit.explain.compare.recalibrate import recalibrate
 from perfkit.explain.compare.sides import described, name_of, open_side
 from perfkit.face.charts.compare import waterfall, waterfall_rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Toggle
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project.experiments import ExperimentLog
 
 SAMPLES = ("case13b/round4.yaml", "case13b/round5.yaml")

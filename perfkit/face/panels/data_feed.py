@@ -12,11 +12,11 @@ from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_MS, format_ratio
 from perfkit.explain.data_feed import Feed, judge_feed
 from perfkit.face.charts.data_feed import interval_bars, interval_rows, queue_points, queue_rows, usage_bars, usage_rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker
-from perfkit.face.panels._panel import Action, Answer, Code, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker
+from perfkit.face.widgets.panel import Action, Answer, Code, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.project.experiments import ExperimentLog
 
 SAMPLE = "traces/mindinsight_feed"

@@ -9,13 +9,13 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.face.charts.compare import predicted_measured
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Text
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
 from perfkit.face.panels.rounds import METRICS, written
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Text
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project import Project
 from perfkit.project.experiments import CONFIRMATION, ExperimentLog
 

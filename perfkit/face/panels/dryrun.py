@@ -14,13 +14,13 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.core.units import GIB, MIB, format_ratio
 from perfkit.face.charts.dryrun import rank_bar_rows, rank_bars
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Text
-from perfkit.face.panels._panel import Action, Answer, Code, Empty, Panel
 from perfkit.face.panels._plan_state import preset_plan
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Text
+from perfkit.face.widgets.panel import Action, Answer, Code, Empty, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.predict import dryrun
 from perfkit.project.experiments import ExperimentLog
 

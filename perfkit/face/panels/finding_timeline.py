@@ -16,12 +16,12 @@ from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
 from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of
 from perfkit.face.panels._finding_place import Place, place_of
-from perfkit.face.panels._navigation import page_link
-from perfkit.face.panels._page_state import page_state
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._timeline_data import Timeline
-from perfkit.face.panels._timeline_events import placed, walked
-from perfkit.face.panels.timeline import Message, TimelineView
+from perfkit.face.widgets.navigation import page_link
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.timelines.data import Timeline
+from perfkit.face.widgets.timelines.events import placed, walked
+from perfkit.face.widgets.timelines.view import Message, TimelineView
 
 _PAGE = "14"
 

@@ -16,13 +16,13 @@ from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.picture import MAX_NODES, Picture, layer, neighbourhood
 from perfkit.explain.graph.recompute import block_of
 from perfkit.face.charts.graph import communication_bars, dataflow
-from perfkit.face.panels import _context as context
 from perfkit.face.panels import _graph_tables as tables_of
 from perfkit.face.panels import _graphs as graphs
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, PathPicker, Text
-from perfkit.face.panels._panel import Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, PathPicker, Text
+from perfkit.face.widgets.panel import Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 
 MAX_FOUND = 300
 NO_DEVICE = "none"

@@ -10,11 +10,11 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_ratio, significant
 from perfkit.face.charts.studies import growth_lines, growth_rows
 from perfkit.face.panels import _plan_state as plan_state
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice
-from perfkit.face.panels._panel import Answer, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.scaling import GOOD_LINEARITY
 from perfkit.predict.studies.growth import Batch, growth
 

@@ -14,12 +14,12 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.units import format_ratio, significant
 from perfkit.face.charts.scaling import linearity_chart
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Text
-from perfkit.face.panels._panel import Answer, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Text
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.scaling import GOOD_LINEARITY, linearity_table
 from perfkit.project.experiments import ExperimentLog
 

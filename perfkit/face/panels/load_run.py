@@ -11,11 +11,11 @@ from perfkit.config.collect import PARTS, how_to_collect
 from perfkit.core.run import Run
 from perfkit.core.units import format_bytes
 from perfkit.face.charts.coverage import coverage_map
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Number, PathPicker
-from perfkit.face.panels._panel import Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Number, PathPicker
+from perfkit.face.widgets.panel import Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.record.load import formats
 
 FRAMEWORKS = {

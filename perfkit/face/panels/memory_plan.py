@@ -15,10 +15,10 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.face.charts.memory import stage_bars, stage_rows, switch_bars, switch_rows
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._panel import Answer, Panel
 from perfkit.face.panels._plan_state import PLAN_CONTROLS, State, plan_of, start
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.memory.guide import activation_table, static_table
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
 from perfkit.predict.memory.settings import SOURCES, MemorySettings, counted, preset

@@ -13,13 +13,13 @@ from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.explain import memory_use
 from perfkit.explain.memory_use import HOW, Curve
 from perfkit.face.charts.memory_profile import curve_points, drawn_at, memory_area, memory_area_rows, owner_bars, owner_rows
-from perfkit.face.panels import _context as context
 from perfkit.face.panels import _memory_tables as _tables
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Slider
-from perfkit.face.panels._panel import Answer, Empty, Panel
 from perfkit.face.panels._plan_state import preset_options, preset_plan
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider
+from perfkit.face.widgets.panel import Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict import dryrun
 from perfkit.record import memory
 

@@ -24,11 +24,11 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.core.units import TERA, format_ratio, format_si, significant
 from perfkit.face.charts.cost import flops_bars, parameter_bars, roofline
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, Slider, Toggle
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Slider, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
 from perfkit.predict.cost.guide import guide_flops
 from perfkit.predict.cost.roofline import layer_matmuls

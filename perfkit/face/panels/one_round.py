@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._control import Choice, PathPicker, Text
-from perfkit.face.panels._log import open_round, open_row, rounds_of, writable_project
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
 from perfkit.face.panels.rounds import written
+from perfkit.face.widgets import context
+from perfkit.face.widgets.control import Choice, PathPicker, Text
+from perfkit.face.widgets.log import open_round, open_row, rounds_of, writable_project
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project import Project, save
 from perfkit.project.experiments import ExperimentLog
 

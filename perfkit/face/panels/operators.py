@@ -16,12 +16,12 @@ from perfkit.explain.operators import Grouping
 from perfkit.explain.roofline import operator_costs
 from perfkit.explain.what_if import WhatIf, what_if
 from perfkit.face.charts.operators import UNKNOWN, core_label, count_mean, measured_roofline, operator_rows, total_bars
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Slider
 from perfkit.face.panels._operator_compare import compare_figures, compare_sentence, compare_tables
-from perfkit.face.panels._panel import Action, Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.project.experiments import ExperimentLog
 from perfkit.record.load import load
 

@@ -12,10 +12,10 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, format_ratio, significant
 from perfkit.face.charts.studies import feature_points, feature_rows
 from perfkit.face.panels import _plan_state as plan_state
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice
-from perfkit.face.panels._panel import Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.studies.features import parallel_features
 
 NOT_ASKED = frozenset({"schedule", "framework", "attention_kernel", "limit_gib"})

@@ -14,16 +14,16 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.face.charts.plans import plan_scatter, rejected_bars, rejected_rows, step_bars, step_rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, Slider, Toggle
-from perfkit.face.panels._panel import Action, Answer, Panel
 from perfkit.face.panels._plan_state import PLAN_CONTROLS, preset_plan
 from perfkit.face.panels._strategy_export import DIALECTS, Compared, exported, save, short
 from perfkit.face.panels._strategy_state import LEVELS, MOST_CHOSEN, SEQUENCE, State, search, start
 from perfkit.face.panels._strategy_tables import compared_table, marks_of, plans_table, time_text
-from perfkit.face.panels._table import Table
-from perfkit.face.panels._worker import Progress
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Slider, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
+from perfkit.face.widgets.worker import Progress
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_text import plan_text

@@ -16,9 +16,6 @@ import pandas as pd
 
 from perfkit.core.units import format_bytes, format_ns, format_ratio
 from perfkit.face.charts.schedule import memory_bars, memory_rows, picture_height, schedule_picture, schedule_rows
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, PathPicker, Slider, Text
-from perfkit.face.panels._panel import Answer, Code, Panel
 from perfkit.face.panels._pipeline_solve import solve
 from perfkit.face.panels._pipeline_state import (
     SCHEDULE_NAMES,
@@ -30,8 +27,11 @@ from perfkit.face.panels._pipeline_state import (
     start,
     transfer_options,
 )
-from perfkit.face.panels._table import Table
-from perfkit.face.panels._worker import Progress
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider, Text
+from perfkit.face.widgets.panel import Answer, Code, Panel
+from perfkit.face.widgets.table import Table
+from perfkit.face.widgets.worker import Progress
 from perfkit.predict.plans.balance.balance import PlanResult, schedule_case
 from perfkit.predict.plans.balance.case_file import PLAN_FORMAT
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text

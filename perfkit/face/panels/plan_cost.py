@@ -11,10 +11,10 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_ns, format_ratio, significant
 from perfkit.face.charts.breakdown import bars
 from perfkit.face.charts.studies import tornado, tornado_rows
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._panel import Answer, Panel
 from perfkit.face.panels._plan_state import PLAN_CONTROLS, State, plan_of, start
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.studies.sensitivity import CHANGE, sensitivity
 

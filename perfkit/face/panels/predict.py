@@ -10,16 +10,16 @@ import pandas as pd
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.units import NS_PER_S
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._control import Choice, Number, Text
-from perfkit.face.panels._log import open_round, open_row, rounds_of, writable_project
-from perfkit.face.panels._panel import Action, Answer, Panel
 from perfkit.face.panels._plan_state import State as PlanState
 from perfkit.face.panels._plan_state import plan_of
 from perfkit.face.panels._plan_state import start as start_plan
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
 from perfkit.face.panels.rounds import METRICS, written
+from perfkit.face.widgets import context
+from perfkit.face.widgets.control import Choice, Number, Text
+from perfkit.face.widgets.log import open_round, open_row, rounds_of, writable_project
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.predict.estimate import estimate
 from perfkit.project import GoalMetric, Project
 from perfkit.project.experiments import ExperimentLog

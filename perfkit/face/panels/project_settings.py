@@ -12,11 +12,11 @@ from perfkit.core import catalog, settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.units import GIB, TERA, format_bytes, format_si, significant
 from perfkit.explain.alignment.changes import LIMITS
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._control import Choice, Number, Text, Toggle
-from perfkit.face.panels._panel import Action, Answer, Panel
-from perfkit.face.panels._table import Table
 from perfkit.face.panels.rounds import METRICS, written
+from perfkit.face.widgets import context
+from perfkit.face.widgets.control import Choice, Number, Text, Toggle
+from perfkit.face.widgets.panel import Action, Answer, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.project import Attention, CycleOrder, GoalMetric, Project, create_project, save
 from perfkit.project.experiments import ExperimentLog
 

@@ -19,13 +19,13 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB, format_bytes, format_ratio, significant
 from perfkit.face.charts.recompute import curve_chart, curve_rows, settings_chart
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, Number, Slider, Text, Toggle
-from perfkit.face.panels._panel import Answer, Code, Panel
 from perfkit.face.panels._plan_state import on_device, preset_key, preset_options, preset_plan
 from perfkit.face.panels._plan_state import start as plan_start
 from perfkit.face.panels._strategy_export import DIALECTS
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Slider, Text, Toggle
+from perfkit.face.widgets.panel import Answer, Code, Panel
+from perfkit.face.widgets.table import Table
 from perfkit.predict.estimate import Estimate, efficiency_of, estimate, estimates
 from perfkit.predict.plans.balance.recompute_curve import Point, exact_front, greedy_curve, least_seconds
 from perfkit.predict.plans.balance.recompute_options import Option, full_option, independent, operator_options, saved_bytes

@@ -9,11 +9,11 @@ import pandas as pd
 
 from perfkit.core.units import NS_PER_MS, format_ns, format_ratio, significant
 from perfkit.face.charts.rounds import ladder
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._panel import Answer, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project import Project
 from perfkit.project.experiments import ExperimentLog
 

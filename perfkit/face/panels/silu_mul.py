@@ -18,10 +18,10 @@ from perfkit.explain.graph.picture import neighbourhood
 from perfkit.explain.graph.recompute import Recomputed, block_of, pattern
 from perfkit.face.charts.graph import dataflow
 from perfkit.face.panels import _graphs as graphs
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice
-from perfkit.face.panels._panel import Answer, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice
+from perfkit.face.widgets.panel import Answer, Panel
+from perfkit.face.widgets.table import Table
 
 Variant = Literal["silu_mul_without.ir", "silu_mul_not_in_effect.ir", "silu_mul_in_effect.ir"]
 

@@ -20,11 +20,11 @@ from perfkit.explain.operators import Grouping, largest_collectives, largest_ker
 from perfkit.explain.ranks import parse_ranks, worth_showing
 from perfkit.face.charts.breakdown import unmeasured_text
 from perfkit.face.charts.steps import part_rows, rank_bars, step_trend
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, PathPicker, Text
-from perfkit.face.panels._panel import Answer, Empty, Panel
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, PathPicker, Text
+from perfkit.face.widgets.panel import Answer, Empty, Panel
+from perfkit.face.widgets.table import Table
 
 MEDIAN = "median"
 ALL = "all"

@@ -11,12 +11,12 @@ from perfkit.config.lint import SEVERITIES, Check, LintReport, Problem, all_chec
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.face.charts.lint import problem_bars, problem_rows
-from perfkit.face.panels import _context as context
-from perfkit.face.panels._chart import Figure
-from perfkit.face.panels._control import Choice, PathPicker, Text
-from perfkit.face.panels._panel import Action, Answer, Code, Panel
-from perfkit.face.panels._status import NothingYet
-from perfkit.face.panels._table import Table
+from perfkit.face.widgets import context
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, PathPicker, Text
+from perfkit.face.widgets.panel import Action, Answer, Code, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.project.experiments import ExperimentLog
 
 SAMPLES = {

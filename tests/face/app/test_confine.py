@@ -16,7 +16,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked, is_allowed, roots
 from perfkit.face.panels import Panel, PathPicker, open_panel
-from perfkit.face.panels._files import list_folder
+from perfkit.face.widgets._files import list_folder
 
 SECRET = "the secret of another user"
 
@@ -153,7 +153,7 @@ def test_no_trait_is_a_pages_to_write(machine):
 
 
 def test_every_message_of_the_browsers_code_is_known():
-    from perfkit.face.panels._messages import TYPES
+    from perfkit.face.widgets._messages import TYPES
 
     folder = Path(__file__).resolve().parents[3] / "js"
     sources = "\n".join(path.read_text() for path in [*folder.glob("src/*.js"), *folder.glob("load/*.js")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfkit.face.panels._page_state import page_state
+from perfkit.face.widgets.page_state import page_state
 
 
 @pytest.fixture(autouse=True)

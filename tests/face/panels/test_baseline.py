@@ -11,7 +11,7 @@ import pytest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.face.panels import baseline
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets.status import NothingYet
 from perfkit.predict.cost.utilization import tokens_per_s_per_device
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog

@@ -6,8 +6,8 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.face.panels import NothingYet, header, open_panel
-from perfkit.face.panels._class import _memory, bulletin
 from perfkit.face.panels.class_exercise import PANEL, State, check, compute, hint, pick, reveal, solution, view
+from perfkit.face.widgets.class_ import _memory, bulletin
 from perfkit.project import create_project
 from perfkit.teach import class_store, exercises, question
 

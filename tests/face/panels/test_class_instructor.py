@@ -10,8 +10,8 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.face.panels import NothingYet, open_panel
-from perfkit.face.panels._class import bulletin
 from perfkit.face.panels.class_instructor import PANEL, State, compute, reset, say, show_answer, start_timer, toggle_block, view
+from perfkit.face.widgets.class_ import bulletin
 from perfkit.project import create_project
 from perfkit.teach import class_store, question
 from perfkit.teach.lesson import blocks

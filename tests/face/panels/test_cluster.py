@@ -14,8 +14,8 @@ from perfkit.core.units import THIN_SPACE
 from perfkit.explain.diagnose import all_rules, diagnose
 from perfkit.face.panels import cluster
 from perfkit.face.panels._rank_flops import stage_flops
-from perfkit.face.panels._status import NothingYet
 from perfkit.face.panels.cluster import State
+from perfkit.face.widgets.status import NothingYet
 from perfkit.record.load import load
 from tests.face.panels.simulated import simulated
 from tests.predict.simulate.plans import plan_of

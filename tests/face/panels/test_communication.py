@@ -11,8 +11,8 @@ from perfkit.core.resources import data_folder
 from perfkit.core.units import THIN_SPACE
 from perfkit.explain.exposure import by_operation, exposed
 from perfkit.face.panels import communication
-from perfkit.face.panels._status import NothingYet
 from perfkit.face.panels.communication import State
+from perfkit.face.widgets.status import NothingYet
 from perfkit.record.load import load
 from tests.face.panels.simulated import simulated
 

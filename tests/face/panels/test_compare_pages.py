@@ -11,7 +11,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.face.charts.compare import loss_rows, waterfall_rows
 from perfkit.face.panels import accuracy_alignment, compare, decide
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets.status import NothingYet
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.sample import demo

@@ -8,7 +8,7 @@ import pytest
 
 from perfkit.core.errors import PerfkitError
 from perfkit.face.panels import Number, PanelView, PathPicker, Slider, names, show
-from perfkit.face.panels._state import read
+from perfkit.face.widgets.state import read
 from perfkit.project.sample import demo
 
 WITH_CONTROLS = [name for name in names() if not name.startswith("class-")]

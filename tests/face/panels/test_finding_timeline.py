@@ -10,8 +10,8 @@ from perfkit.explain.diagnose import Finding, diagnose
 from perfkit.face import panels
 from perfkit.face.panels._diagnosis import finding_names
 from perfkit.face.panels._finding_place import place_of
-from perfkit.face.panels._page_state import page_state
 from perfkit.face.panels.finding_timeline import FindingTimeline
+from perfkit.face.widgets.page_state import page_state
 from perfkit.record.load import load
 
 PATH = data_folder() / "traces" / "torch_npu_2rank"

@@ -11,7 +11,7 @@ from perfkit.core.resources import data_folder
 from perfkit.face.charts.spec import split
 from perfkit.face.charts.theme import MAX_MARKS
 from perfkit.face.panels import _graphs, graph_ir, open_panel
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets.status import NothingYet
 
 START = graph_ir.start()
 

@@ -6,7 +6,7 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.face.panels import linearity
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets.status import NothingYet
 from perfkit.project.sample import demo
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.face.panels import header, one_round, open_panel, predict, project_settings
-from perfkit.face.panels._log import changed_since, seen
-from perfkit.face.panels._status import NothingYet
+from perfkit.face.widgets.log import changed_since, seen
+from perfkit.face.widgets.status import NothingYet
 from perfkit.project import create_project, open_project
 from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.sample import demo

@@ -11,8 +11,8 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.face.panels import _strategy_state, open_panel, parallel_strategy
 from perfkit.face.panels._strategy_state import State
-from perfkit.face.panels._worker import Cancelled, Progress
 from perfkit.face.panels.parallel_strategy import PANEL, choose, compute, view
+from perfkit.face.widgets.worker import Cancelled, Progress
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
 

@@ -10,8 +10,8 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.face.panels import _pipeline_solve, open_panel, pipeline_balance
 from perfkit.face.panels._pipeline_state import State, case_options, transfer_options
-from perfkit.face.panels._worker import Progress
 from perfkit.face.panels.pipeline_balance import PANEL, compute, move, view
+from perfkit.face.widgets.worker import Progress
 
 
 def state(index=0, **values) -> State:

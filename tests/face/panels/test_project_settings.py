@@ -9,8 +9,8 @@ import pytest
 import perfkit
 from perfkit.core.errors import InputError
 from perfkit.face.panels import project_settings, rounds
-from perfkit.face.panels._status import NothingYet
 from perfkit.face.panels.project_settings import State
+from perfkit.face.widgets.status import NothingYet
 from perfkit.project import open_project
 from perfkit.project.sample import demo
 

@@ -9,8 +9,8 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.face.panels import user_code
-from perfkit.face.panels._status import NothingYet
 from perfkit.face.panels.user_code import State
+from perfkit.face.widgets.status import NothingYet
 
 SLOW = State(path=str(data_folder() / "code" / "train_slow.py"))
 

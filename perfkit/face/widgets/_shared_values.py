@@ -1,0 +1,67 @@
+"""Shared values: the paths of a panel's state that other panels of its page, and the page's address, have too.
+
+A panel tells only what became another value in it, and follows what became another value elsewhere. So an old answer does not take
+a newer choice back, and panels that do not accept each other's values come to rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from perfkit.face.widgets.page_state import PageState, address_text
+from perfkit.face.widgets.state import read
+
+
+class SharedValues:
+    """`paths` of a panel's states, each under its last part in `page`; `state` is the first one."""
+
+    def __init__(self, page: PageState, paths: tuple[str, ...], state: Any) -> None:
+        self._page = page
+        self._names = {path: path.rsplit(".", 1)[-1] for path in paths}
+        self._agreed: dict[str, str] = {}
+        self._own = {path: address_text(read(state, path)) for path in paths}
+
+    def news(self, state: Any) -> dict[str, Any]:
+        """What others have changed: values of the page that are neither the state's nor the ones last agreed on, typed as its.
+
+        Where the page has what was agreed on, it is the visitor who changes the state here.
+        """
+        found = {}
+        for path, name in self._names.items():
+            text, own = self._page.values.get(name), read(state, path)
+            if text is not None and text not in (address_text(own), self._agreed.get(path)):
+                found[path] = _typed(text, own)
+        return found
+
+    def took(self, path: str, before: Any, after: Any) -> None:
+        """The value of the page at `path` was taken over, as far as it was accepted."""
+        text = self._page.get(self._names[path])
+        old, own = (address_text(read(state, path)) for state in (before, after))
+        # What was brought within limits is told once; panels with different limits would go on telling each other. The first
+        # value of a panel is told if the page has one that is not accepted.
+        self._own[path] = text if path not in self._agreed else old if old != own != text else own
+        self._agreed[path] = text
+
+    def tell(self, state: Any, origin: object) -> None:
+        """Tell the page what has become another value here, and what it has no value for yet."""
+        fresh = {}
+        for path, name in self._names.items():
+            text, known = address_text(read(state, path)), self._page.values.get(name)
+            changed = text not in (self._agreed.get(path), self._own[path])
+            if text != known and (changed or (known is None and text)):
+                fresh[name] = text
+            if text == known or name in fresh:
+                self._agreed[path] = text
+            self._own[path] = text
+        if fresh:
+            self._page.set(fresh, origin=origin)
+
+
+def _typed(text: str, like: Any) -> Any:
+    for kind in (int, float):
+        if text and isinstance(like, kind) and not isinstance(like, bool):
+            try:
+                return kind(text)
+            except ValueError:
+                return text
+    return text

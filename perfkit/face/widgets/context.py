@@ -1,0 +1,167 @@
+"""Context: the project that the page belongs to, the runs and files it can open, and the run that is open.
+
+Everything that pages share is on disk (perfkit.toml); a run that was read stays in memory while its page is open, so that a click
+or a slider does not read it again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from threading import Lock
+
+from perfkit.core import settings
+from perfkit.core.errors import PerfkitError
+from perfkit.core.resources import data_folder
+from perfkit.core.roots import checked
+from perfkit.core.run import Run
+from perfkit.core.settings import PROJECT_FILE
+from perfkit.core.units import format_ns
+from perfkit.face.widgets import _aside
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.worker import running
+from perfkit.project import Project, find_project, open_project, sample_paths, save
+from perfkit.record.load import load
+
+Progress = Callable[[str, int, int], None]
+
+SAMPLES = {
+    "Two-rank Ascend profile (torch_npu)": "traces/torch_npu_2rank",
+    "Sixteen-rank cluster analysis": "traces/cluster_16card",
+    "ResNet with checkpointing (Kineto)": "traces/kineto_resnet",
+}
+SAMPLE_LOGS = {
+    "Llama2-13B, 8 cards (MindFormers log)": "traces/logs/llama2_13b_8card_worker_0.log",
+    "GPT-2 TP4 PP4 (Megatron log)": "traces/logs/meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log",
+}
+_CONFIG_SUFFIXES = {".yaml", ".yml", ".toml", ".sh", ".json"}
+_open_run: dict[tuple[str, int], Run] = {}
+_lock = Lock()
+
+
+def current_project() -> Project | None:
+    """The project of this page as it is on disk; None if there is none or it cannot be read (the header says why)."""
+    folder = find_project()
+    if folder is None:
+        return None
+    try:
+        written = (folder / PROJECT_FILE).stat()
+        version = (written.st_mtime_ns, written.st_ino, written.st_size)
+        return _project(folder, version, settings.read_only() or not os.access(folder, os.W_OK))
+    except (PerfkitError, OSError):
+        return None
+
+
+@lru_cache(maxsize=4)
+def _project(folder: Path, _version: tuple[int, ...], _read_only: bool) -> Project:
+    # Controls ask several times while a slider moves; reading perfkit.toml takes 2 ms.
+    return open_project(folder)
+
+
+def can_save(_state: object = None) -> bool:
+    """Whether there is a project that this page may write to."""
+    project = current_project()
+    return project is not None and not project.read_only
+
+
+def run_options(_state: object = None) -> list[tuple[str, str, str]]:
+    """Recordings to choose from: the project's, then the bundled samples, each marked as such."""
+    return _options(SAMPLES, lambda path: path.is_dir())
+
+
+def log_options(_state: object = None) -> list[tuple[str, str, str]]:
+    """Training logs to choose from: the project's, then the bundled samples."""
+    return _options(SAMPLE_LOGS, lambda path: path.suffix == ".log")
+
+
+def config_options(_state: object = None) -> list[tuple[str, str, str]]:
+    """Configurations to choose from: the open one of the project, then those of its rounds and the bundled samples."""
+    project = current_project()
+    found: dict[str, tuple[str, str]] = {}
+    if project is not None:
+        paths = [*([project.open_config] if project.open_config else []), *sorted(project.folder.glob("rounds/*/config.yaml"))]
+        found |= {str(path): (_relative(project.folder, path), "Project") for path in paths}
+        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in _CONFIG_SUFFIXES}
+    found |= {path: (label, "Samples") for path, label in _sample_configs()}
+    return [(label, path, group) for path, (label, group) in found.items()]
+
+
+@cache
+def _sample_configs() -> tuple[tuple[str, str], ...]:
+    return tuple((str(path), path.name) for path in sorted((data_folder() / "configs").glob("*.*")) if path.suffix != ".md")
+
+
+def read_run(path: str, progress: Progress | None = None) -> Run:
+    """The run at `path`; read once as long as the folder does not change. Raises NothingYet for an empty path."""
+    if not path:
+        raise NothingYet("No recording is open yet. Choose a folder of profiles, a trace file or a training log.")
+    place = checked(path)
+    key = (str(place), place.stat().st_mtime_ns if place.exists() else 0)
+    with _lock:
+        if key not in _open_run:
+            progress = progress or running()
+            _aside.convert(place, progress or (lambda *_: None))
+            run = load(place, progress=progress)
+            _open_run.clear()
+            _open_run[key] = run
+        return _open_run[key]
+
+
+def remember_run(path: str) -> None:
+    """Keep `path` as the open run of the project, so that the next page starts with it."""
+    project = current_project()
+    place = Path(path).expanduser()
+    if project is not None and not project.read_only and project.open_run != place and not is_sample(place):
+        save(replace(project, open_run=place))
+
+
+def first_run(samples: dict[str, str]) -> str:
+    """The path that a page opens with: the project's open run, else the first bundled sample."""
+    project = current_project()
+    if project is not None and project.open_run is not None and project.open_run.exists():
+        return str(project.open_run)
+    return str(data_folder() / next(iter(samples.values())))
+
+
+def marked(path: str, title: str) -> str:
+    """`title` with the word sample if the path is a bundled sample."""
+    return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title
+
+
+def span(low_ns: int, high_ns: int) -> str:
+    """Two durations as a range."""
+    return f"{format_ns(low_ns)} to {format_ns(high_ns)}"
+
+
+def _options(samples: dict[str, str], wanted: Callable[[Path], bool]) -> list[tuple[str, str, str]]:
+    project = current_project()
+    found: dict[str, tuple[str, str]] = {}
+    if project is not None:
+        own = {name: path for name, path in sample_paths(project).items() if path.exists() and wanted(path)}
+        found |= {str(path): (_relative(project.folder, path), "Project") for path in own.values()}
+        if project.open_run is not None and project.open_run.exists() and wanted(project.open_run):
+            found[str(project.open_run)] = (_relative(project.folder, project.open_run), "Project")
+        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if wanted(path)}
+    found |= {str(data_folder() / path): (label, "Samples") for label, path in samples.items() if (data_folder() / path).exists()}
+    return [(label, path, group) for path, (label, group) in found.items()]
+
+
+def _uploads(project: Project) -> list[Path]:
+    """What was sent by a page or copied into the folder."""
+    folder = project.folder / "uploads"
+    return sorted(path for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
+
+
+def _relative(folder: Path, path: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+
+
+def is_sample(path: Path) -> bool:
+    """Whether a path is one of the samples that come with perfkit, also where a sample project holds a copy."""
+    project = current_project()
+    samples = project.folder / "samples" if project is not None else None
+    place = path.expanduser().resolve()
+    return place.is_relative_to(data_folder().resolve()) or (samples is not None and place.is_relative_to(samples))

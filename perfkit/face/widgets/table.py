@@ -1,0 +1,107 @@
+"""Table: a frame as a table with units in its header, the same values in full digits in its CSV, and rows that can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.texts import told
+from perfkit.face.charts.spec import plain
+from perfkit.face.widgets.style import column_label, column_scale, write_cell
+from perfkit.face.widgets.view import Content
+
+MAX_ROWS = 500
+"""Rows sent to the page; how many more there are is said below the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A `frame` to be shown under `title`.
+
+    Column names with a unit suffix (`_ns`, `_bytes`, `_ratio`, ...) are scaled and get their unit by themselves. `labels` and
+    `units` override the words and units of columns; a column with a unit of its own is written as it is. `selectable` makes
+    rows clickable.
+    """
+
+    frame: pd.DataFrame
+    _: KW_ONLY
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+    selectable: bool = False
+    max_rows: int = MAX_ROWS
+
+    def row(self, index: int) -> dict[str, Any]:
+        """One row by column name, as plain Python values."""
+        return {str(name): plain(value) for name, value in self.frame.iloc[index].items()}
+
+
+class TableView(Content):
+    """A table on its own; `on_row` is called with the chosen row as a dict by column name."""
+
+    def __init__(self, table: Table, on_row: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._table, self._on_row = table, on_row
+        super().__init__(kind="table", content=table_content("table", table))
+
+    def update(self, table: Table) -> None:
+        """Show another table in the same place."""
+        self._table = table
+        self.content = table_content("table", table)
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """A row was chosen."""
+        if self._on_row is not None and message.get("type") == "row":
+            self._on_row(self._table.row(int(message["row"])))
+
+
+def html_table(
+    frame: pd.DataFrame,
+    *,
+    title: str = "",
+    labels: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    on_row: Callable[[dict[str, Any]], None] | None = None,
+    max_rows: int = MAX_ROWS,
+) -> TableView:
+    """Show `frame` as a table. Cells are text, whatever they hold; a click or Enter on a row calls `on_row` with it as a dict."""
+    table = Table(
+        frame=frame, title=title, labels=labels or {}, units=units or {}, selectable=on_row is not None, max_rows=max_rows
+    )
+    return TableView(table, on_row)
+
+
+def table_content(name: str, table: Table) -> dict[str, Any]:
+    """What the page needs to draw `table`: by column the label, the unit, and the cells as text and as values in that unit."""
+    shown = table.frame.head(table.max_rows)
+    return {
+        "name": name,
+        "title": told(table.title),
+        "label": told(table.title) or name,
+        "columns": [_column(str(column), shown[column], table) for column in shown.columns],
+        "total": len(table.frame),
+        "selectable": table.selectable,
+    }
+
+
+def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
+    """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
+    own = [plain(value) for value in series.tolist()]
+    unit, size = (table.units[name], 1) if name in table.units else column_scale(name, own)
+    values = own if size == 1 else [_scaled(value, size) for value in own]
+    numbers = [value for value in values if value is not None]
+    return {
+        "label": told(table.labels.get(name, column_label(name))),
+        "unit": unit,
+        "text": [write_cell(value) for value in values],
+        "values": values,
+        "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
+    }
+
+
+def _scaled(value: Any, size: float) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return value * 100 if size == 0.01 else value / size

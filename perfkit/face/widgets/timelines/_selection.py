@@ -1,0 +1,201 @@
+"""Details of a timeline: all that is recorded of one slice, and the statistics and list of a selected range."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.core.schema import TABLES
+from perfkit.core.spreadsheet import safe_cell
+from perfkit.core.units import NS_PER_US, THIN_SPACE, format_bytes, format_ns
+from perfkit.face.widgets.style import column_label
+from perfkit.face.widgets.table import Table, table_content
+from perfkit.face.widgets.timelines import _counters as counting
+from perfkit.face.widgets.timelines.data import PROCESSES, Timeline, Unit
+from perfkit.face.widgets.timelines.events import cells, column, slice_of, whole
+from perfkit.record import tiles
+
+MAX_LIST = 500
+MAX_CSV = 200_000
+_HIDDEN = {"rank", "name", "kind", "start_ns", "duration_ns", "stream", "thread"}
+_TABLES = {"device": ("kernels", "launches", "collectives"), "communication": ("collectives",), "host": ("host",)}
+
+
+def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
+    """All fields of one event, or what a merged slice stands for."""
+    start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+    if counting.is_counter(message["unit"]):
+        return _of_counter(timeline, counting.counter(timeline.counters, message["unit"]), start_ns, end_ns)
+    unit = timeline.unit(message["unit"])
+    where = [("Rank", str(unit.rank)), ("Process", PROCESSES[unit.process]), ("Lane", unit.label)]
+    times = [
+        ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
+        ("Length", _exact(end_ns - start_ns)),
+    ]
+    if int(message["count"]) > 1:
+        busy = ("Busy", f"{format_ns(message['busy'])} in all; zoom in to tell them apart")
+        return {"type": "detail", "title": tiles.slices_text(int(message["count"])), "fields": [*times, busy, *where]}
+    lane = unit.lanes[int(message["lane"])]
+    rows = tiles.events(unit.source, [lane], start_ns, max(end_ns, start_ns + 1))
+    rows = rows[(rows["start_ns"] == start_ns).to_numpy()]
+    name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
+    fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
+    return {"type": "detail", "title": name if len(name) <= 90 else f"{name[:89]}\u2026", "fields": fields}
+
+
+def _of_counter(timeline: Timeline, unit: counting.CounterUnit, start_ns: int, end_ns: int) -> dict[str, Any]:
+    """The sample that holds from a moment on."""
+    found = counting.walked(unit, timeline.base_ns, {"mode": "nearest", "start": start_ns - timeline.base_ns, "direction": 1})[
+        "slice"
+    ]
+    fields = [
+        ("Name", str(found["name"])),
+        ("Kind", "counter"),
+        ("Start", f"{_exact(start_ns - timeline.span_ns[0])} after the first event; {start_ns} ns on the common clock"),
+        ("Length", f"{_exact(end_ns - start_ns)} until the next sample" if end_ns > start_ns else "the last sample"),
+        ("Range", counting.described(unit)["counter"]["text"]),
+        ("Samples", str(len(unit.series.value))),
+        ("Rank", str(unit.rank)),
+    ]
+    return {"type": "detail", "title": found["name"], "fields": fields}
+
+
+def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Iterator[tuple[str, str]]:
+    run, rank = timeline.run, unit.rank
+    told: set[str] = set()
+    here_ns = start_ns - run.clock.get(rank, 0)
+    for table in _TABLES.get(unit.process, ()):
+        if table not in run.tables:
+            continue
+        positions = np.flatnonzero((column(run, table, rank, "start_ns") == here_ns).fillna(False).to_numpy(bool))
+        if not len(positions):
+            continue
+        names = [known.name for known in TABLES[table].columns if known.name not in _HIDDEN]
+        found = cells(run, table, rank, positions[:50], ["name", *names]).to_dict("records")
+        row = next((row for row in found if row["name"] == name), found[0])
+        for key in names:
+            if key != "step" and not pd.isna(row[key]):
+                label = column_label(key)
+                yield (f"{label} ({table})" if label in told else label), _written(key, row[key])
+                told.add(label)
+
+
+def _written(name: str, value: Any) -> str:
+    if name in ("launch_ns",):
+        return f"{int(value)} ns on the clock of the rank"
+    if name.endswith("_ns"):
+        return format_ns(float(value))
+    return format_bytes(float(value)) if name.endswith("bytes") else str(value)
+
+
+def _exact(ns: int) -> str:
+    """A duration to the last ns."""
+    return f"{format_ns(ns, 4)} ({ns:,} ns)".replace(",", THIN_SPACE) if ns >= NS_PER_US else f"{ns} ns"
+
+
+def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
+    """What ran in a range: by name and, up to `MAX_LIST`, one by one, the longest first; all times are parts inside of it."""
+    start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+    units = [timeline.unit(number) for number in dict.fromkeys(message["units"]) if not counting.is_counter(number)]
+    counted = [
+        counting.counter(timeline.counters, number) for number in dict.fromkeys(message["units"]) if counting.is_counter(number)
+    ]
+    sums: dict[tuple[str, str], list[int]] = {}
+    longest: list[dict[str, Any]] = []
+    for unit, rows in inside(timeline, units, start_ns, end_ns):
+        for (name, kind), inner in rows.groupby(["name", "kind"], sort=False, observed=True)["inside_ns"]:
+            have = sums.setdefault((str(name), str(kind)), [0, 0, inner.iloc[0], 0])
+            have[0] += len(inner)
+            have[1] += int(inner.sum())
+            have[2], have[3] = min(have[2], int(inner.min())), max(have[3], int(inner.max()))
+        best: list[Any] = rows.nlargest(MAX_LIST, "inside_ns").to_dict("records")
+        longest += [{**row, "slice": slice_of(timeline, unit, row), "owner": unit} for row in best]
+        longest = sorted(longest, key=lambda row: -row["inside_ns"])[:MAX_LIST]
+    count, total = sum(have[0] for have in sums.values()), sum(have[1] for have in sums.values())
+    text = f"{tiles.slices_text(count)} of {len(units)} lanes in {format_ns(end_ns - start_ns)}, {format_ns(total)} in all"
+    tables = [_list(timeline, longest, count), _statistics(sums, total, end_ns - start_ns)]
+    if counted:
+        tables.append(counting.inside(counted, start_ns, end_ns))
+    asked = {"start": message["start"], "end": message["end"], "units": list(message["units"])}
+    return {
+        "type": "selection",
+        "text": f"{text}; slices that reach out of the range count with their part inside of it.",
+        "tables": tables,
+        "slices": [row["slice"] for row in longest],
+        "asked": asked,
+    }
+
+
+def inside(timeline: Timeline, units: Sequence[Unit], start_ns: int, end_ns: int) -> Iterator[tuple[Unit, pd.DataFrame]]:
+    """The events of a range in parts, with `inside_ns`, the part of each that lies in it; a range of the common clock."""
+    for unit in units:
+        first_ns, last_ns = (timeline.recorded_ns(unit.rank, moment_ns) for moment_ns in (start_ns, end_ns))
+        for rows in whole(unit, unit.lanes, first_ns, last_ns):
+            ends, starts = np.minimum(rows["end_ns"], last_ns), np.maximum(rows["start_ns"], first_ns)
+            yield unit, rows.assign(inside_ns=ends - starts)
+
+
+def _statistics(sums: Mapping[tuple[str, str], Sequence[int]], total: int, span_ns: int) -> dict[str, Any]:
+    rows = sorted(sums.items(), key=lambda item: -item[1][1])
+    frame = pd.DataFrame(
+        [
+            {
+                "name": name,
+                "kind": kind,
+                "count": have[0],
+                "total_ns": have[1],
+                "mean_ns": have[1] / have[0],
+                "shortest_ns": have[2],
+                "longest_ns": have[3],
+                "share": have[1] / total if total else 0.0,
+                "of the range": f"{have[1] / span_ns:.1%}",
+            }
+            for (name, kind), have in rows
+        ],
+        columns=["name", "kind", "count", "total_ns", "mean_ns", "shortest_ns", "longest_ns", "share", "of the range"],
+    )
+    return table_content("timeline-statistics", Table(frame=frame, title="By name"))
+
+
+def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
+    frame = pd.DataFrame(
+        [
+            {
+                "name": row["name"],
+                "kind": row["kind"],
+                "rank": row["owner"].rank,
+                "lane": row["owner"].label,
+                "start_ns": int(row["start_ns"]) - timeline.span_ns[0],
+                "duration_ns": int(row["busy_ns"]),
+                "inside_ns": int(row["inside_ns"]),
+            }
+            for row in longest
+        ],
+        columns=["name", "kind", "rank", "lane", "start_ns", "duration_ns", "inside_ns"],
+    )
+    title = f"One by one, the longest first ({len(longest)} of {tiles.slices_text(count)})"
+    labels = {"start_ns": "after the first event", "inside_ns": "in the range"}
+    return table_content("timeline-slices", Table(frame=frame, title=title, labels=labels, selectable=True))
+
+
+def as_csv(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
+    """All slices of a range as CSV with exact ns, up to `MAX_CSV`; a cell that a spreadsheet would run gets an apostrophe."""
+    start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+    output = io.StringIO()
+    writer = csv.writer(output)
+    writer.writerow(["rank", "process", "lane", "name", "kind", "start_ns", "duration_ns", "inside_ns"])
+    left = MAX_CSV
+    units = [timeline.unit(number) for number in dict.fromkeys(message["units"]) if not counting.is_counter(number)]
+    for unit, rows in inside(timeline, units, start_ns, end_ns):
+        for row in rows.head(left).to_dict("records"):
+            texts = [safe_cell(str(text)) for text in (unit.process, unit.label, row["name"], row["kind"])]
+            writer.writerow([unit.rank, *texts, row["start_ns"], row["busy_ns"], row["inside_ns"]])
+        left -= min(left, len(rows))
+    if not left:
+        writer.writerow([f"the first {MAX_CSV} slices; choose a shorter range for the others"])
+    return {"type": "csv", "text": output.getvalue()}

@@ -1,0 +1,255 @@
+"""Units of a timeline: the tree rank, process, stream or thread, with what the page needs to draw its lanes.
+
+All moments are int64 ns on the common clock. What goes to a browser are differences from `Timeline.base_ns` as float64, which
+hold 1 ns over 104 days; the base itself goes as text, because a float64 of an epoch time cannot hold 1 ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from perfkit.core import clock
+from perfkit.core.errors import NotMeasuredError, PerfkitError
+from perfkit.core.run import Run
+from perfkit.core.units import THIN_SPACE, format_ns
+from perfkit.face.widgets.timelines import _counters as counting
+from perfkit.face.widgets.timelines import _ranks as told
+from perfkit.face.widgets.timelines._overlap import STATES, overlap_run
+from perfkit.record import tiles
+from perfkit.record.events.graph import causal_graph
+from perfkit.record.tiles import Lane
+
+OVERLAP = "overlap"
+PROCESSES = {
+    "device": "Device",
+    "communication": "Communication",
+    OVERLAP: "Overlap analysis",
+    "host": "Host",
+    counting.COUNTER: "Counters",
+    counting.SILENT: "Counters that stay 0",
+}
+"""The processes of a rank in the order in which they are shown, with their headings."""
+MAX_FIRST_RANKS = 4
+MAX_STEPS = 5000
+GRID_NS = 512_000 << 30
+"""The base lies on the grid of the widest tiles, so that tiles of every width begin at a multiple of it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unit:
+    """A stream, a thread or a state of the overlap analysis, with a lane for each depth; `source` is the run that has its tiles."""
+
+    id: int
+    rank: int
+    process: str
+    thread: str
+    lanes: tuple[Lane, ...]
+    source: Run
+
+    @property
+    def label(self) -> str:
+        """How the unit is called in the tree."""
+        if self.process == OVERLAP:
+            return self.thread
+        word = {"device": "stream", "host": "thread", "communication": "group"}[self.process]
+        return f"{word} {self.thread}" if self.thread else f"no {word} recorded"
+
+
+@dataclass(kw_only=True)
+class Timeline:
+    """The units of a run that are open so far; ranks are opened when somebody looks at them."""
+
+    run: Run
+    base_ns: int
+    units: list[Unit] = field(default_factory=list)
+    counters: list[counting.CounterUnit] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    opened: set[int] = field(default_factory=set)
+    clocks: dict[int, clock.Clock] = field(default_factory=dict)
+    overlap: Run | None = None
+    lock: RLock = field(default_factory=RLock)
+
+    def open_ranks(self, ranks: Iterable[int]) -> None:
+        """Add the units of some ranks; making tiles that are not there yet takes about 1 s a million events."""
+        with self.lock:
+            for rank in [rank for rank in ranks if rank in self.run.ranks and rank not in self.opened]:
+                self.opened.add(rank)
+                for process, thread, lanes, source in self._threads(rank):
+                    self.units.append(
+                        Unit(id=len(self.units), rank=rank, process=process, thread=thread, lanes=tuple(lanes), source=source)
+                    )
+                self._open_counters(rank)
+
+    def _open_counters(self, rank: int) -> None:
+        try:
+            self.counters += counting.counter_units(self.run, rank, len(self.counters))
+        except PerfkitError as error:  # the lanes are worth showing without them
+            self.problems.append(f"The counters of rank {rank} cannot be read: {error}")
+
+    def _threads(self, rank: int) -> list[tuple[str, str, list[Lane], Run]]:
+        found: dict[tuple[str, str], tuple[list[Lane], Run]] = {}
+        for lane in tiles.lanes(self.run, ranks=[rank]):
+            found.setdefault((lane.process, lane.thread), ([], self.run))[0].append(lane)
+        if self.overlap is not None and any(process == "device" for process, _ in found):
+            states = tiles.lanes(self.overlap, ranks=[rank])
+            for lane in sorted(states, key=lambda lane: STATES.index(lane.thread)):
+                found.setdefault((OVERLAP, lane.thread), ([], self.overlap))[0].append(lane)
+        order = list(PROCESSES)
+        ordered = sorted(found.items(), key=lambda item: order.index(item[0][0]))
+        return [(process, thread, lanes, source) for (process, thread), (lanes, source) in ordered]
+
+    def unit(self, number: object) -> Unit:
+        """The unit of a number; raises LookupError for any other."""
+        if not isinstance(number, int) or not 0 <= number < len(self.units):
+            raise LookupError(f"there is no unit {number!r}")
+        return self.units[number]
+
+    def recorded_ns(self, rank: int, moment_ns: int) -> int:
+        """The moment on the lanes of a rank that is a common one: they are aligned by an offset, and its clock may drift."""
+        return told.recorded_ns(self.run, rank, self.clocks.get(rank), moment_ns)
+
+    def offset(self, moment_ns: int) -> float:
+        """A moment as the browser has it."""
+        return float(moment_ns - self.base_ns)
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """From the first start to the last end of all that is open."""
+        lanes = [lane for unit in self.units for lane in unit.lanes]
+        return min(lane.start_ns for lane in lanes), max(lane.end_ns for lane in lanes)
+
+
+def open_timeline(run: Run, ranks: Sequence[int] = ()) -> Timeline:
+    """The timeline of a run with some ranks open, the first four by default. Raises NotMeasuredError if it holds no times."""
+    timeline = Timeline(run=run, base_ns=0, overlap=overlap_run(run), clocks=_clocks(run))
+    chosen = [rank for rank in ranks if rank in run.ranks]
+    for rank in chosen or run.ranks:
+        timeline.open_ranks([rank])
+        if timeline.units and not chosen and len(timeline.opened) >= MAX_FIRST_RANKS:
+            break
+    if not timeline.units:
+        raise NotMeasuredError(
+            f"when anything ran: {run.name} holds no event with a start time",
+            how_to_collect="record a profile of two to four steps; page 10 writes the lines for your framework",
+        )
+    timeline.base_ns = timeline.span_ns[0] // GRID_NS * GRID_NS
+    return timeline
+
+
+def _clocks(run: Run) -> dict[int, clock.Clock]:
+    if len(run.clock) < 2:
+        return {}
+    return dict(causal_graph(run).clocks)
+
+
+def described(timeline: Timeline) -> dict[str, Any]:
+    """What the page needs before it asks for tiles: ranks, units, steps, what was lost; moments as offsets from `base_ns`."""
+    start_ns, end_ns = timeline.span_ns
+    run = timeline.run
+    return {
+        "base_ns": str(timeline.base_ns),
+        "start": timeline.offset(start_ns),
+        "end": timeline.offset(max(end_ns, start_ns + 1)),
+        "ranks": told.described(
+            run,
+            timeline.clocks,
+            _ends_ns(timeline),
+            opened=timeline.opened,
+            base_ns=timeline.base_ns,
+            span_ns=end_ns - start_ns,
+        ),
+        "processes": PROCESSES,
+        "units": [*(_unit(unit) for unit in timeline.units), *map(counting.described, timeline.counters)],
+        "steps": _steps(timeline),
+        "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
+        "lost": told.num_events(_lost(run)),
+        "sentence": sentence(timeline),
+        "notes": list(_notes(timeline)),
+    }
+
+
+def _lost(run: Run) -> dict[str, int]:
+    lost: dict[str, int] = {}
+    for dropped in run.dropped:
+        lost[dropped.what] = lost.get(dropped.what, 0) + dropped.count
+    return lost
+
+
+def _ends_ns(timeline: Timeline) -> dict[int, int]:
+    """Where the events of each open rank end."""
+    ends: dict[int, int] = {}
+    for unit in timeline.units:
+        ends[unit.rank] = max(ends.get(unit.rank, unit.lanes[0].end_ns), *(lane.end_ns for lane in unit.lanes))
+    return ends
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    return {
+        "id": unit.id,
+        "rank": unit.rank,
+        "process": unit.process,
+        "label": unit.label,
+        "depths": [lane.depth for lane in unit.lanes],
+        "count": sum(lane.count for lane in unit.lanes),
+        "busy_ns": float(sum(lane.busy_ns for lane in unit.lanes)),
+    }
+
+
+def _steps(timeline: Timeline) -> list[dict[str, Any]]:
+    """The steps of the first open rank that states when its steps began."""
+    for rank in sorted(timeline.opened):
+        rows = timeline.run.frame("steps", ranks=[rank])
+        rows = rows[rows["start_ns"].notna()].sort_values("start_ns").head(MAX_STEPS)
+        if len(rows):
+            shift = timeline.run.clock.get(rank, 0)
+            starts, lengths = rows["start_ns"].astype("int64") + shift, rows["duration_ns"].astype("int64")
+            return [
+                {"step": int(step), "rank": rank, "start": timeline.offset(start), "end": timeline.offset(start + length)}
+                for step, start, length in zip(rows["step"].tolist(), starts.tolist(), lengths.tolist(), strict=True)
+            ]
+    return []
+
+
+def sentence(timeline: Timeline) -> str:
+    """The answer of the page in words: what is shown, and what the device of the first rank did."""
+    start_ns, end_ns = timeline.span_ns
+    num_events = sum(lane.count for unit in timeline.units if unit.process != OVERLAP for lane in unit.lanes)
+    opened = sorted(timeline.opened)
+    count = f"{num_events:,}".replace(",", THIN_SPACE)
+    text = f"{count} events of {len(opened)} of {len(timeline.run.ranks)} ranks over {format_ns(end_ns - start_ns)}."
+    of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == opened[0]]
+    parts = [(unit.label, sum(lane.busy_ns for lane in unit.lanes)) for unit in of_first]
+    total = sum(amount for _, amount in parts)
+    if total:
+        listed = ", ".join(f"{label} {format_ns(amount)} ({amount / total:.1%})" for label, amount in parts)
+        text += f" The device of rank {opened[0]}: {listed}."
+    return text
+
+
+def _notes(timeline: Timeline) -> tuple[str, ...]:
+    run, notes = timeline.run, []
+    silent = sorted(timeline.opened - {unit.rank for unit in timeline.units})
+    if silent:
+        notes.append(f"No event of rank {', '.join(map(str, silent))} has a start time.")
+    unaligned = [rank for rank in timeline.opened if rank not in run.clock]
+    if len(timeline.opened) > 1 and unaligned:
+        notes.append(
+            "The clocks of the ranks could not be aligned: no collectives that they ran together were recorded with times."
+        )
+    if run.dropped:
+        num_lost = told.num_events(_lost(run))
+        lost = {0: "Parts", 1: "1 item"}.get(num_lost, f"{num_lost:,} items".replace(",", THIN_SPACE))
+        notes.append(f"{lost} of this recording could not be read; page 10 says what. Gaps below may come from that.")
+    return (*notes, *timeline.problems)
+
+
+def safely(timeline: Timeline, ranks: Sequence[int]) -> str:
+    """Open more ranks; the sentence that says why it did not work, or the empty text."""
+    try:
+        timeline.open_ranks(ranks)
+    except PerfkitError as error:
+        return str(error)
+    return ""

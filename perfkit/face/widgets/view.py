@@ -1,0 +1,94 @@
+"""View: the base of every widget on a page, drawn by the one module `_widgets.js`, which a page loads once.
+
+The kernel's side holds plain data in synchronised traits; the trait `kind` says which view of js/src/ draws them. Messages of
+the page come as dicts with a `type`. That module and the chart library are served by the app; elsewhere (JupyterLab) the page
+asks for each once and gets it through the kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from perfkit.core.errors import InputError
+from perfkit.face.charts.vega import module_source
+from perfkit.face.widgets._messages import decode
+
+_FOLDER = Path(__file__).parent
+_keys = itertools.count(1)
+
+
+class View(anywidget.AnyWidget):
+    """A widget that works without a page: made headless, it holds what would be drawn."""
+
+    _esm = _FOLDER / "_load.js"
+
+    kind = traitlets.Unicode().tag(sync=True)
+    key = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, **traits: Any) -> None:
+        # Panels compute in threads; traits are changed and sent under this lock only.
+        self.lock = threading.RLock()
+        super().__init__(key=f"view-{next(_keys)}", **traits)
+        self.on_msg(self._dispatch)
+
+    def _dispatch(self, _widget: Any, message: Any, buffers: Any) -> None:
+        try:
+            self._answer_page(decode(message), buffers)
+        except (InputError, LookupError, TypeError, ValueError) as error:
+            refuse(f"{type(error).__name__}: {error}")
+
+    def _answer_page(self, message: dict[str, Any], buffers: Any) -> None:
+        if message["type"] == "need-module":
+            self.send({"type": "module", "name": message["name"], **_MODULES[message["name"]]()})
+        elif message["type"] == "upload":
+            self.on_upload(message, buffers)
+        else:
+            self.on_message(message)
+
+    def send_state(self, key: Any = None) -> None:
+        """Send traits as they are: plain data. ipywidgets would look for bytes in every single value of a chart."""
+        state: dict[str, Any] = self.get_state(key)
+        for name in self._property_lock.keys() & state.keys():
+            self._property_lock[name] = state[name]
+        if state:
+            self._send({"method": "update", "state": state, "buffer_paths": []})
+
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Pages say what they want in messages; no trait is theirs to write."""
+        refuse(f"a page wrote {', '.join(map(str, list(sync_data)[:5]))} of a view")
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """What the visitor did; views that accept something override it."""
+
+    def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
+        """A file that the visitor sends; views with a path picker take it."""
+
+
+def refuse(what: str) -> None:
+    """Log what a page tried; where the kernel runs in the app, the server's own output takes it."""
+    stream = sys.__stderr__
+    if stream is not None:
+        print(f"perfkit refused: {what[:400]}", file=stream, flush=True)
+
+
+def _widgets() -> dict[str, str]:
+    files = {"source": "_widgets.js", "style": "_widgets.css"}
+    return {name: (_FOLDER / file).read_text(encoding="utf-8") for name, file in files.items()}
+
+
+_MODULES: dict[str, Callable[[], dict[str, str]]] = {"widgets": _widgets, "vega": lambda: {"source": module_source()}}
+"""What a page can ask for, by the names of js/src/load_module.js."""
+
+
+class Content(View):
+    """A view that is drawn from one trait."""
+
+    content = traitlets.Dict().tag(sync=True)

@@ -1,0 +1,60 @@
+"""Tables: units in the header, the same values in full in the export, not measured as a dash."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.face.panels import Table, html_table
+from perfkit.face.widgets.table import table_content
+
+
+def column(frame: pd.DataFrame, name: str, **options):
+    return next(
+        column
+        for column, found in zip(table_content("t", Table(frame, **options))["columns"], frame.columns, strict=True)
+        if found == name
+    )
+
+
+def test_one_unit_serves_a_column_its_cells_and_its_export():
+    times = column(pd.DataFrame({"duration_ns": [1_500_000, 136_581_000, None]}), "duration_ns")
+    assert (times["label"], times["unit"]) == ("duration", "ms")
+    assert times["text"] == ["1.50", "137", "–"]
+    assert times["values"] == [1.5, 136.581, None]
+    assert times["numeric"] is True
+
+
+def test_shares_are_percent_and_sizes_binary():
+    frame = pd.DataFrame({"overlap_ratio": [0.125], "peak_bytes": [59_392 * 2**20], "count": [12_481]})
+    assert (column(frame, "overlap_ratio")["text"], column(frame, "overlap_ratio")["values"]) == (["12.5"], [12.5])
+    assert (column(frame, "peak_bytes")["unit"], column(frame, "peak_bytes")["text"]) == ("GiB", ["58.0"])
+    assert column(frame, "count")["text"] == ["12\u2009481"]
+
+
+def test_a_unit_that_is_given_wins_over_the_names():
+    speed = column(pd.DataFrame({"speed": [2562.0]}), "speed", units={"speed": "tokens/s"}, labels={"speed": "Speed"})
+    assert (speed["label"], speed["unit"], speed["text"]) == ("Speed", "tokens/s", ["2\u2009560"])
+
+
+def test_hostile_text_is_only_text():
+    name = "<img src=x onerror=alert(1)>"
+    cells = column(pd.DataFrame({"name": [name]}), "name")
+    assert cells["text"] == [name]
+    assert cells["numeric"] is False
+
+
+def test_rows_beyond_the_limit_are_counted():
+    content = table_content("t", Table(pd.DataFrame({"a": range(10)}), max_rows=3))
+    assert (content["total"], len(content["columns"][0]["text"])) == (10, 3)
+
+
+def test_a_chosen_row_is_given_by_column_name():
+    chosen = []
+    view = html_table(pd.DataFrame({"rank": [0, 1], "wait_ns": [5, 7]}), on_row=chosen.append)
+    view.on_message({"type": "row", "row": 1})
+    assert chosen == [{"rank": 1, "wait_ns": 7}]
+    assert view.content["selectable"] is True
+
+
+def test_an_empty_frame_is_a_table_without_rows():
+    assert table_content("t", Table(pd.DataFrame({"a": []})))["columns"][0]["text"] == []
