@@ -1,6 +1,7 @@
 // Bundles the browser side of panels and reports. Every bundle starts with the digest of its sources, so that a test can tell a stale one.
+// Beside the chart library stand the licences of all that it is made of, which go where it goes.
 import { createHash } from "node:crypto";
-import { readFile, readdir } from "node:fs/promises";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { build } from "esbuild";
 
 const bundles = [
@@ -24,6 +25,24 @@ for (const { entry, outfile, sources } of bundles) {
     // d3-fetch and vega-loader can read files under node; the browser never does.
     external: ["node:*", "fs"],
   });
+}
+
+await writeFile("../perfkit/face/charts/_vega.licences.txt", await licences());
+
+async function licences() {
+  const { packages } = JSON.parse(await readFile("package-lock.json", "utf8"));
+  const namesByText = new Map();
+  for (const [path, { version, dev }] of Object.entries(packages)) {
+    if (!path || dev) continue;
+    const files = (await readdir(path)).filter((name) => /^(licen[cs]e|copying|notice)/i.test(name)).sort();
+    if (files.length === 0) throw new Error(`${path} has no licence`);
+    const texts = await Promise.all(files.map((name) => readFile(`${path}/${name}`, "utf8")));
+    const text = texts.map((each) => each.replaceAll("\r\n", "\n").trim()).join("\n\n");
+    namesByText.set(text, [...(namesByText.get(text) ?? []), `${path.replace(/.*node_modules\//, "")} ${version}`]);
+  }
+  const head = `sources ${await digest(["package-lock.json"])}: the licences of what _vega.js is made of; built from js/ by "make js"`;
+  const parts = [...namesByText].map(([text, names]) => `${"=".repeat(80)}\n${names.sort().join("\n")}\n\n${text}`);
+  return `${[head, ...parts].join("\n\n")}\n`;
 }
 
 async function sourcesBeside(folder) {

@@ -23,7 +23,8 @@ PAGE = ROOT / "docs" / "licences.md"
 HEAD = """# Licences
 
 perfkit itself is under Apache-2.0 ([LICENSE](../LICENSE)). On Linux it installs the following Python packages, none of which is
-part of its wheel; the JavaScript ones are bundled in it. Versions stand in `requirements.lock` and `js/package-lock.json`;
+part of its wheel; the JavaScript ones are bundled in it, and their licences stand beside the bundle
+(`perfkit/face/charts/_vega.licences.txt`). Versions stand in `requirements.lock` and `js/package-lock.json`;
 `make sbom` writes a bill of materials (CycloneDX) of what is installed. Renewed by `python -m tests.install.licences`.
 
 """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 
 import pytest
 
-from tests.install.licences import PAGE, bill, bundled, installed, is_permitted
+from tests.install.licences import PAGE, ROOT, bill, bundled, installed, is_permitted
+
+NOTICES = ROOT / "perfkit" / "face" / "charts" / "_vega.licences.txt"
+GRANTS = ("Permission is hereby granted", "Permission to use, copy, modify", "Redistribution and use in source")
 
 
 def test_every_package_that_is_installed_or_bundled_is_listed_with_its_licence():
@@ -33,3 +37,17 @@ def test_the_bill_of_materials_names_each_package_once_with_its_version():
     assert len(components) == len({component["bom-ref"] for component in components}) > 50
     assert all(re.fullmatch(r"pkg:(pypi|npm)/[\w.%/-]+@[\w.+-]+", component["purl"]) for component in components)
     assert {"voila", "ipywidgets", "vega"} <= {component["name"] for component in components}
+
+
+def test_the_licence_of_every_bundled_library_goes_into_the_wheel_with_it():
+    """`tests/install/test_wheel.py` shows that the wheel has all files of the package."""
+    head, *parts = NOTICES.read_text(encoding="utf-8").split("\n" + "=" * 80 + "\n")
+    lock = (ROOT / "js" / "package-lock.json").read_bytes()
+    assert head.startswith(f"sources {hashlib.sha256(lock).hexdigest()[:16]}:"), "run: make js"
+    texts = {}
+    for part in parts:
+        names, _, text = part.partition("\n\n")
+        texts |= dict.fromkeys(names.splitlines(), text)
+    assert texts.keys() == {f"{package.name} {package.version}" for package in bundled()}
+    granted = {name for name, text in texts.items() if "Copyright" in text and any(grant in text for grant in GRANTS)}
+    assert texts.keys() - granted == {name for name, text in texts.items() if "released into the public domain" in text}

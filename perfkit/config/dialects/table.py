@@ -273,7 +273,10 @@ def _text(row: Mapping[str, Any]) -> str:
 
 
 def _header(text: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text[: text.find("\n") + 1 or None])), [])
+    try:
+        return next(csv.reader(io.StringIO(text[: text.find("\n") + 1 or None], newline="")), [])
+    except csv.Error:  # no table
+        return []
 
 
 DIALECT = Dialect(

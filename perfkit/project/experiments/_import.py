@@ -88,7 +88,8 @@ def _rows(path: Path) -> list[tuple[int, Mapping[str, str]]]:
 
 def _figure(path: Path, line: int, row: Mapping[str, Any]) -> tuple[int, Measurement] | list[str]:
     problems = []
-    number = int(row["number"]) if row["number"].strip().isascii() and row["number"].strip().isdecimal() else None
+    told = row["number"].strip()
+    number = int(told) if told.isascii() and told.isdecimal() else None
     if number is None or number >= 2**31:
         problems.append(f"line {line}: number = {row['number']!r} must be a whole number from 0")
     if row["metric"] not in METRIC_UNITS:
