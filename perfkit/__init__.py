@@ -3,7 +3,8 @@
 Measured:   load(path) -> Run with pandas frames; diagnose(run), what_if(run, changes), compare(a, b), report(run, out)
 Predicted:  read_config(path) -> Plan; estimate(plan), estimate_table(table), search_plans(...), balance(...)
             simulate_schedule(...)
-Around it:  ExperimentLog(folder), lint(...), read_graph(folder), simulate(...), write_config(...), demo(folder)
+Around it:  ExperimentLog(folder), lint(...), explain_fragment(text), read_graph(folder), simulate(...),
+            write_config(...), demo(folder)
 
 `help(perfkit.load)` says what each takes, gives and refuses. `perfkit serve FOLDER` shows the same as guided pages. The functions
 are imported when first used, so that `import perfkit` costs nothing.
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from perfkit.config.lint import lint as lint
     from perfkit.explain.compare import compare as compare
     from perfkit.explain.diagnose import diagnose as diagnose
+    from perfkit.explain.fragments import explain_fragment as explain_fragment
     from perfkit.explain.graph import read_graph as read_graph
     from perfkit.explain.what_if import what_if as what_if
     from perfkit.face.report import report as report
@@ -42,6 +44,7 @@ _PUBLIC = {
     "ExperimentLog": "perfkit.project.experiments",
     "demo": "perfkit.project.sample",
     "diagnose": "perfkit.explain.diagnose",
+    "explain_fragment": "perfkit.explain.fragments",
     "estimate": "perfkit.predict.estimate",
     "estimate_table": "perfkit.predict.estimate",
     "read_config": "perfkit.config.dialects",

@@ -22,6 +22,7 @@ PLUG_INS = [
     ("perfkit.config.lint.checks", "CHECK"),
     ("perfkit.config.dialects", "DIALECT"),
     ("perfkit.face.cli", "COMMAND"),
+    ("perfkit.explain.fragments.kinds", "FRAGMENT"),
 ]
 TESTED_ALONE = [("perfkit.record.formats", "FORMAT"), ("perfkit.explain.diagnose.rules", "RULE")]
 

@@ -15,6 +15,7 @@ from typing import Any
 from perfkit.config.dialects.splice import has_path, value_at
 
 Path = tuple[str, ...]
+FLAT = ("model_config", "parallel_config", "dataset_config", "training_config", "optimizer_config", "moe_config")
 SPLIT = ("accelerate_config", "parallelization")
 PIPELINE, PRECISION, LLM = (*SPLIT, "pipeline"), ("accelerate_config", "precision"), ("model_config", "llm")
 ATTENTION, FFN = (*LLM, "blocks", "attention"), (*LLM, "blocks", "ffn")
@@ -64,12 +65,17 @@ def is_nested(values: Any) -> bool:
 
 
 def flat(values: Mapping[str, Any], lines: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, int]]:
-    """The nested form by the flat names, with the lines that messages name."""
+    """The nested form by the flat names, with the lines that messages name; flat sections beside it stay, and it wins."""
     found: dict[str, Any] = {
-        name: dict(section)
+        name: {
+            key: dict(value) if key == "recompute_config" and isinstance(value, Mapping) else value
+            for key, value in section.items()
+        }
         for name, section in values.items()
-        if name in ("dataset_config", "training_config", "optimizer_config", "moe_config") and isinstance(section, Mapping)
+        if name in FLAT and isinstance(section, Mapping)
     }
+    if "model_config" in found:
+        found["model_config"].pop(LLM[-1], None)
     named: dict[str, int] = dict(lines)
     for path, place in NESTED.items():
         if has_path(values, place):

@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from perfkit.config.dialects.registry import dialect_named
+from perfkit.config.fragments.place import Placed, placed
+from perfkit.config.fragments.repair import as_yaml
 from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport, Problem
-from perfkit.config.lint.subjects import Code, Config, Subject, Text, code_of, config_of, dialect_of, environment_of
+from perfkit.config.lint.subjects import Code, Config, NotStatedError, Subject, Text, code_of, config_of, dialect_of, environment_of
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 
 LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
+PIECES = (".yaml", ".yml")
 ENVIRONMENTS = (".sh", ".env", ".bash", ".txt")
 CODE = (".py", ".ipynb")
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -27,6 +30,7 @@ SILENCED = re.compile(r"#\s*perfkit:\s*ignore\[([\w\s,-]+)\]")
 
 UNREADABLE = "unreadable-config"
 SYNTAX = "syntax-error"
+PLACE = "key-without-parents"
 
 Progress = Callable[[str, int, int], None]
 
@@ -126,8 +130,11 @@ class _Run:
         if wants("code", suffix in CODE):
             self._code(file, text)
         dialect = dialect_of(file, text) if wants("config", suffix in CONFIGS) else ""
+        piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
         if dialect:
             self._config(file, text, dialect)
+        elif piece is not None:
+            self._piece(file, piece)
         if wants("environment", suffix in ENVIRONMENTS):
             environment = environment_of(file, text)
             if environment.variables:
@@ -149,6 +156,28 @@ class _Run:
         except InputError as error:
             self._problem(SYNTAX, file, "; ".join(error.problems), None, "save the notebook again")
 
+    def _piece(self, file: str, piece: Placed) -> None:
+        """Check a piece of a configuration with the parents that it lacks; lines are those of the file."""
+        before = len(self.problems)
+        if piece.text.strip():
+            self._config(file, piece.text, piece.dialect)
+        self.checked["config"] += not piece.text.strip()
+        for place, found in enumerate(self.problems[before:], before):
+            self.problems[place] = replace(found, line=piece.lines.get(found.line or 0, found.line))
+        for key, parents in piece.belongs:
+            message = f"{key} has no effect at the top level: it belongs under {parents}"
+            self.problems.append(
+                Problem(
+                    rule=PLACE,
+                    severity="information",
+                    file=file,
+                    line=None,
+                    key=key,
+                    message=message,
+                    fix=f"write it below {parents}:",
+                )
+            )
+
     def _config(self, file: str, text: str, dialect: str) -> None:
         before = len(self.problems)
         if dialect_named(dialect).language == "yaml":
@@ -158,9 +187,14 @@ class _Run:
         except InputError as error:
             if len(self.problems) == before:
                 for problem in error.problems:
-                    self._problem(UNREADABLE, file, problem, _line_in(problem), "repair the line")
-            self.checked["config"] += 1
-            return
+                    line, message = _line_in(problem)
+                    self._problem(UNREADABLE, file, message, line, "repair the line")
+            # What a repair makes readable is checked too, so that one misprint does not hide the others.
+            try:
+                subject = config_of(file, as_yaml(text).text, dialect)
+            except InputError:
+                self.checked["config"] += 1
+                return
         self._run("config", file, subject)
 
     def _problem(self, rule: str, file: str, message: str, line: int | None, fix: str) -> None:
@@ -175,8 +209,11 @@ class _Run:
         for check in self.known:
             if check.kind != kind:
                 continue
+            found: list[Found] = []
             try:
-                found = list(check.check(subject))
+                found.extend(check.check(subject))
+            except NotStatedError:
+                pass  # what was found before rests on what the piece states
             except Exception as error:
                 self.failed.append((check.name, file, f"{type(error).__name__}: {error}"))
                 continue
@@ -216,6 +253,7 @@ def _silenced(text: str) -> dict[int, set[str]]:
     }
 
 
-def _line_in(problem: str) -> int | None:
-    found = re.match(r"line (\d+)", problem)
-    return int(found[1]) if found else None
+def _line_in(problem: str) -> tuple[int | None, str]:
+    """The line that a message begins with, and the rest of it."""
+    found = re.match(r"line (\d+)(?:, column \d+)?(?:: |, )", problem)
+    return (int(found[1]), problem[found.end() :]) if found else (None, problem)

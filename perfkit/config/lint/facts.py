@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perfkit.config.dialects.registry import dialect_named
-from perfkit.config.lint.subjects import Config
+from perfkit.config.lint.subjects import Config, NotStatedError
 
 FLAGS = ("sequence_parallel", "optimizer_parallel")
 ONE_DEVICE = ("data", "tensor", "pipeline", "context", "expert")
@@ -55,8 +55,24 @@ class Facts:
         return self.keys[name]
 
 
+class _StatedFacts(Facts):
+    """The facts of a piece of a configuration: what it does not state cannot be asked for."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in SIZES and name not in object.__getattribute__(self, "keys")[STATED].split():
+            raise NotStatedError(name)
+        return object.__getattribute__(self, name)
+
+
+SIZES = frozenset(Facts.__slots__) - {"keys"}
+STATED = ""
+
+
 def facts_of(config: Config) -> Facts | None:
-    """The facts of a configuration; None for a dialect that does not say where it states sizes: its plan is checked as a whole."""
+    """The facts of a configuration; None for a dialect that does not say where it states sizes: its plan is checked as a whole.
+
+    Those of a piece of a configuration raise NotStatedError for what it does not state.
+    """
     names = dialect_named(config.dialect).sizes
     if not names:
         return None
@@ -69,20 +85,26 @@ def facts_of(config: Config) -> Facts | None:
             if isinstance(value, int) and not isinstance(value, bool):
                 found[name], keys[name] = value, key
                 break
-    found |= {flag: is_on(config, keys[flag]) for flag in FLAGS if flag in names}
-    if "parallel" in names and config.get(keys["parallel"]) is not True:
+    asked = [flag for flag in FLAGS if flag in names and (config.whole or config.get(keys[flag]) is not None)]
+    found |= {flag: is_on(config, keys[flag]) for flag in asked}
+    if (
+        "parallel" in names
+        and (config.whole or config.get(keys["parallel"]) is not None)
+        and config.get(keys["parallel"]) is not True
+    ):
         found |= dict.fromkeys(ONE_DEVICE, 1)
-    if "interleaved" in names and not is_on(config, keys["interleaved"]):
+    if "interleaved" in names and config.whole and not is_on(config, keys["interleaved"]):
         found["virtual"] = 1
     if "kv_heads" not in found and "heads" in found:
         found["kv_heads"] = found["heads"]
     stated = {name: value for name, value in found.items() if name in Facts.__slots__}
-    return Facts(**stated, keys={**dict.fromkeys(Facts.__slots__, ""), **keys})
+    named = {**dict.fromkeys(Facts.__slots__, ""), **keys}
+    return Facts(**stated, keys=named) if config.whole else _StatedFacts(**stated, keys=named | {STATED: " ".join(stated)})
 
 
 def is_on(config: Config, key: str) -> bool:
     """Whether a flag is on, written in any way that YAML, a shell or JSON has."""
-    value = config.get(key)
+    value = config.get(key, None)
     return (
         value is True
         or (isinstance(value, str) and value.strip().lower() in {"true", "on", "1"})
@@ -92,4 +114,5 @@ def is_on(config: Config, key: str) -> bool:
 
 def is_inference(config: Config) -> bool:
     """Whether the file is for inference, where training advice does not hold."""
-    return str(config.get("run_mode", "train")).startswith("predict") or is_on(config, "model.model_config.use_past")
+    mode = config.get("run_mode") or "train"
+    return str(mode).startswith("predict") or (config.whole and is_on(config, "model.model_config.use_past"))

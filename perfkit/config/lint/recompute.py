@@ -16,7 +16,7 @@ OTHER_LAYERS = ("ChatGLM", "YiZhao", "GPT2", "PanguAlpha", "Bloom", "Glm", "T5",
 
 def has_known_names(config: Config) -> bool:
     """Whether the names of this model's layers are known."""
-    return not str(config.get("model.model_config.type", "")).startswith(OTHER_LAYERS)
+    return not str(config.get("model.model_config.type")).startswith(OTHER_LAYERS)
 
 
 def patterns_of(config: Config) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from perfkit.config.lint._engine import SYNTAX, UNREADABLE, all_checks
+from perfkit.config.lint._engine import PLACE, SYNTAX, UNREADABLE, all_checks
 from perfkit.config.lint.check import LintReport, Problem
 
 LEVELS = {"error": "error", "warning": "warning", "information": "note"}
@@ -25,6 +25,7 @@ def to_sarif(report: LintReport, version: str) -> dict[str, Any]:
         for check in all_checks()
     ]
     rules += [{"id": name, "shortDescription": {"text": "A file that cannot be parsed"}} for name in (SYNTAX, UNREADABLE)]
+    rules.append({"id": PLACE, "shortDescription": {"text": "A key stands without the section that it belongs to"}})
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

@@ -14,10 +14,19 @@ from typing import Any
 from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.read import read_text
 from perfkit.config.dialects.registry import dialect_named, recognised
+from perfkit.config.fragments.secrets import masked
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
+OF_A_MODEL = frozenset({"hidden", "layers", "heads"})
+IN_A_MODEL = OF_A_MODEL | {"kv_heads", "ffn", "vocab", "seq_length", "virtual", "interleaved", "zero_shard"}
+MODEL_NAMES = ("trainer.model_name", "pretrained_model_dir", "model.model_config.type", "model.model_config.model_type")
+_NOTHING: Any = object()
 EXPORT = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$")
+
+
+class NotStatedError(LookupError):
+    """A check asked a piece of a configuration for what it does not say: nothing can be concluded, whatever the default is."""
 
 
 @dataclass(kw_only=True)
@@ -25,6 +34,7 @@ class Config:
     """A configuration: nested values (Megatron arguments: options by name with `_`), lines by dotted key, and its plan.
 
     `plan` is None where the file does not make one; `plan_problems` says why. `dialect` is that of `perfkit.config.dialects`.
+    Of one that is not `whole`, a piece of a file, only what it states is known: to ask for a default raises NotStatedError.
     """
 
     file: str
@@ -35,12 +45,17 @@ class Config:
     duplicates: Sequence[str] = ()
     plan: Plan | None = None
     plan_problems: Sequence[str] = ()
+    whole: bool = True
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """The value at a dotted key; `default` where there is none."""
+    def get(self, key: str, default: Any = _NOTHING) -> Any:
+        """The value at a dotted key; where there is none `default`, or None if a check does not rest on its absence."""
         found: Any = self.values
         for name in key.split("."):
             if not isinstance(found, Mapping) or name not in found:
+                if default is _NOTHING:
+                    return None
+                if not self.whole:
+                    raise NotStatedError(key)
                 return default
             found = found[name]
         return found
@@ -137,15 +152,19 @@ def dialect_of(file: str, text: str) -> str:
 
 
 def config_of(file: str, text: str, dialect: str) -> Config:
-    """A configuration of the given dialect. Raises InputError with the lines of what cannot be parsed at all."""
-    parsed = dialect_named(dialect).parse(text, file)
+    """A configuration of the given dialect. Raises InputError with the lines of what cannot be parsed at all.
+
+    A text that says nothing of the model, or nothing of the job, is a piece of a configuration: it is no plan.
+    """
+    known = dialect_named(dialect)
+    parsed = known.parse(text, file)
     plan: Plan | None = None
     problems: Sequence[str] = ()
     try:
         plan = read_text(text, file)
     except InputError as error:
         problems = error.problems
-    return Config(
+    config = Config(
         file=file,
         text=text,
         dialect=dialect,
@@ -155,11 +174,25 @@ def config_of(file: str, text: str, dialect: str) -> Config:
         plan=plan,
         plan_problems=problems,
     )
+    if known.sizes and not _is_whole(config, known.sizes):
+        config.whole, config.plan, config.plan_problems = False, None, ()
+    return config
+
+
+def _is_whole(config: Config, sizes: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a configuration states a size of a model, or which one it is, and one of the job: both halves of a plan."""
+    stated = {name for name, keys in sizes.items() if any(config.get(key) is not None for key in keys)}
+    named = any(config.get(key) is not None for key in MODEL_NAMES)
+    return bool(stated & OF_A_MODEL or named) and bool(stated - IN_A_MODEL)
 
 
 def environment_of(file: str, text: str) -> Environment:
-    """The assignments of a script or a file of `NAME=value` lines, also several on one line before a command."""
+    """The assignments of a script or a file of `NAME=value` lines, also several on one line before a command.
+
+    Values of secrets are masked.
+    """
     variables = []
+    text, _ = masked(text)
     for number, line in enumerate(text.splitlines(), 1):
         for name, value in _assignments(line):
             variables.append(Variable(name=name, value=value, line=number))

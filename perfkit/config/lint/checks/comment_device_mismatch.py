@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
 
@@ -33,7 +33,8 @@ CHECK = Check(
 # default parallel of device num = 16
 parallel_config:
   data_parallel: 8
-""",
+"""
+    + MODEL,
     repair=("# default parallel of device num = 16", "# default parallel of device num = 8"),
     example="pretrain.yaml",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.subjects import Config
 
 
@@ -36,7 +36,8 @@ parallel_config:
   data_parallel: 4
   model_parallel: 2
   pipeline_stage: 1
-""",
+"""
+    + MODEL,
     repair=("  device_num: 16", "  device_num: 8"),
     example="pretrain.yaml",
 )

@@ -10,12 +10,12 @@ from perfkit.config.lint.subjects import Config
 
 def _check(config: Config) -> Iterator[Found]:
     if config.dialect == "megatron":
-        if config.get("fp16") is True and config.get("loss_scale") is None and config.get("initial_loss_scale") == 1:
+        if config.get("fp16") is True and config.get("loss_scale", None) is None and config.get("initial_loss_scale") == 1:
             yield Found(message="fp16 with an initial loss scale of 1", key="initial_loss_scale", severity="warning")
         return
     computes = config.get("model.model_config.compute_dtype")
     trains = config.get("run_mode") in ("train", "finetune") and config.get("optimizer") is not None
-    if computes == "float16" and trains and config.get("runner_wrapper.scale_sense") is None:
+    if computes == "float16" and trains and config.get("runner_wrapper.scale_sense", None) is None:
         yield Found(
             message="compute_dtype is float16 and there is no runner_wrapper.scale_sense", key="model.model_config.compute_dtype"
         )

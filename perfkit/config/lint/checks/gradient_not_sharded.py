@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_on
 from perfkit.config.lint.subjects import Config
 from perfkit.core.params import count_params
@@ -17,7 +17,7 @@ def _check(config: Config) -> Iterator[Found]:
     if facts is None or not sums or not facts.optimizer_parallel or facts.data == 1 or config.dialect != "mindformers":
         return
     key = "parallel.parallel_optimizer_config.gradient_accumulation_shard"
-    if is_on(config, key) or config.get("parallel.parallel_optimizer_config.optimizer_level") in ("level2", "level3"):
+    if is_on(config, key) or config.get("parallel.parallel_optimizer_config.optimizer_level", None) in ("level2", "level3"):
         return
     size = ""
     if config.plan is not None:
@@ -40,7 +40,8 @@ parallel_config:
   micro_batch_num: 32
 parallel:
   enable_parallel_optimizer: True
-""",
+"""
+    + MODEL,
     repair=(
         "  enable_parallel_optimizer: True",
         """  enable_parallel_optimizer: True

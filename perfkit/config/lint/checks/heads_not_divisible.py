@@ -13,7 +13,7 @@ def _check(config: Config) -> Iterator[Found]:
     facts = facts_of(config)
     if facts is None:
         return
-    algorithm = str(config.get("parallel_config.context_parallel_algo", ""))
+    algorithm = str(config.get("parallel_config.context_parallel_algo"))
     ulysses = facts.context if algorithm.startswith("ulysses") else facts.ulysses if algorithm in ("hybird_cp", "hybrid_cp") else 1
     for name, title in (("heads", "attention heads"), ("kv_heads", "key-value heads")):
         count = getattr(facts, name)

@@ -38,7 +38,7 @@ def _pool_bytes(config: Config) -> int | None:
         limit = config.plan.memory_limit
         return limit.limit_bytes if limit is not None and limit.part == "pool" else None
     try:
-        return size_of(str(config.get(".".join(POOL_KEY), "")))
+        return size_of(str(config.get(".".join(POOL_KEY))))
     except ValueError:
         return None
 

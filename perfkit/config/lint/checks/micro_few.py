@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.subjects import Config
 
@@ -32,7 +32,8 @@ CHECK = Check(
 parallel_config:
   pipeline_stage: 8
   micro_batch_num: 16
-""",
+"""
+    + MODEL,
     repair=("  micro_batch_num: 16", "  micro_batch_num: 128"),
     example="pretrain.yaml",
 )

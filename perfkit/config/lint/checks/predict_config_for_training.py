@@ -13,7 +13,7 @@ def _check(config: Config) -> Iterator[Found]:
     if config.dialect != "mindformers" or config.get("model") is None:
         return
     mode = str(config.get("run_mode", "train"))
-    missing = [name for name in ("train_dataset", "optimizer") if config.get(name) is None]
+    missing = [name for name in ("train_dataset", "optimizer") if config.get(name, None) is None]
     if mode.startswith("predict"):
         yield Found(message=f"run_mode is {mode}", key="run_mode")
     elif is_on(config, "model.model_config.use_past"):

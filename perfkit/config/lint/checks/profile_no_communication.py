@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_on
 from perfkit.config.lint.subjects import Config
 
@@ -27,7 +27,8 @@ CHECK = Check(
 parallel_config:
   data_parallel: 8
 profile: True
-""",
+"""
+    + MODEL,
     repair=(
         "profile: True",
         """profile: True

@@ -17,8 +17,11 @@ def _check(config: Config) -> Iterator[Found]:
     for key, value in lists_of(config):
         rows = value if value and isinstance(value[0], list) else [value]
         wrong = any(not isinstance(row, list) or len(row) != facts.pipeline for row in rows)
-        if wrong or (rows[0] is not value and len(rows) != facts.virtual):
-            expected = f"{facts.pipeline} counts" if facts.virtual == 1 else f"{facts.virtual} lists of {facts.pipeline} counts"
+        if rows is not value:
+            expected = f"{facts.pipeline} counts"
+        else:
+            wrong, expected = wrong or len(rows) != facts.virtual, f"{facts.virtual} lists of {facts.pipeline} counts"
+        if wrong:
             yield Found(message=f"{value} has the wrong shape, expected {expected}", key=key)
 
 

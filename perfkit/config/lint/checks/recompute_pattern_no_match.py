@@ -14,7 +14,10 @@ def _check(config: Config) -> Iterator[Found]:
     if not has_known_names(config):
         return
     found = list(patterns_of(config))
-    for (key, _), checked in zip(found, check_patterns([pattern for _, pattern in found]), strict=True):
+    judged = check_patterns([pattern for _, pattern in found])
+    if not config.whole and 2 * sum(bool(one.matched) for one in judged) < len(judged):
+        return  # a piece does not name its model, and most of these are no names of this one's layers
+    for (key, _), checked in zip(found, judged, strict=True):
         if not checked.matched:
             hint = f"; did you mean {checked.repaired}?" if checked.repaired else ""
             severity: Severity = "error" if checked.candidates else "warning"

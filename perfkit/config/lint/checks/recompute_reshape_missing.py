@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.recompute import patterns_of
 from perfkit.config.lint.subjects import Config
 
@@ -34,7 +34,8 @@ parallel_config:
   data_parallel: 8
 recompute_config:
   select_recompute: ['feed_forward\.mul', 'feed_forward\.w1\.activation']
-""",
+"""
+    + MODEL,
     repair=(r"w1\.activation'", r"w1\.activation', 'feed_forward\.w1\.reshape', 'feed_forward\.w2\.reshape'"),
     example="pretrain.yaml",
 )

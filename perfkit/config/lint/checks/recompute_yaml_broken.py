@@ -24,17 +24,17 @@ def _check(text: Text) -> Iterator[Found]:
         if not inside or not line.strip():
             continue
         if "\t" in line[: len(line) - len(line.lstrip())]:
-            yield Found(message=f"line {number}: indented with a tab", line=number, fix="use spaces")
+            yield Found(message="indented with a tab", line=number, fix="use spaces")
         if found := BEHIND.match(line):
             yield Found(
-                message=f"line {number}: remove {found[3].strip()!r} behind the list",
+                message=f"remove {found[3].strip()!r} behind the list",
                 line=number,
                 key=found[2].split(":")[0].strip(),
             )
         if found := KEY.match(line):
             name = (len(found[1]), found[2].strip())
             if name in seen and name[0] >= indent:
-                yield Found(message=f"line {number}: {name[1]} stands on line {seen[name]} already", line=number, key=name[1])
+                yield Found(message=f"{name[1]} stands on line {seen[name]} already", line=number, key=name[1])
             seen[name], indent = number, name[0]
 
 

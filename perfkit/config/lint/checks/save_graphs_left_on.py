@@ -9,7 +9,7 @@ from perfkit.config.lint.subjects import Config
 
 
 def _check(config: Config) -> Iterator[Found]:
-    value = config.get("context.save_graphs", 0)
+    value = config.get("context.save_graphs")
     if value is True or (isinstance(value, int) and value > 0):
         yield Found(message=f"save_graphs = {value}", key="context.save_graphs")
 

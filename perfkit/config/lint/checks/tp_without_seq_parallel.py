@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perfkit.config.lint.check import Check, Found
+from perfkit.config.lint.check import MODEL, Check, Found
 from perfkit.config.lint.facts import facts_of, is_inference
 from perfkit.config.lint.subjects import Config
 
@@ -26,7 +26,8 @@ CHECK = Check(
     bad="""use_parallel: True
 parallel_config:
   model_parallel: 4
-""",
+"""
+    + MODEL,
     repair=(
         "  model_parallel: 4",
         """  model_parallel: 4

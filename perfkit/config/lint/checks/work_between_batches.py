@@ -6,9 +6,22 @@ import ast
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import called_name, step_loops
+from perfkit.config.lint.code import called_name, is_step_call, step_loops
 from perfkit.config.lint.subjects import Code
 
+MOVES = (
+    "tensor",
+    "tuple",
+    "list",
+    "dict",
+    "next",
+    "iter",
+    "move_to_device",
+    "to_device",
+    "to_tensor",
+    "send_to_device",
+    "enumerate",
+)
 WORK = ("transform", "preprocess", "augment", "tokenize", "collate", "pad", "decode", "normalize", "resize", "prepare", "process")
 
 
@@ -19,7 +32,7 @@ def _check(code: Code) -> Iterator[Found]:
         batch = {found.id for found in ast.walk(loop.target) if isinstance(found, ast.Name)}
         for statement in loop.body:
             for node in ast.walk(statement):
-                if isinstance(node, ast.Call) and _prepares(node, batch):
+                if isinstance(node, ast.Call) and (_prepares(node, batch) or _replaces(node, code.parents.get(node), batch)):
                     yield Found(message=f"{ast.unparse(node)[:80]} runs between two steps", line=node.lineno)
 
 
@@ -27,6 +40,16 @@ def _prepares(node: ast.Call, batch: set[str]) -> bool:
     name = called_name(node).lower()
     used = {found.id for item in node.args for found in ast.walk(item) if isinstance(found, ast.Name)}
     return name.split("_")[0] in WORK and bool(used & batch)
+
+
+def _replaces(node: ast.Call, around: ast.AST | None, batch: set[str]) -> bool:
+    """Whether a batch becomes the result of a function of it, which is no step and no mere move or cast."""
+    name = called_name(node).lower()
+    if not isinstance(around, ast.Assign) or not isinstance(node.func, ast.Name) or name in MOVES or is_step_call(name):
+        return False
+    targets = {found.id for target in around.targets for found in ast.walk(target) if isinstance(found, ast.Name)}
+    used = {item.id for item in node.args if isinstance(item, ast.Name)}
+    return bool(targets & used & batch)
 
 
 CHECK = Check(

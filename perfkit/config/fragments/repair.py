@@ -1,0 +1,96 @@
+"""Repairs: what copying and character recognition do to a text, undone where only one reading is possible, and said.
+
+Comments, and lines of prose in Chinese, keep their full-width punctuation: it is theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), None)
+SPACES = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"), " ")
+WIDE = str.maketrans(
+    "：，；（）［］｛｝【】＝．％＋－＊／＜＞＂＇＿“”‘’、０１２３４５６７８９", ":,;()[]{}[]=.%+-*/<>\"'_\"\"'',0123456789"
+)
+_IDEOGRAPH = re.compile(r"[\u4e00-\u9fff]")
+_BEHIND_LIST = re.compile(r"^(\s*[^#\n]*?:\s*\[[^\[\]#]*(?:\[[^\[\]#]*\][^\[\]#]*)*\])\s*([^\s,#\]\)}][^#\n]*?)(\s*(?:#.*)?)$")
+_LETTERS_IN_NUMBER = re.compile(r"(?<![\w.])(?=[0-9OolI]*\d)([0-9OolI]*[OolI][0-9OolI]*)(?![\w.])")
+_FENCE = re.compile(r"^\s*(?:```|~~~)\s*[\w-]*\s*$")
+_DIGITS = str.maketrans("OolI", "0011")
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A text after repair: the same number of lines, and what was done, one sentence a line that changed."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def readable(text: str) -> Repaired:
+    """Repairs that hold in every kind of fragment: invisible characters, odd spaces, full-width punctuation, fences."""
+    lines, notes = [], []
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+        fixed, changes = _readable(line)
+        lines.append(fixed)
+        notes += [f"line {number}: {change}" for change in changes]
+    return Repaired("\n".join(lines), tuple(notes))
+
+
+def as_yaml(text: str) -> Repaired:
+    """Repairs of keys and values: tabs at the start of a line, rubbish behind a closed list, letters in numbers."""
+    lines, notes = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        fixed, changes = _as_yaml(line)
+        lines.append(fixed)
+        notes += [f"line {number}: {change}" for change in changes]
+    return Repaired("\n".join(lines), tuple(notes))
+
+
+def _as_yaml(line: str) -> tuple[str, list[str]]:
+    changes, fixed = [], line
+    indent = line[: len(line) - len(line.lstrip())]
+    if "\t" in indent:
+        fixed = indent.expandtabs(2) + line.lstrip()
+        changes.append("indented with a tab, which YAML refuses; two spaces stand for each")
+    if found := _BEHIND_LIST.match(fixed):
+        fixed = found[1] + found[3]
+        changes.append(f"{found[2].strip()!r} behind the closed list is left out")
+    key, colon, value = fixed.partition(":")
+    code, comment = _without_comment(value)
+    quoted = "'" in code or '"' in code
+    numbers = code if quoted else _LETTERS_IN_NUMBER.sub(lambda match: match[1].translate(_DIGITS), code)
+    if colon and numbers != code:
+        changes.append(f"{code.strip()!r} is read as {numbers.strip()!r}")
+        fixed = f"{key}:{numbers}{comment}"
+    return fixed, changes
+
+
+def _readable(line: str) -> tuple[str, list[str]]:
+    changes = []
+    if _FENCE.match(line):
+        return "", []
+    plain = line.translate(INVISIBLE)
+    if plain != line:
+        changes.append("invisible characters are left out")
+    spaced = plain.translate(SPACES)
+    code, comment = _without_comment(spaced)
+    if not _IDEOGRAPH.search(code) and (wide := code.translate(WIDE)) != code:
+        found = "".join(dict.fromkeys(one for one in code if one.translate(WIDE) != one))
+        changes.append(f"full-width punctuation {found} is read as {found.translate(WIDE)}")
+        code = _spaced_keys(wide)
+    return code + comment, changes
+
+
+def _spaced_keys(code: str) -> str:
+    """A space behind the colon of a key, which the full-width one does not need."""
+    return re.sub(r"^(\s*[\w.'\"\\]+):(?=[^\s:/\\])", r"\1: ", code)
+
+
+def _without_comment(line: str) -> tuple[str, str]:
+    """A line split before a comment that stands behind code, with the spaces before it."""
+    if found := re.search(r"(?:^|(?<=\s))\s*[#＃].*$", line):
+        start = found.start()
+        return line[:start], line[start:].replace("＃", "#", 1)
+    return line, ""

@@ -1,0 +1,49 @@
+"""Secrets: what must not be stored or shown again is masked before anything else looks at a text."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+_NAME = (
+    r"(?:[A-Za-z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?|PRIVATE_?KEY|COOKIE|AUTHORIZATION)"
+    r"[A-Za-z0-9_]*|[A-Za-z0-9_]*(?:_AK|_SK|_PWD))"
+)
+_HARMLESS = re.compile(
+    r"token(?:izer|s|_num|_ids?|_drop|_dispatcher|s_per|_percent)|(?:pad|bos|eos|ignore|num|special|unk|mask|image|max|cold)_token"
+    r"|token_(?:drop|dispatcher|distribution|percent)|save_token",
+    re.IGNORECASE,
+)
+_ASSIGNED = re.compile(
+    rf"(?P<before>(?<![\w.])['\"]?(?P<name>{_NAME})['\"]?\s*[=:]\s*)(?P<value>\"[^\"\n]*\"|'[^'\n]*'|[^\s;&|,#}}]+)", re.IGNORECASE
+)
+_OPTION = re.compile(
+    r"(?P<before>--(?P<name>[\w-]*(?:token|secret|password|passwd|api[_-]?key|access[_-]?key|credentials?)[\w-]*)(?:\s+|=))"
+    r"(?P<value>[^\s-][^\s]*)",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{12,}|xox[bap]-[\w-]{10,}"
+    r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
+)
+_IN_ADDRESS = re.compile(r"(?P<before>\b[a-z][a-z0-9+.-]*://[^\s/:@]+:)(?P<value>[^\s/@]+)(?=@)", re.IGNORECASE)
+_BEARER = re.compile(r"(?P<before>\bBearer\s+)(?P<value>[\w.~+/-]{8,}=*)", re.IGNORECASE)
+_NUMBER = re.compile(r"['\"]?(?:[-+]?\d{1,9}(?:\.\d+)?|true|false|none|null|)['\"]?", re.IGNORECASE)
+
+
+def masked(text: str) -> tuple[str, int]:
+    """The text with the values of secrets replaced by `***`, and how many there were; small numbers and flags are no secrets."""
+    count = 0
+
+    def hide(found: re.Match[str]) -> str:
+        nonlocal count
+        groups = found.groupdict()
+        name, value = groups.get("name") or "", groups.get("value")
+        if (name and _HARMLESS.search(name)) or (name and value is not None and _NUMBER.fullmatch(value)) or value == MASK:
+            return found[0]
+        count += 1
+        return f"{groups.get('before') or ''}{MASK}"
+
+    for pattern in (_ASSIGNED, _OPTION, _BEARER, _IN_ADDRESS, _KNOWN):
+        text = pattern.sub(hide, text)
+    return text, count

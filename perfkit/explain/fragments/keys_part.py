@@ -1,0 +1,149 @@
+"""Keys: the part that explains settings, whether they were written as YAML, dotted names, a Python literal or JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from perfkit.config.dialects.memory_text import size_of
+from perfkit.config.dialects.registry import dialect_named
+from perfkit.config.dialects.yaml import parse
+from perfkit.config.fragments.meanings import meanings
+from perfkit.config.fragments.place import Path, Placed, flat, placed
+from perfkit.config.fragments.repair import as_yaml
+from perfkit.config.lint import Problem, lint_text
+from perfkit.core.errors import InputError
+from perfkit.core.figure import Figure, figure
+from perfkit.core.patterns import check_patterns
+from perfkit.core.spec.plan import Plan
+from perfkit.explain.fragments.applied import apply
+from perfkit.explain.fragments.kind import Part, Piece
+
+COUNTS = ("recompute", "select_recompute", "select_comm_recompute")
+SIZES = {
+    "mindformers": ("data_parallel", "model_parallel", "context_parallel", "pipeline_stage"),
+    "mindspeed-core": ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size", "data_parallel_size"),
+}
+
+
+def explain_keys(piece: Piece, kind: str) -> Part:
+    """The part of keys and values: each with its meaning, checked as far as it states something, and put into the plan."""
+    repaired = as_yaml(piece.text)
+    dialect = getattr(piece.plan.document, "dialect", "") if piece.plan is not None else ""
+    found = placed(repaired.text, dialect)
+    if found is None:
+        return Part(kind=kind, title="keys that no dialect of perfkit has", says=tuple(repaired.notes))
+    title = dialect_named(found.dialect).title
+    problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
+    values, corrected = _values(found), _corrected(found, bool(repaired.notes))
+    changes = flat(values) if values else {}
+    belongs = "; ".join(f"{key} under {parents}" for key, parents in found.belongs)
+    says = [
+        *(_shifted_note(note, piece) for note in (*repaired.notes, *found.notes)),
+        *_meanings(found, changes, piece.plan),
+        *_counts(changes),
+    ]
+    says += [f"no key of {title}: {key}" for key in found.unknown]
+    if found.also:
+        says.append(f"could also be {' or '.join(found.also)}")
+    figures = list(_figures(found.dialect, changes))
+    if piece.plan is not None and changes:
+        applied = apply(piece.plan, found.dialect, changes, piece.name)
+        told = {(one.rule, one.message) for one in problems}
+        says += applied.says
+        figures += applied.figures
+        problems += [one for one in applied.problems if (one.rule, one.message) not in told]
+    what = "keys" if found.text.strip() else "names of keys"
+    return Part(
+        kind=kind,
+        title=f"{what} of {title}",
+        belongs=belongs,
+        says=tuple(says),
+        figures=tuple(figures),
+        problems=tuple(problems),
+        corrected=corrected,
+    )
+
+
+def _shifted_note(note: str, piece: Piece) -> str:
+    return re.sub(r"^line (\d+)", lambda found: f"line {int(found[1]) + piece.line - 1}", note)
+
+
+def _shifted(problem: Problem, piece: Piece) -> Problem:
+    return piece.problem(problem.rule, problem.severity, problem.message, line=problem.line, key=problem.key, fix=problem.fix)
+
+
+def _values(found: Placed) -> Mapping[str, Any]:
+    try:
+        return parse(found.text, "fragment").values if found.text.strip() else {}
+    except InputError:
+        return {}
+
+
+def _corrected(found: Placed, repaired: bool) -> str:
+    """The fragment with its parents and with patterns that name operators; "" where it is right as it stands."""
+    text = found.text
+    for one in check_patterns(list(_patterns(_values(found)))):
+        if not one.matched and one.repaired:
+            text = text.replace(f"'{one.pattern}'", f"'{one.repaired}'").replace(f'"{one.pattern}"', f'"{one.repaired}"')
+    return text if repaired or found.belongs or found.notes or text != found.text else ""
+
+
+def _patterns(values: Mapping[str, Any]) -> Iterator[str]:
+    for path, value in flat(values).items():
+        if path[-1] == "select_recompute" and isinstance(value, list | dict):
+            yield from (item for item in value if isinstance(item, str))
+
+
+def _meanings(found: Placed, changes: Mapping[Path, Any], plan: Plan | None) -> Iterator[str]:
+    known = meanings(found.dialect)
+    settings = _settings(plan, found.dialect) if plan is not None else {}
+    for key in (*found.asked, *(".".join(path) for path in changes)):
+        if meaning := known.get(key):
+            now = settings.get(tuple(key.split(".")))
+            yield f"{key}: {meaning.text} (default {meaning.default}{'' if now is None else f', the plan has {now}'})"
+
+
+def _settings(plan: Plan, dialect: str) -> Mapping[Path, Any]:
+    try:
+        return dialect_named(dialect).settings(plan)
+    except InputError:
+        return {}
+
+
+def _counts(changes: Mapping[Path, Any]) -> Iterator[str]:
+    """What recompute lists say, stage by stage."""
+    for path, value in changes.items():
+        if path[-1] not in COUNTS or not isinstance(value, list | Mapping) or not value:
+            continue
+        if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+            stages = ", ".join(f"stage {stage}: the first {count}" for stage, count in enumerate(value))
+            yield f"{path[-1]}: {len(value)} stages; layers: {stages}"
+        elif all(isinstance(item, str) for item in value):
+            matched = sum(bool(one.matched) for one in check_patterns(list(value)))
+            where = "in all layers" if isinstance(value, list) else "each with counts"
+            yield f"{path[-1]}: {len(value)} patterns, {where}, of which {matched} name an operator of MindFormers' Llama layer"
+
+
+def _figures(dialect: str, changes: Mapping[Path, Any]) -> Iterator[Figure]:
+    """What follows from the stated values alone."""
+    values = {path[-1]: value for path, value in changes.items()}
+    if (pool := values.get("max_device_memory")) is not None:
+        with suppress(ValueError):
+            yield figure("memory pool", size_of(str(pool)), "bytes", "reported", "max_device_memory; GB means 2^30 here (X27)")
+    start = values.get("profile_start_step", values.get("profile_step_start"))
+    stop = values.get("profile_stop_step", values.get("profile_step_end"))
+    if isinstance(start, int) and isinstance(stop, int) and stop >= start:
+        yield figure("recorded steps", stop - start + 1, "steps", "computed", "stop - start + 1")
+    stated = [values[name] for name in SIZES[dialect] if isinstance(values.get(name), int)]
+    if len(stated) > 1:
+        product = 1
+        for size in stated:
+            product *= size
+        yield figure("devices of the stated sizes", product, "", "computed", "product of the sizes that are stated")
+    batch, num = values.get("batch_size"), values.get("micro_batch_num")
+    if isinstance(batch, int) and isinstance(num, int):
+        source = "batch_size x micro_batch_num; x replicas is the global batch"
+        yield figure("sequences of a replica", batch * num, "sequences", "computed", source)

@@ -1,0 +1,1 @@
+"""The kinds of fragments, one module each with one `FRAGMENT`."""

@@ -1,0 +1,71 @@
+"""A whole configuration: what a dialect reads a plan from."""
+
+from __future__ import annotations
+
+from perfkit.config.dialects.compare import differences
+from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.registry import dialect_named, recognised
+from perfkit.config.lint import lint_text
+from perfkit.config.lint.subjects import config_of
+from perfkit.core.errors import InputError
+from perfkit.core.figure import figure
+from perfkit.core.params import count_params
+from perfkit.core.spec.plan import Plan
+from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
+from perfkit.predict.cost.flops import training_flops
+from perfkit.predict.limits import assumed
+from perfkit.predict.memory.memory import peak_memory
+
+
+def _plan(text: str) -> Plan | None:
+    dialects = recognised(Document(name="fragment", text=text))
+    if len(dialects) != 1:
+        return None
+    try:
+        return config_of("fragment", text, dialects[0].name).plan
+    except InputError:
+        return None
+
+
+def _read(piece: Piece) -> Part:
+    plan = _plan(piece.text)
+    if plan is None:
+        raise ValueError("what is no configuration was taken for one")
+    dialect = dialect_named(plan.document.dialect)
+    problems = lint_text(f"fragment{dialect.suffix}", piece.text).problems
+    says = [*plan.document.notes, *(f"{one.field} = {one.value}: {one.why}" for one in assumed(plan) if one.value is not None)]
+    if piece.plan is not None:
+        says += [f"not as in the project's plan: {one}" for one in differences(plan, piece.plan)]
+    return Part(
+        kind=FRAGMENT.name,
+        title=f"a whole configuration: {dialect.title}",
+        says=tuple(says),
+        figures=(
+            figure("parameters", float(count_params(plan.model).total), "", "computed", "sum of all weights"),
+            figure("devices", plan.num_devices, "", "computed", "data x tensor x context x pipeline"),
+            figure(
+                "global batch", plan.workload.global_batch_size, "sequences", "computed", "micro batch x replicas x micro batches"
+            ),
+            figure(
+                "training of a token",
+                float(training_flops(plan.model, plan.workload.seq_length).total),
+                "FLOP",
+                "computed",
+                "3 x forward",
+            ),
+            figure("peak memory of a device", float(peak_memory(plan).peak.total), "bytes", "computed", "states and activations"),
+        ),
+        problems=tuple(
+            piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix) for one in problems
+        ),
+    )
+
+
+FRAGMENT = FragmentKind(
+    name="configuration",
+    title="a whole configuration",
+    looks_for="a text that a dialect reads a plan from",
+    order=0,
+    claims=lambda text: _plan(text) is not None,
+    read=_read,
+)

@@ -1,0 +1,96 @@
+"""Lines that start a training: msrun, torchrun, mpirun, deepspeed, accelerate, or python with a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.core.errors import InputError
+from perfkit.core.figure import figure
+from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
+
+_LINE = re.compile(
+    r"^\s*(?:nohup\s+|time\s+|exec\s+)*(?:[A-Z_]+=\S+\s+)*"
+    r"(?:msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate\s+launch|python3?(?:\.\d+)?\s+(?:-\w\s+\S+\s+)*\S+|bash\s+\S+\.sh)\b"
+)
+WORKERS = ("worker_num", "num_processes", "nproc", "np", "n")
+EACH = ("local_worker_num", "nproc_per_node", "num_gpus")
+NODES = ("nnodes", "num_nodes", "num_machines")
+_SHORT = re.compile(r"(?<!\S)-(np|n)\s+(\d+)")
+
+
+def _read(piece: Piece) -> Part:
+    try:
+        found = parse(piece.text, piece.name, FLAGS, LISTS).values
+    except InputError as error:
+        broken = tuple(piece.problem("launch-broken", "error", problem) for problem in error.problems)
+        return Part(kind=FRAGMENT.name, title="a launch line that cannot be split into words", problems=broken)
+    values: dict[str, Any] = {**found, **{name: int(number) for name, number in _SHORT.findall(piece.text)}}
+    devices, nodes, each = _devices(values, piece.text)
+    problems = []
+    plan = piece.plan
+    if devices is not None and plan is not None and devices != plan.num_devices:
+        message = f"{devices} processes are started, the plan is for {plan.num_devices} devices"
+        problems.append(
+            piece.problem("device-count", "error", message, fix=f"start {plan.num_devices} processes, or change the parallel sizes")
+        )
+    stated = [
+        figure(name, value, "", "reported", "launch line")
+        for name, value in (("devices", devices), ("nodes", nodes), ("devices a node", each))
+        if value
+    ]
+    return Part(
+        kind=FRAGMENT.name,
+        title=f"a launch line of {_program(piece.text)}",
+        says=tuple(_says(values, piece.text, devices)),
+        figures=tuple(stated),
+        problems=tuple(problems),
+    )
+
+
+def _program(text: str) -> str:
+    found = re.search(r"\b(msrun|torchrun|mpirun|mpiexec|srun|deepspeed|accelerate launch|python3?|bash)\b", text)
+    return found[1] if found else "a program"
+
+
+def _devices(values: Mapping[str, Any], text: str) -> tuple[int | None, int | None, int | None]:
+    each, nodes, all_of = _first(values, EACH), _first(values, NODES), _first(values, WORKERS)
+    if all_of is not None:
+        return all_of, nodes or (all_of // each if each else None), each
+    if each is not None:
+        return each * (nodes or 1), nodes or 1, each
+    tail = re.search(r"\.sh\s+[\"'].*[\"']\s+(\d+)(?:\s+(\d+))?", text)
+    return (int(tail[1]), None, int(tail[2]) if tail[2] else None) if tail else (None, nodes, None)
+
+
+def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((values[name] for name in names if isinstance(values.get(name), int)), None)
+
+
+def _says(values: Mapping[str, Any], text: str, devices: int | None) -> Iterator[str]:
+    if "run_mode" in values:
+        yield f"run_mode {values['run_mode']}: {'training' if values['run_mode'] in ('train', 'finetune') else 'not training'}"
+    if "config" in values:
+        yield f"configuration: {values['config']}"
+    if found := re.search(r">\s*(\S+)", text):
+        yield f"the log goes to {found[1]}"
+    unresolved = sorted(set(re.findall(r"\$\{?\w+\}?", text)))
+    if unresolved:
+        yield f"not set in the paste: {', '.join(unresolved)}"
+    if devices is None:
+        yield "it does not say how many processes are started" if _program(text) != "python" else "one process"
+
+
+FRAGMENT = FragmentKind(
+    name="launch",
+    title="a launch line",
+    looks_for="a command such as msrun, torchrun, mpirun, or python with a script",
+    order=25,
+    claims=lambda line: _LINE.match(line) is not None,
+    read=_read,
+    alone=True,
+    holds=lambda text, line: text.rstrip().endswith("\\") and _LINE.match(text.lstrip("\n").split("\n")[0]) is not None,
+)

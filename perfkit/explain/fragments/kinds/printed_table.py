@@ -1,0 +1,123 @@
+"""A printed table: rows of cells with bars, tabs or commas; formulas of letters in it are computed for the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from perfkit.config.lint.check import Problem
+from perfkit.core.errors import InputError
+from perfkit.core.figure import Figure, figure
+from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
+from perfkit.explain.fragments.symbols import Meaning, evaluate, formula_in, meaning_of
+from perfkit.predict.cost.flops import training_flops
+
+_BAR, _RULE = re.compile(r"^\s*\|.*\|\s*$"), re.compile(r"^[\s|:+-]+$")
+_CELLS = re.compile(r"\t|,(?![^(]*\))")
+_NUMBER = re.compile(r"^[-+]?[\d.,]+\s*%?$")
+_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff]{2,}")
+
+
+def _rows(text: str) -> list[list[str]]:
+    rows = []
+    for line in text.split("\n"):
+        if line.strip() and not _RULE.match(line):
+            cells = line.strip().strip("|").split("|") if _BAR.match(line) else _CELLS.split(line)
+            rows.append([cell.strip().replace("\\*", "*") for cell in cells])
+    return rows
+
+
+def _read(piece: Piece) -> Part:
+    rows = _rows(piece.text)
+    found = [(row[0], formula, row) for row in rows if (formula := _formula(row))]
+    static = any("N" in formula for _, formula, _ in found)
+    meaning = meaning_of(piece.plan, static=static)
+    unit = _unit(rows, [formula for _, formula, _ in found])
+    figures, problems = list(_figures(found, meaning, unit)), list(_errata(rows, found, meaning, piece))
+    if not found:
+        columns = ", ".join(cell for cell in rows[0] if cell)
+        numbers = sum(bool(_NUMBER.match(cell)) for row in rows[1:] for cell in row)
+        says = (f"columns: {columns}", f"{len(rows) - 1} rows, {numbers} cells with a number")
+        return Part(kind=FRAGMENT.name, title=f"a printed table: {len(rows) - 1} rows", says=says)
+    what = {"FLOP": "work", "bytes": "memory"}[unit]
+    return Part(
+        kind=FRAGMENT.name,
+        title=f"a table of formulas of {what}: {len(found)} rows",
+        says=(f"computed for {meaning.of}",),
+        figures=tuple(figures),
+        problems=tuple(problems),
+    )
+
+
+def _formula(row: Sequence[str]) -> str:
+    """The formula of a row: the last cell that is one and no list of shapes; not the first, which is its name."""
+    for cell in reversed(row[1:]):
+        if re.search(r"\[[^\]]*,", cell):
+            continue  # shapes
+        if formula := formula_in(cell):
+            return formula
+    return ""
+
+
+def _unit(rows: Sequence[Sequence[str]], formulas: Sequence[str]) -> str:
+    """FLOP or bytes: by the rows where they say it, then by the header, then by the letters."""
+    names = " ".join(row[0].lower() for row in rows[1:])
+    header = " ".join(rows[0]).lower()
+    if "flop" in names or "flop" in header or "matmul" in " ".join(rows[0]).lower():
+        return "FLOP"
+    if "byte" in header or "memory" in header or "内存" in header or any("N" in one for one in formulas):
+        return "bytes"
+    return "FLOP"
+
+
+def _figures(found: Sequence[tuple[str, str, Sequence[str]]], meaning: Meaning, unit: str) -> Iterator[Figure]:
+    for name, formula, _ in found:
+        try:
+            value = evaluate(formula, meaning.values)
+        except InputError:
+            continue
+        yield figure(name or formula, value, unit, "computed", formula)
+    if any("corr" in formula for _, formula, _ in found):
+        exact = float(training_flops(meaning.model, int(meaning.values["s"])).total) * meaning.values["s"] * meaning.values["b"]
+        yield figure("model FLOP, summed over its matrices", exact, "FLOP", "computed", "perfkit: 3 x forward, head once")
+
+
+def _errata(
+    rows: Sequence[Sequence[str]], found: Sequence[tuple[str, str, Sequence[str]]], meaning: Meaning, piece: Piece
+) -> Iterator[Problem]:
+    header, names = " ".join(rows[0]).lower(), " ".join(row[0].lower() for row in rows)
+    model = meaning.model
+    if ("memory" in header or "byte" in header) and "flop" in names:
+        yield piece.problem(
+            "erratum-X01", "warning", "the header says memory, the rows are work (FLOP)", line=1, fix="read it as FLOP"
+        )
+    for name, formula, _ in found:
+        if "total" in name.lower() and "v" in formula and "h^2" in formula:
+            times = f"times {model.num_layers} layers it is counted {model.num_layers} times"
+            message = f"the head 2bshv stands in the total of a layer; {times}"
+            yield piece.problem("erratum-X04", "warning", message, key=name, fix="count the head once a model")
+    if any("corr" in formula for _, formula, _ in found) and (model.gated_ffn or model.ffn_hidden_size != 4 * model.hidden_size):
+        message = "the closed form holds for a feed-forward of two matrices of width 4h, not for this model"
+        yield piece.problem("erratum-X05", "warning", message, fix="sum the matrices, as the last row does")
+    if any(re.fullmatch(r"10 ?N.*", formula) for _, formula, _ in found):
+        message = "10N leaves out the master copy in 32 bit (4N) and the gradient (2N to 4N): 16N to 18N"
+        yield piece.problem("erratum-X09", "warning", message, fix="count 16N with a 16-bit gradient, 18N with one of 32 bit")
+    if any("34" in formula or "5a" in formula for _, formula, _ in found):
+        message = "the table is of one layer of GPT with dropout and without flash attention, not of the whole model"
+        yield piece.problem(
+            "erratum-X10", "warning", message, fix="multiply by layers and micro batches in flight; flash attention drops 5abs^2"
+        )
+
+
+def _claims(line: str) -> bool:
+    return _BAR.match(line) is not None or (line.count("\t") > 1 and bool(line.strip()))
+
+
+FRAGMENT = FragmentKind(
+    name="printed_table",
+    title="a printed table",
+    looks_for="rows with bars, or cells with tabs",
+    order=40,
+    claims=_claims,
+    read=_read,
+)

@@ -1,0 +1,2 @@
+export MS_SIMULATION_LEVEL=1
+export MS_KERNEL_LAUNCH_SKIP=all

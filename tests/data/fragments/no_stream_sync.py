@@ -1,0 +1,1 @@
+ms.set_context(pynative_synchronize=False)

@@ -1,0 +1,1 @@
+export MS_MEMORY_STATISTIC=1

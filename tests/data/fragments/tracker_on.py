@@ -1,0 +1,1 @@
+export MS_ALLOC_CONF="memory_tracker:True"

@@ -1,0 +1,1 @@
+initialize_model_parallel(tensor_model_parallel_size=parallel_config.tensor_model_parallel_size, zero_shard_size=zero_shard_size)
