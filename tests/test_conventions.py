@@ -173,3 +173,50 @@ def test_the_lock_file_pins_every_dependency_and_records_no_address():
     declared = re.findall(r'^  "([A-Za-z0-9_.-]+)>=', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     assert {name.lower().replace("_", "-") for name in declared} <= pinned
     assert "://" not in text
+
+
+def _own_private_names(tree: ast.AST) -> set[str]:
+    """Names with an underscore that a module defines itself, on its classes or their instances."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+ADAPTER = PACKAGE / "face" / "app" / "adapter.py"
+OF_NOTEBOOKS = {
+    "anywidget",
+    "ipykernel",
+    "ipywidgets",
+    "jupyter_client",
+    "jupyter_server",
+    "jupyterlab",
+    "tornado",
+    "traitlets",
+    "voila",
+}
+
+
+def test_only_the_adapter_uses_what_voila_jupyter_and_their_widgets_keep_to_themselves():
+    """Voila has no public interface in Python; of the others all names but those with an underscore are."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+    of_namedtuples = {"_asdict", "_replace", "_fields"}
+    own = of_namedtuples.union(
+        *(_own_private_names(tree) for path, tree in trees.items() if path.is_relative_to(ADAPTER.parents[1]))
+    )
+    found = []
+    for path, tree in trees.items():
+        imported = {name for name in _imported(path) if name.partition(".")[0] in OF_NOTEBOOKS}
+        private = {name for name in imported if name.startswith("voila") or re.search(r"\._(?!_)", name)}
+        if path.is_relative_to(PACKAGE / "face"):
+            used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and re.match("_(?!_)", node.attr)}
+            said = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and "voila_" in str(node.value)}
+            private |= used - own | said
+        found += [f"{path.relative_to(PACKAGE)}: {name}" for name in sorted(private) if path != ADAPTER]
+        assert path != ADAPTER or private >= {"voila.app", "_handle_kernel_info_reply", "_headers_written"}
+    assert found == []

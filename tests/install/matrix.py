@@ -4,8 +4,9 @@ example: python -m tests.install.matrix --wheel dist/perfkit-0.2.0-py3-none-any.
 
 A row is a Python and a way of choosing versions: "locked" (requirements.lock), "newest", "lowest" (the lower bounds of
 pyproject.toml, needs uv) and "offline" (`--wheelhouse`, without any index). In each a sample project is made, a recording is read
-and the app opens pages, as an ordinary user where this is started by root. Prints a line a row; fails if a row fails. What cannot
-be tried here (a Python or uv that is not there) is said and is no failure.
+and the app opens pages, as an ordinary user where this is started by root; with the newest and the lowest versions every name that
+perfkit's adapter needs of Jupyter and Voila is looked for (`tests/face/app/test_interfaces.py`). Prints a line a row; fails if a
+row fails. What cannot be tried here (a Python or uv that is not there) is said and is no failure.
 """
 
 from __future__ import annotations
@@ -76,7 +77,21 @@ def tried(row: Row, folder: Path) -> str:
         done = subprocess.run(list(map(str, step)), capture_output=True, text=True, check=False, env=environment, cwd=folder)
         if done.returncode:
             return f"{step[1:4]} failed:\n{done.stderr[-1500:]}"
-    return _used(own, folder, environment)
+    if problem := _used(own, folder, environment):
+        return problem
+    return _interfaces([*install, "pytest>=8.3"], own, folder, environment) if row.versions in ("newest", "lowest") else ""
+
+
+def _interfaces(install: list[str], python: Path, folder: Path, environment: dict[str, str]) -> str:
+    """What the app takes from Jupyter and Voila, in the versions that are installed here."""
+    tests = Path(shutil.copyfile(ROOT / "tests" / "face" / "app" / "test_interfaces.py", folder / "test_interfaces.py"))
+    here = ["-q", "-p", "no:cacheprovider", "-k", "not imports", tests.name]  # what imports what is read in the checkout
+    for step in (install, [str(python), "-m", "pytest", *here]):
+        done = subprocess.run(step, capture_output=True, text=True, check=False, env=environment, cwd=folder)
+        if done.returncode:
+            return f"interfaces: {(done.stdout + done.stderr)[-2500:]}"
+    print(f"    {done.stdout.strip().splitlines()[-1]}", flush=True)
+    return ""
 
 
 def _used(python: Path, folder: Path, environment: dict[str, str]) -> str:

@@ -21,9 +21,9 @@ from jupyter_server.auth.identity import User
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
 from traitlets import Dict, Unicode
-from voila.voila_identity_provider import VoilaIdentityProvider
 
 from perfkit.core.errors import InputError
+from perfkit.face.app.adapter import IdentityProvider
 from perfkit.teach import digest_of
 
 LOCAL_HOST = "127.0.0.1"
@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Identity(VoilaIdentityProvider):  # type: ignore[misc]
+class Identity(IdentityProvider):
     """One identity a browser, kept in a signed cookie; with a token, only for browsers that have shown it, or a student's code."""
 
     user_header = Unicode("", config=True, help="where a proxy that sends the token names the visitor")

@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 from queue import Empty
 
-from jupyter_client.asynchronous.client import AsyncKernelClient
+from perfkit.face.app.adapter import KernelClient
 
 _REPLY_S, _HEARD_S = 1.0, 0.2
 
 
-class PageClient(AsyncKernelClient):
+class PageClient(KernelClient):
     """Ready once the kernel answers and what it tells everybody is heard.
 
     Jupyter's client then listens until there is silence for 0.2 s, a tenth of the time in which a page opens; whoever executes a
@@ -28,7 +28,7 @@ class PageClient(AsyncKernelClient):
                 reply = await self.get_shell_msg(timeout=_REPLY_S)
                 if reply["msg_type"] == "kernel_info_reply":
                     await self.get_iopub_msg(timeout=_HEARD_S)  # a subscription takes a moment
-                    self._handle_kernel_info_reply(reply)
+                    self.learn(reply)
                     return
             if not await self.is_alive():
                 raise RuntimeError("the kernel ended before it answered")

@@ -20,14 +20,12 @@ from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.services.kernels.handlers import KernelHandler as JupyterKernelHandler
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketHandler
-from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
-from voila.tornado.handler import TornadoVoilaHandler
-from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
 
 from perfkit import __version__
 from perfkit.core import settings
 from perfkit.core.texts import LANGUAGES, for_browser, markdown, t
 from perfkit.face.app.access import is_named
+from perfkit.face.app.adapter import ChannelsRequest, PageRequest, ShutdownRequest, templates_of
 from perfkit.face.app.kernels import PageKernels, PageStart, page_start
 from perfkit.face.app.navigation import ROOT_PAGE, navigation
 from perfkit.face.app.room import room
@@ -66,7 +64,7 @@ class PlainErrors:
         handler.finish(f"{status_code} {HTTPStatus(status_code).phrase}")
 
 
-class PageHandler(PlainErrors, TornadoVoilaHandler):  # type: ignore[misc]
+class PageHandler(PlainErrors, PageRequest):
     """A page, at /NN_topic. A full house answers 503 with a page that tries again; a visitor who left gives the kernel back."""
 
     _left = False
@@ -99,7 +97,7 @@ class PageHandler(PlainErrors, TornadoVoilaHandler):  # type: ignore[misc]
         page_start.set(start)
         kernels.take_place(start)
         try:
-            await super().get(f"{name}.ipynb")
+            await self.show(f"{name}.ipynb")
             await self._until_seen(kernels)
         except Exception as error:
             if not self._left and not self._kernel_gone():
@@ -120,7 +118,7 @@ class PageHandler(PlainErrors, TornadoVoilaHandler):  # type: ignore[misc]
     async def _failed(self, name: str, error: Exception) -> None:
         """Say in words that the page could not be started; why stands in the server's log alone."""
         self.log.error("page %s could not be started", name, exc_info=error)
-        if not self._headers_written:
+        if not self.is_begun:
             await self._plain("failed.html.j2", 500, name)
 
     async def _until_seen(self, kernels: PageKernels) -> None:
@@ -129,15 +127,11 @@ class PageHandler(PlainErrors, TornadoVoilaHandler):  # type: ignore[misc]
         while not (self._left or all(map(kernels.is_open, self._started)) or time.monotonic() > end):
             await asyncio.sleep(0.02)
 
-    def write(self, chunk: str | bytes | dict[str, Any]) -> None:
-        """Voila keeps the connection of a slow page alive with an inline script; a comment does that too."""
-        super().write("<!-- -->\n" if isinstance(chunk, str) and "voila_heartbeat" in chunk else chunk)
-
     def flush(self, include_footers: bool = False) -> Future[None]:
         """Send what was written; to nobody there is nothing to send, and Voila would go on for ever to wait for an ended kernel."""
         if self._left or (self._kernel_gone() and not include_footers):
             raise StreamClosedError
-        return super().flush(include_footers)  # type: ignore[no-any-return]
+        return super().flush(include_footers)
 
     def on_connection_close(self) -> None:
         """Nobody reads the page any more, and its script, which would end the kernel, has not run."""
@@ -221,7 +215,7 @@ class PresenceHandler(PlainErrors, WebSocketMixin, WebSocketHandler, JupyterHand
             self.write_message({"ended": True, "text": t(ENDED.get(why, ENDED["gone"]), language=language_of(self))})
 
 
-class ChannelsHandler(PlainErrors, VoilaKernelWebsocketHandler):  # type: ignore[misc]
+class ChannelsHandler(PlainErrors, ChannelsRequest):
     """/api/kernels/ID/channels: the socket between a page and its kernel."""
 
     async def open(self, kernel_id: str) -> None:
@@ -249,7 +243,7 @@ class AssetHandler(tornado.web.StaticFileHandler):
         return str(ASSETS[path])
 
 
-class ShutdownHandler(PlainErrors, VoilaShutdownKernelHandler):  # type: ignore[misc]
+class ShutdownHandler(PlainErrors, ShutdownRequest):
     """End the kernel of a page that is being closed.
 
     The page says so with `sendBeacon`, which cannot carry the token that Voila's handler asks for (it answers 403 and the kernel
@@ -303,7 +297,7 @@ def without_token(uri: str | None) -> str:
 
 def plain_page(handler: JupyterHandler, template: str, name: str = "", **values: Any) -> str:
     """A page without a kernel."""
-    page = handler.settings["voila_jinja2_env"].get_template(template)
+    page = templates_of(handler).get_template(template)
     nonce = secrets.token_urlsafe(16)
     handler.set_header("Content-Security-Policy", page_policy(nonce, handler.request.host))
     context = page_context(Path(handler.settings["pages_folder"]), name, language_of(handler), nonce)

@@ -12,28 +12,22 @@ import errno
 import hashlib
 import logging
 import os
-import re
 import socket
 import webbrowser
 from pathlib import Path
 from typing import Any
 
 from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_server.services.kernels.handlers import KernelHandler
 from tornado.httpserver import HTTPServer
-from tornado.ioloop import IOLoop
 from tornado.iostream import IOStream, StreamClosedError
 from traitlets.config import Config
-from voila.app import Voila, VoilaShutdownKernelHandler
-from voila.tornado.handler import TornadoVoilaHandler
-from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
-from voila.tornado.treehandler import TornadoVoilaTreeHandler
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import notebooks_folder
 from perfkit.face.app import handlers
 from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
+from perfkit.face.app.adapter import PageServer, Route
 from perfkit.face.app.class_mode import codes_of_class, start_class
 from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
@@ -121,52 +115,26 @@ def serve(
     app.start()
 
 
-class App(Voila):  # type: ignore[misc]
-    """Voila with perfkit's template, routes and kernels, and without its file tree."""
+class App(PageServer):
+    """The server with perfkit's template, routes and kernels."""
 
-    config_file_paths: list[str] = []  # noqa: RUF012  a trait's value: a user's own Voila settings are for other servers
+    templates = TEMPLATES
+    page_path = r"(\d\d_[a-z0-9_]+)"
+    own_handlers = (handlers.PageHandler, handlers.ShutdownHandler, handlers.ChannelsHandler, handlers.KernelHandler)
 
-    def setup_template_dirs(self) -> None:
-        """Look for templates in the package first."""
-        super().setup_template_dirs()
-        self.template_paths.insert(0, str(TEMPLATES))
-
-    def init_handlers(self) -> list[Any]:
-        """Voila's routes without those that list or render arbitrary files, and with ours."""
-        kept = []
-        for route, handler, *arguments in super().init_handlers():
-            if handler is VoilaShutdownKernelHandler:
-                kept.append((route, handlers.ShutdownHandler, *arguments))
-            elif handler is VoilaKernelWebsocketHandler:
-                kept.append((route, handlers.ChannelsHandler, *arguments))
-            elif handler is KernelHandler:
-                kept.append((route, handlers.KernelHandler, *arguments))
-            elif handler is TornadoVoilaHandler:
-                kept.append((self._at(r"(\d\d_[a-z0-9_]+)"), handlers.PageHandler, *arguments))
-            elif not issubclass(handler, TornadoVoilaTreeHandler) and not re.search("contents|/files/|/templates/", route):
-                kept.append((route, handler, *arguments))
+    def own_routes(self) -> list[Route]:
+        """What Voila has not."""
         return [
-            (self._at(""), handlers.RootHandler),
-            (self._at("perfkit/health"), handlers.HealthHandler),
-            (self._at(r"perfkit/presence/([\w-]+)"), handlers.PresenceHandler),
-            (self._at(r"perfkit/static/([\w.]+)"), handlers.AssetHandler),
-            *kept,
+            (self.at(""), handlers.RootHandler),
+            (self.at("perfkit/health"), handlers.HealthHandler),
+            (self.at(r"perfkit/presence/([\w-]+)"), handlers.PresenceHandler),
+            (self.at(r"perfkit/static/([\w.]+)"), handlers.AssetHandler),
         ]
 
-    def _at(self, path: str) -> str:
-        return f"{self.base_url}{path}"
-
-    def listen(self) -> None:
-        """Serve until stopped; the supervisor and the first warm kernel start with the loop."""
+    def begin(self) -> None:
+        """Listen; the supervisor and the first warm kernel start with the loop."""
         Connections(self.app).listen(self.port, self.ip)
-        self.ioloop = IOLoop.current()
-        self.ioloop.add_callback(self.kernel_manager.begin)
-        try:
-            self.ioloop.start()
-        except KeyboardInterrupt:
-            self.log.info("stopping")
-        finally:
-            self.stop()
+        self.soon(self.kernel_manager.begin)
 
 
 class Connections(HTTPServer):

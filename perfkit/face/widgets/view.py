@@ -56,10 +56,9 @@ class View(anywidget.AnyWidget):
     def send_state(self, key: Any = None) -> None:
         """Send traits as they are: plain data. ipywidgets would look for bytes in every single value of a chart."""
         state: dict[str, Any] = self.get_state(key)
-        for name in self._property_lock.keys() & state.keys():
-            self._property_lock[name] = state[name]
-        if state:
-            self._send({"method": "update", "state": state, "buffer_paths": []})
+        # Outside of a kernel there is no comm, or one without a kernel.
+        if state and self.comm is not None and getattr(self.comm, "kernel", self) is not None:
+            self.comm.send(data={"method": "update", "state": state, "buffer_paths": []})
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Pages say what they want in messages; no trait is theirs to write."""

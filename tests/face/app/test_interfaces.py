@@ -17,6 +17,9 @@ import pytest
 
 APP = Path(__file__).resolve().parents[3] / "perfkit" / "face" / "app"
 CALLED = {
+    "ipywidgets.widgets.widget:Widget.get_state": ("key",),
+    "ipywidgets.widgets.widget:Widget.send_state": ("key",),
+    "ipywidgets.widgets.widget:Widget.set_state": ("sync_data",),
     "jupyter_client.asynchronous.client:AsyncKernelClient._handle_kernel_info_reply": ("msg",),
     "jupyter_client.asynchronous.client:AsyncKernelClient.wait_for_ready": ("timeout",),
     "jupyter_client.client:KernelClient.kernel_info": (),
@@ -63,6 +66,7 @@ TRAITS = {
     "jupyter_client.manager:KernelManager": "transport autorestart context",
     "jupyter_client.manager:AsyncKernelManager": "client_factory",
     "jupyter_client.provisioning.factory:KernelProvisionerFactory": "default_provisioner_name",
+    "ipywidgets.widgets.widget:Widget": "comm",
 }
 WORDS_OF_VOILA = {"voila.handler": ("voila_heartbeat",), "voila.notebook_renderer": ("kernel_start", "cell_generator")}
 """What the app's template and handlers expect in Voila's own code: there is no interface for it."""

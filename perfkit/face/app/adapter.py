@@ -1,0 +1,126 @@
+"""Adapter: what the app takes from Voila, Jupyter's server and its client where they have no public interface, and nothing else.
+
+Voila documents its settings and no Python interface, so nothing else imports it; no other module of perfkit names a private
+attribute of a package that is not its own (`tests/test_conventions.py`). What must be there for it stands with its parameters in
+`tests/face/app/test_interfaces.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from asyncio import Future
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from jupyter_client.asynchronous.client import AsyncKernelClient
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.ioloop import IOLoop
+from voila.app import Voila
+from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
+from voila.tornado.handler import TornadoVoilaHandler
+from voila.tornado.kernel_websocket_handler import VoilaKernelWebsocketHandler
+from voila.tornado.treehandler import TornadoVoilaTreeHandler
+from voila.voila_identity_provider import VoilaIdentityProvider
+
+Route = tuple[Any, ...]
+_FILES = re.compile("contents|/files/|/templates/")
+_HEARTBEAT = "voila_heartbeat"
+
+
+class KernelClient(AsyncKernelClient):
+    """Jupyter's client of a kernel, which learns the kernel's protocol from a reply that somebody else waited for."""
+
+    def learn(self, reply: dict[str, Any]) -> None:
+        """Take `reply`, a "kernel_info_reply"."""
+        self._handle_kernel_info_reply(reply)
+
+
+class IdentityProvider(VoilaIdentityProvider):  # type: ignore[misc]
+    """Who asks, as Voila's own server wants it: Jupyter's provider with a token and without a password."""
+
+
+class PageRequest(TornadoVoilaHandler):  # type: ignore[misc]
+    """A request for a notebook as a page."""
+
+    async def show(self, notebook: str) -> None:
+        """Execute `notebook` and send what its cells show, cell by cell."""
+        await TornadoVoilaHandler.get(self, notebook)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether status and headers are on their way, after which there is no other answer."""
+        return bool(self._headers_written)
+
+    def write(self, chunk: str | bytes | dict[str, Any]) -> None:
+        """Voila keeps the connection of a slow page alive with an inline script; a comment does that too."""
+        super().write("<!-- -->\n" if isinstance(chunk, str) and _HEARTBEAT in chunk else chunk)
+
+    def flush(self, include_footers: bool = False) -> Future[None]:
+        """Send what was written."""
+        return super().flush(include_footers)  # type: ignore[no-any-return]
+
+
+class ChannelsRequest(VoilaKernelWebsocketHandler):  # type: ignore[misc]
+    """The socket between a page and its kernel."""
+
+
+class ShutdownRequest(VoilaShutdownKernelHandler):  # type: ignore[misc]
+    """What a page sends when it closes."""
+
+
+def templates_of(handler: JupyterHandler) -> Any:
+    """The environment of jinja2 in which the pages of this server are written."""
+    return handler.settings["voila_jinja2_env"]
+
+
+class PageServer(Voila):  # type: ignore[misc]
+    """Voila's server with other templates and routes, and without those that list or render arbitrary files."""
+
+    config_file_paths: list[str] = []  # noqa: RUF012  a trait's value: a user's own Voila settings are for other servers
+    templates: Path
+    """Looked into before Voila's own."""
+    page_path: str
+    """Of a page below the base, a regular expression."""
+    own_handlers: tuple[type, ...]
+    """Each in place of the handler of Voila's routes that it extends."""
+
+    def own_routes(self) -> list[Route]:
+        """Routes beside Voila's, first of all."""
+        return []
+
+    def begin(self) -> None:
+        """Take connections; called once the server is set up, before its loop runs."""
+
+    def setup_template_dirs(self) -> None:
+        """Add the templates."""
+        super().setup_template_dirs()
+        self.template_paths.insert(0, str(self.templates))
+
+    def init_handlers(self) -> list[Route]:
+        """Voila's routes as they are wanted, after our own."""
+        kept = []
+        for route, handler, *arguments in super().init_handlers():
+            if not issubclass(handler, TornadoVoilaTreeHandler) and not _FILES.search(route):
+                own = next((own for own in self.own_handlers if issubclass(own, handler)), handler)
+                kept.append((self.at(self.page_path) if handler is TornadoVoilaHandler else route, own, *arguments))
+        return [*self.own_routes(), *kept]
+
+    def at(self, path: str) -> str:
+        """A path below the base."""
+        return f"{self.base_url}{path}"
+
+    def listen(self) -> None:
+        """Serve until stopped."""
+        self.begin()
+        self.ioloop = IOLoop.current()
+        try:
+            self.ioloop.start()
+        except KeyboardInterrupt:
+            self.log.info("stopping")
+        finally:
+            self.stop()
+
+    def soon(self, work: Callable[[], object]) -> None:
+        """Call `work` once the loop runs."""
+        IOLoop.current().add_callback(work)
