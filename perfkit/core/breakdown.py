@@ -72,6 +72,11 @@ class Breakdown:
         """Whether every part of the whole was told apart."""
         return not self.unmeasured
 
+    @property
+    def unmeasured_text(self) -> str:
+        """A sentence on the parts that were not told apart; empty if there are none."""
+        return "" if self.complete else f"Not told apart by this recording: {', '.join(sorted(self.unmeasured))}."
+
     def collapse(self, depth: int) -> Breakdown:
         """The same total with paths cut to `depth` levels; parts that become one are added."""
         parts: dict[str, Amount] = {}

@@ -23,6 +23,7 @@ from perfkit.project import open_project
 from perfkit.project.experiments import ExperimentLog
 from tests.browser.conftest import Server, wait_ready
 from tests.notebook_format import pages
+from tests.page_cells import code_cells
 
 OpenPage = Callable[..., Page]
 GALLERY = Path(__file__).resolve().parents[2] / "docs" / "images" / "gallery"
@@ -208,34 +209,45 @@ def test_the_lines_to_collect_follow_the_framework(open_page: OpenPage):
 
 def test_breakdown_on_screen_equals_the_run_and_a_click_picks_a_rank(open_page: OpenPage):
     page = open_page("11_step_breakdown")
-    run = perfkit.load(SAMPLE)
-    breakdown = run.step_breakdown(0, 50)
-    shown = milliseconds(sentence(page, "step-breakdown"))
+    breakdown = perfkit.load(SAMPLE).step_breakdown(0, 50)
+    told = panel(page, "what-it-is-made-of").locator(".pk-sentence")
+    shown = milliseconds(sentence(page, "what-it-is-made-of"))
     assert shown[0] == pytest.approx(breakdown.total / 1e6, abs=5e-4)
     assert sorted(shown[1:4]) == pytest.approx(sorted(amount / 1e6 for amount in breakdown.parts.values() if amount), abs=5e-4)
-    box = panel(page, "step-breakdown")
-    row = box.locator("tbody tr").filter(has_text="132").first
+    row = panel(page, "where-the-step-went").locator("tbody tr").filter(has_text="132").first
     row.focus()
     page.keyboard.press("Enter")
-    expect(box.locator(".pk-sentence")).to_contain_text("rank 1 took 131.913 ms")
-    expect(box).to_contain_text("Largest kernels of rank 1")
+    expect(told).to_contain_text("rank 1 took 131.913 ms")
+    expect(panel(page, "what-it-ran")).to_contain_text("Largest kernels of rank 1")
     assert "rank=1" in page.evaluate("location.hash")
 
 
 def test_a_bar_picks_its_rank(open_page: OpenPage):
     page = open_page("11_step_breakdown")
-    box = panel(page, "step-breakdown")
-    drawing = box.locator(".pk-figures canvas, .pk-figures svg").first
+    drawing = panel(page, "where-the-step-went").locator(".pk-figures canvas, .pk-figures svg").first
     drawing.scroll_into_view_if_needed()
     chart = drawing.bounding_box()
     assert chart is not None
     page.mouse.click(chart["x"] + chart["width"] * 0.75, chart["y"] + chart["height"] * 0.5)
-    expect(box.locator(".pk-sentence")).to_contain_text("rank 1 took")
+    expect(panel(page, "what-it-is-made-of").locator(".pk-sentence")).to_contain_text("rank 1 took")
 
 
 def test_a_link_restores_the_view(open_page: OpenPage):
     page = open_page("11_step_breakdown", "rank=1")
-    expect(panel(page, "step-breakdown").locator(".pk-sentence")).to_contain_text("rank 1 took")
+    expect(panel(page, "what-it-is-made-of").locator(".pk-sentence")).to_contain_text("rank 1 took")
+
+
+def test_the_code_of_a_step_is_folded_below_it_and_can_be_copied(open_page: OpenPage):
+    page = open_page("11_step_breakdown")
+    code = page.locator(".cell-source").filter(has_text="def where_the_step_went")
+    assert not code.locator("pre").is_visible()
+    code.locator("summary").click()
+    cell = next(cell for cell in code_cells("11_step_breakdown") if cell["id"] == "ranks")
+    assert code.locator("pre").inner_text().strip() == "".join(cell["source"]).strip()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    code.get_by_role("button", name="Copy").click()
+    assert page.evaluate("navigator.clipboard.readText()").strip() == "".join(cell["source"]).strip()
+    expect(page.locator(".cell-source").filter(has_text="slowest = ")).to_have_count(1)
 
 
 def test_hostile_names_are_text_on_the_page(open_page: OpenPage, demo_server: Server):
@@ -248,10 +260,9 @@ def test_hostile_names_are_text_on_the_page(open_page: OpenPage, demo_server: Se
         encoding="utf-8",
     )
     page = open_page("11_step_breakdown", f"run={folder.parent}")
-    box = panel(page, "step-breakdown")
-    expect(box).to_contain_text(name)
+    expect(panel(page, "what-it-ran")).to_contain_text(name)
     assert page.locator("img[src='x']").count() == 0
-    box.locator(".pk-figures canvas, .pk-figures svg").first.hover()
+    panel(page, "where-the-step-went").locator(".pk-figures canvas, .pk-figures svg").first.hover()
     assert page.locator("img[src='x']").count() == 0
 
 

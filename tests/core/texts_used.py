@@ -36,6 +36,7 @@ def used() -> dict[str, dict[str, str]]:
         *_next(),
         *_panels(),
         *_titles(),
+        *_steps(),
         *_rules(),
         *_sentences(),
         *_words(),
@@ -115,6 +116,34 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                 for word in node.keywords:
                     if word.arg == "title" and isinstance(word.value, ast.Constant):
                         yield "titles", word.value.value, path.name
+
+
+def _steps() -> Iterator[tuple[str, str, str]]:
+    """The words of the steps of pages: their names, controls and options, and the titles of what they return."""
+    for path in pages():
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] != "code" or "@widgets.step" not in (source := "".join(cell["source"])):
+                continue
+            for node in ast.walk(ast.parse(source)):
+                for section, text in _step_texts(node):
+                    yield section, text, path.name
+
+
+def _step_texts(node: ast.AST) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.FunctionDef):
+        yield "panels", (ast.get_docstring(node) or control_words(node.name)).splitlines()[0].rstrip(".")
+    elif isinstance(node, ast.keyword) and node.arg in ("label", "help", "placeholder", "button", "title"):
+        yield "controls", _constant(node.value).rstrip(".")
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Choice":
+        for option in node.args:
+            yield "options", _constant(option.elts[0] if isinstance(option, ast.Tuple) else option)
+    elif isinstance(node, ast.Dict):
+        for key in node.keys:
+            yield "titles", _constant(key)
+
+
+def _constant(node: ast.AST | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _rules() -> Iterator[tuple[str, str, str]]:

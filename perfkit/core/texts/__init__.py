@@ -74,7 +74,7 @@ def _line(line: str, language: str) -> str:
     return t(line, language)
 
 
-_MARKS = (("# ", ""), ("- ", ""), ("<details><summary>", "</summary>"))
+_MARKS = (("# ", ""), ("## ", ""), ("- ", ""), ("<details><summary>", "</summary>"))
 
 
 def english_lines(source: str) -> list[str]:

@@ -12,13 +12,16 @@ import gc
 import importlib
 import json
 import os
+import re
 import signal
 import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+from perfkit.core import settings
 from perfkit.core.discover import constants
+from perfkit.core.resources import notebooks_folder
 
 MAX_REQUEST_BYTES = 2**20
 _SWITCH_S = 0.0005
@@ -67,7 +70,8 @@ def become_kernel(request: dict[str, Any]) -> None:
 
 def preload() -> None:
     """Import all that the pages have in common, and keep the collector from writing into what forks share."""
-    for name in ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "perfkit.face.panels"):
+    kernel = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "perfkit.face.panels", "perfkit.face.widgets")
+    for name in (*kernel, *imported_by_pages(settings.pages_folder())):
         importlib.import_module(name)
     panels = importlib.import_module("perfkit.face.panels")
     for name in panels.names():
@@ -80,6 +84,16 @@ def preload() -> None:
         constants(package, constant)
     gc.collect()
     gc.freeze()
+
+
+def imported_by_pages(folder: Path | None = None) -> list[str]:
+    """The modules of perfkit that the pages import from."""
+    found: set[str] = set()
+    for path in sorted((folder or notebooks_folder()).glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
+            found.update(re.findall(r"^from (perfkit[\w.]+) import", source, re.MULTILINE))
+    return sorted(found)
 
 
 def _reap(*_: object) -> None:

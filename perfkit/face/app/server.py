@@ -185,6 +185,14 @@ def _page_config(page_config: dict[str, Any], *, notebook_path: str, **_: Any) -
     return {**page_config, "perfkit": handlers.page_context(_pages_folder(), name, language, start.nonce if start else "")}
 
 
+def _only_seen(_handler: object, *, notebook: Any, cwd: str) -> Any:
+    """The notebook without what only its reader needs: cells to go on from are shown as code, not run."""
+    for cell in notebook.cells:
+        if "yours" in cell.metadata.get("tags", ()):
+            cell.cell_type = "raw"
+    return notebook
+
+
 def _configuration(port: int, access: Access, *, shared: bool) -> Config:
     return Config(
         {
@@ -221,6 +229,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                 "multi_kernel_manager_class": "perfkit.face.app.kernels.PageKernels",
                 "kernel_spec_manager_class": OwnKernels,
                 "page_config_hook": _page_config,
+                "prelaunch_hook": _only_seen,
                 "http_keep_alive_timeout": 10,
             },
             "Identity": {"user_header": access.user_header, "codes": codes_of_class()},

@@ -17,7 +17,7 @@ def bars(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> alt.Chart:
     """Draw one bar a breakdown, split at `depth` path levels.
 
     All must have one unit. Rows are in the data set "parts" (`name`, `path`, `amount`, `share`, `order`), so that a panel can
-    replace them without building the chart again. Unmeasured paths are not drawn as zero; `unmeasured_text` names them.
+    replace them without building the chart again. Unmeasured paths are not drawn as zero; `Breakdown.unmeasured_text` names them.
     """
     rows = bar_rows(breakdowns, depth=depth)
     paths = tuple(dict.fromkeys(row["path"] for row in rows))
@@ -62,10 +62,3 @@ def bar_rows(breakdowns: Mapping[str, Breakdown], *, depth: int = 2) -> list[dic
             for path, amount in found.parts.items()
         ]
     return rows
-
-
-def unmeasured_text(breakdown: Breakdown) -> str:
-    """A sentence on the parts that were not told apart; empty if there are none."""
-    if breakdown.complete:
-        return ""
-    return f"Not told apart by this recording: {', '.join(sorted(breakdown.unmeasured))}."

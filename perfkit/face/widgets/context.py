@@ -126,6 +126,17 @@ def first_run(samples: dict[str, str]) -> str:
     return str(data_folder() / next(iter(samples.values())))
 
 
+def first_log() -> str:
+    """The log that a page opens with: the project's if it has one open, else the first that there is."""
+    first = first_run(SAMPLE_LOGS)
+    return first if Path(first).is_file() else next((path for _, path, _ in log_options()), "")
+
+
+def first_config() -> str:
+    """The configuration that a page opens with: the project's open one, else the first that there is."""
+    return next((path for _, path, _ in config_options()), "")
+
+
 def marked(path: str, title: str) -> str:
     """`title` with the word sample if the path is a bundled sample."""
     return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title

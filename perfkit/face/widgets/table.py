@@ -36,7 +36,7 @@ class Table:
 
     def row(self, index: int) -> dict[str, Any]:
         """One row by column name, as plain Python values."""
-        return {str(name): plain(value) for name, value in self.frame.iloc[index].items()}
+        return {str(name): plain(self.frame[name].iloc[index]) for name in self.frame.columns}
 
 
 class TableView(Content):

@@ -43,8 +43,8 @@ def test_bars_of_several_breakdowns_share_one_order_of_parts():
 
 def test_what_was_not_told_apart_is_said_in_words():
     mixed = Breakdown("ns", {"computing": 1}, SOURCE, frozenset({"bubble", "communication/exposed"}))
-    assert breakdown.unmeasured_text(mixed) == "Not told apart by this recording: bubble, communication/exposed."
-    assert breakdown.unmeasured_text(FORWARD) == ""
+    assert mixed.unmeasured_text == "Not told apart by this recording: bubble, communication/exposed."
+    assert FORWARD.unmeasured_text == ""
 
 
 def test_coverage_says_its_state_by_colour_and_by_symbol():

@@ -1,4 +1,4 @@
-"""Every field of every panel, emptied and filled again: what is shown is what was used, and nothing is lost on the way."""
+"""Every field of every panel and step, emptied and filled again: what is shown is what was used, and nothing is lost on the way."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perfkit.core.errors import PerfkitError
 from perfkit.face.panels import Number, PanelView, PathPicker, Slider, names, show
 from perfkit.face.widgets.state import read
 from perfkit.project.sample import demo
+from tests.page_cells import run_page, views, with_steps
 
 WITH_CONTROLS = [name for name in names() if not name.startswith("class-")]
 
@@ -39,7 +40,20 @@ def test_a_field_is_emptied_and_filled_again(name: str):
     view = show(name)
     if not isinstance(view, PanelView):
         pytest.skip("a view of its own kind")
-    before = _told(view)
+    _empty_and_back(view, [view])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_steps())
+def test_a_field_of_a_step_is_emptied_and_filled_again(page: str):
+    found = list(views(run_page(page)).values())
+    for view in found:
+        _empty_and_back(view, found)
+
+
+def _empty_and_back(view: PanelView, page: list[PanelView]) -> None:
+    """Empty and fill each field of `view`; all that its page shows is then what it was."""
+    before = [_told(other) for other in page]
     for control in view.panel.controls:
         if not isinstance(control, Number | PathPicker | Slider):
             continue
@@ -58,4 +72,4 @@ def test_a_field_is_emptied_and_filled_again(name: str):
             assert "not changed" in drawn["note"], "and says so"
         assert used == empty or not isinstance(control, Number) or control.empty is None, "what may be empty is"
         view.set({path: own})
-        assert _told(view) == before, f"{path} is what it was, so the answer must be too"
+        assert [_told(other) for other in page] == before, f"{path} is what it was, so the answer must be too"

@@ -195,6 +195,16 @@
     document.cookie = `${name}=${value}; path=${base()}; max-age=31536000; samesite=lax`;
   }
 
+  // Code of the steps: the lines of the notebook, to be copied into one's own -----------------------------------------------
+
+  addEventListener("click", async ({ target }) => {
+    if (!target.matches?.(".cell-source button")) return;
+    await navigator.clipboard.writeText(target.parentElement.querySelector("pre").textContent);
+    const before = target.textContent;
+    target.textContent = target.dataset.copied;
+    setTimeout(() => (target.textContent = before), 1500);
+  });
+
   // Theme, language and rail -----------------------------------------------------------
 
   function isDark() {

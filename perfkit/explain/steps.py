@@ -1,0 +1,132 @@
+"""Steps: which step stands for a recording, how its ranks compare, and what one is made of, in words.
+
+Ranks are compared with the median of their pipeline stage: stages do different work, so a comparison over all ranks would blame a
+whole stage.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.units import NS_PER_MS, THIN_SPACE, format_ns
+from perfkit.explain.ranks import parse_ranks, worth_showing
+
+MEDIAN = "median"
+NEXT = {
+    "computing": "page 12: the operators (which kernels cost most)",
+    "communication": "page 13: the communication (is it needed, slow, or waiting)",
+    "bubble": "page 06: the pipeline balance (which layers on which stage)",
+    "free": "page 16: the data feed (does the device wait for data or for the host)",
+}
+"""What looks into the largest part of a step."""
+
+
+def step_choices(run: Run) -> list[tuple[str, str]]:
+    """The steps of which the parts are known, as label and value, after "median", which stands for each rank's own."""
+    numbers = sorted(int(step) for step in run.distinct("step_parts", columns=["step"])["step"])
+    return [("median of each rank", MEDIAN), *((str(number), str(number)) for number in numbers)]
+
+
+def typical_steps(run: Run, step: str | int = MEDIAN) -> pd.DataFrame:
+    """One row a rank, slowest first: its step of that number, or the one whose time is nearest to the rank's median.
+
+    Columns are those of `Run.steps`. Raises NotMeasuredError if the run does not say what its steps are made of.
+    """
+    if not run.has("step_parts"):
+        raise NotMeasuredError(
+            f"what a step is made of: {run.name} holds {'only step times' if run.has('steps') else 'no steps'}",
+            how_to_collect="record a profile of two to four steps; page 10 writes the lines for your framework",
+        )
+    steps = run.steps().merge(run.distinct("step_parts", columns=["rank", "step"]), on=["rank", "step"])
+    if step in (MEDIAN, ""):
+        distance = (steps["duration_ns"] - steps.groupby("rank")["duration_ns"].transform("median")).abs()
+        steps = steps.loc[distance.groupby(steps["rank"]).idxmin()]
+    else:
+        steps = steps[steps["step"] == int(step)]
+    return steps.sort_values("duration_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def ranks_to_show(steps: pd.DataFrame, text: str = "") -> list[int]:
+    """The ranks that a text such as "0-7, 12" names; of an empty one those worth showing: the slowest, the fastest, the middle.
+
+    `steps` is of `typical_steps`. Raises InputError for ranks that are not there.
+    """
+    if text.strip():
+        return list(parse_ranks(text, sorted(int(rank) for rank in steps["rank"])))
+    return list(worth_showing(steps.set_index("rank")["duration_ns"]))
+
+
+def parts_of(run: Run, steps: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
+    """The rows of the table `step_parts` of some ranks, in their order, each of the step that `steps` has of it."""
+    rows = steps.loc[steps["rank"].isin(ranks), ["rank", "step"]].merge(run.frame("step_parts", ranks=ranks), on=["rank", "step"])
+    return rows.sort_values("rank", key=lambda column: column.map(ranks.index), kind="stable", ignore_index=True)
+
+
+def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
+    """The ranks of `typical_steps` beside each other, slowest first; parts that no rank has told apart are left out.
+
+    Columns: `rank`, `stage`, `step`, `duration_ns`, `computing_ns`, `against_stage_ratio` (computing over the median of the rank's
+    pipeline stage, less 1), `exposed_ns`, `hidden_ns`, `bubble_ns`, `free_ns`.
+    """
+    computing_ns = steps["computing_ns"].astype("float64")
+    median_ns = computing_ns.groupby(steps["pipeline_stage"].fillna(-1)).transform("median")
+    table = pd.DataFrame(
+        {
+            "rank": steps["rank"],
+            "stage": steps["pipeline_stage"],
+            "step": steps["step"],
+            "duration_ns": steps["duration_ns"],
+            "computing_ns": steps["computing_ns"],
+            "against_stage_ratio": computing_ns / median_ns - 1,
+            "exposed_ns": steps["exposed_communication_ns"],
+            "hidden_ns": steps["overlapped_ns"],
+            "bubble_ns": steps["bubble_ns"],
+            "free_ns": steps["free_ns"],
+        }
+    ).dropna(axis="columns", how="all")
+    table.attrs["labels"] = {"exposed_ns": "exposed comm.", "hidden_ns": "hidden comm.", "against_stage_ratio": "vs. stage median"}
+    return table
+
+
+def step_told(run: Run, *, rank: int, step: int) -> str:
+    """What a step is made of and where to look next, in a sentence; its parts sum to its time on screen, too."""
+    breakdown = run.step_breakdown(rank, step)
+    total = int(breakdown.total)
+    parts = sorted(breakdown.parts.items(), key=lambda part: -part[1])
+    listed = ", ".join(f"{path} {_ms(amount)} ({amount / total:.2%})" for path, amount in parts if amount)
+    hidden_ns = _of(run, rank, step)["overlapped_ns"]
+    hidden = "" if pd.isna(hidden_ns) else f" {_ms(int(hidden_ns))} of communication is hidden behind computing."
+    return f"Step {step} of rank {rank} took {_ms(total)}: {listed or 'nothing was recorded'}.{hidden} {next_look(breakdown)}"
+
+
+def next_look(breakdown: Breakdown) -> str:
+    """What looks into the largest part of a step."""
+    first = breakdown.collapse(1)
+    return f"Look next at {NEXT[max(first.parts, key=lambda path: first.parts[path], default='computing')]}."
+
+
+def step_notes(run: Run, *, rank: int, step: int) -> list[str]:
+    """What is to be known beside the parts of a step: what was not told apart, copies in its free time, what was lost."""
+    breakdown, copy_ns = run.step_breakdown(rank, step), _of(run, rank, step)["copy_ns"]
+    notes = [breakdown.unmeasured_text] if breakdown.unmeasured_text else []
+    if not pd.isna(copy_ns) and int(copy_ns):
+        notes.append(f"Of the free time, {format_ns(int(copy_ns))} went to memory copies alone.")
+    if not run.has("kernels"):
+        notes.append("Kernels of single ranks are not recorded in this format.")
+    if lost := sum(dropped.count for dropped in run.dropped):
+        notes.append(f"{lost} items of this recording could not be read; page 10 lists them.")
+    return notes
+
+
+def _of(run: Run, rank: int, step: int) -> pd.Series[Any]:
+    return run.frame("steps", ranks=[rank], steps=[step]).iloc[0]
+
+
+def _ms(ns: float) -> str:
+    # Three decimals, so that the parts on screen sum to the step on screen and agree with the vendor's file.
+    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)

@@ -1,0 +1,170 @@
+"""Entries: the controls of a step. Each is a parameter of the step's function, named by the keyword it is given under.
+
+    step(run=open_run, unit=Choice("ms", "%"), top=Slider(5, 100, default=20, label="Largest"))
+
+Options and limits may be a function of what the step knows, by the names of its parameters: `Choice(lambda run: run.ranks)`. An
+entry that is given to a second step is drawn in the first one and followed by both.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perfkit.face.widgets import control as drawn
+from perfkit.face.widgets.values import Value
+
+Known = Callable[[str, Any], Any]
+"""Gives the value of a parameter of the step, by its name and the state of its entries."""
+_FEW = 4
+_SHORT = 14
+
+
+class Entry:
+    """What a visitor sets; `.value` is what stands there. With `shared` it is kept in the page's address under its name."""
+
+    def __init__(self, default: Any, *, shared: bool, **words: Any) -> None:
+        self.default, self.shared, self._words = default, shared, words
+        self.source: Value | None = None
+
+    @property
+    def value(self) -> Any:
+        """What stands there now; the default as long as no step has the entry."""
+        return self.default if self.source is None else self.source.wait()
+
+    def control(self, name: str, known: Known) -> drawn.Control:
+        """The control of the state's part `name`."""
+        raise NotImplementedError
+
+
+class Choice(Entry):
+    """One of `options`, or several with `multiple`: values, pairs of label and value, or one function that gives them.
+
+    The first option is the default.
+    """
+
+    def __init__(
+        self,
+        *options: Any,
+        default: Any = None,
+        label: str = "",
+        unit: str = "",
+        multiple: bool = False,
+        shared: bool = False,
+        key: str = "",
+        help: str = "",
+    ) -> None:
+        self._make = options[0] if len(options) == 1 and callable(options[0]) else None
+        self._options = options if self._make is None else ()
+        self._multiple = multiple
+        values = drawn.option_list(self._options, None)
+        first = default if default is not None else () if multiple else values[0][1] if values else None
+        super().__init__(first, shared=shared, label=label, unit=unit, key=key, help=help)
+
+    def control(self, name: str, known: Known) -> drawn.Choice:
+        """Options side by side where they are few and short."""
+        short = [len(str(option[0] if isinstance(option, tuple) else option)) <= _SHORT for option in self._options]
+        return drawn.Choice(
+            path=name,
+            options=self._options if self._make is None else _following(self._make, known),
+            multiple=self._multiple,
+            buttons=bool(short) and len(short) <= _FEW and all(short),
+            **self._words,
+        )
+
+
+class Slider(Entry):
+    """A number between `low` and `high`, moved or typed; `scale="log"` spaces them by ratio, `values` lists the allowed ones."""
+
+    def __init__(
+        self,
+        low: float = 0,
+        high: float = 100,
+        *,
+        default: float | None = None,
+        label: str = "",
+        unit: str = "",
+        step: float = 1,
+        scale: Any = "linear",
+        values: Sequence[float] | Callable[..., Sequence[float]] | None = None,
+        shared: bool = False,
+        key: str = "",
+        help: str = "",
+    ) -> None:
+        self._limits, self._make = {"low": low, "high": high, "step": step, "scale": scale}, values
+        super().__init__(low if default is None else default, shared=shared, label=label, unit=unit, key=key, help=help)
+
+    def control(self, name: str, known: Known) -> drawn.Slider:
+        """A slider."""
+        values = _following(self._make, known) if callable(self._make) else self._make
+        return drawn.Slider(path=name, values=values, **self._limits, **self._words)
+
+
+class Number(Entry):
+    """A typed number, kept within `low` and `high`. A field with `empty` may be left empty and then holds that value."""
+
+    def __init__(
+        self,
+        default: float = 0,
+        *,
+        low: float = -math.inf,
+        high: float = math.inf,
+        label: str = "",
+        unit: str = "",
+        step: float | None = None,
+        empty: float | None = None,
+        placeholder: str = "",
+        shared: bool = False,
+        key: str = "",
+        help: str = "",
+    ) -> None:
+        self._limits = {"low": low, "high": high, "step": step, "empty": empty, "placeholder": placeholder}
+        super().__init__(default, shared=shared, label=label, unit=unit, key=key, help=help)
+
+    def control(self, name: str, known: Known) -> drawn.Number:
+        """A field."""
+        return drawn.Number(path=name, **self._limits, **self._words)  # type: ignore[arg-type]
+
+
+class Text(Entry):
+    """A line of text, taken when the visitor presses Enter or leaves the field."""
+
+    def __init__(
+        self, default: str = "", *, label: str = "", placeholder: str = "", shared: bool = False, key: str = "", help: str = ""
+    ) -> None:
+        super().__init__(default, shared=shared, label=label, placeholder=placeholder, key=key, help=help)
+
+    def control(self, name: str, known: Known) -> drawn.Text:
+        """A field."""
+        return drawn.Text(path=name, **self._words)
+
+
+class Toggle(Entry):
+    """On or off."""
+
+    def __init__(self, default: bool = False, *, label: str = "", shared: bool = False, key: str = "", help: str = "") -> None:
+        super().__init__(default, shared=shared, label=label, key=key, help=help)
+
+    def control(self, name: str, known: Known) -> drawn.Toggle:
+        """A switch."""
+        return drawn.Toggle(path=name, **self._words)
+
+
+class Folder(Entry):
+    """A file or folder to read; of pickers."""
+
+    def __init__(self, default: str, options: drawn.Options, **words: Any) -> None:
+        self._options = options
+        super().__init__(default, shared=True, **words)
+
+    def control(self, name: str, known: Known) -> drawn.PathPicker:
+        """A picker."""
+        return drawn.PathPicker(path=name, options=self._options, **self._words)
+
+
+def _following(make: Callable[..., Any], known: Known) -> Callable[[Any], Any]:
+    """`make`, whose parameters are those of a step, as a function of the step's state."""
+    names = tuple(inspect.signature(make).parameters)
+    return lambda state: make(**{name: known(name, state) for name in names})

@@ -1,0 +1,141 @@
+"""Pickers: a recording, a training log or a configuration, chosen on a page; `.value` is the plain object that was read.
+
+A picker follows the address of its page (`#run=…`), starts with what the project has open, and offers the project's files, the
+samples, a path, and an upload. Where nothing is chosen, the steps that follow it say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from perfkit.config.dialects import read_config
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
+from perfkit.core.roots import checked
+from perfkit.core.run import Run
+from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import t
+from perfkit.face.widgets import context
+from perfkit.face.widgets.answer import Whole
+from perfkit.face.widgets.entries import Folder
+from perfkit.face.widgets.panel import Empty
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.step_view import Recipe, StepView, draw, put
+from perfkit.face.widgets.values import Value
+
+
+class Picker:
+    """What was chosen on the page: `value` is the plain object, read once; `path` is where it lies."""
+
+    def __init__(self, view: StepView, name: str) -> None:
+        self.view, self._name = view, name
+
+    @property
+    def source(self) -> Value:
+        """The newest value, to be followed by a step."""
+        return self.view.result
+
+    @property
+    def value(self) -> Any:
+        """What is chosen, once it is read; raises what is wrong with it."""
+        return self.view.result.wait()
+
+    @property
+    def path(self) -> str:
+        """Where it lies; "" if nothing is chosen."""
+        return str(self.view.state[self._name])
+
+    def choose(self, path: str | Path) -> Picker:
+        """Choose another one, as a visitor would."""
+        self.view.set({self._name: str(path)})
+        return self
+
+    def _ipython_display_(self) -> None:
+        draw(self.view)
+
+    def __repr__(self) -> str:
+        return f"{self.view.title}: {self.path or 'nothing chosen'}"
+
+
+def choose_recording(path: str | Path = "", *, name: str = "run", label: str = "Recording", remember: bool = False) -> Picker:
+    """A recording: `.value` is its `Run`. It starts with `path`, else with what the project has open, else with a sample.
+
+    `name` is the name in the page's address; a second recording needs another one, and starts with none. With `remember` the
+    choice becomes the project's open recording.
+    """
+    first = str(path) or (context.first_run(context.SAMPLES) if name == "run" else "")
+    entry = Folder(first, context.run_options, label=label, help="a folder of profiles or a trace file")
+
+    def read(**chosen: str) -> Run:
+        run = context.read_run(chosen[name])
+        if remember:
+            context.remember_run(chosen[name])
+        return run
+
+    return _picker(name, label, entry, read, _run_told, samples=context.SAMPLES if name == "run" else None)
+
+
+def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Training log") -> Picker:
+    """A training log: `.value` is the `Run` that was read from it. It starts with `path`, else the project's, else a sample."""
+    entry = Folder(str(path) or context.first_log(), context.log_options, label=label, help="what the training printed")
+
+    def read(**chosen: str) -> Run:
+        run = context.read_run(chosen[name])
+        if not run.has("log"):
+            raise NotMeasuredError(
+                f"steps of a training log: {run.name} is {run.format}", how_to_collect="keep what the training prints"
+            )
+        return run
+
+    return _picker(name, label, entry, read, _run_told, samples=context.SAMPLE_LOGS)
+
+
+def choose_configuration(path: str | Path = "", *, name: str = "config", label: str = "Configuration") -> Picker:
+    """A configuration: `.value` is its `Plan`. It starts with `path`, else with what the project has open, else with a sample."""
+    entry = Folder(str(path) or context.first_config(), context.config_options, label=label, help="of any supported framework")
+
+    def read(**chosen: str) -> Plan:
+        if not chosen[name]:
+            raise NothingYet(t("No configuration is chosen yet. Choose one above."))
+        return read_config(checked(chosen[name]))
+
+    return _picker(name, label, entry, read, _plan_told)
+
+
+def _picker(
+    name: str,
+    label: str,
+    entry: Folder,
+    read: Callable[..., Any],
+    told: Callable[[Any], str],
+    *,
+    samples: Mapping[str, str] | None = None,
+) -> Picker:
+    sample = None if not samples else str(data_folder() / next(iter(samples.values())))
+    empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
+
+    def show(view: StepView, value: Any) -> Whole:
+        view.result.mark = f" ({t('sample')})" if context.is_sample(Path(view.state[name])) else ""
+        return Whole({}, {}, told(value), (), ())
+
+    recipe = Recipe(name=f"choose-{name}", title=label, function=read, entries={name: entry}, empty=empty, show=show)
+    return Picker(put(recipe), name)
+
+
+def _run_told(run: Run) -> str:
+    """What a recording holds, in a sentence."""
+    num_ranks, num_steps = len(run.ranks), len(run.distinct("steps", columns=["step"])) if run.has("steps") else 0
+    parts = [
+        run.format,
+        f"{num_ranks} rank{'s' * (num_ranks != 1)}",
+        f"{num_steps} step{'s' * (num_steps != 1)}" if num_steps else "",
+    ]
+    return f"{run.name}: {', '.join(part for part in parts if part)}."
+
+
+def _plan_told(plan: Plan) -> str:
+    """What a configuration asks for, in a sentence."""
+    parts = [f"{plan.num_devices} devices", plan.hardware.name if plan.hardware else "", f"{plan.model.num_layers} layers"]
+    return f"{', '.join(part for part in parts if part)}."

@@ -1,0 +1,88 @@
+"""Shown: what the function of a step returns, as charts, tables and sentences of a page.
+
+A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
+tuple or list, in any order; a mapping gives them titles. The first sentence is the answer, the others are notes under it; a text of
+several lines under a title is code to copy. What has `to_frame()` (a `Breakdown`) is shown as its frame, and one without rows is
+left out. Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core.errors import InputError
+from perfkit.core.texts import t
+from perfkit.face.charts.spec import AnyChart
+from perfkit.face.widgets.answer import Code, Whole
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.table import Table
+
+
+def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: str = "") -> Whole:
+    """All of `result` by what it is. `choose` names the column by which rows are chosen; `mark` is added to the titles of charts.
+
+    Raises InputError for something that no page can show.
+    """
+    charts: dict[str, Figure] = {}
+    tables: dict[str, Table] = {}
+    texts: list[str] = []
+    blocks: list[Code] = []
+    things = list(_things("", result))
+    num_charts = sum(isinstance(thing, AnyChart) for _, thing in things)
+    for title, thing in things:
+        if isinstance(thing, AnyChart):
+            words = f"{title}{mark}" if title else ""
+            charts[_key(title, "chart", charts)] = Figure(chart=thing, title=words, sources=sources, wide=num_charts == 1)
+        elif isinstance(thing, pd.DataFrame):
+            if not len(thing):
+                continue
+            tables[_key(title, "table", tables)] = _table(thing, title, choose)
+        elif isinstance(thing, str):
+            _say(title, thing, texts, blocks)
+        else:
+            kind = type(thing).__name__
+            raise InputError("what the step returns", [f"{kind} is neither chart nor frame nor sentence; return one of these"])
+    if not (charts or tables or texts or blocks):
+        texts.append(t("There is nothing of this in what was recorded."))
+    return Whole(charts, tables, texts[0] if texts else "", tuple(texts[1:]), tuple(blocks))
+
+
+def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
+    """Everything in `result` that can be shown, with its title; None is nothing."""
+    if isinstance(result, Mapping):
+        for name, part in result.items():
+            yield from _things(str(name), part)
+    elif isinstance(result, tuple | list):
+        for part in result:
+            yield from _things(title, part)
+    elif isinstance(result, pd.Series):
+        yield title, result.to_frame().reset_index()
+    elif result is None:
+        return
+    elif isinstance(result, bool | int | float):
+        yield title, f"{title}: {result}" if title else str(result)
+    elif hasattr(result, "to_frame") and not isinstance(result, pd.DataFrame):
+        yield title, result.to_frame()
+    else:
+        yield title, result
+
+
+def _key(title: str, kind: str, known: Mapping[str, Any]) -> str:
+    name = title or kind
+    return name if name not in known else f"{name} {len(known) + 1}"
+
+
+def _table(frame: pd.DataFrame, title: str, choose: str) -> Table:
+    own = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
+    labels, units = (dict(frame.attrs.get(name, {})) for name in ("labels", "units"))
+    return Table(frame=own, title=title, labels=labels, units=units, selectable=bool(choose) and choose in own.columns)
+
+
+def _say(title: str, text: str, texts: list[str], blocks: list[Code]) -> None:
+    if "\n" in text.strip():
+        blocks.append(Code(text, "", title))
+    elif text:
+        texts.append(text)

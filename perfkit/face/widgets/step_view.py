@@ -1,0 +1,268 @@
+"""Step view: a panel that computes what the function of a step returns, and is followed by the steps after it.
+
+What the function follows is waited for in the panel's thread. A call with the same values as the one before is left out: choosing a
+row of a table tells the steps that follow the choice, and draws nothing anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import IPython
+
+from perfkit.core import settings
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import t, told
+from perfkit.face.widgets.answer import Answer, Whole
+from perfkit.face.widgets.control import Control
+from perfkit.face.widgets.entries import Entry
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
+from perfkit.face.widgets.shown import shown
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
+from perfkit.face.widgets.values import Value
+from perfkit.face.widgets.worker import Cancelled, Progress, running
+
+_known: dict[str, StepView] = {}
+"""The newest view of each name: a cell that is run again takes the place of what it made before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """What a step is made of: its function, what it follows by parameter, what its visitor sets, and how it is shown.
+
+    `show(view, result)` makes the answer where it is not made of what the function returns.
+    """
+
+    name: str
+    title: str
+    function: Callable[..., Any]
+    sources: Mapping[str, Value] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    choose: str = ""
+    button: str = ""
+    help: str = ""
+    empty: Empty | None = None
+    follows_log: bool = False
+    show: Callable[[StepView, Any], Whole] | None = None
+
+
+class StepView(PanelView):
+    """A step on a page: `result` is the newest value of its function, `selection` the row that was chosen last (else the first)."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self.result, self.selection = Value(recipe.title), Value(recipe.title)
+        self._resolved: dict[str, Any] = {}
+        self._remembered: tuple[dict[str, Any], Any] | None = None
+        self._whole = Whole({}, {}, "", (), ())
+        self._complete = False
+        self._presses = self._answered_presses = 0
+        self._own = {name: Value(recipe.title) for name in recipe.entries}
+        self._questions: dict[Value, int] = {}
+        for name, entry in recipe.entries.items():
+            entry.source = self._own[name]
+        for source in recipe.sources.values():
+            source.listen(self._follow)
+        super().__init__(_panel(recipe, self), name=recipe.name)
+
+    def retire(self) -> None:
+        """Follow nothing any more: the cell was run again, and another view stands in this one's place."""
+        if not any(value.followed for value in self._values()):
+            for source in self._recipe.sources.values():
+                source.forget(self._follow)
+
+    def act(self, name: str) -> None:
+        """The button was pressed: the function runs in its thread, as if something that it follows had changed."""
+        self._offered(name)
+        self._presses += 1
+        self._ask(lambda state: state)
+
+    def _follow(self) -> None:
+        self._begin()
+        if hasattr(self, "_background"):  # else it is about to ask by itself
+            self._background.ask()
+
+    def _begin(self) -> None:
+        for value in self._values():
+            value.begin()
+
+    def _values(self) -> tuple[Value, ...]:
+        return (self.result, self.selection, *self._own.values())
+
+    def _finish(self, value: Value, now: Any = None, error: Exception | None = None) -> None:
+        value.finish(self._questions[value], now, error)
+
+    def _ask(self, change: Callable[[Any], Any], seq: int = 0) -> None:
+        self._begin()
+        super()._ask(change, seq)
+
+    def _on_address(self, values: Mapping[str, str], origin: object) -> None:
+        if origin is not self and self._shared.news(self.state):
+            self._begin()
+            super()._on_address(values, origin)
+
+    # The thread -------------------------------------------------------------
+
+    def _work(self, progress: Progress) -> None:
+        self._questions = {value: value.question() for value in self._values()}
+        super()._work(progress)
+
+    def _settle_choices(self) -> None:
+        """Wait for what the step follows, then settle what its options allow."""
+        self._resolved = dict(self._recipe.constants)
+        for name, source in self._recipe.sources.items():
+            self._resolved[name] = source.needed(late=self._late, check=_check)
+        super()._settle_choices()
+        for name, value in self._own.items():
+            self._finish(value, self.state[name])
+
+    def _late(self) -> None:
+        with self.lock:
+            self.status = {
+                "state": "loading",
+                "text": t("Computing…"),
+                "progress": None,
+                "cancellable": False,
+                "again": bool(self.data),
+            }
+
+    def known(self, name: str, state: Mapping[str, Any]) -> Any:
+        """A parameter's value while options are made; raises NothingYet if what the step follows is not there yet."""
+        if name in self._resolved:
+            return self._resolved[name]
+        if name not in state:
+            raise NothingYet(f"{name} is not there yet")
+        return state[name]
+
+    def compute(self, state: Mapping[str, Any]) -> Whole:
+        """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
+        given = self._resolved | {name: state[name] for name in self._recipe.entries}
+        pressed, self._answered_presses = self._presses > self._answered_presses, self._presses
+        same = self._remembered is not None and _same(self._remembered[0], given)
+        if not same or pressed:
+            self._remembered, self._complete = None, False
+            self._whole, self._remembered = self._run(given, pressed=pressed)
+        assert self._remembered is not None
+        self._finish(self.result, self._remembered[1])
+        self._finish(self.selection, _chosen(self._whole, self._recipe.choose, state))
+        if same and not pressed and self._complete and not self._changed_by_visitor():
+            with self.lock:
+                self.status = {"state": "result"}
+            raise Cancelled
+        return self._whole
+
+    def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
+        recipe = self._recipe
+        if recipe.button and not pressed:
+            raise NothingYet(recipe.help or f"{t('Press')} “{t(recipe.button)}”.")
+        result = recipe.function(**given)
+        if recipe.button:
+            page_state().saved(origin=self)
+        show = StepView._shown if recipe.show is None else recipe.show
+        return show(self, result), (given, result)
+
+    def _shown(self, result: Any) -> Whole:
+        names = {_origin(value) for value in self._resolved.values()} - {""}
+        mark = next((source.mark for source in self._recipe.sources.values() if source.mark), "")
+        return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
+
+    def _changed_by_visitor(self) -> bool:
+        """Whether the page waits for an answer to a change of a control."""
+        return bool(self._seq != self.data.get("seq", 0))
+
+    def _show_details(self, whole: Whole) -> None:
+        super()._show_details(whole)
+        self._complete = True
+
+    def _fail(self, error: Exception) -> None:
+        self._remembered, self._complete = None, False
+        super()._fail(error)
+        if self.status.get("details"):
+            title = f"{self.title}: {type(error).__name__}"
+            with self.lock:
+                self.status = {**self.status, "title": told(title), "problems": [told(str(error))]}
+        self._finish(self.result, error=error)
+        self._finish(self.selection, error=error)
+        for name, value in self._own.items():
+            self._finish(value, self.state[name])
+
+
+def _panel(recipe: Recipe, view: StepView) -> Panel:
+    """The panel of a step; its state is a mapping of what the visitor sets and, under `choose`, of what was chosen."""
+    choose = recipe.choose
+    start = {name: entry.default for name, entry in recipe.entries.items()} | ({choose: ""} if choose else {})
+    controls: list[Control] = [entry.control(name, view.known) for name, entry in recipe.entries.items()]
+
+    def chosen(state: Mapping[str, Any], _where: str, datum: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {**state, choose: str(datum[choose])} if datum.get(choose) is not None else state
+
+    return Panel(
+        title=recipe.title,
+        start=start,
+        compute=view.compute,
+        view=lambda whole: Answer(*whole),
+        controls=tuple(controls),
+        actions=(Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help),) if recipe.button else (),
+        on_select=chosen if choose else None,
+        on_row=chosen if choose else None,
+        shared=(*(name for name, entry in recipe.entries.items() if entry.shared), *((choose,) if choose else ())),
+        empty=recipe.empty,
+        follows_log=recipe.follows_log,
+    )
+
+
+def draw(view: StepView) -> None:
+    """Show a view below the cell that is being run; without a notebook there is nothing to draw on."""
+    if IPython.get_ipython() is not None:
+        IPython.display.display(view)  # type: ignore[no-untyped-call]
+
+
+def put(recipe: Recipe) -> StepView:
+    """A step on the page that is being made; a view of the same name that nothing follows gives way."""
+    if (before := _known.get(recipe.name)) is not None:
+        before.retire()
+    view = _known[recipe.name] = StepView(recipe)
+    draw(view)
+    if settings.wait_for_panels():
+        try:
+            view.wait()
+        except (NothingYet, NotMeasuredError):
+            return view
+    return view
+
+
+def _origin(value: Any) -> str:
+    """Where the numbers of a run come from, as figures say it."""
+    kind, name = getattr(value, "kind", None), getattr(value, "name", None)
+    return f"{kind}: {name}" if isinstance(kind, str) and isinstance(name, str) else ""
+
+
+def _check() -> None:
+    progress = running()
+    if progress is not None:
+        progress.check()
+
+
+def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a function would be called with the same again: plain values compare, everything else is the same object."""
+    return before.keys() == now.keys() and all(before[name] is now[name] or _equal(before[name], now[name]) for name in now)
+
+
+def _equal(before: Any, now: Any) -> bool:
+    plain = (str, int, float, bool, tuple, dict)
+    return isinstance(before, plain) and type(before) is type(now) and bool(before == now)
+
+
+def _chosen(whole: Whole, choose: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The row whose `choose` was clicked, else the first one, of the first table that can be chosen from."""
+    table = next((table for table in whole.tables.values() if isinstance(table, Table) and table.selectable), None)
+    if table is None or not len(table.frame):
+        return None
+    keys = [str(key) for key in table.frame[choose]]
+    place = keys.index(state[choose]) if state[choose] in keys else 0
+    return table.row(place)

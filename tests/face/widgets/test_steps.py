@@ -1,0 +1,286 @@
+"""Steps without a browser: what follows what, the newest question alone, the six states, and what was chosen."""
+
+from __future__ import annotations
+
+import threading
+
+import altair as alt
+import pandas as pd
+import pytest
+
+from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.resources import data_folder
+from perfkit.face import widgets
+from perfkit.face.charts import theme
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.status import NothingYet
+
+TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
+SIXTEEN = data_folder() / "traces" / "cluster_16card"
+
+
+def bars(frame: pd.DataFrame) -> alt.Chart:
+    chart = alt.Chart(alt.NamedData("rows")).mark_bar().encode(x="rank:O", y="amount:Q")
+    return theme.with_rows(chart, {"rows": frame.to_dict("records")})
+
+
+def table(num_ranks: int) -> pd.DataFrame:
+    return pd.DataFrame({"rank": range(num_ranks), "amount": [10 * rank for rank in range(num_ranks)]})
+
+
+def test_a_step_shows_what_its_function_returns_in_any_order():
+    @widgets.step(n=widgets.Slider(1, 9, default=3))
+    def ranks_of_a_job(n):
+        return "three of them", {"By rank": table(n), "Bars": bars(table(n))}, "a note"
+
+    answer = ranks_of_a_job.wait()
+    assert (answer.text, answer.notes, list(answer.tables), list(answer.charts)) == (
+        "three of them",
+        ("a note",),
+        ["By rank"],
+        ["Bars"],
+    )
+    assert ranks_of_a_job.view.title == "Ranks of a job"
+    assert ranks_of_a_job.value[0] == "three of them"
+    assert ranks_of_a_job(5)[1]["By rank"].shape == (5, 2), "called like the function it is the function"
+
+
+def test_a_control_and_an_earlier_step_make_a_step_run_again():
+    calls = []
+
+    @widgets.step(n=widgets.Number(2, low=0, high=9, step=1))
+    def first(n):
+        return n * 10
+
+    @widgets.step(amount=first, unit=widgets.Choice("ms", "%"))
+    def second(amount, unit):
+        calls.append((amount, unit))
+        return f"{amount} {unit}"
+
+    assert second.value == "20 ms"
+    first.set(n=3)
+    assert second.value == "30 ms", "the answer follows at once, not the one before"
+    second.set(unit="%")
+    assert second.value == "30 %"
+    assert first.view.wait().text == "30"
+    assert calls == [(20, "ms"), (30, "ms"), (30, "%")], "nothing is computed twice"
+
+
+def test_what_is_chosen_is_a_value_for_the_next_step_and_draws_nothing_anew():
+    drawn = []
+
+    @widgets.step(choose="rank")
+    def ranks():
+        drawn.append(1)
+        return bars(table(4)), table(4)
+
+    @widgets.step(row=ranks.selection)
+    def one(row):
+        return f"rank {row['rank']}: {row['amount']}"
+
+    assert (ranks.chosen, one.value) == ({"rank": 0, "amount": 0}, "rank 0: 0"), "the first until something is clicked"
+    ranks.wait()
+    ranks.view.on_message({"type": "row", "table": "table", "row": 2})
+    assert one.value == "rank 2: 20"
+    ranks.wait()
+    ranks.view.on_message({"type": "select", "chart": "chart", "datum": {"rank": "3"}})
+    assert one.value == "rank 3: 30"
+    assert (ranks.chosen, drawn) == ({"rank": 3, "amount": 30}, [1])
+    page_state().set({"rank": "1"})
+    ranks.wait()
+    assert (ranks.chosen["rank"], one.value) == (1, "rank 1: 10"), "the address can choose, too"
+
+
+def test_an_exception_is_shown_in_its_step_and_the_others_go_on():
+    @widgets.step(n=widgets.Number(1, step=1))
+    def fragile(n):
+        return 1 / (n - 1)
+
+    @widgets.step(share=fragile)
+    def after(share):
+        return f"{share:.0%}"
+
+    @widgets.step()
+    def other():
+        return "fine"
+
+    with pytest.raises(ZeroDivisionError):
+        fragile.wait()
+    assert fragile.view.status["state"] == "error"
+    assert "Fragile: ZeroDivisionError" in fragile.view.status["title"]
+    assert "Traceback" in fragile.view.status["details"]
+    with pytest.raises(NothingYet, match="follows “Fragile” above, which has failed"):
+        after.wait()
+    assert other.value == "fine"
+    fragile.set(n=3)
+    assert after.value == "50%"
+    assert after.wait().text == "50%"
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(NothingYet("none"), "empty"), (NotMeasuredError("a", how_to_collect="b"), "unmeasured"), (InputError("a", ["b"]), "error")],
+)
+def test_every_way_to_end_is_a_state(error, state):
+    @widgets.step()
+    def ends():
+        raise error
+
+    with pytest.raises(type(error)):
+        ends.wait()
+    assert ends.view.status["state"] == state
+
+
+def test_only_the_newest_question_is_answered():
+    started, go, computed = threading.Event(), threading.Event(), []
+
+    @widgets.step(n=widgets.Number(1, step=1))
+    def slow(n):
+        started.set()
+        go.wait(10)
+        computed.append(n)
+        return n
+
+    @widgets.step(n=slow)
+    def after(n):
+        computed.append(f"after {n}")
+        return n
+
+    assert started.wait(10)
+    for number in (2, 3, 4):
+        slow.set(n=number)
+    go.set()
+    assert after.value == 4
+    assert [item for item in computed if item in (2, 3)] == [], "what was overtaken is not computed"
+    assert "after 1" not in computed, "and nothing follows it"
+
+
+def test_a_step_whose_source_takes_long_is_greyed_meanwhile():
+    go, late = threading.Event(), threading.Event()
+
+    @widgets.step(n=widgets.Number(1, step=1))
+    def slow(n):
+        assert n == 1 or go.wait(10)
+        return n
+
+    @widgets.step(n=slow)
+    def after(n):
+        return n
+
+    after.wait()
+    after.view.observe(lambda change: late.set() if change["new"].get("again") else None, "status")
+    slow.set(n=2)
+    assert late.wait(5)
+    go.set()
+    assert after.value == 2
+    assert after.wait().text == "2"
+    assert after.view.status["state"] == "result"
+
+
+def test_options_follow_what_the_step_follows():
+    @widgets.step(run=widgets.choose_recording(SIXTEEN), rank=widgets.Choice(lambda run: run.ranks))
+    def one(run, rank):
+        return f"{run.name} {rank}"
+
+    assert one.wait().text.endswith(" 0")
+    assert [option["value"] for option in one.view.controls[0]["options"]] == list(range(16))
+
+
+def test_a_button_makes_its_step_run_and_nothing_else_does():
+    done = []
+
+    @widgets.step(n=widgets.Number(1, step=1), button="Write it down")
+    def written(n):
+        done.append(n)
+        return f"{n} written"
+
+    with pytest.raises(NothingYet, match="Press “Write it down”"):
+        written.wait()
+    assert written.press().wait().text == "1 written"
+    written.set(n=2)
+    with pytest.raises(NothingYet):
+        written.wait()
+    assert done == [1]
+
+
+def test_one_control_of_two_steps_is_drawn_in_the_first_and_followed_by_both():
+    unit = widgets.Choice("ms", "%")
+
+    @widgets.step(unit=unit)
+    def first(unit):
+        return unit
+
+    @widgets.step(unit=unit)
+    def second(unit):
+        return f"in {unit}"
+
+    assert (second.value, len(second.view.panel.controls)) == ("in ms", 0)
+    first.set(unit="%")
+    assert (second.value, unit.value) == ("in %", "%")
+
+
+def test_an_emptied_picker_is_said_by_the_steps_that_follow_it_and_filled_again():
+    open_run = widgets.choose_recording(TWO_RANKS)
+
+    @widgets.step(run=open_run)
+    def name(run):
+        return run.name
+
+    assert name.value == open_run.value.name
+    open_run.choose("")
+    with pytest.raises(NothingYet, match="follows “Recording” above"):
+        name.wait()
+    assert open_run.view.status["action"]
+    open_run.view.on_message({"type": "action"})
+    assert name.value == "torch_npu_2rank"
+
+
+def test_a_cell_that_is_run_again_takes_the_place_of_what_it_made():
+    calls = []
+
+    @widgets.step()
+    def source():
+        return 1
+
+    for round_ in (1, 2):
+
+        @widgets.step(n=source, tag=round_)
+        def after(n, tag):
+            calls.append(tag)
+            return n
+
+        assert after.value == 1
+    source.view._remembered = None
+    source.set()
+    assert after.value == 1
+    assert calls[:2] == [1, 2]
+    assert 1 not in calls[2:], "the first one follows nothing any more"
+
+
+def test_parameters_and_values_that_do_not_match_are_all_named():
+    with pytest.raises(InputError, match="parameter 'unit' has no value") as error:
+
+        @widgets.step(uint="ms", run=1)
+        def wrong(run, unit):
+            return run, unit
+
+    assert "'uint' is no parameter; there are run, unit" in str(error.value)
+
+
+def test_something_that_no_page_can_show_is_said_in_words():
+    @widgets.step()
+    def wrong():
+        return object()
+
+    with pytest.raises(InputError, match="object is neither chart nor frame nor sentence"):
+        wrong.wait()
+
+
+def test_a_configuration_and_a_log_are_plain_objects():
+    plan = widgets.choose_configuration(data_folder() / "case13b" / "round5.yaml").value
+    assert plan.num_devices == 16
+    log = widgets.choose_log(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log")
+    assert log.value.has("log")
+    log.choose(TWO_RANKS)
+    with pytest.raises(NotMeasuredError, match="training log"):
+        log.view.wait()

@@ -1,0 +1,41 @@
+"""The cells of a page, run one after the other without a kernel, and the objects that they leave behind."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+from perfkit.face.widgets.pickers import Picker
+from perfkit.face.widgets.step_view import StepView
+from perfkit.face.widgets.steps import Step
+from tests.notebook_format import FOLDER, pages
+
+
+def code_cells(name: str) -> list[dict[str, Any]]:
+    """The code cells of a page."""
+    cells = json.loads((FOLDER / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def with_steps() -> list[str]:
+    """The pages that are written with steps."""
+    return [path.stem for path in pages() if any("@widgets.step" in "".join(cell["source"]) for cell in code_cells(path.stem))]
+
+
+def run_page(name: str, **parameters: str | Path) -> dict[str, Any]:
+    """Run the cells of a page; `parameters` take the place of those in its tagged cell. Returns the objects by name."""
+    objects: dict[str, Any] = {"__name__": "page"}
+    for cell in code_cells(name):
+        source = "".join(cell["source"])
+        exec(compile(ast.parse(source), f"{name}/{cell['id']}", "exec"), objects)
+        if "parameters" in cell["metadata"].get("tags", ()):
+            assert set(parameters) <= set(objects)
+            objects.update({key: str(value) for key, value in parameters.items()})
+    return objects
+
+
+def views(objects: dict[str, Any]) -> dict[str, StepView]:
+    """The views of the pickers and steps among the objects of a page, by the names of the objects."""
+    return {name: thing.view for name, thing in objects.items() if isinstance(thing, Picker | Step)}

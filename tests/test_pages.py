@@ -1,0 +1,83 @@
+"""Pages with steps as notebooks: on a recording of the reader's own they leave objects behind that agree with the command line."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit.core.errors import PerfkitError
+from perfkit.face.cli import main
+from perfkit.face.widgets.page_state import page_state
+from tests.page_cells import code_cells, run_page, views, with_steps
+
+OWN = Path(__file__).parent / "data" / "traces" / "dlrm_8xV100"
+
+
+@pytest.fixture(autouse=True)
+def _own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_state.cache_clear()
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+
+
+def asked(*arguments: str | Path) -> Any:
+    """What the command line prints as JSON."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([*map(str, arguments), "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_a_page_has_four_to_eight_steps_each_after_its_question(name: str):
+    steps = [cell for cell in code_cells(name) if "@widgets.step" in "".join(cell["source"])]
+    assert 4 <= len(steps) <= 8
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_a_step_uses_public_functions_and_is_short(name: str):
+    for cell in code_cells(name):
+        tree = ast.parse("".join(cell["source"]))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.body[0].lineno < 12, f"{cell['id']}: {node.name}"
+            if isinstance(node, ast.ImportFrom):
+                assert not any(part.startswith("_") for part in str(node.module).split(".")), node.module
+                assert not any(alias.name.startswith("_") for alias in node.names)
+            if isinstance(node, ast.Attribute):
+                assert not node.attr.startswith("_")
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_a_page_without_a_recording_says_so_and_comes_back(name: str):
+    shown = views(run_page(name))
+    picker = shown.get("open_run")
+    if picker is None:
+        pytest.skip("no recording is chosen on this page")
+    path = picker.state["run"]
+    picker.set({"run": ""})
+    for view in (picker, *shown.values()):
+        with contextlib.suppress(PerfkitError):
+            view.wait()
+        assert view.status["state"] in ("empty", "result")
+    assert picker.status["state"] == "empty"
+    assert any(view.status["state"] == "empty" and "follows" in view.status["text"] for view in shown.values())
+    picker.set({"run": path})
+    assert picker.wait()
+
+
+def test_page_11_agrees_with_the_summary():
+    page = run_page("11_step_breakdown", path=OWN)
+    steps = page["where_the_step_went"].value["Ranks, slowest first"]
+    told = {(rank["rank"], step["step"]): step for rank in asked("summary", OWN)["ranks"] for step in rank["steps"]}
+    assert len(steps) == 8
+    for row in steps.to_dict("records"):
+        assert row["duration_ns"] == told[row["rank"], row["step"]]["duration_ns"]
+    assert page["slowest"] == max(steps.to_dict("records"), key=lambda row: row["duration_ns"])["rank"]
+    kernels = asked("ask", OWN, "kernels", "--rank", str(page["slowest"]))
+    assert kernels["rows"][0]["total_ns"] == int(page["run"].kernels(rank=page["slowest"])["total_ns"].iloc[0])
