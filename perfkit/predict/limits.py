@@ -15,10 +15,10 @@ from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import OVERLAPS
 from perfkit.core.units import GIB
+from perfkit.predict.cost.releases import is_priced_as_stated, priced_release
 from perfkit.predict.memory.settings import preset, settings_for
 
 OPTION = "--memory-limit-gib"
-REFERENCE_RELEASE = "1.3"
 _DEFAULTED = re.compile(r"([\w.]+) = ([^:,]+)[:,]?\s*(.*)")
 
 
@@ -108,13 +108,18 @@ def _unstated(plan: Plan) -> Iterator[Assumed]:
         yield Assumed("memory_limit_bytes", limit.limit_bytes, "no limit is stated; the device has as much")
     if not software.framework:
         yield Assumed("framework", framework, "the program that is usual on the device")
-    if not software.release and framework == "mindspore":
-        yield Assumed("release", REFERENCE_RELEASE, "no release is stated; the calibration refers to this one of MindFormers")
+    if framework == "mindspore" and not is_priced_as_stated(software.release):
+        yield Assumed("release", priced_release(software.release), _why_release(software.release))
     for name in OVERLAPS:
         if getattr(software, name) is None:
             yield Assumed(name, None, "not stated; what is usual for this program is hidden")
     if not plan.optimizer.parameter_dtype:
         yield Assumed("parameter_dtype", plan.workload.dtype, "weights are held as layers compute with them")
+
+
+def _why_release(release: str) -> str:
+    found = f"nothing was measured under release {release!r} of MindFormers" if release else "no release is stated"
+    return f"{found}; time is that of this one"
 
 
 def _of_device(plan: Plan) -> Iterator[Assumed]:

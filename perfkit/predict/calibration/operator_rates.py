@@ -20,7 +20,7 @@ from perfkit.core.plan_columns import Floats
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.predict.calibration.file import calibration
 from perfkit.predict.cost.cost_columns import TYPICAL_UNITS
-from perfkit.predict.cost.operators import Device, product_s
+from perfkit.predict.cost.operators import Device, group_start_s, product_s
 
 COLUMNS = ("accelerator", "op", "shape", "share_of_peak")
 SIZES = {"matmul": ("m", "k", "n", "b"), "group_matmul": ("M", "K", "N", "ng")}
@@ -42,9 +42,8 @@ def fit_products(table: pd.DataFrame, device: HardwareSpec) -> dict[str, float]:
     if (table["op"] == "group_matmul").any() and (table["accelerator"] == device.name).any():
         grouped = _rows(table, device, "group_matmul")
         ahead = grouped[~grouped["shape"].str.contains("grad_w")]
-        shares = _shares(ahead, device, matmul, half_depth)
-        rows = ahead["rows"].to_numpy()
-        found["group_rows"] = min((_error(shares / (1 + fill / rows), ahead), fill) for fill in GROUP_ROWS.tolist())[1]
+        tried_rows = [(_error(_shares(ahead, device, matmul, half_depth, fill), ahead), fill) for fill in GROUP_ROWS.tolist()]
+        found["group_rows"] = min(tried_rows)[1]
     return found
 
 
@@ -74,13 +73,21 @@ def _sizes(text: str, names: tuple[str, ...]) -> Mapping[str, int]:
     return {name: int(stated[name]) for name in names if name in stated}
 
 
-def _shares(rows: pd.DataFrame, device: HardwareSpec, matmul: float, half_depth: float) -> Floats:
+def _shares(rows: pd.DataFrame, device: HardwareSpec, matmul: float, half_depth: float, group_rows: float = 0.0) -> Floats:
     """Shares of the peak that the formula gives, with the default's share of the memory bandwidth."""
     ones, peak = np.ones(len(rows)), device.peak("bfloat16")
     memory = device.memory_bytes_per_s * calibration("default").value("common.memory")
-    sustained = Device(ones * peak * matmul, ones * memory, ones * (device.matrix_units or TYPICAL_UNITS), ones * half_depth, ones)
+    sustained = Device(
+        flops_per_s=ones * peak * matmul,
+        most_flops_per_s=ones * peak,
+        bytes_per_s=ones * memory,
+        units=ones * (device.matrix_units or TYPICAL_UNITS),
+        half_depth=ones * half_depth,
+        misaligned=ones,
+    )
     m, k, n, copies = (rows[name].to_numpy() for name in ("rows", "depth", "columns", "copies"))
-    return np.asarray(2 * m * k * n * copies / product_s(m, n, k, sustained, copies) / peak)
+    seconds = product_s(m, n, k, sustained, copies) + group_start_s(n, k, sustained, copies, group_rows)
+    return np.asarray(2 * m * k * n * copies / seconds / peak)
 
 
 def _error(shares: Floats, rows: pd.DataFrame) -> float:

@@ -5,7 +5,6 @@ A share is 0 to 1. The rates of every plan's device are gathered into its row, s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -17,6 +16,7 @@ from perfkit.core.plan_columns import Coded, Flags, Floats, PlanColumns, Rows
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 
 ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0, "float4": 2.0}
@@ -25,8 +25,6 @@ TYPICAL_UNITS = 100.0
 """Matrix units of a device that does not state them."""
 WIDE = ("bfloat16", "float16")
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
-REFERENCE_RELEASE = 13.0
-"""1.3 of MindFormers, in minor releases."""
 MANY = 2.0**20  # more ranks than a context group has
 
 
@@ -208,14 +206,8 @@ def _work(plans: PlanColumns) -> dict[str, Any]:
         "flash": plans.attention_kernel.is_("flash"),
         "few_bits": plans.dtype.is_("float8", "float4"),
         "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
-        "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(_releases_before), 0.0),
+        "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(releases_before), 0.0),
     }
-
-
-def _releases_before(release: str) -> float:
-    """Minor releases of MindFormers between this one and the reference; 0 where none is named."""
-    numbers = [int(number) for number in re.findall(r"\d+", release)[:2]]
-    return REFERENCE_RELEASE - 10.0 * numbers[0] - numbers[1] if len(numbers) == 2 else 0.0
 
 
 def optimizer_bytes(state: Floats | float, master: Flags | bool) -> Floats:

@@ -20,7 +20,7 @@ class Efficiency:
     """Shares of data-sheet rates (0 to 1), multipliers of modelled work, and times of the host and the network in seconds.
 
     Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much
-    as the work), `group_rows` (rows of each of several grouped products at which they run at half their rate), `misaligned`
+    as the work), `group_rows` (rows that starting each of several grouped products costs), `misaligned`
     (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal half, `score_bytes`
     moved for a score by unfused attention beside its products, `cast_bytes` moved for an element that a product takes in fewer
     than 16 bits, `accumulation` (1: gradients are added up in a pass of their own, 0: by the product that makes them),

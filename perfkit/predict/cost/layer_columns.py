@@ -11,14 +11,22 @@ import numpy as np
 from perfkit.core.plan_columns import Floats
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
-from perfkit.predict.cost.operators import TENSOR_ALIGNMENT, Device, off_grain, product_s, weight_product_s
+from perfkit.predict.cost.operators import (
+    TENSOR_ALIGNMENT,
+    Device,
+    group_start_s,
+    off_grain,
+    product_s,
+    sustained,
+    weight_product_s,
+)
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
 CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
 EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
-WEIGHT_GROUP_ROWS = 3.8
-"""Rows at which grouped products for weights run at half their rate, over those of the others: their inner dimension is the rows'.
+WEIGHT_GROUP_ROWS = 2.5
+"""Rows that grouped products for weights take more, over those of the others: their inner dimension is the rows'.
 
 Fitted with `group_rows` to the grouped products of `data/reference/operator_rates.csv`.
 """
@@ -72,9 +80,11 @@ def _together(products: Sequence[Product]) -> Product:
 
 def grouped_product_s(product: Product, device: Device, group_rows: Amount) -> tuple[Floats, Floats]:
     """Seconds of products with weights, forward and backward; many small ones at once start and drain the units each."""
-    forward, backward = weight_product_s(product.rows, product.columns, product.depth, device, product.copies)
-    fill = np.where(product.copies > 1, group_rows / np.maximum(product.rows, 1.0), 0.0)
-    return forward * (1.0 + fill), backward * (1.0 + (1.0 + WEIGHT_GROUP_ROWS) / 2.0 * fill)
+    columns, depth, copies = product.columns, product.depth, product.copies
+    forward, backward = weight_product_s(product.rows, columns, depth, device, copies)
+    ahead = group_start_s(columns, depth, device, copies, group_rows)
+    behind = group_start_s(depth, columns, device, copies, group_rows)
+    return forward + ahead, backward + behind + WEIGHT_GROUP_ROWS * ahead
 
 
 def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
@@ -123,7 +133,7 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     heads = plans.heads / plans.tensor
     length = plans.seq_length
     sizes = plans.head_size + plans.value_size
-    peak = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s) / compute_factor(plans, eff)
+    peak, factor = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s), compute_factor(plans, eff)
     flops = tokens * heads * length * sizes  # causal: half of 2 * 2
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
@@ -131,8 +141,9 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     score = product_s(rows, length, plans.head_size, device, batch)
     value = product_s(rows, plans.value_size, length, device, batch)
     passes = tokens * heads * length * eff.score_bytes / device.bytes_per_s
-    forward = np.where(plans.flash, flops / (peak * eff.flash_forward), score + value + passes)
-    backward = np.where(plans.flash, FLASH_BACKWARD * flops / (peak * eff.flash_backward), 2 * (score + value) + 1.5 * passes)
+    ahead, behind = (flops / (peak * sustained(share, factor)) for share in (eff.flash_forward, eff.flash_backward))
+    forward = np.where(plans.flash, ahead, score + value + passes)
+    backward = np.where(plans.flash, FLASH_BACKWARD * behind, 2 * (score + value) + 1.5 * passes)
     return forward, backward
 
 

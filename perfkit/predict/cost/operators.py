@@ -23,15 +23,28 @@ TENSOR_ALIGNMENT = 8.0
 """Elements that a row must be a multiple of for the matrix units to be fed directly (16 bytes of 16 bits)."""
 
 
+ATTAINABLE = 0.97
+"""Share of a data-sheet rate that no operator exceeds: the highest of 20 searches over shapes (`matmul_ceilings.csv`, Gaudi 2)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What one device sustains, a row a plan: FLOP/s of products at the ceiling, bytes/s, units, and the shape losses."""
+    """What one device sustains, a row a plan: FLOP/s of products at the ceiling, bytes/s, units, and the shape losses.
+
+    `most_flops_per_s` is what no product exceeds however its shape suits the units.
+    """
 
     flops_per_s: Floats
+    most_flops_per_s: Floats
     bytes_per_s: Floats
     units: Floats
     half_depth: Floats
     misaligned: Floats
+
+
+def sustained(share: Floats | float, factor: Floats | float = 1.0) -> Floats:
+    """A share of a data-sheet rate under a factor on time, which makes no device do more than is attainable."""
+    return np.asarray(np.minimum(share / np.asarray(factor), np.maximum(share, ATTAINABLE)))
 
 
 def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float = 1.0) -> Floats:
@@ -40,13 +53,26 @@ def product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, coun
 
 
 def weight_product_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> tuple[Floats, Floats]:
-    """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients."""
+    """Seconds of a product with a weight (depth x columns): forward, and backward for the inputs' and the weights' gradients.
+
+    The rows of `count` groups lie one behind the other and differ from step to step: none of them is on or off a grain.
+    """
     # In one pass: a call of an array function costs more than the arithmetic of a few plans.
     down = np.array((rows, rows, depth))
     across, inner = np.array((columns, depth, columns)), np.array((depth, columns, rows))
     forward, inputs, weights = _aligned_s(down, across, inner, device, count)
     weight = misalignment(depth, columns, device)
-    return forward * weight, inputs * weight + weights * misalignment(rows, columns, device)
+    across_rows = misalignment(np.where(np.asarray(count) > 1, 0.0, rows), columns, device)
+    return forward * weight, inputs * weight + weights * across_rows
+
+
+def group_start_s(columns: Floats, depth: Floats, device: Device, count: Floats | float, group_rows: Floats | float) -> Floats:
+    """Seconds to start and drain the units for each of `count` grouped products, 0 for a single one: those of `group_rows` rows.
+
+    However many rows a group has, so that more of them never take less time.
+    """
+    rows = np.where(np.asarray(count) > 1, group_rows * count, 0.0)
+    return np.asarray(rows * columns * (depth + device.half_depth) * (2.0 / device.flops_per_s))
 
 
 def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, count: Floats | float) -> Floats:
@@ -61,7 +87,7 @@ def _aligned_s(rows: Floats, columns: Floats, depth: Floats, device: Device, cou
         area = np.minimum(area, np.ceil(tiles / device.units) * (tile_rows * tile_columns / speed))
     work = area * (depth + device.half_depth) * (device.units * 2.0 / device.flops_per_s)
     moved = (rows * depth + depth * columns + rows * columns) * (2.0 * count / device.bytes_per_s)
-    return np.maximum(work, moved)
+    return np.maximum(np.maximum(work, moved), rows * columns * depth * (2.0 * count / device.most_flops_per_s))
 
 
 def misalignment(depth: Floats, columns: Floats, device: Device) -> Floats:

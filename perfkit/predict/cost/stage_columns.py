@@ -47,7 +47,8 @@ class Rates(NamedTuple):
     """What the amounts of a position cost, the plans on the last axis.
 
     `forward` and `computing_ahead` have a row for every kind of layers, `backward` one for every kind and each of `AMOUNTS`, and
-    `computing` the part of it that the device computes; `link_s` are seconds for a byte a token to or from the host.
+    `computing` the part of it in which the device computes or waits for its host, beside which the links are free for other
+    transfers; `link_s` are seconds for a byte a token to or from the host.
     """
 
     passes: Floats
@@ -216,7 +217,7 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
         passes=plans.micro_batches * plans.interleave * plans.pieces,
         forward=np.stack([layer.forward_s for layer in work.layers]),
         backward=np.stack([row for layer in work.layers for row in (layer.backward_s, *layer.again_s)]),
-        computing_ahead=np.stack([layer.forward.total for layer in work.layers]),
+        computing_ahead=np.stack([layer.forward.total + layer.ahead for layer in work.layers]),
         computing=np.stack([row for layer in work.layers for row in _computing(layer)]),
         embedding=work.embedding,
         head=work.head.total,
@@ -228,7 +229,7 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
 
 
 def _computing(layer: Layer) -> tuple[Floats, ...]:
-    """What the device computes in the backward pass for one of each of `AMOUNTS`."""
+    """What the device computes in the backward pass for one of each of `AMOUNTS`, and waits for its host."""
     forward, nothing = layer.forward, np.zeros(len(layer.accumulate))
-    again = (forward.total, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s, nothing)
-    return layer.backward.total, *again
+    again = (forward.total + layer.ahead, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s, nothing)
+    return layer.backward.total + layer.behind, *again

@@ -16,7 +16,7 @@ from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.exchange_columns import Exchange, context_s, expert_s, gathered_again_s, network_of_plans, tensor_s
 from perfkit.predict.cost.layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes
-from perfkit.predict.cost.operators import Device, off_grain
+from perfkit.predict.cost.operators import ATTAINABLE, Device, off_grain, sustained
 
 SHARP = 1e-3
 """Rounding at and below which the maximum of host and device time is taken to be exact."""
@@ -136,11 +136,11 @@ def _waited_s(launch: Amount, device: Floats, soft: Floats) -> Floats:
 
 def plan_device(plans: CostColumns, eff: Efficiency) -> Device:
     """What one device sustains under the efficiencies."""
-    rows = np.ones(len(plans))
-    compute = compute_factor(plans, eff)
+    rows, factor = np.ones(len(plans)), compute_factor(plans, eff)
     return Device(
-        flops_per_s=plans.peak_flops_per_s * eff.matmul / compute,
-        bytes_per_s=plans.memory_bytes_per_s * eff.memory / compute,
+        flops_per_s=plans.peak_flops_per_s * eff.matmul / factor,
+        most_flops_per_s=plans.peak_flops_per_s * np.maximum(eff.matmul, ATTAINABLE),
+        bytes_per_s=plans.memory_bytes_per_s * sustained(eff.memory, factor),
         units=plans.compute_units,
         half_depth=rows * eff.half_depth,
         misaligned=rows * eff.misaligned,

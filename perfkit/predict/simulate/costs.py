@@ -200,10 +200,14 @@ class Costs:
         return out, back
 
     def _computing_s(self, layers: Sequence[Again]) -> tuple[float, float]:
-        """Seconds that some layers compute in either pass of a micro batch."""
-        own = [(self.of(again), again) for again in layers]
-        ahead = sum(costs.kinds("forward").total for costs, _ in own)
-        return ahead, sum(costs.kinds("backward").total + costs.again(again).total for costs, again in own)
+        """Seconds that some layers compute or wait for the host in either pass of a micro batch."""
+        ahead = behind = 0.0
+        for again in layers:
+            costs = self.of(again)
+            waits, once_more = [_one(wait) for wait in (costs.layer.ahead, costs.layer.behind)], costs.again(again).total
+            ahead += costs.kinds("forward").total + waits[0]
+            behind += costs.kinds("backward").total + waits[1] + once_more + again.full * waits[0]
+        return ahead, behind
 
     def launch_s(self) -> float:
         """Seconds of the host to launch the forward pass of a layer."""

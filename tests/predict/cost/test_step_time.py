@@ -43,6 +43,7 @@ def step_time(plan: Plan, efficiency: Efficiency | None = None) -> Breakdown:
 
 def device(**changes: float) -> Device:
     numbers = {"flops_per_s": 312e12, "bytes_per_s": 2e12, "units": 108.0, "half_depth": 0.0, "misaligned": 1.4, **changes}
+    numbers.setdefault("most_flops_per_s", numbers["flops_per_s"])
     return Device(**{name: np.array([value]) for name, value in numbers.items()})
 
 

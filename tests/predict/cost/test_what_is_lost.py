@@ -368,9 +368,9 @@ def test_a_vocabulary_is_padded_as_megatron_prints_it(tensor, padded):
 
 def test_gradients_of_a_weight_run_over_tokens_and_those_of_an_input_over_columns():
     """1000 tokens are off the 64 elements of a memory transaction, not off the matrix unit's 8: a factor for the weights' alone."""
-    device = Device(*(np.array([value]) for value in (FLOPS, 1e18, 32.0, 0.0, 1.5)))
+    device = Device(*(np.array([value]) for value in (FLOPS, FLOPS, 1e18, 32.0, 0.0, 1.5)))
     rows, columns, depth = (np.array([value]) for value in (1000.0, 2048.0, 1024.0))
-    aligned = Device(*(np.array([value]) for value in (FLOPS, 1e18, 32.0, 0.0, 1.0)))
+    aligned = Device(*(np.array([value]) for value in (FLOPS, FLOPS, 1e18, 32.0, 0.0, 1.0)))
     inputs = product_s(rows, depth, columns, aligned)
     weights = product_s(depth, columns, rows, aligned)
     forward, backward = weight_product_s(rows, columns, depth, device, 1.0)
