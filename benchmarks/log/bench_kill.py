@@ -1,6 +1,6 @@
 """Kill a process that writes to the experiment log with SIGKILL, many times, and count rounds that it had committed and are gone.
 
-example: python -m benchmarks.log.bench_kill --kills 500
+example: python -m benchmarks.log.bench_kill --kills 500 --writers 16
 
 The writer is a forked child that starts, predicts and decides rounds as fast as it can and tells each one that it has
 started through a pipe. It is killed at a random moment of its first rounds; then the log is opened, checked by SQLite
@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfkit.core.errors import InputError
 from perfkit.project.experiments import ExperimentLog
 
 FIRST_ROUNDS_S = 2.5
@@ -29,33 +30,53 @@ REASON = "written to be killed while writing"
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How many writers were killed, how many rounds they had committed, and which of these were lost."""
+    """How many writers were killed, how many rounds they had committed, which were lost and which numbers were given twice."""
 
     kills: int
     committed: int
     lost: list[int]
+    twice: list[int]
 
 
-def kill_writers(folder: Path, *, kills: int, seed: int = 0) -> Result:
-    """Kill `kills` writers on the log in `folder`; raises whatever a log that does not open raises."""
+def kill_writers(folder: Path, *, kills: int, writers: int = 1, seed: int = 0) -> Result:
+    """Kill `kills` writers on one log, `writers` of them at work at a time; raises what a log that does not open raises."""
     moments = random.Random(seed)
     context = multiprocessing.get_context("fork")
-    committed: set[int] = set()
+    committed: list[int] = []
     lost: set[int] = set()
     round_s = _first_round_s(context, folder)
-    for _ in range(kills):
+    for first in range(0, kills, writers):
+        committed += _written_until_killed(context, folder, min(writers, kills - first), round_s * writers, moments)
+        lost |= set(committed) - _rounds(folder)
+    twice = sorted({number for number in committed if committed.count(number) > 1})
+    return Result(kills, len(committed), sorted(lost), twice)
+
+
+def _written_until_killed(
+    context: multiprocessing.context.ForkContext, folder: Path, writers: int, round_s: float, moments: random.Random
+) -> list[int]:
+    """The rounds that `writers` processes told of, until each was killed at a random moment of its first rounds."""
+    started = []
+    for _ in range(writers):
         readable, writable = os.pipe()
         writer = context.Process(target=_write_rounds, args=(folder, writable), daemon=True)
         writer.start()
         os.close(writable)
+        started.append((writer, readable))
+    for _, readable in started:
         os.read(readable, 1)  # it runs
-        time.sleep(moments.uniform(0, FIRST_ROUNDS_S * round_s))
+    ends_s = sorted(moments.uniform(0, FIRST_ROUNDS_S * round_s) for _ in started)
+    moments.shuffle(started)
+    told: list[int] = []
+    now_s = 0.0
+    for end_s, (writer, readable) in zip(ends_s, started, strict=True):
+        time.sleep(end_s - now_s)
+        now_s = end_s
         writer.kill()
         writer.join()
-        with os.fdopen(readable, "rb") as told:
-            committed |= {int(line) for line in told.read().splitlines() if line}
-        lost |= committed - _rounds(folder)
-    return Result(kills, len(committed), sorted(lost))
+        with os.fdopen(readable, "rb") as lines:
+            told += [int(line) for line in lines.read().splitlines() if line]
+    return told
 
 
 def _first_round_s(context: multiprocessing.context.ForkContext, folder: Path) -> float:
@@ -79,11 +100,18 @@ def _write_rounds(folder: Path, told: int) -> None:
     log = ExperimentLog(folder, author="killed")
     for row in log.show("json")["rounds"]:
         if not row["verdict"]:
-            log.decide(row["number"], "revert", REASON)
+            _decide(log, row["number"])
     while True:
         number = log.start("killed while writing", REASON)
         os.write(told, b"%d\n" % number)
-        log.predict(number, "mfu", 0.4, method="made up")
+        with contextlib.suppress(InputError):  # decided already by a writer that has just started
+            log.predict(number, "mfu", 0.4, method="made up")
+        _decide(log, number)
+
+
+def _decide(log: ExperimentLog, number: int) -> None:
+    """Decide a round that was left open, unless another writer was faster: the log takes one decision only."""
+    with contextlib.suppress(InputError):
         log.decide(number, "revert", REASON)
 
 
@@ -103,10 +131,12 @@ def main() -> None:
     """Print the count."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--writers", type=int, default=1, help="at work on one log at the same time")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = kill_writers(Path(folder), kills=arguments.kills)
-    print(f"{result.kills} writers killed, {result.committed} rounds committed by them, {len(result.lost)} lost")
+        result = kill_writers(Path(folder), kills=arguments.kills, writers=arguments.writers)
+    told = f"{result.kills} killed, {result.committed} rounds committed by them, {len(result.lost)} lost"
+    print(f"{told}, {len(result.twice)} numbers given twice")
 
 
 if __name__ == "__main__":

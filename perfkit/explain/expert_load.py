@@ -31,6 +31,8 @@ COLUMNS = (
 )
 _GROUPED = re.compile(r"group(?:ed)?_?(?:mat_?mul|gemm|mm)\b|group(?:ed)?matmul|moe_?gemm|fused_moe", re.IGNORECASE)
 _WEIGHTS = 3
+_MOST_TOKENS = 2**48
+"""No rank holds as many rows: what says so is damaged, and sums of it leave int64."""
 
 
 def expert_load(run: Run, *, steps: list[int] | None = None) -> pd.DataFrame:
@@ -55,7 +57,7 @@ def expert_load(run: Run, *, steps: list[int] | None = None) -> pd.DataFrame:
 def tokens_of(shapes: object) -> int | None:
     """The rows of a grouped product's input, from shapes as the table `kernels` has them; None if they do not tell it."""
     sizes = [[int(size) for size in re.findall(r"\d+", shape)] for shape in str(shapes).split(";")]
-    told = len(sizes) > 1 and len(sizes[0]) > 1 and len(sizes[1]) == _WEIGHTS
+    told = len(sizes) > 1 and len(sizes[0]) > 1 and len(sizes[1]) == _WEIGHTS and sizes[0][0] < _MOST_TOKENS
     return sizes[0][0] if told else None
 
 

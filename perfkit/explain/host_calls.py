@@ -25,6 +25,8 @@ def host_calls(run: Run, ranks: list[int], *, step: int | None = None) -> pd.Dat
     Raises NotMeasuredError if no call was recorded.
     """
     calls = [_calls(run, rank, step) for rank in ranks]
+    if not calls:
+        raise NotMeasuredError(f"calls of the runtime in {run.name}", how_to_collect=HOW_TO_COLLECT)
     sums = pd.concat([_sums(rows) for rows in calls if len(rows)] or [_sums(calls[0])], ignore_index=True)
     if step is None and (without := sorted(set(ranks) - set(sums["rank"]))):
         kept = run.frame("call_sums", ranks=without).astype({"layer": "object", "name": "object"})

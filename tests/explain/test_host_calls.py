@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 import sqlite3
 from collections import Counter
 from decimal import Decimal
@@ -75,3 +76,19 @@ def test_a_spread_pooled_over_ranks_is_that_of_all_calls():
     assert (found["count"], found["min_ns"], found["max_ns"]) == (len(launched), launched.min(), launched.max())
     assert found["std_ns"] == pytest.approx(launched.std(), abs=1)
     assert found["mean_ns"] == pytest.approx(launched.mean(), abs=1)
+
+
+def test_sums_that_cannot_be_read_are_counted(tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(SUMMED, copy)
+    file = sorted(copy.rglob("api_statistic.csv"))[0]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    head = lines[0].split(",")
+    broken = dict(zip(head, lines[1].split(","), strict=True)) | {"Time(us)": "abc"}
+    negative = dict(zip(head, lines[2].split(","), strict=True)) | {"Time(us)": "-5"}
+    kept = [lines[0], ",".join(broken.values()), ",".join(negative.values()), *lines[3:], lines[3].rsplit(",", 2)[0]]
+    file.write_text("\n".join(kept) + "\n", encoding="utf-8")
+    run = load(copy, cache=False)
+    for _ in range(2):  # asked again, nothing is counted twice
+        assert len(run.host_calls(rank=0)) == len(load(SUMMED, cache=False).host_calls(rank=0)) - 2
+    assert sum(lost.count for lost in run.dropped if lost.table == "call_sums") == 3

@@ -645,3 +645,64 @@ def test_what_is_missing_to_the_goal_and_when_to_stop(log: ExperimentLog):
     _keep(log, log.start("much"), 2230.0)
     document = log.show("json")
     assert (document["missing_to_goal"], document["stop_advice"]) == (0.0, None)
+
+
+def test_an_event_is_no_way_around_the_rules(log: ExperimentLog):
+    log.start("base", "as it is")
+    for action in sorted(_schema.OWN_ACTIONS):
+        with pytest.raises(InputError, match="written by the log itself"):
+            log.record_event(action, {"state": "predict", "reason": ""}, number=0)
+    assert log.record_event("guess", {"value": 3}) > 0
+    assert log.missing(0)
+
+
+def test_a_decided_round_takes_no_further_figure(log: ExperimentLog):
+    log.start("base", "as it is")
+    run = log.add_run(0, [_measured(60.0)])
+    log.record_accuracy(0, "not_checked", note="the guide reports none")
+    log.decide(0, "keep", REASON, confirmation="not checked")
+    with pytest.raises(InputError, match="decided already"):
+        log.measure(run, [Measurement(metric="mfu", value=0.4, source="made up")])
+
+
+def test_the_peak_that_counts_is_the_highest_since_the_run_with_the_goal(log: ExperimentLog):
+    log.start("base", "as it is")
+    log.add_run(0, [_measured(150.0), Measurement(metric="peak_memory_bytes", value=100, source="made up")])
+    log.add_run(0, [Measurement(metric="peak_memory_bytes", value=5, source="made up")])
+    log.record_accuracy(0, "not_checked", note="the guide reports none")
+    with pytest.raises(InputError, match="memory"):
+        log.decide(0, "keep", REASON, confirmation="not checked", memory_limit_bytes=10)
+    log.add_run(0, [_measured(140.0), Measurement(metric="peak_memory_bytes", value=6, source="made up")])
+    log.record_accuracy(0, "not_checked", note="the guide reports none")
+    log.decide(0, "keep", REASON, confirmation="not checked", memory_limit_bytes=10)
+
+
+def test_an_accuracy_check_says_nothing_of_a_run_that_came_later(log: ExperimentLog):
+    log.start("base", "as it is")
+    log.add_run(0, [_measured(100.0)])
+    log.record_accuracy(0, "pass", steps=20)
+    log.add_run(0, [_measured(200.0)])
+    with pytest.raises(InputError, match="accuracy"):
+        log.decide(0, "keep", REASON)
+    log.record_accuracy(0, "pass", steps=20)
+    log.decide(0, "keep", REASON)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -5.0])
+def test_what_is_no_figure_is_not_logged(log: ExperimentLog, value: float):
+    log.start("base", "as it is")
+    with pytest.raises(InputError, match="finite number, 0 or more"):
+        log.add_run(0, [_measured(value)])
+    _keep(log, 0, 100.0)
+    log.start("next", "it is faster")
+    with pytest.raises(InputError, match="finite number, 0 or more"):
+        log.predict(1, GOAL, value, method="made up")
+
+
+def test_the_parent_of_a_round_that_is_imported_is_before_it(log: ExperimentLog, tmp_path: Path):
+    for number, numbers in enumerate(([0, 5, 7], [2])):
+        table = tmp_path / f"{number}.csv"
+        rows = [f"{each},{GOAL},{100 + each},guide" for each in numbers]
+        table.write_text("\n".join(["number,metric,value,note", *rows, ""]), encoding="utf-8")
+        log.import_(table)
+    assert {row["number"]: row["parent"] for row in log.show("json")["rounds"]} == {0: None, 2: 0, 5: 0, 7: 5}

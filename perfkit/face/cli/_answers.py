@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal, TextIO
 
 import pandas as pd
 
+from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import format_bytes, format_ns, format_ratio
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._tables import print_table
 from perfkit.record.listing import printable
 
@@ -22,9 +23,9 @@ def print_answer(
     shown = answer if top is None else answer.head(top)
     if form == "json":
         rows = [{str(name): _plain(value) for name, value in row.items()} for row in shown.to_dict("records")]
-        print(json.dumps({"run": run, "question": question, "rows_found": len(answer), "rows": rows}, ensure_ascii=False), file=out)
+        print_document({"run": run, "question": question, "rows_found": len(answer), "rows": rows}, out)
     elif form == "csv":
-        shown.to_csv(out, index=False, lineterminator="\n")
+        safe_frame(shown).to_csv(out, index=False, lineterminator="\n")
     else:
         names = [str(name) for name in answer.columns]
         cells = [[_cell(name, row[name]) for name in names] for row in shown.to_dict("records")]

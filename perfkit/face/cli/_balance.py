@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +15,7 @@ from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import SolveProgress
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of, estimate
@@ -63,7 +63,7 @@ def balance_input(
             result = balanced(found, time_limit_s=time_limit_s, progress=progress)
     written = _written(found, result, target, device)
     if as_json:
-        print(json.dumps({**result.to_dict(), **written}, ensure_ascii=False), file=out)
+        print_document({**result.to_dict(), **written}, out)
         return
     table = plan_table(result)
     print(table.title, file=out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TextIO
@@ -14,6 +13,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, significant
+from perfkit.face.cli._document import print_document
 from perfkit.predict.estimate import estimate
 from perfkit.predict.plans.repair_text import repair_text
 
@@ -50,7 +50,7 @@ def convert(
     if target:
         written.save(target)
     if as_json:
-        print(json.dumps(_document(written, figures), ensure_ascii=False), file=out)
+        print_document(_document(written, figures), out)
         return
     if not target:
         out.write(written.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
 from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
@@ -53,7 +53,7 @@ def estimate_configs(
         raise InputError("estimate", problems)
     for path, predicted in done:
         if as_json:
-            print(json.dumps(predicted.to_dict(), ensure_ascii=False), file=out)
+            print_document(predicted.to_dict(), out)
         else:
             _print(path, predicted, out)
 

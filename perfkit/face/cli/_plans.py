@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TextIO
 
 from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.limits import OPTION
@@ -52,7 +52,7 @@ def plan_config(
         )
     written = _write(result.plans[0].plan, target, path) if target else []
     if as_json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False), file=out)
+        print_document(result.to_dict(), out)
     else:
         print_plans(path, result, out)
     for line in written:

@@ -6,12 +6,12 @@ example: perfkit class answers --seed 2024 --student s01
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def _answers(arguments: argparse.Namespace) -> int:
 
     rows = answers(arguments.seed, student_name(arguments.student))
     if arguments.json:
-        print(json.dumps({"answers": rows}, ensure_ascii=False))
+        print_document({"answers": rows})
         return 0
     width = max(len(exercise.title) for exercise in exercises().values())
     for row in rows:

@@ -6,10 +6,10 @@ example: perfkit compare before/ after/ --fail-above 3
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -40,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     if arguments.json:
-        print(json.dumps(found.to_json(), ensure_ascii=False))
+        print_document(found.to_json())
     else:
         from perfkit.face.cli._comparisons import print_comparison
 

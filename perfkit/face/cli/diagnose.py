@@ -6,10 +6,10 @@ example: perfkit diagnose profile/ --baseline profile_of_last_week/
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -28,7 +28,7 @@ def _run(arguments: argparse.Namespace) -> int:
         baseline = load(arguments.baseline, progress=progress) if arguments.baseline else None
     document = to_dict(diagnose(run, baseline))
     if arguments.json:
-        print(json.dumps(document, ensure_ascii=False))
+        print_document(document)
     else:
         from perfkit.face.cli._findings import print_diagnosis
 

@@ -6,9 +6,9 @@ example: perfkit explain - --plan pretrain.yaml < pasted.txt
 from __future__ import annotations
 
 import argparse
-import json
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def _run(arguments: argparse.Namespace) -> int:
     plan = read_config(arguments.plan) if arguments.plan else None
     found = explain_fragment(document.text, plan, name=document.name)
     if arguments.json:
-        print(json.dumps(found.to_dict(), ensure_ascii=False))
+        print_document(found.to_dict())
     else:
         print("\n".join(printable(line) for line in found.text.rstrip("\n").split("\n")))
     return 1 if any(problem.severity != "information" for problem in found.problems) else 0

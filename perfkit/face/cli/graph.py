@@ -6,10 +6,10 @@ example: perfkit graph graph/rank_0 --config pretrain.yaml
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -33,7 +33,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if plan is not None:
         document["config"] = against_config(report, plan)
     if arguments.json:
-        print(json.dumps(document, ensure_ascii=False))
+        print_document(document)
     else:
         from perfkit.face.cli._tables import print_graph
 

@@ -6,12 +6,12 @@ example: perfkit lint pretrain.yaml run.sh train.py
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def _run(arguments: argparse.Namespace) -> int:
         with Progress(sys.stderr) as progress:
             report = lint(*arguments.paths, progress=progress)
     if arguments.format == "json":
-        print(json.dumps(report.to_dict(), ensure_ascii=False))
+        print_document(report.to_dict())
     elif arguments.format == "sarif":
         from perfkit import __version__
         from perfkit.config.lint.sarif import to_sarif
 
-        print(json.dumps(to_sarif(report, __version__), ensure_ascii=False))
+        print_document(to_sarif(report, __version__))
     else:
         from perfkit.face.cli._problems import print_problems
 

@@ -6,12 +6,12 @@ example: perfkit log start "pp 2" --hypothesis "two stages amortise the update" 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 
 if TYPE_CHECKING:
     from perfkit.project.experiments import ExperimentLog
@@ -154,7 +154,7 @@ def _decide(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
 def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     if arguments.json:
-        print(json.dumps(log.show("json"), ensure_ascii=False))
+        print_document(log.show("json"))
         return
     from perfkit.face.cli._tables import print_table
 
@@ -167,7 +167,7 @@ def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 def _diff(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     changed = log.diff(arguments.before, arguments.after)
     if arguments.json:
-        print(json.dumps(changed, ensure_ascii=False))
+        print_document(changed)
         return
     from perfkit.face.cli._tables import print_table
 

@@ -6,10 +6,10 @@ example: perfkit schedule data/plans/schedules_4_stages.json --json
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     results = [simulate_schedule(case) for case in read_schedules(arguments.case)]
     if arguments.json:
-        print(json.dumps([result.to_dict() for result in results]))
+        print_document([result.to_dict() for result in results])
         return 0
     from perfkit.face.cli._tables import print_table
     from perfkit.predict.plans.balance.text import schedule_table

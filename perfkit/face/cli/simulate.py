@@ -6,10 +6,10 @@ example: perfkit simulate pretrain.yaml --device Ascend-910B2 --out run/ --fault
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     document = simulate_config(arguments)
     if arguments.json:
-        print(json.dumps(document, ensure_ascii=False))
+        print_document(document)
     else:
         from perfkit.face.cli._simulation import print_simulation
 

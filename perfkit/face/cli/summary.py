@@ -6,10 +6,10 @@ example: perfkit summary profile/ --step 50
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
 
@@ -26,7 +26,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with Progress(sys.stderr) as progress:
         summary = summarize(load(arguments.run, progress=progress), step=arguments.step)
     if arguments.json:
-        print(json.dumps(summary, ensure_ascii=False))
+        print_document(summary)
     else:
         from perfkit.face.cli._tables import print_summary
 

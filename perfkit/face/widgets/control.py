@@ -7,7 +7,7 @@ never decides what is valid.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any, Literal
@@ -248,6 +248,18 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
         "note": note,
         "hidden": hidden,
     }
+
+
+def refusals(controls: Sequence[Control], values: Mapping[str, Any], state: Any) -> list[str]:
+    """What stands against the `values` of controls, by path; empty if all are accepted."""
+    problems: list[str] = []
+    for control in controls:
+        if control.path in values:
+            try:
+                control.accept(values[control.path], state)
+            except InputError as error:
+                problems += [f"{t(control.label or words(control.path))}: {problem}" for problem in error.problems]
+    return problems
 
 
 @cache

@@ -31,7 +31,7 @@ from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
 from perfkit.face.widgets.answer import Answer, Code, Whole
 from perfkit.face.widgets.chart import as_figure, describe
-from perfkit.face.widgets.control import Choice, Control, PathPicker, Slider
+from perfkit.face.widgets.control import Choice, Control, PathPicker, Slider, refusals
 from perfkit.face.widgets.control import describe as describe_control
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.state import read, write
@@ -120,7 +120,7 @@ class PanelView(View):
         self.answer: Whole | None = None
         self.error: Exception | None = None
         self._changes: list[tuple[int, Change]] = []
-        self._seq, self._version, self._num_acts = 0, 0, 0
+        self._seq, self._version = 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
@@ -162,9 +162,9 @@ class PanelView(View):
         elif kind == "action" and panel.empty is not None:
             self._ask(panel.empty.fill)
         elif kind == "act":
-            if values := message.get("values"):
-                self._ask(lambda state: self._accept(state, values))
-            self.act(message["name"])
+            values = message.get("values") or {}
+            self._ask(lambda state: self._accept(state, values))
+            self.act(message["name"], values)
         elif kind == "undo":
             self._ask(self._undone)
         elif kind == "retry":
@@ -188,16 +188,17 @@ class PanelView(View):
         if finish is not None:
             self._ask(lambda state: self._accept(state, {message["name"]: str(finish())}))
 
-    def act(self, name: str) -> None:
-        """Do what the button `name` does with the present state, say how it went, and compute anew."""
+    def act(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        """Do what the button `name` does, say how it went, and compute anew; nothing if one of the fields' `values` is refused."""
         try:
+            if refused := refusals(self.panel.controls, values or {}, self.state):
+                raise InputError(name, refused)
             outcome = {"name": name, "text": self._offered(name).run(self._newest()), "problems": []}
         except PerfkitError as error:
             problems = list(error.problems) if isinstance(error, InputError) else []
             outcome = {"name": name, "text": "Not done:" if problems else str(error), "problems": problems}
         with self.lock:
-            self._num_acts += 1
-            self.outcome = {**outcome, "count": self._num_acts}
+            self.outcome = {**outcome, "count": self.outcome.get("count", 0) + 1}
         self._ask(lambda state: state)
         self._page.saved(origin=self)
 

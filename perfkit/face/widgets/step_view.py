@@ -16,7 +16,7 @@ from perfkit.core import settings
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import t, told
 from perfkit.face.widgets.answer import Answer, Whole
-from perfkit.face.widgets.control import Control
+from perfkit.face.widgets.control import Control, refusals
 from perfkit.face.widgets.entries import Entry
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
@@ -76,10 +76,13 @@ class StepView(PanelView):
             for source in self._recipe.sources.values():
                 source.forget(self._follow)
 
-    def act(self, name: str) -> None:
-        """The button was pressed: the function runs in its thread, as if something that it follows had changed."""
+    def act(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        """The button was pressed: the function runs in its thread, as if something that it follows had changed.
+
+        It does not run with the value before a field that is refused; what stands against it is said beside the field.
+        """
         self._offered(name)
-        self._presses += 1
+        self._presses += not refusals(self.panel.controls, values or {}, self.state)
         self._ask(lambda state: state)
 
     def _follow(self) -> None:

@@ -29,11 +29,11 @@ from perfkit.project.experiments._figures import figures_of_log as figures_of_lo
 from perfkit.project.experiments._rules import CONFIRMATION as CONFIRMATION
 from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence, skip_problems
 from perfkit.project.experiments._rules import goal_met as goal_met
-from perfkit.project.experiments._schema import ACCURACY, METRIC_UNITS, RUN_KINDS, VERDICTS, unknown_metric
+from perfkit.project.experiments._schema import ACCURACY, METRIC_UNITS, OWN_ACTIONS, RUN_KINDS, VERDICTS, unknown_metric
 from perfkit.project.experiments.artefacts import write_text
 from perfkit.project.experiments.database import reading, writing
 from perfkit.project.experiments.writer import Measurement as Measurement
-from perfkit.project.experiments.writer import Writer, evidence_of, round_row, to_json
+from perfkit.project.experiments.writer import Writer, evidence_of, round_row, to_json, value_problems
 
 AttachAs = Literal["config", "as_run", "run", "log", "trace", "ir", "report", "chart"]
 
@@ -173,6 +173,8 @@ class ExperimentLog:
     ) -> None:
         """Predict a metric of a round, with a range `low` to `high`. Refused once the round has a run; a second one supersedes."""
         problems = [] if metric in METRIC_UNITS else [unknown_metric(metric)]
+        for figure in (value, low, high):
+            problems += value_problems(metric, figure)
         if (low is not None and low > value) or (high is not None and high < value):
             problems.append(f"{metric}: the range {low} to {high} does not hold the value {value}")
         if problems:
@@ -295,7 +297,12 @@ class ExperimentLog:
     def record_event(
         self, action: str, detail: Mapping[str, Any] | None = None, *, page: str = "", number: int | None = None
     ) -> int:
-        """Note that something happened, such as a guess. Gives the id of the event."""
+        """Note that something happened, such as a guess. Gives the id of the event.
+
+        Actions that the log writes itself are refused: an event is no way around its rules.
+        """
+        if action in OWN_ACTIONS:
+            raise InputError("record_event", [f"{action!r} is written by the log itself, by the function for it"])
         with self._writing() as writer:
             identity = None if number is None else round_row(writer.connection, number)["id"]
             return writer.event(action, detail or {}, identity, page)

@@ -55,16 +55,14 @@ def write_rounds(writer: Writer, rounds: Rounds, origin: str) -> list[int]:
         problems.append(f"round {current} is open; decide it before earlier rounds are added")
     if problems:
         raise InputError("import", problems)
-    parent = None
     for number, (title, figures) in rounds.items():
-        writer.new_round(title, "", "", parent, number=number)
+        writer.new_round(title, "", "", None, number=number)
         why = {"state": "predict", "reason": f"measured before it was logged, imported from {origin}"}
         writer.event("skip", why, round_row(writer.connection, number)["id"])
         run = writer.run(number, None, kind="reported", format="imported")
         writer.measurements(run, figures)
         writer.accuracy(number, "not_checked", note=f"imported from {origin}")
         writer.decision(number, "keep", f"{title}: imported from {origin}".ljust(SHORTEST_REASON), "")
-        parent = number
     return list(rounds)
 
 

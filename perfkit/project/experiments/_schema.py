@@ -13,6 +13,10 @@ VERDICTS = ("keep", "revert", "repeat", "stop")
 ACCURACY = ("pass", "fail", "not_checked")
 RUN_KINDS = ("measured", "simulated", "reported")
 ARTEFACT_KINDS = ("config", "log", "trace", "ir", "report", "chart")
+OWN_ACTIONS = frozenset(
+    ("set_project", "start", "attach", "run", "measure", "predict", "accuracy", "decide", "skip", "findings", "finding")
+)
+"""Events that the log writes beside its rows."""
 FINDING_STATES = ("open", "planned", "done", "dismissed")
 
 METRIC_UNITS: Mapping[str, str] = {

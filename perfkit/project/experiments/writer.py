@@ -7,6 +7,7 @@ or is decided, a metric that a run has already, a second configuration.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,13 @@ def to_json(value: Any) -> str:
         raise InputError("experiment log", [f"{value!r} is not JSON: {error}"]) from error
 
 
+def value_problems(metric: str, value: float | None) -> list[str]:
+    """What stands against a figure: nan and inf are none, and no known metric is negative."""
+    if value is None or (math.isfinite(value) and (value >= 0 or metric not in METRIC_UNITS)):
+        return []
+    return [f"{metric}: {value!r} must be a finite number{', 0 or more' if metric in METRIC_UNITS else ''}"]
+
+
 def round_row(connection: sqlite3.Connection, number: int, *, undecided: bool = False) -> sqlite3.Row:
     """The row of round `number`. Raises InputError if there is none, or if it must be `undecided` and is not."""
     row = connection.execute("SELECT * FROM round WHERE number = ?", (number,)).fetchone()
@@ -57,7 +65,11 @@ def round_row(connection: sqlite3.Connection, number: int, *, undecided: bool = 
 
 
 def evidence_of(connection: sqlite3.Connection, number: int, limit_bytes: int | None = None) -> Evidence:
-    """What the log holds about a round; `limit_bytes` replaces the device memory as the limit of the peak."""
+    """What the log holds about a round; `limit_bytes` replaces the device memory as the limit of the peak.
+
+    All of it is about one run, the newest with the goal metric: a peak of it or of a run after it counts, the highest of them, and
+    an accuracy check that is not older.
+    """
     row, project = round_row(connection, number), project_row(connection)
 
     def first(query: str, *values: Any) -> Any:
@@ -68,9 +80,15 @@ def evidence_of(connection: sqlite3.Connection, number: int, limit_bytes: int | 
         "SELECT value FROM measurement JOIN run ON run.id = run_id "
         "WHERE run.round_id = ? AND metric = ? AND value IS NOT NULL ORDER BY run.id DESC"
     )
+    judged = first(measured.replace("SELECT value", "SELECT run.id"), row["id"], project["goal_metric"]) or 0
+    highest = (
+        "SELECT max(value) FROM measurement JOIN run ON run.id = run_id "
+        "WHERE run.round_id = ? AND metric = 'peak_memory_bytes' AND run.id >= ?"
+    )
     predicted = "SELECT value FROM prediction WHERE round_id = ? AND metric = ? ORDER BY id DESC"
     identity, metric = row["id"], project["goal_metric"]
-    peak = first(measured, identity, "peak_memory_bytes")
+    peak = first(highest, identity, judged)
+    peak = peak if peak is not None else first(measured, identity, "peak_memory_bytes")
     goal = {
         "goal value": project["goal_value"],
         "device peak": project.get("peak_flops_per_s"),
@@ -86,13 +104,24 @@ def evidence_of(connection: sqlite3.Connection, number: int, limit_bytes: int | 
         has_finding_answer=first(answered, identity) is not None,
         predicts_goal=first(predicted, identity, metric) is not None,
         goal_value=first(measured, identity, metric),
-        accuracy=first("SELECT verdict FROM accuracy WHERE round_id = ? ORDER BY id DESC", identity),
+        accuracy=_accuracy_since(connection, identity, judged),
         peak_bytes=peak if peak is not None else first(predicted, identity, "peak_memory_bytes"),
         limit_bytes=limit_bytes or project.get("device_memory_bytes"),
         verdict=first("SELECT verdict FROM decision WHERE round_id = ?", identity),
         goal_missing=tuple(name for name, value in goal.items() if value is None),
         skipped={row["state"]: row["reason"] for row in skips(connection, identity)},
     )
+
+
+def _accuracy_since(connection: sqlite3.Connection, round_id: int, run_id: int) -> str | None:
+    """The verdict of the newest accuracy check, if it was made after the run was attached: it says nothing of a later one."""
+    of_round = "SELECT max(id) FROM event WHERE round_id = ? AND action = "
+    checked = connection.execute(of_round + "'accuracy'", (round_id,)).fetchone()[0]
+    ran = connection.execute(of_round + "'run' AND json_extract(detail_json, '$.run') = ?", (round_id, run_id)).fetchone()[0]
+    if checked is None or (ran is not None and checked < ran):
+        return None
+    found = connection.execute("SELECT verdict FROM accuracy WHERE round_id = ? ORDER BY id DESC", (round_id,)).fetchone()
+    return None if found is None else str(found[0])
 
 
 def check_order(connection: sqlite3.Connection, number: int, state: str) -> None:
@@ -140,11 +169,14 @@ class Writer:
         return None if found is None else int(found[0])
 
     def new_round(self, title: str, hypothesis: str, change: str, parent: int | None, *, number: int | None = None) -> int:
-        """Add a round, by default the next one; the parent is by default the last kept one. Gives its number."""
+        """Add a round, by default the next one; the parent is by default the last kept one before it. Gives its number."""
         if number is None:
             number = int(self.connection.execute("SELECT coalesce(max(number) + 1, 0) FROM round").fetchone()[0])
-        kept = "SELECT round.id FROM round JOIN decision ON round_id = round.id WHERE verdict = 'keep' ORDER BY number DESC"
-        found = self.connection.execute(kept).fetchone() if parent is None else round_row(self.connection, parent)
+        kept = (
+            "SELECT round.id FROM round JOIN decision ON round_id = round.id "
+            "WHERE verdict = 'keep' AND number < ? ORDER BY number DESC"
+        )
+        found = self.connection.execute(kept, (number,)).fetchone() if parent is None else round_row(self.connection, parent)
         identity = self.insert(
             "round",
             number=number,
@@ -206,9 +238,11 @@ class Writer:
 
     def measurements(self, run_id: int, found: Iterable[Measurement]) -> None:
         """Add figures to a run. Raises InputError that lists every metric that cannot be written."""
-        row = self.connection.execute("SELECT round_id FROM run WHERE id = ?", (run_id,)).fetchone()
+        query = "SELECT round_id, number FROM run JOIN round ON round.id = round_id WHERE run.id = ?"
+        row = self.connection.execute(query, (run_id,)).fetchone()
         if row is None:
             raise InputError("measure", [f"there is no run {run_id}"])
+        round_row(self.connection, row["number"], undecided=True)
         known = {name for (name,) in self.connection.execute("SELECT metric FROM measurement WHERE run_id = ?", (run_id,))}
         rows, problems = list(found), []
         for item in rows:
@@ -217,6 +251,7 @@ class Writer:
                 problems.append(f"{item.metric!r} is no known metric, so its measurement must say a unit")
             elif item.unit not in (None, unit):
                 problems.append(f"{item.metric}: unit {item.unit!r} must be {unit!r}")
+            problems += value_problems(item.metric, item.value)
             if item.metric in known:
                 problems.append(f"{item.metric}: run {run_id} has it already; rows of the log are not changed")
             known.add(item.metric)

@@ -239,13 +239,22 @@ def with_incidents(*rows: tuple[int, str, str | None, int | None]) -> Run:
 
 
 def log(
-    durations_ms: list[float], *, steps: list[int] | None = None, skipped: dict[int, int] | None = None, nan: tuple[int, ...] = ()
+    durations_ms: list[float],
+    *,
+    steps: list[int] | None = None,
+    skipped: dict[int, int] | None = None,
+    nan: tuple[int, ...] = (),
+    ranks: tuple[int, ...] = (0,),
 ) -> Run:
-    """A training log of one rank, a line a step; `skipped` and `nan` are by the position of the line."""
+    """A training log, a line a step; `skipped` and `nan` are by the position of the line, on the last of `ranks`."""
     sink = Sink()
-    for at, duration in enumerate(durations_ms):
-        sink.add(
-            "log", rank=0, step=at + 1 if steps is None else steps[at], line=10 + at, num_steps=1, duration_ns=round(duration * MS),
-            loss=None if at in nan else 2.0, loss_is_nan=at in nan, num_skipped=(skipped or {}).get(at, 0),
-        )  # fmt: skip
+    for rank in ranks:
+        last = rank == ranks[-1]
+        for at, duration in enumerate(durations_ms):
+            bad = last and at in nan
+            sink.add(
+                "log", rank=rank, step=at + 1 if steps is None else steps[at], line=10 + at, num_steps=1,
+                duration_ns=round(duration * MS), loss=None if bad else 2.0, loss_is_nan=bad,
+                num_skipped=(skipped or {}).get(at, 0) if last else 0,
+            )  # fmt: skip
     return run_of(sink)

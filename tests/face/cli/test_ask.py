@@ -13,6 +13,7 @@ import pytest
 from perfkit.core.questions import Questions
 from perfkit.core.run import Run
 from perfkit.face.cli import main
+from perfkit.face.cli._answers import print_answer
 from perfkit.face.cli._questions import questions
 from perfkit.record.load import load
 
@@ -65,3 +66,16 @@ def test_what_cannot_be_answered_says_what_can(capsys):
     with pytest.raises(SystemExit):
         main(["ask", str(DLRM), "kernel"])
     assert "invalid choice: 'kernel'" in capsys.readouterr().err
+
+
+def test_a_table_in_csv_runs_nothing_in_a_spreadsheet():
+    out = io.StringIO()
+    answer = pd.DataFrame({"name": ['=HYPERLINK("http://x")', "-5"], "count": [-1, 2]})
+    print_answer(answer, out, run="r", question="kernels", form="csv", top=None)
+    assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ['\'=HYPERLINK("http://x")', "-5"]
+
+
+def test_a_number_that_is_none_is_null_in_json():
+    out = io.StringIO()
+    print_answer(pd.DataFrame({"rate": [float("inf"), 1.5]}), out, run="r", question="copies", form="json", top=None)
+    assert [row["rate"] for row in json.loads(out.getvalue(), parse_constant=pytest.fail)["rows"]] == [None, 1.5]

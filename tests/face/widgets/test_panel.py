@@ -14,6 +14,7 @@ from perfkit.face import panels
 from perfkit.face.charts import theme
 from perfkit.face.panels import Answer, Choice, Empty, Figure, NothingYet, Number, Panel, Slider, Table, open_panel
 from perfkit.face.widgets.page_state import PageState, page_state
+from perfkit.face.widgets.panel import Action
 from perfkit.face.widgets.state import read, write
 from perfkit.face.widgets.worker import running
 
@@ -365,7 +366,7 @@ def test_the_address_forgets_empty_values_and_tells_nobody_twice():
 
 
 def test_a_panel_that_does_not_exist_names_those_that_do():
-    with pytest.raises(InputError, match=r"does not exist; there are .*step-breakdown"):
+    with pytest.raises(InputError, match=r"does not exist; there are .*user-code"):
         panels.show("nothing")
 
 
@@ -405,3 +406,17 @@ def test_a_refused_value_is_said_beside_its_field_and_the_answer_stays():
     assert view.wait().text == "1"
     assert view.controls[0]["note"] == "'many' is no finite number; not changed"
     assert view.controls[0]["value"] == 1
+
+
+def test_a_button_does_nothing_with_the_value_before_a_field_that_is_refused():
+    locked = []
+    lock = Action(name="lock", label="Lock", run=lambda state: f"locked {locked.append(state['n']) or state['n']}")
+    view = open_panel(replace(PANEL, actions=(lock,)))
+    view.wait()
+    for refused in ("", "7x", None):
+        view.on_message({"type": "act", "name": "lock", "values": {"n": refused}})
+        assert view.outcome["text"] == "Not done:"
+        assert view.outcome["problems"]
+    assert locked == []
+    view.on_message({"type": "act", "name": "lock", "values": {"n": 6}})
+    assert view.outcome["text"] == "locked 6"

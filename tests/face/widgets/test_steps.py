@@ -200,6 +200,9 @@ def test_a_button_makes_its_step_run_and_nothing_else_does():
     written.set(n=2)
     with pytest.raises(NothingYet):
         written.wait()
+    written.view.on_message({"type": "act", "name": "run", "values": {"n": "x"}})
+    with pytest.raises(NothingYet):
+        written.wait()
     assert done == [1]
 
 

@@ -22,6 +22,9 @@ SKIPPED_SHARE = Threshold(
 )
 HOW = "keep a log that prints the loss, and skipped iterations where a loss scale is used"
 FEW_TOLD = 6
+LONGEST_SEARCH = 33
+"""A scale that starts at 2^32 and is halved at each overflow is 1 after as many iterations."""
+_TOLD = ["overflow", "num_skipped", "num_nan", "loss_is_nan", "loss"]
 ACTIONS = (
     "train in bf16, which needs no loss scale; or a smaller initial scale (initial_loss_scale, --initial-loss-scale)",
     "nan in the loss: look at learning rate and warm-up, at gradients without clipping, and at the batches of those steps",
@@ -29,44 +32,53 @@ ACTIONS = (
 
 
 def check(case: Case) -> Verdict:
-    """Iterations of a log that were skipped or whose loss is nan."""
+    """Iterations of a log that were skipped or whose loss is nan, on the rank that tells of most: not every rank has the loss."""
     rows = case.run.frame("log")
-    told = rows[["overflow", "num_skipped", "num_nan", "loss_is_nan", "loss"]].notna().any(axis=1)
+    told = rows[_TOLD].notna().any(axis=1)
     if not told.any():
         raise NotMeasuredError("losses or skipped iterations", how_to_collect=HOW)
-    rows = _after_the_search(rows[(rows["rank"] == rows["rank"].min()).to_numpy(dtype=bool)])
-    skipped = rows["num_skipped"].fillna(0) + (rows["overflow"].fillna(False) & rows["num_skipped"].isna()).astype("int64")
-    nan = rows["num_nan"].fillna(0).where(rows["num_nan"].notna(), rows["loss_is_nan"].fillna(False).astype("int64"))
-    lost = (skipped + nan).astype("int64").clip(upper=rows["num_steps"].astype("int64"))
-    count = int(rows["num_steps"].sum())
-    evidence = {"skipped_iterations": float(skipped.sum()), "nan_iterations": float(nan.sum()), "iterations": float(count)}
-    if not nan.sum() and lost.sum() < case.limit(SKIPPED_SHARE) * count:
+    ranks = [_judged(of_rank) for _, of_rank in rows[told.to_numpy(dtype=bool)].groupby("rank", sort=True)]
+    rows, never = max(ranks, key=lambda judged: (judged[1], judged[0]["nan"].sum(), judged[0]["lost"].sum()))
+    if rows.empty:
+        raise NotMeasuredError("iterations after the loss scale was found", how_to_collect=HOW)
+    skipped, nan, lost, count = (int(rows[name].sum()) for name in ("skipped", "nan", "lost", "num_steps"))
+    evidence = {"skipped_iterations": float(skipped), "nan_iterations": float(nan), "iterations": float(count)}
+    if not nan and lost < case.limit(SKIPPED_SHARE) * count:
         return Verdict((), evidence)
-    which = rows[(lost > 0).to_numpy(dtype=bool)]
-    what = f"{int(nan.sum())} have a loss of nan" if nan.sum() else f"{int(skipped.sum())} were skipped"
+    which = rows[(rows["lost"] > 0).to_numpy(dtype=bool)]
+    what = f"{nan} have a loss of nan" if nan else "all were skipped: no step was taken" if never else f"{skipped} were skipped"
     finding = Finding(
         rule=RULE.name,
         title=f"Of {count} iterations {what}, first step {int(which['step'].iloc[0])} (line {int(which['line'].iloc[0])})",
         subject={"steps": tuple(int(step) for step in which["step"][:FEW_TOLD]), "ranks": (int(which["rank"].iloc[0]),)},
         evidence=evidence,
         actions=ACTIONS,
-        cost_ns=_cost_ns(rows, lost, count) if not nan.sum() else None,
-        severity="high" if nan.sum() else "medium",
+        cost_ns=None if nan or never else _cost_ns(rows, count),
+        severity="high" if nan or never else "medium",
         next=("22_accuracy_alignment",),
     )
     return Verdict((finding,), evidence)
 
 
-def _after_the_search(rows: pd.DataFrame) -> pd.DataFrame:
-    """The lines after the first ones that tell of skipped iterations: there the loss scale is sought."""
-    skipped = (rows["num_skipped"].fillna(0) > 0) | rows["overflow"].fillna(False).astype(bool)
-    return rows[~skipped.to_numpy(dtype=bool).cumprod().astype(bool)]
+def _judged(rows: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
+    """The lines of one rank with `skipped`, `nan` and `lost` iterations of each, and whether no step was ever taken.
+
+    The first lines that tell of skipped iterations are left out, for there the loss scale is sought; unless no other follows in a
+    log that is longer than such a search.
+    """
+    skipped = rows["num_skipped"].fillna(0) + (rows["overflow"].fillna(False) & rows["num_skipped"].isna()).astype("int64")
+    nan = rows["num_nan"].fillna(0).where(rows["num_nan"].notna(), rows["loss_is_nan"].fillna(False).astype("int64"))
+    lost = (skipped + nan).astype("int64").clip(upper=rows["num_steps"].astype("int64"))
+    told = rows.assign(skipped=skipped.astype("int64"), nan=nan.astype("int64"), lost=lost)
+    sought = (told["skipped"] > 0).to_numpy(dtype=bool).cumprod().astype(bool)
+    never = bool(sought.all()) and int(told["num_steps"].sum()) > LONGEST_SEARCH
+    return told if never else told[~sought], never
 
 
-def _cost_ns(rows: pd.DataFrame, lost: pd.Series, count: int) -> int | None:
+def _cost_ns(rows: pd.DataFrame, count: int) -> int | None:
     """The time of the lost iterations, spread over all."""
     known = rows["duration_ns"].astype("Float64")
-    return None if known.isna().all() else round(float((known * lost).sum()) / max(1, count))
+    return None if known.isna().all() else round(float((known * rows["lost"]).sum()) / max(1, count))
 
 
 RULE = Rule(

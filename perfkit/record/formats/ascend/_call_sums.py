@@ -30,16 +30,28 @@ _COLUMNS: Mapping[str, store.Cell] = {
 
 def offer(sink: Sink, files: Mapping[int, File]) -> None:
     """Offer the sums of each rank for later."""
-    host_tables.offer(sink, files, lambda rank: ([read_sums(files[rank])],), [TABLE])
+    told: set[int] = set()
+
+    def read(rank: int) -> tuple[list[pd.DataFrame], ...]:
+        rows, lost = read_sums(files[rank])
+        for what, count in lost.items() if rank not in told else ():
+            sink.drop(what, count, files[rank], TABLE)
+        told.add(rank)
+        return ([rows],)
+
+    host_tables.offer(sink, files, read, [TABLE])
 
 
-def read_sums(file: File) -> pd.DataFrame:
-    """The table `call_sums` of one rank, without `rank`; rows without a name, a count or a time are left out."""
-    rows = store.read_csv(file, _COLUMNS).frame
-    rows = rows.dropna(subset=["API Name", "Count", "Time(us)", "Min(us)", "Max(us)"])
-    rows = rows[((rows["Count"] > 0) & (rows["Time(us)"] >= 0)).to_numpy(dtype=bool)]
+def read_sums(file: File) -> tuple[pd.DataFrame, dict[str, int]]:
+    """The table `call_sums` of one rank, without `rank`, and how many rows were left out, by reason."""
+    read = store.read_csv(file, _COLUMNS)
+    needed = read.frame[["API Name", "Count", "Time(us)", "Min(us)", "Max(us)"]].notna().all(axis=1)
+    sound = needed & (read.frame["Count"] > 0).fillna(False) & (read.frame["Time(us)"] >= 0).fillna(False)
+    rows = read.frame[sound.to_numpy(dtype=bool)]
+    lost = {"call_sums: a row without a name, a count or a time": int((~sound).sum())}
+    lost[store.MISSHAPEN] = read.misshapen
     layer = rows["Level"].astype("object").map(lambda level: LAYERS.get(str(level), level))
-    return pd.DataFrame(
+    sums = pd.DataFrame(
         {
             "layer": layer,
             "name": rows["API Name"],
@@ -50,3 +62,4 @@ def read_sums(file: File) -> pd.DataFrame:
             "max_ns": rows["Max(us)"],
         }
     )
+    return sums, lost

@@ -46,14 +46,24 @@ def by_kernel(kernels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
     only zeros in it.
     """
     idle = {core: (values[[each for each in values if str(each).startswith(core)]] == 0).all(axis=1) for core in ("aic", "aiv")}
+    key = _KEY[:-1]
+    named = kernels["name"].notna().to_numpy(dtype=bool)
+    kernel = kernels.groupby(key, dropna=False, sort=False, observed=True).ngroup().to_numpy()
+    of_kernel = (
+        kernels.assign(kernel=kernel).drop_duplicates("kernel").set_index("kernel")[key].astype(dict.fromkeys(key[1:], "object"))
+    )
     pieces = []
-    for counter in map(str, values.columns):
+    for counter in map(str, values.columns):  # one at a time: kernels times counters can be more than memory holds
         core = "aiv" if counter.startswith("aiv") else "aic" if counter.startswith("aic") else None
-        used = np.ones(len(values), dtype=bool) if core is None else ~idle[core].to_numpy(dtype=bool)
-        good = used & values[counter].notna().to_numpy(dtype=bool) & kernels["name"].notna().to_numpy(dtype=bool)
-        rows = kernels.loc[good, ["step", "name", "type"]].astype({"name": "object", "type": "object"})
-        pieces.append(rows.assign(counter=counter, value=values[counter].to_numpy(dtype=np.float64)[good]))
+        used = named if core is None else named & ~idle[core].to_numpy(dtype=bool)
+        counts = values[counter].to_numpy(dtype=np.float64, na_value=np.nan)
+        used = used & ~np.isnan(counts)
+        sums = pd.Series(counts[used]).groupby(kernel[used], sort=False).agg(["size", "sum", "min", "max"])
+        pieces.append(
+            of_kernel.loc[sums.index].assign(
+                counter=counter, count=sums["size"], total=sums["sum"], least=sums["min"], most=sums["max"]
+            )
+        )
     if not pieces:
         return pd.DataFrame(columns=[*_KEY, "count", "total", "least", "most"])
-    sums = pd.concat(pieces, ignore_index=True).groupby(_KEY, dropna=False, sort=False)["value"]
-    return sums.agg(["size", "sum", "min", "max"]).set_axis(["count", "total", "least", "most"], axis=1).reset_index()
+    return pd.concat(pieces, ignore_index=True)

@@ -7,7 +7,6 @@ correlation: the k-th range is that of the k-th call that launches a kernel, as 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +28,8 @@ TABLE = "kernel_counters"
 _EVENT: Any = event_of(Span[dict[str, Any]])
 _LAUNCH = re.compile(r"LaunchKernel|LaunchCooperativeKernel")
 _OPERATORS = ("cpu_op", "Operator")
+_MOST = 2.0**1023
+"""Greater ones are no counts: nan and inf are not below it, and JSON's integers have no end."""
 _KEY = ["step", "name", "operator", "outer_operator", "counter"]
 
 
@@ -91,7 +92,7 @@ def _summed(ranges: pd.DataFrame) -> pd.DataFrame:
         (*(getattr(row, column) for column in _KEY[:-1]), counter, float(value))
         for row in ranges.itertuples()
         for counter, value in row.values.items()  # type: ignore[union-attr]
-        if type(value) in (int, float) and math.isfinite(value)
+        if type(value) in (int, float) and abs(value) < _MOST
     ]
     table = pd.DataFrame(rows, columns=[*_KEY, "value"]).astype({"value": "float64"})
     found = table.groupby(_KEY, dropna=False, sort=False)["value"].agg(["size", "sum", "min", "max"])

@@ -21,3 +21,12 @@ def test_steps_that_were_run_again_are_told_as_a_restart():
     (finding,) = diagnose(log([100] * 50, steps=steps), only=[slow_down.RULE]).findings
     assert finding.evidence["repeated_steps"] == 10
     assert "line 40 with step 21" in finding.title
+
+
+def test_a_step_that_is_printed_twice_is_no_restart():
+    twice = [step for step in range(1, 31) for _ in range(2)]
+    assert diagnose(log([100] * 60, steps=twice), only=[slow_down.RULE]).findings == ()
+
+
+def test_times_of_nothing_are_no_growth():
+    assert diagnose(log([0] * 40), only=[slow_down.RULE]).failed == ()

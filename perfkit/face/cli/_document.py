@@ -1,0 +1,26 @@
+"""Document: what a command prints with `--json`, which every reader of JSON takes.
+
+JSON has no nan and no infinity (RFC 8259, section 6); Python writes them all the same, and other readers then refuse the whole
+document. A number that is none is null, as one that was not measured is; the text forms say which of the two it was.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+
+def print_document(document: Any, out: TextIO | None = None) -> None:
+    """Print `document` on one line."""
+    print(json.dumps(_finite(document), ensure_ascii=False, allow_nan=False), file=out or sys.stdout)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
