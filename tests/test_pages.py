@@ -81,3 +81,20 @@ def test_page_11_agrees_with_the_summary():
     assert page["slowest"] == max(steps.to_dict("records"), key=lambda row: row["duration_ns"])["rank"]
     kernels = asked("ask", OWN, "kernels", "--rank", str(page["slowest"]))
     assert kernels["rows"][0]["total_ns"] == int(page["run"].kernels(rank=page["slowest"])["total_ns"].iloc[0])
+
+
+def test_page_12_agrees_with_the_command_line():
+    page = run_page("12_operators", path=OWN)
+    totals = page["which_take_most"].set(core="all").value[1]["Operators; choose one to ask about it"]
+    rows = asked("ask", OWN, "kernels", "--rank", "0")["rows"]
+    assert totals.set_index("name")["total_ns"].to_dict().items() <= summed(rows, "name", "total_ns").items()
+    answer = page["what_a_faster_one_wins"].value
+    assert page["which_take_most"].chosen["name"] == page["operator"] or page["which_take_most"].chosen["name"] == totals["name"][0]
+    assert "times faster" in answer[1]
+
+
+def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for row in rows:
+        found[row[key]] = found.get(row[key], 0) + row[amount]
+    return found

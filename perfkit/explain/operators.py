@@ -1,14 +1,21 @@
-"""Operators: which kernels and collectives of a rank cost most, and their share of its computing or communication."""
+"""Operators: which kernels and collectives of a rank cost most, which are many and short, and what a faster one would win."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
+from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.units import NS_PER_US, format_ns
 
 Grouping = Literal["name", "type", "core"]
+COMPUTING, ALL, UNKNOWN = "computing", "all", "unknown"
+MANY = 20
+"""Calls from which small kernels of one operator are many."""
+_NOT_COMPUTING = ("communication", "copy")
+_NAMED = 60
 
 
 def largest_kernels(run: Run, *, rank: int, step: int | None = None, by: Grouping = "name", top: int = 20) -> pd.DataFrame:
@@ -32,6 +39,94 @@ def largest_collectives(run: Run, *, rank: int, step: int | None = None, top: in
     totals = _totals(calls, keys, {}, top)
     sums = calls.groupby(keys, observed=True, dropna=False)[["wait_ns", "bytes"]].sum(skipna=False)
     return totals.merge(sums.reset_index(), on=keys, how="left")
+
+
+def kernel_ranks(run: Run) -> list[int]:
+    """The ranks whose kernels were recorded; raises NotMeasuredError if none were."""
+    if not run.has("kernels"):
+        raise NotMeasuredError(
+            f"kernels of {run.name}", how_to_collect="record a profile with device activities; page 10 writes the lines for it"
+        )
+    return sorted(int(rank) for rank in run.distinct("kernels", columns=["rank"])["rank"])
+
+
+def core_choices(run: Run) -> list[tuple[str, str]]:
+    """The units that kernels ran on, as label and value, after all that compute and all."""
+    rows = run.frame("kernels", columns=["core", "kind"]).drop_duplicates().astype("object")
+    cores = sorted({core_label(row["core"], row["kind"]) for row in rows.to_dict("records")})
+    return [("all that compute", COMPUTING), ("all", ALL), *((core, core) for core in cores)]
+
+
+def core_label(core: Any, kind: Any) -> str:
+    """The unit that a kernel ran on, in words that hold for every device."""
+    if kind in ("communication", "copy"):
+        return str(kind)
+    text = str(core).upper() if isinstance(core, str) else ""
+    if "CPU" in text:
+        return "AI CPU"
+    if text.startswith("MIX"):
+        return "mixed"
+    if "VECTOR" in text or text.endswith("AIV"):
+        return "vector"
+    return "cube" if text.startswith(("AI_CORE", "AI_CUBE", "AIC")) else UNKNOWN
+
+
+def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = COMPUTING) -> pd.DataFrame:
+    """The kernels of a rank in all recorded steps: one row a `by`, the most time first.
+
+    Columns: `name` (of the group), `type`, `core` (in the words of `core_label`), `count`, `total_ns`, `mean_ns`, `share` (of the
+    kernels chosen, 0 to 1), `gain_ratio` (share s / (1 - s): what throughput gains at most without it). `core` chooses one unit,
+    all that compute, or all. Raises InputError if there are no such kernels.
+    """
+    rows = run.frame("kernels", ranks=[rank], columns=["name", "type", "core", "kind", "duration_ns"])
+    cores = [core_label(*pair) for pair in zip(rows["core"].astype("object"), rows["kind"].astype("object"), strict=True)]
+    named = rows["name"].astype("object")
+    types = rows["type"].astype("object").where(rows["type"].notna(), named)
+    keys = {"name": named, "type": types, "core": pd.Series(cores, index=rows.index)}
+    frame = pd.DataFrame({"name": keys[by], "type": types, "core": cores, "duration_ns": rows["duration_ns"]})
+    if core == COMPUTING:
+        frame = frame[~frame["core"].isin(_NOT_COMPUTING)]
+    elif core != ALL:
+        frame = frame[frame["core"] == core]
+    if frame.empty:
+        raise InputError("operators", [f"rank {rank} has no kernels of core {core!r}"])
+    groups = frame.groupby("name", sort=False)
+    table = groups.agg(
+        type=("type", "first"), core=("core", "first"), count=("duration_ns", "size"), total_ns=("duration_ns", "sum")
+    ).reset_index()
+    table["mean_ns"] = (table["total_ns"] / table["count"]).round().astype("int64")
+    table["share"] = table["total_ns"] / max(1, int(table["total_ns"].sum()))
+    table["gain_ratio"] = (table["share"] / (1 - table["share"])).where(table["share"] < 1)
+    table.attrs["labels"] = {"count": "calls", "gain_ratio": "speed-up without it"}
+    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def largest_told(totals: pd.DataFrame) -> str:
+    """The operator that takes most, in a sentence; `totals` is of `operator_totals`."""
+    largest = totals.iloc[0]
+    return (
+        f"{_named(largest['name'])} takes most: {format_ns(int(largest['total_ns']))} in {int(largest['count'])} call(s), "
+        f"{largest['share']:.0%} of the time of the {len(totals)} groups."
+    )
+
+
+def small_told(totals: pd.DataFrame, *, small_us: float) -> list[str]:
+    """Sentences on what is many and short, and on what runs on the device's CPU; `totals` is of `operator_totals`."""
+    told = []
+    short = (totals["mean_ns"] < small_us * NS_PER_US) & totals["core"].isin(["vector", UNKNOWN]) & (totals["count"] >= MANY)
+    small, slow = totals[short], totals[totals["core"] == "AI CPU"]
+    if len(small):
+        calls, share, names = int(small["count"].sum()), float(small["share"].sum()), ", ".join(map(_named, small["name"].head(3)))
+        told.append(f"{calls} calls are short vector kernels ({share:.0%} of the time; {names}): a fused operator replaces many.")
+    if len(slow):
+        names = ", ".join(map(_named, slow["name"].head(3)))
+        told.append(f"{names} run on the device's CPU: replace them, or change their type of data.")
+    return told or [f"No operator is called {MANY} times or more for less than {small_us:g} us."]
+
+
+def _named(name: object) -> str:
+    text = str(name)
+    return text if len(text) <= _NAMED else f"{text[: _NAMED - 1]}…"
 
 
 def _totals(rows: pd.DataFrame, keys: list[str], firsts: dict[str, str], top: int) -> pd.DataFrame:

@@ -51,8 +51,11 @@ def milliseconds(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"(\d+\.\d{3}) ms", text)]
 
 
-EMPTY_AT_FIRST = {"class-exercise", "class-game", "class-capstone", "class-instructor", "predict", "20_findings timeline"}
-"""Panels that first ask for a name or a button, or say that no class or round is open; with the page where not on all pages."""
+EMPTY_AT_FIRST = {
+    *("class-exercise", "class-game", "class-capstone", "class-instructor", "predict", "20_findings timeline"),
+    *("choose-other", "beside-the-other-run", "operators-of-the-round"),
+}
+"""Panels and steps that first ask for a name, a choice or a button, or say that none is open; with their page if one."""
 
 
 @pytest.mark.parametrize("name", [path.stem for path in pages()])

@@ -5,9 +5,23 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.operators import largest_collectives, largest_kernels
+from perfkit.explain.compare.operators import by_operator, compare_operators, slower_told
+from perfkit.explain.operators import (
+    ALL,
+    core_choices,
+    core_label,
+    kernel_ranks,
+    largest_collectives,
+    largest_kernels,
+    largest_told,
+    operator_totals,
+    small_told,
+)
 from perfkit.record.format import Sink
+from perfkit.record.load import load
 
 
 @pytest.fixture
@@ -66,3 +80,79 @@ def test_a_rank_without_rows_gives_an_empty_frame_with_all_columns(run):
     empty = largest_kernels(run, rank=7)
     assert empty.empty
     assert {"name", "count", "total_ns", "share"} <= set(empty.columns)
+
+
+@pytest.fixture(scope="module")
+def ascend() -> Run:
+    return load(data_folder() / "traces/torch_npu_2rank")
+
+
+@pytest.fixture(scope="module")
+def kineto() -> Run:
+    return load(data_folder() / "traces/kineto_resnet")
+
+
+@pytest.mark.parametrize("by", ["name", "type", "core"])
+def test_totals_are_those_of_the_kernels(ascend: Run, kineto: Run, by: str):
+    for run in (ascend, kineto):
+        for rank in kernel_ranks(run):
+            kernels, table = run.frame("kernels", ranks=[rank]), operator_totals(run, rank=rank, by=by, core=ALL)
+            assert table["total_ns"].sum() == kernels["duration_ns"].sum()
+            assert table["count"].sum() == len(kernels)
+            assert table["share"].sum() == pytest.approx(1.0)
+            assert table["total_ns"].is_monotonic_decreasing
+
+
+def test_communication_is_left_out_unless_asked_for(ascend: Run):
+    assert "communication" in set(operator_totals(ascend, rank=0, core=ALL)["core"])
+    assert not {"communication", "copy"} & set(operator_totals(ascend, rank=0)["core"])
+    for _label, core in core_choices(ascend)[2:]:
+        assert set(operator_totals(ascend, rank=0, core=core)["core"]) == {core}
+
+
+def test_the_gain_of_a_share_is_s_over_one_minus_s(ascend: Run):
+    table = operator_totals(ascend, rank=0)
+    assert table["gain_ratio"].tolist() == pytest.approx([share / (1 - share) for share in table["share"]])
+    alone = operator_totals(ascend, rank=0, by="core", core="cube")
+    assert alone["gain_ratio"].isna().all(), "without all of it there is nothing left to gain from"
+
+
+def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
+    assert "takes most: 1.96 ms in 3 call(s), 22%" in largest_told(operator_totals(ascend, rank=0))
+    assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
+    assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
+
+
+def test_a_recording_without_kernels_says_how_to_get_them():
+    with pytest.raises(NotMeasuredError, match="page 10"):
+        kernel_ranks(load(data_folder() / "traces/cluster_16card"))
+
+
+def test_two_runs_are_put_side_by_side(ascend: Run, kineto: Run):
+    found = compare_operators(ascend, kineto)
+    # Its optimizer takes 25.5 % of the computing time, that of the other run 3.8 %.
+    row = by_operator(found).set_index("operator").loc["Optimizer"]
+    assert row["slower"]
+    assert row["times"] == pytest.approx(0.255 / 0.0382, rel=0.02)
+    assert "Optimizer (25.5% of the computing time here, 3.8% there)" in slower_told(found, kineto.name)
+
+
+def test_a_run_beside_itself_has_nothing_slower_than_its_share(ascend: Run):
+    found = compare_operators(ascend, ascend)
+    assert not by_operator(found)["slower"].any()
+    assert "no operator takes 1.5 times its share" in slower_told(found, ascend.name)
+
+
+@pytest.mark.parametrize(
+    ("core", "kind", "expected"),
+    [
+        ("AI_CORE", "computing", "cube"),
+        ("AI_VECTOR_CORE", "computing", "vector"),
+        ("MIX_AIC", "computing", "mixed"),
+        ("AI_CPU", "computing", "AI CPU"),
+        ("HCCL", "communication", "communication"),
+        (None, "computing", "unknown"),
+    ],
+)
+def test_cores_have_plain_names(core: str | None, kind: str, expected: str):
+    assert core_label(core, kind) == expected

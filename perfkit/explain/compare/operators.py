@@ -27,6 +27,7 @@ GAP_RATIO = 1.5
 """An operator is a gap from 1 % of the computing time on and 1.5 times its share (decision tree operator-gap)."""
 UNMAPPED_SHARE = 0.10
 MAX_RANKS = 4
+MOST_NAMED = 3
 _SHAPE_GROUP = re.compile(r"[;\]\"]+")
 
 
@@ -293,3 +294,35 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
         {str(key): None if value is None or value is pd.NA or value != value else value for key, value in row.items()}  # noqa: PLR0124
         for row in frame.to_dict("records")
     ]
+
+
+def by_operator(found: OperatorComparison) -> pd.DataFrame:
+    """One row an operator, all shapes together, largest difference first.
+
+    `operator`, `count_a`, `count_b`, `share_a`, `share_b` of the computing time, `times` (share in a over share in b, null where
+    b has none) and `slower` (than its share in b).
+    """
+    columns = ["count_a", "count_b", "share_a", "share_b"]
+    rows = found.operators.groupby("operator", sort=False)[columns].sum().astype("float64").reset_index()
+    both = (rows["count_a"] > 0) & (rows["count_b"] > 0)
+    rows = rows.assign(times=(rows["share_a"] / rows["share_b"]).where(both & (rows["share_b"] > 0)))
+    slower = both & (rows["times"] >= GAP_RATIO) & (rows["share_a"] - rows["share_b"] >= GAP_SHARE)
+    rows = rows.assign(slower=slower, apart=(rows["share_a"] - rows["share_b"]).abs())
+    return rows.sort_values("apart", ascending=False, kind="stable", ignore_index=True).drop(columns="apart")
+
+
+def slower_told(found: OperatorComparison, other: str) -> str:
+    """What is slower here than its share in the run named `other`, and what is fused there and in parts here."""
+    slower = by_operator(found).query("slower").sort_values("share_a", ascending=False)
+    named = [
+        f"{row['operator']} ({row['share_a']:.1%} of the computing time here, {row['share_b']:.1%} there)"
+        for row in slower.head(MOST_NAMED).to_dict("records")
+    ]
+    more = f" and {len(slower) - MOST_NAMED} more" if len(slower) > MOST_NAMED else ""
+    told = (
+        f"Beside {other}, slower here than their share: {', '.join(named)}{more}."
+        if named
+        else f"Beside {other}, no operator takes {GAP_RATIO:g} times its share."
+    )
+    fused = [str(row["fused"]) for row in found.fusions.to_dict("records") if row["fused_in"] == "b"]
+    return told + (f" Fused there and in parts here: {', '.join(fused)}." if fused else "")

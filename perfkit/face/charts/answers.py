@@ -17,6 +17,7 @@ from perfkit.core.answer import ASKED
 from perfkit.core.errors import InputError
 from perfkit.core.units import GIGA, NS_PER_MS
 from perfkit.explain.memory_use import curve_of
+from perfkit.explain.operators import core_label
 from perfkit.face.charts import communication, memory_profile, operators, plain, theme
 
 TOP = 20
@@ -39,7 +40,7 @@ def picture(answer: pd.DataFrame) -> Any:
 def _kernels(rows: pd.DataFrame) -> Any:
     shown = rows.head(TOP)
     cores = shown["core"] if "core" in shown else pd.Series([None] * len(shown), index=shown.index)
-    labels = [operators.core_label(core, kind) for core, kind in zip(cores, shown["kind"], strict=True)]
+    labels = [core_label(core, kind) for core, kind in zip(cores, shown["kind"], strict=True)]
     frame = pd.DataFrame(shown).assign(name=shown[shown.columns[0]].astype("object"), core=labels)
     return operators.total_bars(operators.operator_rows(frame))
 

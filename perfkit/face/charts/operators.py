@@ -7,12 +7,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_MS, NS_PER_US
+from perfkit.explain.operators import UNKNOWN
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
 LABEL_LENGTH = 34
-UNKNOWN = "unknown"
 RUNS = ("this run", "the other")
 CORES = {
     "cube": theme.COMPUTING,
@@ -61,8 +63,19 @@ def count_mean(rows: Rows, *, small_us: float) -> alt.LayerChart:
     return theme.with_rows(alt.LayerChart(layer=[limit, points], width="container", height=300), data)
 
 
-def measured_roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s: float) -> alt.LayerChart:
-    """Draw what operators reached under the roof of a device; `costs` from `trace.roofline`, those with known FLOPs."""
+MAX_COSTS = 200
+"""Operators and shapes under one roof, those that take most."""
+
+
+def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerChart:
+    """Draw what operators reached under the roof of a device; `costs` is of `operator_costs`, rows with known FLOPs.
+
+    Raises InputError if the memory rate of the device is not known.
+    """
+    memory_bytes_per_s = device.memory_bytes_per_s
+    if not memory_bytes_per_s:
+        raise InputError(device.name, ["its memory rate is not known, so it has no roof; choose another device"])
+    peak_flops_per_s = device.peak_flops_per_s.get("bf16") or next(iter(device.peak_flops_per_s.values()))
     points = [
         {
             "name": _short(str(row["operator"])),
@@ -72,7 +85,7 @@ def measured_roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_by
             "total_ms": row["total_ns"] / NS_PER_MS,
             "shapes": str(row["input_shapes"]),
         }
-        for row in costs.to_dict("records")
+        for row in costs.head(MAX_COSTS).to_dict("records")
         if row["intensity_flops_per_byte"] > 0 and row["flops_per_s"] > 0
     ]
     ridge = peak_flops_per_s / memory_bytes_per_s
@@ -165,20 +178,6 @@ def operator_rows(table: pd.DataFrame) -> Rows:
             }
         )
     return {"operators": rows}
-
-
-def core_label(core: Any, kind: Any) -> str:
-    """The unit that a kernel ran on, in words that hold for every device."""
-    if kind in ("communication", "copy"):
-        return str(kind)
-    text = str(core).upper() if isinstance(core, str) else ""
-    if "CPU" in text:
-        return "AI CPU"
-    if text.startswith("MIX"):
-        return "mixed"
-    if "VECTOR" in text or text.endswith("AIV"):
-        return "vector"
-    return "cube" if text.startswith(("AI_CORE", "AI_CUBE", "AIC")) else UNKNOWN
 
 
 def _core_color(rows: Rows) -> alt.Color:

@@ -21,7 +21,7 @@ from perfkit.face.widgets.entries import Entry
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
 from perfkit.face.widgets.shown import shown
-from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.status import NothingYet, loading
 from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value
 from perfkit.face.widgets.worker import Cancelled, Progress, running
@@ -60,7 +60,7 @@ class StepView(PanelView):
         self._resolved: dict[str, Any] = {}
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._whole = Whole({}, {}, "", (), ())
-        self._complete = False
+        self._complete, self._must_show = False, False
         self._presses = self._answered_presses = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
         self._questions: dict[Value, int] = {}
@@ -75,6 +75,11 @@ class StepView(PanelView):
         if not any(value.followed for value in self._values()):
             for source in self._recipe.sources.values():
                 source.forget(self._follow)
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """What the visitor did. A choice of a row or mark needs no answer of this step; everything else gets one."""
+        self._must_show |= message.get("type") not in ("row", "select")
+        super().on_message(message)
 
     def act(self, name: str, values: Mapping[str, Any] | None = None) -> None:
         """The button was pressed: the function runs in its thread, as if something that it follows had changed.
@@ -126,13 +131,7 @@ class StepView(PanelView):
 
     def _late(self) -> None:
         with self.lock:
-            self.status = {
-                "state": "loading",
-                "text": t("Computing…"),
-                "progress": None,
-                "cancellable": False,
-                "again": bool(self.data),
-            }
+            self.status = loading(again=bool(self.data))
 
     def known(self, name: str, state: Mapping[str, Any]) -> Any:
         """A parameter's value while options are made; raises NothingYet if what the step follows is not there yet."""
@@ -153,7 +152,9 @@ class StepView(PanelView):
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
         self._finish(self.selection, _chosen(self._whole, self._recipe.choose, state))
-        if same and not pressed and self._complete and not self._changed_by_visitor():
+        shows, self._must_show = self._must_show or not self._complete, False
+        self._complete = not shows
+        if not shows:
             with self.lock:
                 self.status = {"state": "result"}
             raise Cancelled
@@ -173,10 +174,6 @@ class StepView(PanelView):
         names = {_origin(value) for value in self._resolved.values()} - {""}
         mark = next((source.mark for source in self._recipe.sources.values() if source.mark), "")
         return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
-
-    def _changed_by_visitor(self) -> bool:
-        """Whether the page waits for an answer to a change of a control."""
-        return bool(self._seq != self.data.get("seq", 0))
 
     def _show_details(self, whole: Whole) -> None:
         super()._show_details(whole)

@@ -16,8 +16,9 @@ from perfkit.explain.compare.names import compare_names
 from perfkit.face.charts import theme
 from perfkit.face.charts.answers import PICTURES
 from perfkit.face.cli._questions import questions
-from perfkit.face.panels import memory_profile, operators
+from perfkit.face.panels import memory_profile
 from perfkit.record.load import load
+from tests.page_cells import run_page
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 SAMPLES = {
@@ -72,7 +73,8 @@ def test_kernels_are_drawn_as_the_page_of_operators_draws_them():
     answer = load(folder).kernels(rank=0)
     computing = answer[~answer["kind"].isin(["communication", "copy"])].copy()
     computing["share"] = computing["total_ns"] / computing["total_ns"].sum()
-    page = operators.view(operators.compute(operators.State(run=str(folder), rank=0))).charts["totals"].chart
+    _sentence, shown = run_page("12_operators", path=folder)["which_take_most"](load(folder), 0, "name", "computing", 20)
+    page = next(iter(shown.values()))
     assert _plain(rows_of(computing.plot())["operators"]) == _plain(rows_of(page)["operators"])
     assert _structure(computing.plot()) == _structure(page)
 

@@ -1,0 +1,33 @@
+"""Keep: what a page or a notebook found, written to the open round of the project that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.core.errors import InputError
+from perfkit.core.settings import find_project
+from perfkit.project import Project, open_project
+from perfkit.project.experiments import ExperimentLog
+
+
+def own_project(subject: str) -> Project:
+    """The project that may be written to; raises InputError in the name of `subject` if there is none."""
+    folder = find_project()
+    if folder is None:
+        raise InputError(subject, ["no project is open; make one on page 00"])
+    project = open_project(folder)
+    if project.read_only:
+        raise InputError(subject, ["the project is only read; nothing was written"])
+    return project
+
+
+def keep_event(action: str, detail: Mapping[str, Any], *, page: str = "") -> str:
+    """Write an event to the round that waits for its decision, and say so. Raises InputError if there is no project or round."""
+    project = own_project(action)
+    log = ExperimentLog(project.folder)
+    number = next((row["number"] for row in log.show("json")["rounds"] if not row["verdict"]), None)
+    if number is None:
+        raise InputError(action, [f"no round of {project.name} is open; start the next one first"])
+    log.record_event(action, dict(detail), page=page, number=number)
+    return f"Saved to round {number} of {project.name}."
