@@ -90,7 +90,7 @@ def outside_pool_bytes(plan: Plan) -> int:
 
 def assumed(plan: Plan) -> tuple[Assumed, ...]:
     """What the plan does not state and a prediction takes for it."""
-    return (*_from_document(plan), *_unstated(plan), *_of_device(plan))
+    return (*_from_document(plan), *_not_counted(plan), *_unstated(plan), *_of_device(plan))
 
 
 def _from_document(plan: Plan) -> Iterator[Assumed]:
@@ -99,6 +99,14 @@ def _from_document(plan: Plan) -> Iterator[Assumed]:
         if found := _DEFAULTED.fullmatch(text):
             value = int(found[2]) if found[2].isdigit() else found[2]
             yield Assumed(found[1], value, found[3] or "the file does not state it")
+
+
+def _not_counted(plan: Plan) -> Iterator[Assumed]:
+    """Keys of the configuration that decide something which no part of a plan expresses, or of which that is not known."""
+    for key, decides in getattr(plan.document, "unread", ()):
+        yield Assumed(key, None, f"not counted; {decides}")
+    for key in getattr(plan.document, "unknown", ()):
+        yield Assumed(key, None, "not known to perfkit; it may decide time or memory")
 
 
 def _unstated(plan: Plan) -> Iterator[Assumed]:

@@ -6,9 +6,11 @@ Sources: `Ascend/MindSpeed mindspeed/arguments.py` and `docs/zh/features`, `NVID
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from perfkit.config.dialects._section import Section, shown
-from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 
 MEANING = {
     "no_overlap_p2p_communication": "transfers between interleaved stages wait instead of overlapping; the estimate overlaps them",
@@ -42,7 +44,7 @@ def note_extras(options: Section, chunks: int, recompute: RecomputePlan | None) 
         options.reading.problem("recompute_in_advance", "--recompute-in-advance needs --recompute-method block")
     if "recompute_norm" in given and options.raw("recompute_granularity") == "full" and not block:
         options.reading.problem("recompute_norm", "--recompute-norm beside full recomputation needs --recompute-method block")
-    _empty_layers(options)
+    _stages_listed(options)
 
 
 def group_problems(options: Section, stages: int, chunks: int, num_micro_batches: int) -> None:
@@ -62,15 +64,31 @@ def group_problems(options: Section, stages: int, chunks: int, num_micro_batches
             options.reading.note(text)
 
 
-def _empty_layers(options: Section) -> None:
+def without_empty(options: Section, model: ModelSpec, layers: Counts | None) -> tuple[ModelSpec, Counts | None]:
+    """The model and its split without the layers that do nothing (MindSpeed's --noop-layers, counted over the whole pipeline)."""
     value = options.raw("noop_layers")
-    if value is not None:
-        texts = [text for text in re.split(r"[,\s]+", str(value).strip("[]")) if text]
-        layers = options.positive_int("num_layers", default=1)
-        if all(re.fullmatch(r"\d{1,6}", text) and int(text) < layers for text in texts):
-            options.reading.note(f"--noop-layers: layers {', '.join(texts)} do nothing; the estimate counts them as the others")
-        else:
-            options.reading.problem("noop_layers", f"{shown(value)} must be numbers of layers, 0 to {layers - 1}")
+    if value is None or layers is None:
+        return model, layers
+    texts = [text for text in re.split(r"[,\s]+", str(value).strip("[]")) if text]
+    if not all(re.fullmatch(r"\d{1,6}", text) and int(text) < model.num_layers for text in texts):
+        options.reading.problem("noop_layers", f"{shown(value)} must be numbers of layers, 0 to {model.num_layers - 1}")
+        return model, layers
+    empty, kept, place = {int(text) for text in texts}, [], 0
+    for row in layers:
+        counts = []
+        for count in row:
+            counts.append(count - sum(place <= number < place + count for number in empty))
+            place += count
+        kept.append(tuple(counts))
+    if len(empty) >= model.num_layers:
+        options.reading.problem("noop_layers", "leaves no layer that does anything")
+        return model, layers
+    options.reading.note(f"--noop-layers: layers {', '.join(texts)} do nothing and are not counted")
+    left = model.num_layers - len(empty)
+    return replace(model, num_layers=left, num_dense_layers=min(left, model.num_dense_layers)), tuple(kept)
+
+
+def _stages_listed(options: Section) -> None:
     if options.raw("pipeline_num_transformer_layers") is not None:
         options.reading.note(
             "--pipeline-num-transformer-layers: layers of the stages; the estimate takes them from --num-layer-list or the layout"

@@ -83,7 +83,9 @@ def _llama(config: Section, kind: str) -> ModelSpec | None:
             hidden_size=h,
             num_attention_heads=heads,
             num_key_value_heads=config.positive_int(*KEY_VALUE_HEADS, default=heads),
-            head_size=nope_head + rope_head if latent else config.positive_int("head_dim", default=_head_size(config, h, heads)),
+            head_size=nope_head + rope_head
+            if latent
+            else config.positive_int("head_dim", "kv_channels", default=_head_size(config, h, heads)),
             ffn_hidden_size=_ffn(config, h),
             vocab_size=_required(config, *VOCABULARY),
             tied_embeddings=tied and not untied,
@@ -148,6 +150,7 @@ def _gpt(config: Section, kind: str) -> ModelSpec | None:
 def _with_experts(shape: ModelSpec, config: Section, experts: Section) -> ModelSpec:
     num_experts = experts.integer("expert_num", default=0) or config.integer("num_experts", "n_routed_experts", default=0)
     if num_experts <= 1:
+        config.reading.used |= {experts.path(str(key)) for key in experts.values}  # without experts they decide nothing
         return shape
     width = experts.integer("moe_intermediate_size", default=0) or config.integer("moe_intermediate_size", default=0)
     shared = experts.integer("shared_expert_num", default=0) or config.integer("n_shared_experts", default=0)

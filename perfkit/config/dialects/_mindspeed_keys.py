@@ -9,7 +9,7 @@ attention, which that table leaves out, have Megatron's names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfkit.config.dialects.splice import has_path, value_at
@@ -91,6 +91,12 @@ def flat(values: Mapping[str, Any], lines: Mapping[str, int]) -> tuple[dict[str,
     if value_at(values, GATHERED) == "float32":
         _put(found, ("training_config", "accumulate_allreduce_grads_in_fp32"), True)
     return found, named
+
+
+def nested_names(used: Iterable[str]) -> set[str]:
+    """The names in the nested form of keys that were asked for by their flat names."""
+    own = {path: place for path, place in NESTED.items() if ".".join(path) in used}
+    return {".".join(place) for place in (*own.values(), SHARED_EMBEDDING, FUSED, GATHERED, (*ATTENTION, "attention_type"))}
 
 
 def nested_change(path: Path, value: Any) -> tuple[Path, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.key_effects import left_over
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
@@ -31,6 +32,7 @@ class Reading:
     lines: Mapping[str, int] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    sections: set[str] = field(default_factory=set)
     defaulted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -68,13 +70,15 @@ class Reading:
         if self.problems:
             raise InputError(self.document.name, dict.fromkeys(self.problems))
 
-    def annotated(self, dialect: str, values: Any, unknown: Iterable[str]) -> Document:
-        """The document with what was found."""
+    def annotated(self, dialect: str, values: Any, read: Iterable[str] = ()) -> Document:
+        """The document with what was found; every key that was neither asked for nor among `read` is sorted by what it decides."""
+        left = left_over(dialect, values, self.used - self.sections | set(read))
         return replace(
             self.document,
             dialect=dialect,
             values=values,
-            unknown=tuple(unknown),
+            unknown=left.unknown,
+            unread=left.unread,
             defaulted=tuple(self.defaulted),
             notes=tuple(self.notes),
         )
@@ -165,6 +169,7 @@ class Section:
     def section(self, key: str) -> Section:
         """The section `key` of this one; empty if the file has none."""
         value = self.raw(key)
+        self.reading.sections.add(self.path(key))
         if value is not None and not isinstance(value, Mapping):
             self._bad((key,), value, "a section with keys of its own", None)
             value = None
@@ -178,10 +183,6 @@ class Section:
                 near = difflib.get_close_matches(str(key), names, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}"
                 self.reading.problem(self.path(str(key)), f"unknown key {shown(key)}; {hint}")
-
-    def unused(self) -> list[str]:
-        """Dotted names of the keys that nothing has asked for."""
-        return [self.path(str(key)) for key in self.values if self.path(str(key)) not in self.reading.used]
 
     def missing(self, key: str, wanted: str) -> None:
         """Note that a key without a sensible default is missing."""

@@ -21,8 +21,9 @@ Changes = Mapping[tuple[str, ...], Any]
 class Document:
     """A configuration file as it was found: its name, its text, the parsed values, and what is worth telling the user.
 
-    `unknown` lists keys that no reader uses, `defaulted` the spec fields that the file leaves out with the value taken. `marked`
-    says that the file starts with a byte order mark, which `text` leaves out.
+    `unread` are keys that decide time or memory but no part of a plan, each with what it decides, `unknown` keys of which that is
+    not known; what is in neither is read or has no effect (`key_effects`). `defaulted` are the spec fields that the file leaves
+    out with the value taken. `marked` says that the file starts with a byte order mark, which `text` leaves out.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Document:
     dialect: str = ""
     values: Any = None
     unknown: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
     defaulted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     path: Path | None = None

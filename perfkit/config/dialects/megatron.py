@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from perfkit.config.dialects._megatron_extra import group_problems, note_extras
+from perfkit.config.dialects._megatron_extra import group_problems, note_extras, without_empty
 from perfkit.config.dialects._megatron_parallel import read_context, read_sharing
 from perfkit.config.dialects._megatron_settings import settings
 from perfkit.config.dialects._megatron_write import edit, new
@@ -28,12 +28,14 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
+LIBRARY = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
+"""Names that only a Hugging Face config.json has, whose sizes are called as the options are."""
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 
 
 def detect(document: Document) -> bool:
     """Whether the text has one of Megatron's size options."""
-    return OPTION.search(document.text) is not None
+    return OPTION.search(document.text) is not None and LIBRARY.search(document.text) is None
 
 
 def read(document: Document) -> Plan:
@@ -48,6 +50,7 @@ def read(document: Document) -> Plan:
     if model:
         chunks = num_chunks(options, model.num_layers, stages)
         layers = stage_layers(options, model.num_layers, stages, chunks)
+        model, layers = without_empty(options, model, layers)
     recompute = recompute_plan(options, layers) if layers else None
     note_extras(options, chunks, recompute)
     sizes["data_parallel_size"] = _data_parallel(options, arguments, sizes)
@@ -76,7 +79,7 @@ def read(document: Document) -> Plan:
         optimizer=optimizer,
         memory_limit=memory_limit,
         software=software,
-        document=reading.annotated("megatron", arguments.values, options.unused()),
+        document=reading.annotated("megatron", arguments.values),
     )
 
 
@@ -116,13 +119,14 @@ def _devices(options: Section, arguments: Arguments) -> int | None:
 
 def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
     h, heads = _required(options, "hidden_size"), _required(options, "num_attention_heads")
-    latent = options.flag("multi_latent_attention", default=False)
+    latent = options.flag("multi_latent_attention", "multi_head_latent_attention", default=False)
     grouped = options.flag("group_query_attention", default=False)
     groups = options.positive_int("num_query_groups", default=1)
     gated = options.flag("swiglu", default=False)
     ffn = options.positive_int("ffn_hidden_size", default=int(8 * h / 3 / 64) * 64 or 64 if gated else 4 * h)
     norm = options.word("normalization", default="LayerNorm", allowed=("LayerNorm", "RMSNorm"))
-    nope, rope = options.positive_int("qk_head_dim", default=128), options.positive_int("qk_pos_emb_head_dim", default=64)
+    nope = options.positive_int("qk_head_dim", "qk_nope_head_dim", default=128)
+    rope = options.positive_int("qk_pos_emb_head_dim", "qk_rope_head_dim", default=64)
     value = options.positive_int("v_head_dim", default=128)
     head = options.positive_int("kv_channels", default=max(1, h // heads))
     layers = _required(options, "num_layers")
@@ -158,7 +162,8 @@ def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:
     if not num_experts:
         return {}
     shared = options.integer("moe_shared_expert_intermediate_size", default=0)
-    width = options.positive_int("moe_ffn_hidden_size", default=ffn)
+    width = options.positive_int("moe_ffn_hidden_size", "moe_intermediate_size", default=ffn)
+    shared = shared or width * options.integer("n_shared_experts", default=0)
     alike = shared % width == 0
     return {
         "num_experts": num_experts,
@@ -177,7 +182,7 @@ def _dense_layers(options: Section, num_layers: int) -> int:
     """Leading layers without experts out of `--moe-layer-freq`, which is 1 or a pattern such as ([0]*3+[1]*58)."""
     value = options.raw("moe_layer_freq")
     if value in (None, 1):
-        return 0
+        return min(num_layers, options.integer("first_k_dense_replace", default=0))
     text = re.sub(r"\s", "", str(value)).strip("()")
     found = re.fullmatch(r"\[0\](?:\*(\d{1,6}))?\+\[1\](?:\*(\d{1,6}))?", text)
     if found and int(found[1] or 1) + int(found[2] or 1) == num_layers:
@@ -231,7 +236,7 @@ def _workload(options: Section, data_parallel_size: int) -> Workload | None:
             seq_length=seq_length,
             micro_batch_size=micro,
             global_batch_size=batch,
-            dtype=next(iter(halves), "float32"),
+            dtype="float8" if options.raw("fp8", "fp8_format") else next(iter(halves), "float32"),
             attention_kernel=_attention(options),
             dropout=options.raw("hidden_dropout") != 0,
         )
@@ -240,10 +245,13 @@ def _workload(options: Section, data_parallel_size: int) -> Workload | None:
 
 def _attention(options: Section) -> AttentionKernel:
     """Transformer Engine picks a fused kernel unless told otherwise; the local layers have one only with --use-flash-attn."""
+    local, asked = (
+        options.word("transformer_impl", default="transformer_engine") == "local",
+        options.flag("use_flash_attn", default=False),
+    )
     if options.word("attention_backend", default="auto") in ("unfused", "local"):
         return "unfused"
-    local = options.word("transformer_impl", default="transformer_engine") == "local"
-    return "unfused" if local and not options.flag("use_flash_attn", default=False) else "flash"
+    return "unfused" if local and not asked else "flash"
 
 
 def _optimizer(options: Section) -> OptimizerSpec | None:

@@ -16,12 +16,13 @@ from typing import Any
 from perfkit.config.dialects import yaml
 from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.config.dialects._mindformers_model import read_model
+from perfkit.config.dialects._mindformers_pretrained import with_pretrained
 from perfkit.config.dialects._mindformers_settings import settings
 from perfkit.config.dialects._mindformers_write import edit, new
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.config.dialects.memory_text import POOL_KEY, pool_limit
-from perfkit.config.dialects.mindformers_keys import STRICT, known_keys, strict_keys
+from perfkit.config.dialects.mindformers_keys import STRICT, strict_keys
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -56,7 +57,7 @@ def read(document: Document) -> Plan:
     top = Section(reading, "", parsed.values)
     for name in STRICT:
         top.section(name).only(strict_keys(name))
-    config = top.section("model").section("model_config")
+    config = with_pretrained(top, top.section("model").section("model_config"))
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)
@@ -86,7 +87,7 @@ def read(document: Document) -> Plan:
         optimizer=optimizer,
         memory_limit=memory_limit,
         software=software,
-        document=reading.annotated("mindformers", parsed.values, _unknown(top, config)),
+        document=reading.annotated("mindformers", parsed.values),
     )
 
 
@@ -192,7 +193,7 @@ def _layers(top: Section, config: Section, model: ModelSpec | None, sizes: Mappi
     layers = layers_per_stage(config, model.num_layers + extra, stages, chunks)
     if not extra:
         return layers
-    top.reading.note(f"layers that predict further tokens ({extra}, on the last stage) are left out")
+    top.reading.default("num_further_layers", f"0: {extra} layers that predict further tokens, on the last stage, are not counted")
     return (*layers[:-1], (*layers[-1][:-1], max(0, layers[-1][-1] - extra)))
 
 
@@ -262,12 +263,6 @@ def _mode(parallel: Section) -> str:
             parallel.reading.problem(parallel.path("parallel_mode"), f"{value} must be one of 0, 1, 2, 3")
         return MODES.get(value, "semi_auto_parallel")
     return parallel.word("parallel_mode", default="semi_auto_parallel", allowed=(*MODES.values(), "stand_alone"))
-
-
-def _unknown(top: Section, config: Section) -> list[str]:
-    """Keys of the open sections that neither perfkit nor MindFormers is known to read."""
-    sections = {"": top, "parallel": top.section("parallel"), "model.model_config": config}
-    return [key for name, section in sections.items() for key in section.unused() if key.rpartition(".")[2] not in known_keys(name)]
 
 
 SIZES_BY_KEY = {

@@ -60,8 +60,3 @@ OPEN = {
 def strict_keys(section: str) -> list[str]:
     """Keys that a strict section accepts, in their usual order."""
     return STRICT[section].split()
-
-
-def known_keys(section: str) -> frozenset[str]:
-    """Keys of an open section that are no surprise though perfkit does not read them."""
-    return frozenset(OPEN[section].split())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects import yaml
-from perfkit.config.dialects._mindspeed_keys import flat, is_nested
+from perfkit.config.dialects._mindspeed_keys import flat, is_nested, nested_names
 from perfkit.config.dialects._mindspeed_model import read_model
 from perfkit.config.dialects._mindspeed_stages import num_chunks, recompute_plan, stage_layers
 from perfkit.config.dialects._mindspeed_write import edit, new, settings
@@ -27,7 +27,6 @@ SECTIONS = re.compile(r"^(?:model_config|dataset_config|training_config|accelera
 SIZES = re.compile(r"^parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size[ \t]*:", re.MULTILINE | re.DOTALL)
 DTYPES = ("float16", "bfloat16", "float32")
 CONTEXT_ALGORITHMS = {"ulysses_cp_algo": "ulysses", "megatron_cp_algo": "ring", "hybrid_cp_algo": "hybrid"}
-READ = ("model_config", "parallel_config", "dataset_config", "training_config", "optimizer_config", "moe_config")
 
 
 def detect(document: Document) -> bool:
@@ -68,7 +67,7 @@ def read(document: Document) -> Plan:
         recompute=recompute,
         optimizer=optimizer,
         software=software,
-        document=reading.annotated("mindspeed-core", parsed.values, _unknown(top, nested=is_nested(parsed.values))),
+        document=reading.annotated("mindspeed-core", parsed.values, nested_names(reading.used)),
     )
 
 
@@ -166,12 +165,6 @@ def _software(parallel: Section, training: Section, sizes: Mapping[str, int]) ->
         overlap_dp=training.flag("overlap_grad_reduce", default=False),
         overlap_pp=parallel.flag("overlap_p2p_comm", default=True) and interleaved,
     )
-
-
-def _unknown(top: Section, *, nested: bool) -> list[str]:
-    if nested:
-        return []
-    return [*(key for key in top.unused() if key not in READ), *(key for name in READ for key in top.section(name).unused())]
 
 
 SIZES_BY_KEY = {

@@ -61,7 +61,7 @@ def read(document: Document) -> Plan:
         "software": _spec(top.section("software"), SoftwareSpec),
     }
     reading.stop_if_problems()
-    return reading.plan(**parts, document=reading.annotated("perfkit", values, ()))
+    return reading.plan(**parts, document=reading.annotated("perfkit", values, ("",)))
 
 
 def _named(section: Section, kind: type[T], lookup: Callable[[str], T]) -> T | None:

@@ -196,7 +196,7 @@ def test_patterns_keep_their_own_counts():
 def test_the_layer_that_predicts_further_tokens_is_left_out_of_the_last_stage():
     plan = read_config(sample("pretrain_deepseek3_671b.yaml"))
     assert plan.parallel.layers_per_stage == ((4,) * 15 + (1,),)
-    assert any("further tokens" in note for note in plan.document.notes)
+    assert any("further tokens" in text for text in plan.document.defaulted)
 
 
 def test_the_catalogue_fills_in_for_a_file_without_sizes():

@@ -1,0 +1,166 @@
+"""The model of a Hugging Face `config.json` in the fields of `ModelSpec`.
+
+Defaults are those of the configuration classes (`huggingface/transformers src/transformers/models/*/configuration_*.py`): whether
+embeddings are tied is a matter of the family, key and value heads are as many as query heads, a head is hidden size over heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perfkit.config.dialects._section import Section
+from perfkit.core.spec.model import Bias, ModelSpec, Norm
+
+LAYERS, HIDDEN = ("num_hidden_layers", "num_layers", "n_layer", "n_layers"), ("hidden_size", "n_embd", "d_model")
+HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+KEY_VALUE_HEADS = ("num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_kv_heads", "num_query_groups")
+FFN = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+EXPERTS, CHOSEN = (
+    ("n_routed_experts", "num_local_experts", "num_experts"),
+    ("num_experts_per_tok", "num_experts_per_token", "moe_topk"),
+)
+SHARED = ("n_shared_experts", "num_shared_experts")
+PLAIN = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "opt", "bloom", "falcon", "mpt", "phi", "gpt_bigcode", "starcoder2", "codegen")
+"""Families whose feed-forward has two matrices."""
+LEARNED = ("gpt2", "gpt_neo", "opt", "gpt_bigcode")
+TIED = (
+    "gpt2",
+    "gpt_neo",
+    "gptj",
+    "opt",
+    "bloom",
+    "falcon",
+    "mpt",
+    "gpt_bigcode",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "cohere",
+)
+ALL_BIASES = ("gpt2", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "starcoder2", "codegen", "gpt_neox")
+QKV_BIASES = ("qwen", "qwen2", "qwen2_moe", "chatglm")
+NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2")
+OTHER = ("bert", "roberta", "t5", "vit", "clip", "whisper", "bart", "mamba", "xlnet", "electra", "deberta", "wav2vec2", "dinov2")
+INNER = ("text_config", "llm_config", "language_config")
+
+
+def inner(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The language model of a configuration, which may stand in a section of its own, and the name of that section."""
+    for name in INNER:
+        if isinstance(values.get(name), Mapping):
+            return values[name], name
+    return values, ""
+
+
+def family_of(config: Section) -> str:
+    """The family that the file names."""
+    return config.word("model_type", default="").lower()
+
+
+def read_model(config: Section, name: str = "") -> ModelSpec | None:
+    """The shape of the model; None after a problem."""
+    family = family_of(config)
+    if family.startswith(OTHER) or config.flag("is_encoder_decoder", default=False):
+        config.reading.problem(
+            config.path("model_type"), f"{family!r} is no decoder-only language model, and only these are covered"
+        )
+        return None
+    h, heads, layers = (_required(config, keys) for keys in (HIDDEN, HEADS, LAYERS))
+    latent, nope = config.integer("kv_lora_rank", default=0), config.integer("qk_nope_head_dim", default=0)
+    rope = config.integer("qk_rope_head_dim", default=0)
+    if not config.has("head_dim", "kv_channels") and not latent and h % heads:
+        config.reading.problem(config.path(HIDDEN[0]), f"{h} is not divisible by {heads} heads")
+    head = config.positive_int("head_dim", "kv_channels", default=max(1, h // heads))
+    gated = family not in PLAIN
+    ffn = config.integer(*FFN, default=0) or 4 * h
+    learned = family in LEARNED
+    positions = config.positive_int("n_positions", "max_position_embeddings", default=1024) if learned else 0
+    return config.reading.build(
+        lambda: ModelSpec(
+            name=name or family,
+            num_layers=layers,
+            hidden_size=h,
+            num_attention_heads=heads,
+            num_key_value_heads=_key_value_heads(config, heads),
+            head_size=nope + rope if latent else head,
+            ffn_hidden_size=ffn,
+            vocab_size=_required(config, ("vocab_size", "padded_vocab_size")),
+            gated_ffn=gated,
+            tied_embeddings=config.flag("tie_word_embeddings", default=family in TIED),
+            norm=_norm(config),
+            bias=_bias(config, family),
+            max_position_embeddings=positions,
+            embedding_norm=family == "bloom",
+            query_key_norm=config.flag("use_qk_norm", "qk_layernorm", default=family in NORMED_HEADS),
+            query_lora_rank=config.integer("q_lora_rank", default=0),
+            kv_lora_rank=latent,
+            nope_head_size=nope,
+            rope_head_size=rope,
+            value_head_size=config.integer("v_head_dim", default=0),
+            **_experts(config, ffn, layers),
+        )
+    )
+
+
+def _key_value_heads(config: Section, heads: int) -> int:
+    if config.flag("multi_query", default=False) and not config.has(*KEY_VALUE_HEADS):
+        return 1
+    return config.positive_int(*KEY_VALUE_HEADS, default=heads)
+
+
+def _norm(config: Section) -> Norm:
+    root = config.has("rms_norm_eps") or config.flag("rmsnorm", default=False)
+    config.raw("rms_norm_eps")
+    return "rmsnorm" if root or not config.has("layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon") else "layernorm"
+
+
+def _bias(config: Section, family: str) -> Bias:
+    stated = config.raw("attention_bias")
+    if family in ALL_BIASES or config.flag("mlp_bias", default=False) or config.flag("add_bias_linear", default=False):
+        return "all"
+    if family in QKV_BIASES or config.flag("add_qkv_bias", default=False) or config.flag("qkv_bias", default=False):
+        return "qkv"
+    return "qkv" if stated is True and family.startswith(("glm", "qwen")) else "attention" if stated is True else "none"
+
+
+def _experts(config: Section, ffn: int, layers: int) -> dict[str, Any]:
+    num_experts = config.integer(*EXPERTS, default=0)
+    if num_experts <= 1:
+        return {}
+    width = config.integer("moe_intermediate_size", default=0) or ffn
+    shared = config.integer(*SHARED, default=0)
+    shared_width = config.integer("shared_expert_intermediate_size", default=0)
+    return {
+        "num_experts": num_experts,
+        "num_experts_per_token": config.positive_int(*CHOSEN, default=2),
+        "expert_ffn_hidden_size": width,
+        "num_shared_experts": shared or (1 if shared_width else 0),
+        "shared_expert_ffn_hidden_size": shared_width if shared_width and shared_width != width else 0,
+        "shared_expert_gate": bool(shared_width),
+        "router_bias": config.word("topk_method", default="") == "noaux_tc" or config.flag("use_expert_bias", default=False),
+        "num_dense_layers": _dense_layers(config, layers),
+    }
+
+
+def _dense_layers(config: Section, layers: int) -> int:
+    """Leading layers without experts; others than leading ones are said not to be covered."""
+    leading, step = config.integer("first_k_dense_replace", default=0), config.positive_int("decoder_sparse_step", default=1)
+    only = config.raw("mlp_only_layers")
+    if isinstance(only, list) and only:
+        if sorted(only) == list(range(len(only))):
+            return max(leading, len(only))
+        config.reading.default(
+            "num_dense_layers", f"{leading}: layers {only} have no experts, which only leading layers can have here"
+        )
+    if step > 1:
+        config.reading.default("num_dense_layers", f"{leading}: only every {step}th layer has experts; all are counted with them")
+    return min(leading, layers)
+
+
+def _required(config: Section, keys: tuple[str, ...]) -> int:
+    if not config.has(*keys):
+        config.missing(keys[0], "a whole number")
+        return 1
+    return config.positive_int(*keys, default=1)

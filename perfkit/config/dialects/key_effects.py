@@ -1,0 +1,106 @@
+"""Key effects: what the keys decide that a reader does not ask for (`data/key_effects.toml`), so that none is ignored in silence.
+
+A key of a configuration is read into a plan, or has no effect on time and memory, or has one that no part of a plan expresses, or
+is not known. The last two are named wherever a prediction says what it assumes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from perfkit.core.resources import data_folder
+
+EVERYTHING = ""
+OFF: tuple[Any, ...] = (None, False, 0, 0.0, "", "None", "none", "null", "OFF", "off", [], {})
+"""Values with which a switch does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOver:
+    """Keys that were not asked for: those that decide something, with what, and those not known."""
+
+    unread: tuple[tuple[str, str], ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    """Keys of one pattern: why they have no effect, or what they decide, and the values with which they do not."""
+
+    pattern: re.Pattern[str]
+    why: str
+    off: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """A dialect's keys without effect, and those with one."""
+
+    none: tuple[_Effect, ...]
+    some: tuple[_Effect, ...]
+
+
+def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
+    """The keys with a value that `used` does not have, sorted; EVERYTHING in it stands for all."""
+    if EVERYTHING in used or not isinstance(values, Mapping):
+        return LeftOver((), ())
+    effects = _effects(dialect)
+    unread: list[tuple[str, str]] = []
+    unknown: list[str] = []
+    for key, value in leaves(values):
+        if _covered(key, used) or _found(effects.none, key) is not None:
+            continue
+        decides = _found(effects.some, key)
+        if decides is None:
+            unknown.append(key)
+        elif not any(value is off or (type(value) is type(off) and value == off) for off in (*OFF, *decides.off)):
+            unread.append((key, decides.why))
+    return LeftOver(tuple(unread), tuple(unknown))
+
+
+def reason_of(dialect: str, key: str) -> str | None:
+    """Why a key has no effect on time and memory; None where it may have one."""
+    found = _found(_effects(dialect).none, key)
+    return None if found is None else found.why
+
+
+def leaves(values: Mapping[Any, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys with their values; lists are one value."""
+    for name, value in values.items():
+        key = f"{parent}.{name}" if parent else str(name)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, key)
+        else:
+            yield key, value
+
+
+def _covered(key: str, used: Collection[str]) -> bool:
+    while key:
+        if key in used:
+            return True
+        key = key.rpartition(".")[0]
+    return False
+
+
+def _found(effects: tuple[_Effect, ...], key: str) -> _Effect | None:
+    return next((effect for effect in effects if effect.pattern.match(key)), None)
+
+
+@cache
+def _effects(dialect: str) -> _Effects:
+    tables = tomllib.loads((data_folder() / "key_effects.toml").read_text(encoding="utf-8")).get(dialect, {})
+    none, some = (
+        tuple(
+            _Effect(re.compile(fnmatch.translate(pattern)), entry["why"], tuple(entry.get("off", ())))
+            for entry in tables.get(kind, ())
+            for pattern in str(entry["keys"]).split()
+        )
+        for kind in ("none", "some")
+    )
+    return _Effects(none, some)

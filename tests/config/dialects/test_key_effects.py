@@ -1,0 +1,107 @@
+"""No key that decides time or memory is ignored in silence: every key of every sample is read, without effect, or named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from perfkit.config.dialects import read_config
+from perfkit.config.dialects.key_effects import leaves, left_over, reason_of
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.predict.limits import assumed
+
+DATA = Path(__file__).parents[2] / "data" / "configs"
+SAMPLES = sorted(
+    path
+    for folder in (data_folder() / "configs", DATA / "mindformers", DATA / "torchtitan", DATA / "today", DATA / "splice")
+    for path in folder.rglob("*")
+    if path.suffix in (".yaml", ".toml", ".sh")
+)
+DECISIVE = [
+    "hidden",
+    "layer",
+    "num_",
+    "parallel",
+    "batch",
+    "seq_length",
+    "recompute",
+    "swap",
+    "expert",
+    "dtype",
+    "fp8",
+    "mtp",
+    "offload",
+]
+"""Parts of names that decide time or memory where they are sizes or switches of the model or the job."""
+HARMLESS = [
+    "moe_config.expert_group_size",
+    "train_dataset",
+    "eval_dataset",
+    "parallel_config.mem_coeff",
+    "processor",
+    "optimizer_shard",
+    "parallel.parallel_mode",
+    "parallel.dataset_strategy",
+    "num_block",
+    "parallel.parameter_broadcast",
+    "softmax_compute",
+    "rotary_dtype",
+    "batch_size",
+    "strategy_ckpt",
+    "model.model_config.parallel_optimizer",
+    "runner_config.num_classes",
+    "num_dataset",
+    "parallel.loss_repeated_mean",
+    "parallel.gradients_mean",
+    "parallel.search_mode",
+    "parallel.strategy",
+    "parallel.device_num",
+    "transform_process_num",
+    "router_dense_type",
+    "layer_scale",
+    "moe_config.save_token_distribution",
+    "model.model_config.dtype",
+    "torch_dtype",
+    "trainer",
+    "router_dtype",
+    "num_workers",
+    "layer_decay",
+    "mtp_loss",
+    "layernorm",
+    "checkpoint.",
+    "post_layer",
+    "_layernorm",
+]
+"""Names with these parts that were looked at one by one and decide less than 1 %."""
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_every_key_is_read_or_without_effect_or_named(path):
+    try:
+        plan = read_config(path)
+    except InputError:
+        pytest.skip("no decoder-only language model, or a template without one")
+    document = plan.document
+    assert document.unknown == ()
+    named = {one.field for one in assumed(plan)}
+    assert {key for key, _ in document.unread} <= named
+    if document.dialect == "perfkit":
+        return
+    for key, _ in leaves(document.values):
+        reason = reason_of(document.dialect, key)
+        decisive = any(part in key for part in DECISIVE) and not any(part in key for part in HARMLESS)
+        assert reason is None or not decisive, f"{key}: {reason}"
+
+
+@pytest.mark.parametrize("dialect", ["mindformers", "megatron", "huggingface", "torchtitan"])
+def test_a_key_that_nobody_knows_is_named(dialect):
+    found = left_over(dialect, {"a_new_key_of_next_year": 3}, ())
+    assert found.unknown == ("a_new_key_of_next_year",)
+
+
+def test_a_switch_that_is_off_is_not_named():
+    assert left_over("megatron", {"swap_optimizer": False, "mtp_num_layers": 0}, ()).unread == ()
+    assert left_over("megatron", {"mtp_num_layers": 1}, ()).unread[0][0] == "mtp_num_layers"
+    assert left_over("mindformers", {"context": {"mode": 1}}, ()).unread[0][0] == "context.mode"
