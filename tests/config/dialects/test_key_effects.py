@@ -73,6 +73,7 @@ HARMLESS = [
     "checkpoint.",
     "post_layer",
     "_layernorm",
+    "query_key_layer_scaling",
 ]
 """Names with these parts that were looked at one by one and decide less than 1 %."""
 
