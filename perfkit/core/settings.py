@@ -161,6 +161,11 @@ def wait_for_panels() -> bool:
     return os.environ.get("PERFKIT_WAIT_FOR_PANELS", "") not in ("", "0")
 
 
+def publish_steps() -> bool:
+    """Whether steps put what they show into the notebook as data (`PERFKIT_PUBLISH_STEPS`), for a run without a browser."""
+    return os.environ.get("PERFKIT_PUBLISH_STEPS", "") not in ("", "0")
+
+
 def class_seed() -> int | None:
     """The seed of the class that `perfkit serve --class` holds (`PERFKIT_CLASS`), or None: whoever is here learns alone."""
     text = os.environ.get("PERFKIT_CLASS", "")

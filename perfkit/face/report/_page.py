@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfkit.face.charts.spec import split
+from perfkit.face.charts.spec import ChartSpec, split
 from perfkit.face.charts.vega import inline_source, script_text
 from perfkit.face.report._parts import Drawing, Part
 from perfkit.project.experiments.export import Section
@@ -97,7 +97,7 @@ def _scripts(drawings: Sequence[Drawing]) -> Iterator[str]:
 
 
 def _described(drawing: Drawing, index: int) -> Mapping[str, Any]:
-    spec = split(drawing.chart)
+    spec = drawing.chart if isinstance(drawing.chart, ChartSpec) else split(drawing.chart)
     return {
         "description": {
             "name": f"chart{index + 1}",

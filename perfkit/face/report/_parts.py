@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from perfkit.core.units import format_bytes, format_ns
-from perfkit.face.charts.spec import AnyChart
+from perfkit.face.charts.spec import AnyChart, ChartSpec
 from perfkit.project.experiments.export import Section
 
 
@@ -15,7 +15,7 @@ from perfkit.project.experiments.export import Section
 class Drawing:
     """A chart with its title, the sentence that stands for it where it cannot be seen, and where its numbers come from."""
 
-    chart: AnyChart
+    chart: AnyChart | ChartSpec
     _: KW_ONLY
     title: str
     alt: str

@@ -7,6 +7,7 @@ row of a table tells the steps that follow the choice, and draws nothing anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,9 @@ from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value
 from perfkit.face.widgets.worker import Cancelled, Progress, running
 
+STEP_MIME = "application/vnd.perfkit.step+json"
+"""What a step shows, as data in the output of its cell."""
+PUBLISH_TIMEOUT_S = 600.0
 _known: dict[str, StepView] = {}
 """The newest view of each name: a cell that is run again takes the place of what it made before."""
 
@@ -222,13 +226,23 @@ def draw(view: StepView) -> None:
         IPython.display.display(view)  # type: ignore[no-untyped-call]
 
 
+def _publish(view: StepView) -> None:
+    """Put what a step shows into the notebook, whatever came of it: the next steps are run, too."""
+    with suppress(Exception):  # it stands in `status`
+        view.wait(PUBLISH_TIMEOUT_S)
+    shown = {name: getattr(view, name) for name in ("name", "title", "status", "frame", "data", "details")}
+    IPython.display.display({STEP_MIME: shown}, raw=True)  # type: ignore[no-untyped-call]
+
+
 def put(recipe: Recipe) -> StepView:
     """A step on the page that is being made; a view of the same name that nothing follows gives way."""
     if (before := _known.get(recipe.name)) is not None:
         before.retire()
     view = _known[recipe.name] = StepView(recipe)
     draw(view)
-    if settings.wait_for_panels():
+    if settings.publish_steps():
+        _publish(view)
+    elif settings.wait_for_panels():
         try:
             view.wait()
         except (NothingYet, NotMeasuredError):
