@@ -13,6 +13,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.spec.relaid import resized, respread
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.what_if._changes import Change
 from perfkit.predict.calibration import Calibration
@@ -57,10 +58,7 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
     shard = plan.parallel.optimizer_shard_size
     if shard > 1 and shard == plan.parallel.data_parallel_size and "optimizer_shard_size" not in sizes:
         sizes["optimizer_shard_size"] = sizes.get("data_parallel_size", shard)
-    uneven: dict[str, Any] = (
-        {"layers_per_stage": None} if {"pipeline_parallel_size", "virtual_pipeline_parallel_size"} & set(sizes) else {}
-    )
-    parallel = replace(plan.parallel, **sizes, **uneven)
+    parallel = resized(plan.parallel, **sizes)
     if layers:
         parallel = replace(parallel, layers_per_stage=_placed(layers, plan, parallel))
     if extra:
@@ -71,9 +69,9 @@ def changed_plan(plan: Plan, changes: Sequence[Change]) -> tuple[Plan, tuple[str
         batch = (now + extra) * each
         said.append(f"micro batches {now} -> {now + extra} (global batch {batch})")
     workload = replace(plan.workload, global_batch_size=batch)
-    kept = RecomputePlan() if recompute else plan.recompute
-    after = replace(plan, parallel=parallel, workload=workload, recompute=kept, document=None)
-    after = replace(after, recompute=_recomputed(recompute, after)) if recompute else after
+    after = replace(plan, parallel=parallel, workload=workload, recompute=RecomputePlan(), document=None)
+    kept = respread(plan.recompute, plan.stage_layers, after.stage_layers)
+    after = replace(after, recompute=_recomputed(recompute, after) if recompute else kept)
     if after == replace(plan, document=None):
         raise InputError("changes", [f"{', '.join(change.text for change in changes)}: the plan of the run is like that already"])
     return after, tuple(said)

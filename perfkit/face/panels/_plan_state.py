@@ -15,6 +15,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.relaid import resized, respread
 from perfkit.core.spec.software import FRAMEWORKS, Framework
 from perfkit.core.spec.workload import AttentionKernel, Workload
 from perfkit.core.units import GIB
@@ -162,13 +163,12 @@ def plan_of(state: State) -> Plan:
     same = all(getattr(layout, field) == size for field, size in sizes.items())
     group = int(state.data * state.context_size)
     shards = layout.optimizer_shard_size if same and layout.optimizer_shard_size > 1 else group
-    parallel = replace(
+    parallel = resized(
         layout,
-        **sizes,  # type: ignore[arg-type]
+        **sizes,
         sequence_parallel=state.sequence_parallel,
         optimizer_shard_size=shards if state.sharing else 1,
         optimizer_shard_level=max(1, int(state.sharing)),
-        layers_per_stage=layout.layers_per_stage if same else None,
         expert_tensor_parallel_size=layout.expert_tensor_parallel_size if same else 0,
     )
     work = replace(
@@ -192,7 +192,7 @@ def _refuse(parallel: ParallelPlan, work: Workload) -> None:
 
 def _recompute(state: State, base: Plan, plan: Plan) -> RecomputePlan:
     return {
-        "as in the file": base.recompute,
+        "as in the file": respread(base.recompute, base.stage_layers, plan.stage_layers),
         "none": RecomputePlan(),
         "Silu and Mul": with_silu_mul(plan),
         "attention core": RecomputePlan(attention_core=True),

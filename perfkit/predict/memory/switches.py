@@ -14,6 +14,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.relaid import relaid
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
 from perfkit.predict.memory.settings import MemorySettings
 
@@ -141,15 +142,15 @@ def _splits(plan: Plan) -> Iterator[_Change]:
 
 
 def _traded(plan: Plan, name: str, size: int) -> Callable[[], Plan]:
-    """`size` for a group, taken from the replicas; a layout by hand no longer holds."""
+    """`size` for a group, taken from the replicas."""
     parallel = plan.parallel
     group = parallel.data_parallel_size * parallel.context_parallel_size
     data = parallel.data_parallel_size // 2
     shards = parallel.optimizer_shard_size
     context = size if name == "context_parallel_size" else parallel.context_parallel_size
-    changes: dict[str, Any] = {name: size, "data_parallel_size": data, "layers_per_stage": None}
+    changes: dict[str, Any] = {name: size, "data_parallel_size": data}
     changes["optimizer_shard_size"] = data * context if shards == group else max(1, min(shards, data * context))
-    return lambda: _parallel(plan, **changes)
+    return lambda: relaid(plan, **changes)
 
 
 def _numerics(plan: Plan) -> Iterator[_Change]:

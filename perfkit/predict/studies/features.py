@@ -18,7 +18,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
-from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.relaid import relaid
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.cost_columns import refuse_unpriced
@@ -121,29 +121,17 @@ def _halved(parallel: ParallelPlan) -> int:
     return parallel.data_parallel_size // 2
 
 
-def _with(plan: Plan, **fields: object) -> Plan:
-    """The plan with other parallel sizes; its optimizer shards and even split of layers follow."""
+def _with(plan: Plan, **fields: Any) -> Plan:
+    """The plan with other parallel sizes; its optimizer shards and layers follow."""
     before = plan.parallel
-    after = replace(before, **{"layers_per_stage": None, **fields})  # type: ignore[arg-type]
-    group = after.data_parallel_size * after.context_parallel_size
+    sizes = {name: fields.get(name, getattr(before, name)) for name in ("data_parallel_size", "context_parallel_size")}
+    group = math.prod(sizes.values())
     if "optimizer_shard_size" not in fields and before.optimizer_shard_size > 1:
         whole = before.optimizer_shard_size >= before.data_parallel_size
-        after = replace(after, optimizer_shard_size=group if whole else math.gcd(before.optimizer_shard_size, group))
-    _check_sequence(plan, after)
-    recompute = plan.recompute
-    if after.pipeline_parallel_size != before.pipeline_parallel_size or (
-        after.virtual_pipeline_parallel_size != before.virtual_pipeline_parallel_size
-    ):
-        layers = recompute.num_full_layers(plan.model.num_layers)
-        recompute = replace(recompute, full_layers=_spread(layers, plan, after) if not recompute.all_layers else (), operators={})
-    return replace(plan, parallel=after, recompute=recompute)
-
-
-def _spread(layers: int, plan: Plan, parallel: ParallelPlan) -> tuple[tuple[int, ...], ...]:
-    """As many layers recomputed in full as before, spread over the stages of the new split."""
-    share = layers / plan.model.num_layers
-    split = replace(plan, parallel=parallel, recompute=RecomputePlan()).stage_layers
-    return tuple(tuple(round(count * share) for count in row) for row in split)
+        fields["optimizer_shard_size"] = group if whole else math.gcd(before.optimizer_shard_size, group)
+    after = relaid(plan, **fields)
+    _check_sequence(plan, after.parallel)
+    return after
 
 
 def _check_sequence(plan: Plan, parallel: ParallelPlan) -> None:
@@ -193,9 +181,7 @@ def _sequence(plan: Plan, _more: bool) -> tuple[Plan, str]:
     if plan.parallel.tensor_parallel_size == 1:
         raise InputError("feature", ["needs tensor_parallel_size above 1"])
     on = plan.parallel.sequence_parallel
-    return _with(
-        plan, sequence_parallel=not on, layers_per_stage=plan.parallel.layers_per_stage
-    ), "switched off" if on else "switched on"
+    return _with(plan, sequence_parallel=not on), "switched off" if on else "switched on"
 
 
 def _accumulation(plan: Plan, _more: bool) -> tuple[Plan, str]:
@@ -210,7 +196,7 @@ def _multi_copy(plan: Plan, _more: bool) -> tuple[Plan, str]:
     if work.micro_batch_size % 2 == 0:
         plan = replace(plan, workload=replace(work, micro_batch_size=work.micro_batch_size // 2))
     size = parallel.micro_batch_interleave_size
-    changed = _with(plan, micro_batch_interleave_size=2 * size, layers_per_stage=parallel.layers_per_stage)
+    changed = _with(plan, micro_batch_interleave_size=2 * size)
     return changed, f"micro_batch_interleave_size {size} -> {2 * size}"
 
 
@@ -238,18 +224,14 @@ def _chunks(plan: Plan, _more: bool) -> tuple[Plan, str]:
     if plan.parallel.pipeline_parallel_size == 1:
         raise InputError("feature", ["pipeline_parallel_size = 1 has no pipeline for pieces of a sequence"])
     size = plan.parallel.sequence_chunks
-    return _with(
-        plan, sequence_chunks=2 * size, layers_per_stage=plan.parallel.layers_per_stage
-    ), f"sequence_chunks {size} -> {2 * size}"
+    return _with(plan, sequence_chunks=2 * size), f"sequence_chunks {size} -> {2 * size}"
 
 
 def _experts(plan: Plan, _more: bool) -> tuple[Plan, str]:
     if not plan.model.num_experts:
         raise InputError("feature", ["the model has no experts"])
     size = plan.parallel.expert_parallel_size
-    return _with(plan, expert_parallel_size=2 * size, layers_per_stage=plan.parallel.layers_per_stage), (
-        f"expert_parallel_size {size} -> {2 * size}"
-    )
+    return _with(plan, expert_parallel_size=2 * size), f"expert_parallel_size {size} -> {2 * size}"
 
 
 def _swap(plan: Plan, _more: bool) -> tuple[Plan, str]:

@@ -10,7 +10,10 @@ from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.resources import data_folder
 from perfkit.core.spec.memory_limit import MemoryLimit
+from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.workload import Workload
 from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.plans.balance.from_plan import balanced, problem_of_plan
 from perfkit.predict.plans.schedule.order import shape_problems
@@ -44,7 +47,24 @@ def drawn(count: int) -> dict[str, Plan]:
     return dict(list(found.items())[:count])
 
 
-PLANS = bundled() | drawn(14)
+def chosen() -> dict[str, Plan]:
+    """What only the core of attention makes small, and a mixture laid out by hand with counts that hold for that layout alone."""
+    device, sizes = catalog.hardware_named("H100-80GB-SXM"), {"pipeline_parallel_size": 4, "tensor_parallel_size": 8}
+    work = Workload(seq_length=4096, micro_batch_size=1, global_batch_size=16, attention_kernel="unfused")
+    core = Plan(
+        model=catalog.model("llama2-13b"),
+        workload=work,
+        parallel=ParallelPlan(sequence_parallel=True, **sizes),
+        recompute=RecomputePlan(attention_core=True, swapped_layers=((2, 0, 0, 0),)),
+        hardware=device,
+    )
+    mixed = replace(catalog.model("mixtral-8x7b"), num_layers=12, num_dense_layers=1)
+    hand = ParallelPlan(data_parallel_size=8, expert_parallel_size=8, pipeline_parallel_size=2, layers_per_stage=((10, 2),))
+    uneven = Plan(model=mixed, workload=work, parallel=hand, recompute=RecomputePlan(full_layers=((10, 2),)), hardware=device)
+    return {"core and swap": core, "core again": replace(core, recompute=RecomputePlan(attention_core=True)), "uneven": uneven}
+
+
+PLANS = bundled() | chosen() | drawn(14)
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -66,12 +86,10 @@ def test_the_estimate_of_what_is_written_is_what_the_balance_says(name):
 def test_a_plan_that_fits_is_never_called_infeasible_nor_made_slower(name):
     """The limit is what the plan itself needs, to the byte."""
     plan = PLANS[name]
-    found = problem_of_plan(replace(plan, memory_limit=None), efficiency_of(plan))
-    own = found.plan_of(found.start())
-    needed = estimate(own)
+    needed = estimate(replace(plan, memory_limit=None))
     limit = MemoryLimit(limit_bytes=needed.peak_memory_bytes, part="device", source="as much as it needs")
-    large = replace(own.hardware, memory_bytes=10 * needed.peak_memory_bytes)
-    tight = replace(own, memory_limit=limit, hardware=large)
+    large = replace(plan.hardware, memory_bytes=10 * needed.peak_memory_bytes)
+    tight = replace(plan, memory_limit=limit, hardware=large)
     assert estimate(tight).fits
     result = balanced(problem_of_plan(tight, efficiency_of(tight)), time_limit_s=1)
     assert result.layout is not None, result.why()

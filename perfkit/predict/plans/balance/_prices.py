@@ -38,11 +38,17 @@ def types_of(plan: Plan) -> list[TypePlan]:
     model = plan.model
     if not model.num_experts:
         return [TypePlan(plan, "layer", model.num_layers)]
-    alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None))
+    # Counts of layers hold for the layout that they were made for.
+    alike = replace(plan, parallel=replace(plan.parallel, layers_per_stage=None), recompute=core_again(plan))
     mixed = TypePlan(
         replace(alike, model=replace(model, num_dense_layers=0)), "expert layer", model.num_layers - model.num_dense_layers
     )
     return [one for one in (TypePlan(dense_of(alike), "dense layer", model.num_dense_layers), mixed) if one.count]
+
+
+def core_again(plan: Plan) -> RecomputePlan:
+    """What every layer of the plan repeats whichever kind it is of."""
+    return RecomputePlan(attention_core=plan.recompute.attention_core)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +66,8 @@ class StagePrices:
 
     @classmethod
     def of(cls, plan: Plan, efficiency: Efficiency, types: Sequence[TypePlan], select: Sequence[str]) -> StagePrices:
-        """The prices of a plan's layers where nothing is recomputed."""
-        columns = costs_of([replace(plan, recompute=RecomputePlan())])
+        """The prices of a plan's layers where none is recomputed in full or by patterns."""
+        columns = costs_of([replace(plan, recompute=core_again(plan))])
         amounts = {}
         for index, part in enumerate(types):
             for kind in KINDS:
@@ -92,10 +98,9 @@ class StagePrices:
         work = micro_batch_work(self.columns, self.efficiency)
         return self._end(float(work.embedding[0])), self._end(float(work.head.total[0]))
 
-    def besides_ns(self, layout: Layout, plain: Evaluator) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
-        """What the passes of every position take at a layout beyond `plain` prices, and what follows the pipeline."""
-        each = np.stack([self.amounts[variety] for variety in plain.problem.varieties])
-        forward, backward, closing = self._times_ns(np.einsum("vcs,va->acs", layout, each)[None])
+    def besides_ns(self, plan: Plan, layout: Layout, plain: Evaluator) -> tuple[tuple[tuple[tuple[int, ...], ...], ...], int]:
+        """What the passes of every position of a plan take beyond `plain` prices of its layout, and what follows the pipeline."""
+        forward, backward, closing = self._times_ns(costs_of([plan]).stages.values[0].amounts[None])
         times = np.rint(np.stack([forward[0], backward[0]])).astype(np.int64) - plain.chunk_times_ns(layout[None])[0][:2]
         return tuple(tuple(tuple(row) for row in rows) for rows in times.tolist()), round(float(closing[0]))
 
@@ -117,5 +122,6 @@ def _layer(plan: Plan, kind: str, select: Sequence[str]) -> Floats:
         all_layers=kind == "full",
         operators=dict.fromkeys(select, every) if kind in ("select", "both") else {},
         communication=every if kind in ("comm", "both") else (),
+        attention_core=plan.recompute.attention_core,
     )
     return amounts_of(layers_again(replace(plan, recompute=recompute))[0][0][0][1])

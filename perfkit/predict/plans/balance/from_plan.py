@@ -9,7 +9,7 @@ prices again at its answer until the estimate of what it writes is what it says.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from perfkit.config.dialects.compare import full_everywhere
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.relaid import respread
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.limits import with_limit
@@ -52,7 +53,7 @@ class PlanProblem:
         problem = replace(self.problem, stage_bytes=())
         if self.prices is not None:
             plain = replace(problem, pass_ns=(), closing_ns=0)
-            pass_ns, closing_ns = self.prices.besides_ns(layout, Evaluator(plain))
+            pass_ns, closing_ns = self.prices.besides_ns(self.plan_of(layout), layout, Evaluator(plain))
             problem = replace(plain, pass_ns=pass_ns, closing_ns=closing_ns)
         return replace(self, problem=replace(problem, stage_bytes=self._stage_bytes(layout, Evaluator(problem))))
 
@@ -91,16 +92,25 @@ class PlanProblem:
         return layout_of_lists(problem, by_type, np.array(full), chosen, np.array(recompute.communication or none))
 
     def plan_of(self, layout: Layout) -> Plan:
-        """The plan with the layers and recomputation of a layout; select and communication counts include the full layers."""
-        problem = self.problem
+        """The plan with the layers and recomputation of a layout; select and communication counts include the full layers.
+
+        Its own layout gives the plan as it is. In any other the core of attention is repeated where it was, and layers that wait on
+        the host follow (`respread`) as far as they are not recomputed in full.
+        """
+        problem, now = self.problem, self.plan.recompute
+        if np.array_equal(layout, self.start()):
+            return self.plan
         rows = {kind: _of_kind(problem, layout, kind) for kind in ("full", "both", "select", "comm")}
         select, comm = rows["full"] + rows["both"] + rows["select"], rows["full"] + rows["both"] + rows["comm"]
         layers = _counts(layout.sum(axis=0))
         even = len({count for row in layers for count in row}) == 1
+        swapped = np.array(respread(now, self.plan.stage_layers, layers).swapped_layers or 0)
         recompute = RecomputePlan(
             full_layers=_counts(rows["full"]) if rows["full"].any() else (),
             operators=dict.fromkeys(self.select, _counts(select)) if (rows["both"] + rows["select"]).any() else {},
             communication=_counts(comm) if (rows["both"] + rows["comm"]).any() else (),
+            attention_core=now.attention_core,
+            swapped_layers=_counts(np.minimum(swapped, layout.sum(axis=0) - rows["full"])) if now.swapped_layers else (),
         )
         parallel = replace(self.plan.parallel, layers_per_stage=None if even else layers)
         return replace(self.plan, parallel=parallel, recompute=recompute)
@@ -137,10 +147,18 @@ def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: f
         memory_limit_source="" if usable is None else usable.source,
         micro_batch_copies=copies,
         sequence_chunks=pieces,
-        assumptions=("times and memory are predicted by the calculators, not measured", f"select repeats {', '.join(select)}"),
+        assumptions=("times and memory are predicted by the calculators, not measured", *_kept_as_it_is(plan, select)),
     )
     found = PlanProblem(problem=problem, plan=plan, select=select, prices=prices)
     return found.priced_at(found.start())
+
+
+def _kept_as_it_is(plan: Plan, select: Sequence[str]) -> Iterator[str]:
+    yield f"select repeats {', '.join(select)}"
+    if plan.recompute.attention_core:
+        yield "the core of attention is computed again in every layer, as in the plan"
+    if any(map(any, plan.recompute.swapped_layers)):
+        yield "as many layers wait on the host as in the plan, where they are not recomputed in full"
 
 
 def balanced(
@@ -246,7 +264,10 @@ def _kept(plan: Plan, settings: MemorySettings, kind: str, select: tuple[str, ..
         return scale * activations.layer_input(plan)
     tensors = activations.layer_tensors(plan, settings, experts=plan.model.num_experts > 0)
     patterns = select if kind in ("select", "both") else ()
-    return scale * sum(activations.kept_bytes(tensors, patterns, gather_again=kind in ("comm", "both")).values())
+    kept = activations.kept_bytes(
+        tensors, patterns, attention_core=plan.recompute.attention_core, gather_again=kind in ("comm", "both")
+    )
+    return scale * sum(kept.values())
 
 
 def _layer_static(plan: Plan, settings: MemorySettings) -> float:
