@@ -304,7 +304,7 @@ def test_every_control_is_reached_by_tab_with_visible_focus(ranks):
     assert {"n", "case", "unit", "peak", "picked", "flag"} <= reached
 
 
-@pytest.mark.parametrize("width", [1280, 1920, 640])
+@pytest.mark.parametrize("width", [1280, 1920, 640, 390])
 def test_nothing_is_wider_than_the_window(make_offline, server, width):
     page = make_offline(server, viewport={"width": width, "height": 720})
     page.goto(f"{server.url}11_ranks")

@@ -74,8 +74,9 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     assert barriers(page) == []
     page.emulate_media(color_scheme="dark")
     assert barriers(page) == []
-    page.set_viewport_size({"width": 1920, "height": 1080})
-    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    for width, height in ((1920, 1080), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
 
 
 def barriers(page: Page) -> list[str]:
