@@ -2,9 +2,10 @@
 
 The members of an operation are followed in the order in which their latest ones arrived. Since the operation before that a waiting
 rank and the late one ran together, the same time has passed for both; what the late one spent more of in that time - computing,
-waiting for its host, moving other data - is why the other waits, in proportion. What the late one itself had waited for others
-counts by its own reasons, so that time is followed through any number of ranks to where it was lost. All amounts are whole ns, and
-sum to what was waited.
+waiting for its host, moving other data - is why the other waits, in proportion, and what that does not make up was not recorded.
+What the late one itself had waited for others counts by its own reasons, so that time is followed through any number of ranks to
+where it was lost. A rank without a timeline comes last too: only what it waited itself is known of it, and the rest is its own for
+a reason that was not recorded. All amounts are whole ns, and sum to what was waited.
 """
 
 from __future__ import annotations
@@ -20,48 +21,64 @@ from perfkit.core.clock import Clock
 from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import Ints, shared, until
 from perfkit.explain.ledger._rank import WAITS, Timeline
-from perfkit.explain.ledger._stated import latest_members
+from perfkit.explain.ledger._stated import NOBODY, latest_members
 from perfkit.record.overlap import Intervals
 
 Reason = tuple[str, int]
 """Why, and which rank lost the time."""
-NEVER = -1
 LEAST = 50
 """A reason of less than one part in so many of the largest one is noise."""
 
 
+Group = tuple[int, ...]
+
+
 @dataclass(slots=True)
 class _Member:
-    """A rank on its way through the operations: what it spent on what until each of them met, and what it waited for so far."""
+    """A rank on its way through the operations.
+
+    `spent` is what it spent on what until each of them met (empty without a timeline), `waited` what it waited for so far and
+    `had_waited` that when each of its groups met last.
+    """
 
     spent: dict[int, Ints]
-    waited: dict[Reason, int]
-    had_waited: dict[int, dict[Reason, int]]
+    waited: dict[Reason, int] = field(default_factory=dict)
+    had_waited: dict[Group, dict[Reason, int]] = field(default_factory=dict)
+
+    def waited_since(self, group: Group | None) -> int:
+        """All of what it waited since a group met; None: since the recording began."""
+        then = {} if group is None else self.had_waited.get(group, {})
+        return sum(self.waited.values()) - sum(then.values())
 
 
 def reasons(
     timelines: Mapping[int, Timeline], members: pd.DataFrame, clocks: Mapping[int, Clock], stages: Mapping[int, int]
 ) -> dict[int, list[tuple[Reason, int]]]:
     """By row of `members` why its exposed waiting was, as shares in ns of the time that the timelines show as waiting."""
-    rows = members[members["rank"].isin(list(timelines)).to_numpy() & members["start_ns"].notna().to_numpy()]
+    rows = members[members["start_ns"].notna().to_numpy()]
     waits = _exposed(timelines)
     found = {row: [((causes.WAITING_UNTOLD, who), ns)] for row, who, ns in _recorded(rows, waits)}
     ordered = rows[rows["basis"].astype("object").isin(["arrival", "partial"]).to_numpy(dtype=bool)]
     if ordered.empty:
         return found
-    arrived = ordered.assign(moment=ordered["start_ns"].astype("int64") + ordered["wait_ns"].fillna(0).astype("int64"))
+    arrived = ordered.assign(until=ordered["start_ns"].astype("int64") + ordered["wait_ns"].fillna(0).astype("int64"))
     latest = arrived.groupby("instance")["start_ns"].transform("max").astype("int64")
     arrived = arrived.assign(latest=latest).sort_values(["latest", "instance", "start_ns"], kind="stable")
+    untold = arrived[~arrived["rank"].isin(list(timelines)).to_numpy()]
+    # Without a timeline nothing says which of its waiting was hidden behind computing.
+    waits |= dict(zip(untold.index.tolist(), untold["wait_ns"].fillna(0).astype("int64").tolist(), strict=True))
     names = _names(timelines)
     walkers = {
-        int(str(rank)): _member(timelines[int(str(rank))], own, clocks.get(int(str(rank))), names)
+        int(str(rank)): _Member(_spent(timelines[int(str(rank))], own, clocks.get(int(str(rank))), names))
         for rank, own in arrived.groupby("rank")
+        if rank in timelines
     }
+    walkers |= {int(rank): _Member({}) for rank in untold["rank"].unique()}
     walk = _Walk(walkers, names, stages, waits, found)
-    columns = [arrived[name].to_numpy(dtype=np.int64).tolist() for name in ("instance", "rank", "start_ns")]
+    columns = [arrived[name].to_numpy(dtype=np.int64).tolist() for name in ("instance", "rank", "start_ns", "until")]
     every = list(zip(arrived.index.tolist(), *columns, strict=True))
     for instance, own in itertools.groupby(every, key=lambda row: row[1]):
-        walk.meet(instance, [(row, rank, start) for row, _, rank, start in own])
+        walk.meet(instance, [member[:1] + member[2:] for member in own])
     return found
 
 
@@ -79,8 +96,8 @@ def _exposed(timelines: Mapping[int, Timeline]) -> dict[int, int]:
 def _recorded(rows: pd.DataFrame, waits: Mapping[int, int]) -> list[tuple[int, int, int]]:
     """Waiting that the vendor states, with whom for: the moments of the members are not known, only how long each waited."""
     told = rows[(rows["basis"].astype("object") == "recorded").to_numpy(dtype=bool)]
-    last = told["instance"].map(latest_members(told)).fillna(NEVER).astype("int64")
-    last = last.where(last != told["rank"], NEVER)
+    last = told["instance"].map(latest_members(told)).fillna(NOBODY).astype("int64")
+    last = last.where(last != told["rank"], NOBODY)
     return [(int(row), int(who), waits[row]) for row, who in zip(told.index, last, strict=True) if row in waits]
 
 
@@ -90,13 +107,14 @@ def _names(timelines: Mapping[int, Timeline]) -> list[str]:
     return sorted(found)
 
 
-def _member(line: Timeline, own: pd.DataFrame, clock: Clock | None, names: list[str]) -> _Member:
+def _spent(line: Timeline, own: pd.DataFrame, clock: Clock | None, names: list[str]) -> dict[int, Ints]:
+    """By operation what a rank spent on each of `names` until its latest member came."""
     moments = own["latest"].to_numpy(dtype=np.int64)
     starts, ends = (moment if clock is None else clock.common_ns(moment) for moment in (line.starts, line.ends))
     codes, kinds = pd.factorize(line.causes)
     own_why = np.array([-1 if kind == WAITS else names.index(causes.why(str(kind))) for kind in kinds], dtype=np.int64)[codes]
     table = np.stack([until(Intervals(starts[own_why == at], ends[own_why == at]), moments) for at in range(len(names))], axis=1)
-    return _Member(dict(zip(own["instance"].tolist(), table, strict=True)), {}, {})
+    return dict(zip(own["instance"].tolist(), table, strict=True))
 
 
 @dataclass(slots=True)
@@ -108,60 +126,72 @@ class _Walk:
     stages: Mapping[int, int]
     waits: Mapping[int, int]
     found: dict[int, list[tuple[Reason, int]]]
-    met: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
-    groups: dict[int, set[tuple[int, ...]]] = field(default_factory=dict)
+    met: dict[Group, tuple[int, int]] = field(default_factory=dict)
+    groups: dict[int, set[Group]] = field(default_factory=dict)
     number: int = 0
 
-    def meet(self, instance: int, own: list[tuple[int, int, int]]) -> None:
+    def meet(self, instance: int, own: list[tuple[int, int, int, int]]) -> None:
         """Explain what each member waited in one operation by what its latest member did since they had last met.
 
-        `own` are row, rank and start of the members.
+        `own` are row, rank, start and end of the waiting of the members.
         """
-        late = max(own, key=lambda member: member[2])[1]
-        for row, rank, _ in own:
+        _, late, latest, _ = max(own, key=lambda member: member[2])
+        for row, rank, _, waits_until in own:
             wait = self.waits.get(row, 0)
             if not wait or row in self.found:
                 continue
-            both = self.groups.get(rank, set()) & self.groups.get(late, set())
-            before = max((self.met[group] for group in both), default=(-1, NEVER))[1]
-            more = _more(self.members[late], self.members[rank], instance, before, self.names)
-            reasons_of = _named(more, late, rank, self.stages)
+            # Who waits longer than until the latest of the members in order waits for one whose arrival is not known.
+            reasons_of = (
+                self._reasons(rank, late, instance, wait) if waits_until <= latest else {(causes.WAITING_UNTOLD, NOBODY): 1}
+            )
             parts = shared(wait, np.array(list(reasons_of.values()), dtype=np.int64))
             self.found[row] = [(key, part) for key, part in zip(reasons_of, parts.tolist(), strict=True) if part]
             waited = self.members[rank].waited
             for key, part in self.found[row]:
                 waited[key] = waited.get(key, 0) + part
-        group = tuple(sorted({rank for _, rank, _ in own}))
+        group = tuple(sorted({member[1] for member in own}))
         self.number += 1
         self.met[group] = (self.number, instance)
         for rank in group:
             self.groups.setdefault(rank, set()).add(group)
-            self.members[rank].had_waited[instance] = dict(self.members[rank].waited)
+            self.members[rank].had_waited[group] = dict(self.members[rank].waited)
 
-
-def _more(late: _Member, rank: _Member, instance: int, before: int, names: list[str]) -> dict[Reason | str, int]:
-    """What the late rank spent more than the other since they had met: its own reasons by name, those of others as they are."""
-    own = late.spent[instance] - rank.spent[instance]
-    if before in late.spent and before in rank.spent:
-        own = own - (late.spent[before] - rank.spent[before])
-    found: dict[Reason | str, int] = {name: int(amount) for name, amount in zip(names, own.tolist(), strict=True) if amount > 0}
-    then = (late.had_waited.get(before, {}), rank.had_waited.get(before, {}))
-    for key, amount in late.waited.items():
-        more = amount - then[0].get(key, 0) - (rank.waited.get(key, 0) - then[1].get(key, 0))
-        if more > 0:
-            found[key] = more
-    return found
+    def _reasons(self, rank: int, late: int, instance: int, wait: int) -> dict[Reason, int]:
+        both = self.groups.get(rank, set()) & self.groups.get(late, set())
+        before = max(both, key=lambda group: self.met[group][0], default=None)
+        then = None if before is None else self.met[before][1]
+        one, other = self.members[late], self.members[rank]
+        found: dict[Reason | str, int] = {}
+        if one.spent and other.spent:
+            own = one.spent[instance] - other.spent[instance]
+            if then in one.spent and then in other.spent:
+                own = own - (one.spent[then] - other.spent[then])
+            found = {name: int(amount) for name, amount in zip(self.names, own.tolist(), strict=True) if amount > 0}
+        elif (more := wait + other.waited_since(before) - one.waited_since(before)) > 0:
+            found = {causes.WAITING_UNTOLD: more}
+        had = ({}, {}) if before is None else (one.had_waited[before], other.had_waited[before])
+        for key, amount in one.waited.items():
+            more = amount - had[0].get(key, 0) - (other.waited.get(key, 0) - had[1].get(key, 0))
+            if more > 0:
+                found[key] = more
+        if (rest := wait - sum(found.values())) > 0:
+            found[causes.WAITING_UNTOLD] = found.get(causes.WAITING_UNTOLD, 0) + rest
+        return _named(found, late, rank, self.stages)
 
 
 def _named(more: Mapping[Reason | str, int], late: int, rank: int, stages: Mapping[int, int]) -> dict[Reason, int]:
-    """The reasons with the rank that lost the time; computing of another stage is the load of that stage."""
-    least = max(more.values(), default=0) // LEAST
+    """The reasons with the rank that lost the time; computing of another stage is the load of that stage.
+
+    What goes back to the waiting rank itself passed for it too: that is not why it waits.
+    """
+    others = {key: amount for key, amount in more.items() if isinstance(key, str) or key[1] != rank}
+    least = max(others.values(), default=0) // LEAST
     found: dict[Reason, int] = {}
-    for key, amount in more.items():
+    for key, amount in others.items():
         if amount <= least:
             continue
         reason = (key, late) if isinstance(key, str) else key
         if reason[0] == causes.KERNELS and stages.get(reason[1], 0) != stages.get(rank, 0):
             reason = (causes.STAGE_LOAD, reason[1])
         found[reason] = found.get(reason, 0) + amount
-    return found or {(causes.WAITING_UNTOLD, late): 1}
+    return found or {(causes.WAITING_UNTOLD, NOBODY): 1}

@@ -68,6 +68,7 @@ def _assert_sound(run: Run, found: Ledger) -> None:
     assert (found.entries["ns"] > 0).all()
     assert found.entries["ns"].dtype == np.int64
     assert set(found.entries["who"]) <= {-1, *run.ranks}
+    assert (found.entries["who"] != found.entries["rank"]).all(), "nobody waits for himself"
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
