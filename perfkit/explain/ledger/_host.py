@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit.core.run import Run
 from perfkit.explain.ledger import causes
-from perfkit.explain.ledger._paint import Ints, until, without
+from perfkit.explain.ledger._paint import NOTHING, Ints, until, without
 from perfkit.record.overlap import Intervals, union
 
 PAUSE_NS = 5_000_000
@@ -30,9 +30,12 @@ _MARK = re.compile(r"^ProfilerStep|^## |^\[|^nn\.Module|^PyTorch Profiler|^<buil
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the host of a rank did on the threads that launch: the events of each kind as one, and calls that block by their end."""
+    """What the host of a rank did on the threads that launch: the events of each kind as one, and calls that block by their end.
 
-    launch_of: pd.DataFrame
+    `returned` is when the call that launched the kernels of a start (the index) returned.
+    """
+
+    returned: pd.Series
     feed: Intervals
     collecting: Intervals
     allocating: Intervals
@@ -56,7 +59,7 @@ def host_of(run: Run, rank: int) -> Host | None:
     called = launches["launch_ns"].to_numpy(dtype=np.int64)
     returned = called + launches["launch_duration_ns"].fillna(0).to_numpy(dtype=np.int64)
     # Of several kernels that start together the one launched last was waited for.
-    latest = pd.DataFrame({"called": called, "returned": returned}, index=starts).groupby(level=0).max()
+    latest = pd.Series(returned, index=starts).groupby(level=0).max()
     host = run.frame("host", ranks=[rank], columns=_COLUMNS) if "host" in run.tables else pd.DataFrame()
     events = _events(host, set(launches["thread"].dropna().astype(str)))
     return Host(latest, *events)
@@ -113,10 +116,10 @@ def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray
     after = np.searchsorted(begun, ends, side="left")
     follows = after < len(begun)
     next_start = begun[after.clip(max=max(len(begun) - 1, 0))] if len(begun) else ends
-    launch = np.where(follows[:, None], host.launch_of.reindex(next_start).to_numpy(dtype=np.float64), np.nan)
-    known = ~np.isnan(launch[:, 0])
+    launch = np.where(follows, host.returned.index.get_indexer(pd.Index(next_start)), NOTHING)
+    known = launch != NOTHING
     # Without a launch on record what the host did in all of the idle time is looked at.
-    called = np.clip(np.where(known, launch[:, 1], ends), starts, ends).astype(np.int64)
+    called = np.clip(np.where(known, host.returned.to_numpy(dtype=np.int64)[launch], ends), starts, ends)
     blocked, names = _blocked(host, starts, called)
     amounts = _amounts(host, starts, called)
     free = called - starts - sum(amounts.values())

@@ -3,7 +3,8 @@
 What is measured: the ledgers of both runs, by rank: what the device waited for its host, for input and for copies, how long data
 moved with nothing else, and how long it waited for other ranks; where a recording does not tell moving and waiting apart, both as
 communication. Computing is judged where no kernels were recorded; else by operator, which `slow-operators` says. Waiting for a
-rank that itself became slower is that rank's, and not told again.
+rank that itself became slower is that rank's, and not told again. Of ranks whose hosts are not known in one of both, all times in
+which their device does nothing are compared.
 
 What to do: compare what changed between both runs: settings, versions, placement on nodes, the neighbours on host and network.
 """
@@ -34,6 +35,7 @@ WORDS = {
     growth.TRANSFER: "moves data with nothing else",
     growth.WAITING: "waits for other ranks",
     growth.COMMUNICATION: "communicates with nothing else",
+    growth.FREE: "does nothing",
 }
 PARTS: dict[str, Part] = {
     growth.COMPUTING: "computing",
@@ -43,6 +45,7 @@ PARTS: dict[str, Part] = {
     growth.TRANSFER: "communication",
     growth.WAITING: "communication",
     growth.COMMUNICATION: "communication",
+    growth.FREE: "free",
 }
 PAGES = {"free": "14_timeline", "communication": "13_communication", "computing": "12_operators"}
 

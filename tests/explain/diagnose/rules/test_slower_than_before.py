@@ -56,6 +56,22 @@ def test_without_kernels_computing_and_communication_are_compared():
     assert findings[0].cost_ns == 30_000_000
 
 
+def hosts_of(run: Run, *ranks: int) -> Run:
+    tables = {name: run.tables[name] for name in ("host", "launches")}
+    kept = {name: frame[frame["rank"].isin(ranks).to_numpy(dtype=bool)] for name, frame in tables.items()}
+    return replace(run, tables={**run.tables, **kept})
+
+
+@pytest.mark.parametrize(("then_read", "now_read"), [((0, 1, 2, 3), ()), ((), (0, 1, 2, 3)), ((0, 2), (1, 2))])
+def test_hosts_that_only_one_of_both_recordings_tells_of_are_not_blamed(then_read: tuple[int, ...], now_read: tuple[int, ...]):
+    then = hosts_of(simulated("host_bound:all:8"), *then_read)
+    now = hosts_of(simulated("host_bound:all:8", "slow_rank:1:1.5"), *now_read)
+    assert [finding for finding in diagnose(now, then, only=(RULE,)).findings if finding.part == "free"] == []
+    longer = hosts_of(simulated("host_bound:all:16"), *now_read)
+    titles = [finding.title for finding in diagnose(longer, then, only=(RULE,)).findings if finding.part == "free"]
+    assert any("does nothing" in title for title in titles)
+
+
 def test_without_an_earlier_run_there_is_nothing_to_compare():
     result = diagnose(simulated(), only=(RULE,))
     assert result.not_measured[0].rule == RULE.name
