@@ -7,13 +7,14 @@ or a slider does not read it again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
 
-from perfkit.core import settings
+from perfkit.config.presets import CONFIG_SUFFIXES
+from perfkit.core import catalog, settings
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
@@ -37,7 +38,6 @@ SAMPLE_LOGS = {
     "Llama2-13B, 8 cards (MindFormers log)": "traces/logs/llama2_13b_8card_worker_0.log",
     "GPT-2 TP4 PP4 (Megatron log)": "traces/logs/meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log",
 }
-_CONFIG_SUFFIXES = {".yaml", ".yml", ".toml", ".sh", ".json"}
 _open_run: dict[tuple[str, int], Run] = {}
 _lock = Lock()
 
@@ -67,14 +67,21 @@ def can_save(_state: object = None) -> bool:
     return project is not None and not project.read_only
 
 
-def run_options(_state: object = None) -> list[tuple[str, str, str]]:
+def run_options(_state: object = None, *, samples: Mapping[str, str] = SAMPLES) -> list[tuple[str, str, str]]:
     """Recordings to choose from: the project's, then the bundled samples, each marked as such."""
-    return _options(SAMPLES, lambda path: path.is_dir())
+    return _options(samples, lambda path: path.is_dir())
 
 
-def log_options(_state: object = None) -> list[tuple[str, str, str]]:
+def log_options(_state: object = None, *, samples: Mapping[str, str] = SAMPLE_LOGS) -> list[tuple[str, str, str]]:
     """Training logs to choose from: the project's, then the bundled samples."""
-    return _options(SAMPLE_LOGS, lambda path: path.suffix == ".log")
+    return _options(samples, lambda path: path.suffix == ".log")
+
+
+def plan_options(_state: object = None, *, samples: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Plans to choose from: the samples of a page, configurations, published models."""
+    own = [(label, str(data_folder() / path), "Samples") for label, path in samples.items()]
+    configs = [(label, path, f"Configuration ({group})") for label, path, group in config_options()]
+    return [*own, *configs, *((name, name, "Published models on 16 devices") for name in catalog.models())]
 
 
 def config_options(_state: object = None) -> list[tuple[str, str, str]]:
@@ -84,7 +91,7 @@ def config_options(_state: object = None) -> list[tuple[str, str, str]]:
     if project is not None:
         paths = [*([project.open_config] if project.open_config else []), *sorted(project.folder.glob("rounds/*/config.yaml"))]
         found |= {str(path): (_relative(project.folder, path), "Project") for path in paths}
-        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in _CONFIG_SUFFIXES}
+        found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in CONFIG_SUFFIXES}
     found |= {path: (label, "Samples") for path, label in _sample_configs()}
     return [(label, path, group) for path, (label, group) in found.items()]
 
@@ -118,7 +125,7 @@ def remember_run(path: str) -> None:
         save(replace(project, open_run=place))
 
 
-def first_run(samples: dict[str, str]) -> str:
+def first_run(samples: Mapping[str, str]) -> str:
     """The path that a page opens with: the project's open run, else the first bundled sample."""
     project = current_project()
     if project is not None and project.open_run is not None and project.open_run.exists():
@@ -147,7 +154,7 @@ def span(low_ns: int, high_ns: int) -> str:
     return f"{format_ns(low_ns)} to {format_ns(high_ns)}"
 
 
-def _options(samples: dict[str, str], wanted: Callable[[Path], bool]) -> list[tuple[str, str, str]]:
+def _options(samples: Mapping[str, str], wanted: Callable[[Path], bool]) -> list[tuple[str, str, str]]:
     project = current_project()
     found: dict[str, tuple[str, str]] = {}
     if project is not None:

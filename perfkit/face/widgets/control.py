@@ -218,10 +218,10 @@ class PathPicker:
         ]
         return {"kind": "path", "options": options, "prompt": t(self.prompt), "placeholder": t(self.placeholder), "upload": offer()}
 
-    def accept(self, value: Any, _state: Any) -> Accepted:
+    def accept(self, value: Any, state: Any) -> Accepted:
         """The path as text; whether it can be read is for `compute` to say. One outside of the allowed folders is an InputError."""
         path = "" if value is None else str(value).strip()
-        if path and not is_allowed(path):
+        if path and not is_allowed(path) and path not in {str(option) for _, option, _ in option_list(self.options, state)}:
             raise InputError(
                 self.label or words(self.path), ["is outside of the folders that this server opens (PERFKIT_ROOTS names others)"]
             )

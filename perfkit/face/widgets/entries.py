@@ -2,8 +2,10 @@
 
     step(run=open_run, unit=Choice("ms", "%"), top=Slider(5, 100, default=20, label="Largest"))
 
-Options and limits may be a function of what the step knows, by the names of its parameters: `Choice(lambda run: run.ranks)`. An
-entry that is given to a second step is drawn in the first one and followed by both.
+Options and limits may be a function of what the step knows, by the names of its parameters: `Choice(lambda run: run.ranks)`. A
+default that is one fills the control, anew when it gives something else: `Slider(default=lambda plan: …)`. `visible` says when a
+control is of use: `Text(visible=lambda meaning: meaning == "ranks")`. An entry that is given to a second step is drawn in the first
+one and followed by both.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from perfkit.face.widgets import control as drawn
+from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.values import Value
 
+Default = Any
+"""A value, or a function of the step's parameters that gives it."""
+Visible = Callable[..., bool] | None
 Known = Callable[[str, Any], Any]
 """Gives the value of a parameter of the step, by its name and the state of its entries."""
 _FEW = 4
@@ -25,9 +31,24 @@ _SHORT = 14
 class Entry:
     """What a visitor sets; `.value` is what stands there. With `shared` it is kept in the page's address under its name."""
 
-    def __init__(self, default: Any, *, shared: bool, **words: Any) -> None:
-        self.default, self.shared, self._words = default, shared, words
+    def __init__(self, default: Any, *, shared: bool, visible: Visible = None, **words: Any) -> None:
+        self._make_default = default if callable(default) else None
+        self.default = None if callable(default) else default
+        self.shared, self._visible, self._words = shared, visible, words
         self.source: Value | None = None
+
+    @property
+    def follows(self) -> bool:
+        """Whether something that the step knows fills the control."""
+        return self._make_default is not None
+
+    def filled(self, known: Known, state: Any) -> Any:
+        """What fills the control now; None if it follows nothing."""
+        return None if self._make_default is None else _following(self._make_default, known)(state)
+
+    def _drawn(self, known: Known) -> dict[str, Any]:
+        """The words of the control, and when it is seen."""
+        return {**self._words, "visible": None if self._visible is None else _seen(self._visible, known)}
 
     @property
     def value(self) -> Any:
@@ -48,20 +69,21 @@ class Choice(Entry):
     def __init__(
         self,
         *options: Any,
-        default: Any = None,
+        default: Default = None,
         label: str = "",
         unit: str = "",
         multiple: bool = False,
         shared: bool = False,
         key: str = "",
         help: str = "",
+        visible: Visible = None,
     ) -> None:
         self._make = options[0] if len(options) == 1 and callable(options[0]) else None
         self._options = options if self._make is None else ()
         self._multiple = multiple
         values = drawn.option_list(self._options, None)
         first = default if default is not None else () if multiple else values[0][1] if values else None
-        super().__init__(first, shared=shared, label=label, unit=unit, key=key, help=help)
+        super().__init__(first, shared=shared, visible=visible, label=label, unit=unit, key=key, help=help)
 
     def control(self, name: str, known: Known) -> drawn.Choice:
         """Options side by side where they are few and short."""
@@ -71,7 +93,7 @@ class Choice(Entry):
             options=self._options if self._make is None else _following(self._make, known),
             multiple=self._multiple,
             buttons=bool(short) and len(short) <= _FEW and all(short),
-            **self._words,
+            **self._drawn(known),
         )
 
 
@@ -83,7 +105,7 @@ class Slider(Entry):
         low: float = 0,
         high: float = 100,
         *,
-        default: float | None = None,
+        default: Default = None,
         label: str = "",
         unit: str = "",
         step: float = 1,
@@ -92,14 +114,17 @@ class Slider(Entry):
         shared: bool = False,
         key: str = "",
         help: str = "",
+        visible: Visible = None,
     ) -> None:
         self._limits, self._make = {"low": low, "high": high, "step": step, "scale": scale}, values
-        super().__init__(low if default is None else default, shared=shared, label=label, unit=unit, key=key, help=help)
+        super().__init__(
+            low if default is None else default, shared=shared, visible=visible, label=label, unit=unit, key=key, help=help
+        )
 
     def control(self, name: str, known: Known) -> drawn.Slider:
         """A slider."""
         values = _following(self._make, known) if callable(self._make) else self._make
-        return drawn.Slider(path=name, values=values, **self._limits, **self._words)
+        return drawn.Slider(path=name, values=values, **self._limits, **self._drawn(known))
 
 
 class Number(Entry):
@@ -107,7 +132,7 @@ class Number(Entry):
 
     def __init__(
         self,
-        default: float = 0,
+        default: Default = 0,
         *,
         low: float = -math.inf,
         high: float = math.inf,
@@ -119,49 +144,80 @@ class Number(Entry):
         shared: bool = False,
         key: str = "",
         help: str = "",
+        visible: Visible = None,
     ) -> None:
         self._limits = {"low": low, "high": high, "step": step, "empty": empty, "placeholder": placeholder}
-        super().__init__(default, shared=shared, label=label, unit=unit, key=key, help=help)
+        super().__init__(default, shared=shared, visible=visible, label=label, unit=unit, key=key, help=help)
 
     def control(self, name: str, known: Known) -> drawn.Number:
         """A field."""
-        return drawn.Number(path=name, **self._limits, **self._words)  # type: ignore[arg-type]
+        return drawn.Number(path=name, **self._limits, **self._drawn(known))  # type: ignore[arg-type]
 
 
 class Text(Entry):
     """A line of text, taken when the visitor presses Enter or leaves the field."""
 
     def __init__(
-        self, default: str = "", *, label: str = "", placeholder: str = "", shared: bool = False, key: str = "", help: str = ""
+        self,
+        default: Default = "",
+        *,
+        label: str = "",
+        placeholder: str = "",
+        shared: bool = False,
+        key: str = "",
+        help: str = "",
+        visible: Visible = None,
     ) -> None:
-        super().__init__(default, shared=shared, label=label, placeholder=placeholder, key=key, help=help)
+        super().__init__(default, shared=shared, visible=visible, label=label, placeholder=placeholder, key=key, help=help)
 
     def control(self, name: str, known: Known) -> drawn.Text:
         """A field."""
-        return drawn.Text(path=name, **self._words)
+        return drawn.Text(path=name, **self._drawn(known))
 
 
 class Toggle(Entry):
     """On or off."""
 
-    def __init__(self, default: bool = False, *, label: str = "", shared: bool = False, key: str = "", help: str = "") -> None:
-        super().__init__(default, shared=shared, label=label, key=key, help=help)
+    def __init__(
+        self,
+        default: Default = False,
+        *,
+        label: str = "",
+        shared: bool = False,
+        key: str = "",
+        help: str = "",
+        visible: Visible = None,
+    ) -> None:
+        super().__init__(default, shared=shared, visible=visible, label=label, key=key, help=help)
 
     def control(self, name: str, known: Known) -> drawn.Toggle:
         """A switch."""
-        return drawn.Toggle(path=name, **self._words)
+        return drawn.Toggle(path=name, **self._drawn(known))
 
 
 class Folder(Entry):
     """A file or folder to read; of pickers."""
 
-    def __init__(self, default: str, options: drawn.Options, **words: Any) -> None:
+    def __init__(self, default: Default, options: drawn.Options, **words: Any) -> None:
         self._options = options
         super().__init__(default, shared=True, **words)
 
     def control(self, name: str, known: Known) -> drawn.PathPicker:
         """A picker."""
-        return drawn.PathPicker(path=name, options=self._options, **self._words)
+        return drawn.PathPicker(path=name, options=self._options, **self._drawn(known))
+
+
+def _seen(visible: Callable[..., bool], known: Known) -> Callable[[Any], bool]:
+    """`visible` as a function of the step's state; what it asks for and is not there yet hides the control."""
+    ask = _following(visible, known)
+
+    def seen(state: Any) -> bool:
+        try:
+            return bool(ask(state))
+        except NothingYet:
+            return False
+
+    return seen
 
 
 def _following(make: Callable[..., Any], known: Known) -> Callable[[Any], Any]:

@@ -7,13 +7,13 @@ samples, a path, and an upload. Where nothing is chosen, the steps that follow i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perfkit.config.dialects import read_config
+from perfkit.config.presets import read_plan
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
-from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import t
@@ -47,6 +47,11 @@ class Picker:
         """Where it lies; "" if nothing is chosen."""
         return str(self.view.state[self._name])
 
+    @property
+    def place(self) -> Value:
+        """Where the newest one lies, as text; to be followed by another picker or a step."""
+        return self.view.own(self._name)
+
     def choose(self, path: str | Path) -> Picker:
         """Choose another one, as a visitor would."""
         self.view.set({self._name: str(path)})
@@ -59,14 +64,21 @@ class Picker:
         return f"{self.view.title}: {self.path or 'nothing chosen'}"
 
 
-def choose_recording(path: str | Path = "", *, name: str = "run", label: str = "Recording", remember: bool = False) -> Picker:
+def choose_recording(
+    path: str | Path = "",
+    *,
+    name: str = "run",
+    label: str = "Recording",
+    remember: bool = False,
+    samples: Mapping[str, str] = context.SAMPLES,
+) -> Picker:
     """A recording: `.value` is its `Run`. It starts with `path`, else with what the project has open, else with a sample.
 
     `name` is the name in the page's address; a second recording needs another one, and starts with none. With `remember` the
-    choice becomes the project's open recording.
+    choice becomes the project's open recording. `samples` are paths below the bundled data, by what they are.
     """
-    first = str(path) or (context.first_run(context.SAMPLES) if name == "run" else "")
-    entry = Folder(first, context.run_options, label=label, help="a folder of profiles or a trace file")
+    first = str(path) or (context.first_run(samples) if name == "run" else "")
+    entry = Folder(first, partial(context.run_options, samples=samples), label=label, help="a folder of profiles or a trace file")
 
     def read(**chosen: str) -> Run:
         run = context.read_run(chosen[name])
@@ -74,7 +86,7 @@ def choose_recording(path: str | Path = "", *, name: str = "run", label: str = "
             context.remember_run(chosen[name])
         return run
 
-    return _picker(name, label, entry, read, _run_told, samples=context.SAMPLES if name == "run" else None)
+    return _picker(name, label, entry, read, _run_told, samples=samples if name == "run" else None)
 
 
 def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Training log") -> Picker:
@@ -92,16 +104,36 @@ def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Traini
     return _picker(name, label, entry, read, _run_told, samples=context.SAMPLE_LOGS)
 
 
-def choose_configuration(path: str | Path = "", *, name: str = "config", label: str = "Configuration") -> Picker:
-    """A configuration: `.value` is its `Plan`. It starts with `path`, else with what the project has open, else with a sample."""
-    entry = Folder(str(path) or context.first_config(), context.config_options, label=label, help="of any supported framework")
+def choose_configuration(
+    path: Any = "",
+    *,
+    name: str = "config",
+    label: str = "Configuration",
+    optional: bool = False,
+    samples: Mapping[str, str] | None = None,
+    **follows: Any,
+) -> Picker:
+    """A configuration, or a published model on 16 devices: `.value` is its `Plan`.
 
-    def read(**chosen: str) -> Plan:
-        if not chosen[name]:
+    It starts with `path`, else with what the project has open, else with a sample. An `optional` one starts with none, and its
+    value is then None. A function as `path` gives it by what the picker follows, such as the place of another picker:
+    `choose_configuration(config_beside, recording=open_run.place)`. `samples` are paths below the bundled data, by what they are.
+    """
+    first = path if callable(path) else str(path) or ("" if optional else context.first_config())
+    entry = Folder(
+        first,
+        partial(context.plan_options, samples=samples or {}),
+        label=label,
+        help="of any supported framework, or a published model",
+    )
+
+    def read(**chosen: Any) -> Plan | None:
+        if not chosen[name] and not optional:
             raise NothingYet(t("No configuration is chosen yet. Choose one above."))
-        return read_config(checked(chosen[name]))
+        return read_plan(chosen[name]) if chosen[name] else None
 
-    return _picker(name, label, entry, read, _plan_told)
+    sources = {known: getattr(thing, "source", thing) for known, thing in follows.items()}
+    return _picker(name, label, entry, read, _plan_told, sources=sources)
 
 
 def _picker(
@@ -112,6 +144,7 @@ def _picker(
     told: Callable[[Any], str],
     *,
     samples: Mapping[str, str] | None = None,
+    sources: Mapping[str, Value] | None = None,
 ) -> Picker:
     sample = None if not samples else str(data_folder() / next(iter(samples.values())))
     empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
@@ -120,7 +153,9 @@ def _picker(
         view.result.mark = f" ({t('sample')})" if context.is_sample(Path(view.state[name])) else ""
         return Whole({}, {}, told(value), (), ())
 
-    recipe = Recipe(name=f"choose-{name}", title=label, function=read, entries={name: entry}, empty=empty, show=show)
+    recipe = Recipe(
+        name=f"choose-{name}", title=label, function=read, entries={name: entry}, sources=sources or {}, empty=empty, show=show
+    )
     return Picker(put(recipe), name)
 
 
@@ -135,7 +170,9 @@ def _run_told(run: Run) -> str:
     return f"{run.name}: {', '.join(part for part in parts if part)}."
 
 
-def _plan_told(plan: Plan) -> str:
+def _plan_told(plan: Plan | None) -> str:
     """What a configuration asks for, in a sentence."""
+    if plan is None:
+        return t("No plan is chosen.")
     parts = [f"{plan.num_devices} devices", plan.hardware.name if plan.hardware else "", f"{plan.model.num_layers} layers"]
     return f"{', '.join(part for part in parts if part)}."

@@ -67,6 +67,7 @@ class StepView(PanelView):
         self._complete, self._must_show = False, False
         self._presses = self._answered_presses = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
+        self._filled: dict[str, Any] = {}
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
             entry.source = self._own[name]
@@ -129,9 +130,30 @@ class StepView(PanelView):
         self._resolved = dict(self._recipe.constants)
         for name, source in self._recipe.sources.items():
             self._resolved[name] = source.needed(late=self._late, check=_check)
+        self._fill()
         super()._settle_choices()
         for name, value in self._own.items():
             self._finish(value, self.state[name])
+
+    def own(self, name: str) -> Value:
+        """The newest value of a control."""
+        return self._own[name]
+
+    def _fill(self) -> None:
+        """Controls that follow something take its value when it becomes another one; what the address said first stays."""
+        for name, entry in self._recipe.entries.items():
+            value = entry.filled(self.known, self.state)
+            if value is None or (name in self._filled and self._filled[name] == value):
+                continue
+            if name in self._filled or self.state[name] is None:
+                self.state = {**self.state, name: value}
+                self._before, self.can_undo = None, False  # of another plan or recording
+            self._filled[name] = value
+
+    def _described(self, control: Control) -> dict[str, Any] | None:
+        """Nothing to draw while what fills a control is not there."""
+        waits = self._recipe.entries[control.path].follows and self.state[control.path] is None
+        return None if waits else super()._described(control)
 
     def _late(self) -> None:
         with self.lock:

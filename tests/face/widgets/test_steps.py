@@ -8,6 +8,7 @@ import altair as alt
 import pandas as pd
 import pytest
 
+from perfkit.config.presets import config_beside, published_plan
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.face import widgets
@@ -287,3 +288,49 @@ def test_a_configuration_and_a_log_are_plain_objects():
     log.choose(TWO_RANKS)
     with pytest.raises(NotMeasuredError, match="training log"):
         log.view.wait()
+
+
+def test_a_default_that_follows_fills_its_control_until_it_gives_something_else():
+    @widgets.step(size=widgets.Number(4, low=1, high=64, step=1, shared=True))
+    def the_job(size):
+        return size * 2
+
+    @widgets.step(
+        job=the_job,
+        ranks=widgets.Slider(1, 128, default=lambda job: job),
+        few=widgets.Toggle(visible=lambda ranks: ranks < 4),
+    )
+    def its_ranks(job, ranks, few):
+        return f"{ranks} of {job}"
+
+    def hidden() -> bool:
+        return next(drawn for drawn in its_ranks.view.controls if drawn["name"] == "few")["hidden"]
+
+    assert its_ranks.value == "8 of 8"
+    assert hidden()
+    its_ranks.set(ranks=3)
+    assert its_ranks.value == "3 of 8"
+    its_ranks.wait()
+    assert not hidden()
+    the_job.set(size=5)
+    assert its_ranks.value == "10 of 10", "of another job"
+    assert not its_ranks.view.can_undo, "the size before was one of another job"
+    the_job.set(size=5)
+    assert its_ranks.value == "10 of 10"
+    its_ranks.set(ranks=7)
+    the_job.set(size=5)
+    assert its_ranks.value == "7 of 10", "what was set stays while the job is the same"
+
+
+def test_a_plan_lies_beside_a_log_or_is_a_published_model_or_none(tmp_path):
+    samples = data_folder() / "dryrun"
+    open_log = widgets.choose_recording(samples / "qwen2.5_7b" / "as_trained", name="log")
+    open_plan = widgets.choose_configuration(config_beside, recording=open_log.place, name="plan", optional=True)
+    assert open_plan.value.num_devices == 4
+    open_log.choose(samples / "guide.log")
+    assert open_plan.value is None
+    assert open_plan.view.wait().text == "No plan is chosen."
+    open_plan.choose("llama2-13b")
+    assert open_plan.value == published_plan("llama2-13b")
+    open_log.choose(samples / "pp4")
+    assert open_plan.value == published_plan("llama2-13b"), "nothing lies beside it either"
