@@ -13,16 +13,18 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain import collectives
+from perfkit.explain.guide_terms import Group, guide_terms
 from perfkit.record.events.graph import causal_graph
 
 FEW_RANKS = 32
 """For more ranks the page of communication tells who waits; reading all their collectives is no summary."""
 
 
-def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
+def summarize(run: Run, *, step: int | None = None, group: Group | None = None) -> dict[str, Any]:
     """The summary of a run, or of one of its steps, in the shape that the command line prints as JSON.
 
-    Raises InputError that names the steps found if `step` is none of them.
+    With a `group` every step has `terms_ns` too: its time in the words of the tuning guides (`guide_terms`). Raises InputError that
+    names the steps found if `step` is none of them.
     """
     steps = run.steps()
     if step is not None:
@@ -42,7 +44,7 @@ def summarize(run: Run, *, step: int | None = None) -> dict[str, Any]:
         "events": _events(run),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
         "notes": list(run.notes),
-        "ranks": _ranks(run, steps),
+        "ranks": _ranks(run, steps) if group is None else _grouped(_ranks(run, steps), guide_terms(run, group, steps=chosen)),
         "kernels": kernels,
         "collectives": _collectives(run.frame("collectives", steps=chosen)),
         "waiting": _waiting(run, chosen),
@@ -75,6 +77,17 @@ def _ranks(run: Run, steps: pd.DataFrame) -> list[dict[str, Any]]:
             }
         )
     return [{"rank": rank, "pipeline_stage": _stage(run, rank, steps), "steps": rows} for rank, rows in sorted(by_rank.items())]
+
+
+def _grouped(ranks: list[dict[str, Any]], terms: pd.DataFrame) -> list[dict[str, Any]]:
+    """The ranks with the terms of each step."""
+    found: dict[tuple[int, int], dict[str, int]] = {}
+    for rank, step, term, ns in terms.itertuples(index=False):
+        found.setdefault((int(rank), int(step)), {})[str(term)] = int(ns)
+    return [
+        {**rank, "steps": [{**step, "terms_ns": found.get((rank["rank"], step["step"]))} for step in rank["steps"]]}
+        for rank in ranks
+    ]
 
 
 def _stage(run: Run, rank: int, steps: pd.DataFrame) -> int | None:

@@ -16,7 +16,7 @@ def print_summary(summary: dict[str, Any], out: TextIO) -> None:
     """Print where the time went: steps by rank, the largest kernels and collectives, and what was not read."""
     ranks = summary["ranks"]
     print(f"{summary['run']}: {summary['kind']}, {summary['format']}, {summary['ranks_found']} ranks\n", file=out)
-    paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in step["breakdown_ns"] or ()))
+    paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in _parts(step) or ()))
     marked = any(step["host_duration_ns"] is not None for rank in ranks for step in rank["steps"])
     rows = [
         [
@@ -102,8 +102,14 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], out: TextI
         print("  ".join(cells).rstrip(), file=out)
 
 
+def _parts(step: dict[str, Any]) -> dict[str, int] | None:
+    """The time of a step by part, in the guides' terms where they were asked for."""
+    found: dict[str, int] | None = step["terms_ns"] if "terms_ns" in step else step["breakdown_ns"]
+    return found
+
+
 def _part(step: dict[str, Any], path: str) -> str:
-    parts = step["breakdown_ns"]
+    parts = _parts(step)
     if parts is None or path not in parts:
         return "not measured"
     share = parts[path] / step["duration_ns"] if step["duration_ns"] else 0.0

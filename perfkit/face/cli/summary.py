@@ -16,6 +16,7 @@ from perfkit.face.cli._progress import Progress
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a folder or file in any known format")
     parser.add_argument("--step", type=int, help="only this step")
+    parser.add_argument("--group", choices=("guide", "pynative"), help="the time in the terms of the tuning guides")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -24,7 +25,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.record.load import load
 
     with Progress(sys.stderr) as progress:
-        summary = summarize(load(arguments.run, progress=progress), step=arguments.step)
+        summary = summarize(load(arguments.run, progress=progress), step=arguments.step, group=arguments.group)
     if arguments.json:
         print_document(summary)
     else:

@@ -1,0 +1,65 @@
+"""The guides' terms: on every sample the terms of every step sum to it, and say what the recording tells."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.explain.guide_terms import TERMS, UNTOLD, guide_breakdown, guide_terms, terms_of
+from perfkit.explain.ledger import ledger
+from perfkit.face.cli import main
+from perfkit.record.load import load
+
+TRACES = Path(__file__).resolve().parents[1] / "data/traces"
+SAMPLES = sorted(
+    path for folder in TRACES.iterdir() if folder.is_dir() for path in (folder, *folder.iterdir()) if "PROV" not in path.name
+)
+ASCEND = next(path for path in sorted(TRACES.rglob("*")) if path.name.startswith("ascend") and path.is_dir())
+
+
+def loaded(path):
+    try:
+        return load(path)
+    except InputError:
+        pytest.skip("no run by itself")
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_terms_of_every_step_of_every_sample_sum_to_the_step(path):
+    run = loaded(path)
+    found = ledger(run)
+    steps = run.steps().drop_duplicates(["rank", "step"], keep="last").set_index(["rank", "step"])["duration_ns"]
+    for group, names in TERMS.items():
+        rows = terms_of(found, group)
+        sums = rows.groupby(["rank", "step"])["ns"].sum()
+        assert {key: int(ns) for key, ns in sums.items()} == {key: int(ns) for key, ns in steps.items() if ns > 0}
+        assert (rows["ns"] >= 0).all()
+        assert set(rows["term"]) <= set(names)
+
+
+def test_a_group_that_no_guide_has_is_refused():
+    run = load(ASCEND, cache=False)
+    with pytest.raises(InputError, match="guide, pynative"):
+        guide_terms(run, "other")
+    with pytest.raises(NotMeasuredError):
+        guide_breakdown(run, 10**6, 0)
+
+
+def test_a_recording_of_device_and_host_tells_forward_and_backward():
+    run = load(ASCEND, cache=False)
+    rank, step = (int(value) for value in run.steps()[["rank", "step"]].iloc[0])
+    found = guide_breakdown(run, rank, step)
+    assert found.amount("forward and backward") > 0
+    assert found.amount(UNTOLD) < found.total
+
+
+def test_the_command_prints_terms_and_their_sum(capsys):
+    assert main(["summary", str(ASCEND), "--group", "guide"]) == 0
+    assert "communication not hidden" in capsys.readouterr().out
+    assert main(["summary", str(ASCEND), "--group", "pynative", "--json"]) == 0
+    for rank in json.loads(capsys.readouterr().out)["ranks"]:
+        for step in rank["steps"]:
+            assert sum(step["terms_ns"].values()) == step["duration_ns"]
