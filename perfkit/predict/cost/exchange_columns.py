@@ -92,8 +92,9 @@ class GradientRates(NamedTuple):
     """Data-parallel collectives by parameter of a stage: seconds a parameter and latency; what computing hides, as shares.
 
     `layers` are parameters of a layer of every kind, shape (kinds, plans), `tables` those of a table of the vocabulary.
-    `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters, `update` what follows the former: the latter
-    with a sharded optimizer, else the other half of an all-reduce. `sharded` (0 or 1) says that parameters are (ZeRO 3).
+    `reduced` is a reduce-scatter of gradients, `gathered` an all-gather of parameters. `states` (0 or 1) says that the optimizer is
+    sharded, so that parameters are gathered after its update; else an all-reduce ends before it. `sharded` (0 or 1) says that
+    parameters are sharded too (ZeRO 3).
     """
 
     layers: Floats
@@ -101,7 +102,7 @@ class GradientRates(NamedTuple):
     latency: Floats
     reduced: Floats
     gathered: Floats
-    update: Floats
+    states: Floats
     sharded: Floats
     pieces: Floats
     hidden: Floats
@@ -115,10 +116,17 @@ class GradientRates(NamedTuple):
         """Parameters on one device of stages that hold so many layers of every kind, and a table."""
         return np.asarray(sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables))
 
-    def once_s(self, parameters: Floats, window: Floats) -> Floats:
-        """Exposed seconds after a step's last backward pass, which computes for `window`, on stages of so many parameters."""
-        seconds = 2 * self.latency + parameters * (self.reduced + self.update)
-        return np.where(self.sharded > 0, 0.0, exposed_s(seconds, self.pieces * window * self.hidden, self.contention))
+    def once_s(self, parameters: Floats, window: Floats) -> tuple[Floats, Floats]:
+        """Exposed seconds of a step before and after the update, on stages of so many parameters.
+
+        `window` is what the last backward pass computes, beside which gradients are reduced and then parameters gathered.
+        """
+        scattered, gathered = (self.latency + parameters * rate for rate in (self.reduced, self.gathered))
+        reduced, after = np.where(self.states > 0, scattered, 2 * scattered), self.states * gathered
+        beside = self.pieces * window * self.hidden
+        left = np.minimum(after, np.maximum(reduced + after - beside, 0.0))
+        once = 1.0 - self.sharded
+        return once * (exposed_s(reduced + after, beside, self.contention) - left), once * left
 
     def always_s(self, parameters: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.
@@ -144,7 +152,7 @@ def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> Gra
         latency=latency,
         reduced=reduced,
         gathered=gathered,
-        update=np.where(plans.zero > 0, gathered, reduced),
+        states=np.where(plans.zero > 0, 1.0, 0.0),
         sharded=np.where(plans.zero >= 3, 1.0, 0.0),
         pieces=plans.pieces,
         hidden=rows * eff.gradients_hidden,

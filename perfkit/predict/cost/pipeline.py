@@ -8,7 +8,8 @@ works on one stage, and drains it:
 
 `enter(s)` is the end of the first backward of s: forwards alone, which are a flow line of equal jobs (sum of the stages plus one
 longest stage for every further job), up to a stage r at or above s, and backwards down to s. `leave(s)` is the same from the other
-end. A stage that runs all its forwards before its first backward may hold up all micro batches at either end of the schedule.
+end. A stage that runs all its forwards before its first backward may hold up all micro batches at either end of the schedule. Where
+a path leaves the first stage upwards or the last one downwards, it does not wait for the transfer that the stage waits for.
 
 The interleaved schedule has such a form where all chunks take equal times but the first and the last one (embedding and head): the
 path through one stage decides. Else its operations are timed one by one; of many groups of micro batches only the first ones, since
@@ -33,26 +34,34 @@ EQUAL = 1e-9
 """Relative difference of times that are the same but for rounding."""
 
 
-def pipeline_s(forward: Floats, backward: Floats, micro_batches: Floats) -> Floats:
+def pipeline_s(forward: Floats, backward: Floats, micro_batches: Floats, send: Floats) -> Floats:
     """Seconds from the first forward to the last backward, of plans with equal numbers of chunks and stages.
 
-    `forward` and `backward` are those of one micro batch, shape (plans, chunks, stages).
+    `forward` and `backward` are those of one micro batch, shape (plans, chunks, stages). Each has the transfer (`send`) that its
+    stage waits for: to receive or, where nothing is received, at either end of the pipeline, to send. Such a send is none on the
+    way to the next stage, which receives meanwhile.
     """
     if forward.shape[2] == 1:
         return np.asarray(micro_batches * (forward + backward).sum(axis=(1, 2)))
     if forward.shape[1] > 1:
-        return _interleaved_s(forward, backward, micro_batches)
-    return _one_forward_one_backward_s(forward[:, 0], backward[:, 0], micro_batches[:, None])
+        # The last backward pass of the last stage is that of its first chunk, which receives.
+        whole = _interleaved_s(forward, backward, micro_batches) - send
+    else:
+        whole = _one_forward_one_backward_s(forward[:, 0], backward[:, 0], micro_batches[:, None], send[:, None])
+    return np.asarray(np.maximum(whole, micro_batches * (forward + backward).sum(axis=1).max(axis=1)))
 
 
-def _one_forward_one_backward_s(forward: Floats, backward: Floats, m: Floats) -> Floats:
-    ahead = np.arange(forward.shape[1])[::-1]
+def _one_forward_one_backward_s(forward: Floats, backward: Floats, m: Floats, send: Floats) -> Floats:
+    stages = np.arange(forward.shape[1])
+    ahead, first, final = stages[::-1], stages == 0, stages == len(stages) - 1
     own, last = forward + backward, m - 1
     filled, filling = _line_s(forward, np.minimum(ahead, last))
     drained, draining = _line_s(backward, np.minimum(ahead, last))
-    enter, leave = _turn_s(filled, backward), _turn_s(drained, forward)
+    left, returned = send * ~first, send * final
+    enter = _turn_s(filled - left - returned, backward) + returned
+    leave = np.maximum(_turn_s(drained - returned, forward) - send * first, np.where(first, drained + forward, 0.0))
     steady = enter + leave + (m - 2 - ahead) * own
-    below, above = np.cumsum(forward, axis=1), np.cumsum(backward, axis=1)
+    below, above = np.cumsum(forward, axis=1) - left, np.cumsum(backward, axis=1) - returned
     alone = np.maximum(enter - backward + above + last * draining, leave - forward + below + last * filling)
     return np.asarray(np.where(m - 2 >= ahead, steady, alone).max(axis=1))
 

@@ -2,7 +2,8 @@
 
 The forward and backward pass of a position (a chunk of a stage) are its layers, what they compute again, the embedding or the head
 where they stand, and its sends. After the last backward pass of a stage its gradients are reduced, which the drain of the pipeline
-hides as far as the stage ends early; then all stages update.
+hides as far as the stage ends early; then every stage updates and gathers what is sharded, which the filling of the next step's
+pipeline hides as far as the stage begins late. A step is one of many alike: from one meeting of all stages to the next.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Standing(NamedTuple):
 
     `amounts` are sums over its layers, shape (kinds, amounts, plans); `first` and `last` (0 or 1) say whether it has the embedding
     and the head. In seconds: `swap` and `always` (data-parallel collectives with sharded parameters) of a micro batch; `once` (the
-    other ones) and `optimizer` of a step; `whole` from the first forward pass to the end of the last update.
+    other ones) and `optimizer` of a step; `whole` from a step's begin to that of the next one.
     """
 
     amounts: Floats
@@ -103,9 +104,9 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
 
 def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
-    once, optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
+    (before, after), optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
-    length = _length(rates, passes, pipeline_s(passes.forward, passes.backward, rates.passes))
+    length = pipeline_s(passes.forward, passes.backward, rates.passes, rates.send)
     chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
     rows, last = np.arange(len(own)), own.shape[1] - 1
     return Standing(
@@ -114,9 +115,9 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
         last=(chosen == last).astype(np.float64),
         swap=passes.swap.sum(axis=1)[rows, chosen],
         always=passes.always.sum(axis=1)[rows, chosen],
-        once=once[rows, chosen],
+        once=(before + after)[rows, chosen],
         optimizer=optimizer[rows, chosen],
-        whole=length + _closing(passes, once, optimizer),
+        whole=length + _around(rates, passes, before, optimizer + after),
     )
 
 
@@ -128,31 +129,32 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
     work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
     rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
-    once = _once(rates, gradients, amounts, parameters)
-    scheduled = pipeline_s(passes.forward, passes.backward, rates.passes)
-    closing = _closing(passes, once, parameters * rates.optimizer_s[:, None])
-    return passes, closing + _length(rates, passes, scheduled) - scheduled
+    before, after = _once(rates, gradients, amounts, parameters)
+    around = _around(rates, passes, before, parameters * rates.optimizer_s[:, None] + after)
+    ends = (pipeline_s(passes.forward, passes.backward, rates.passes, send) for send in (rates.send, np.zeros_like(rates.send)))
+    return passes, around + next(ends) - next(ends)
 
 
-def _length(rates: Rates, passes: Passes, scheduled: Floats) -> Floats:
-    """Seconds from the first forward pass to the end of the last backward pass, of which the schedule counts two sends too many.
-
-    On the way through all stages the last one has nothing to send forward, and the first one nothing to send back.
-    """
-    own = (passes.forward + passes.backward).sum(axis=1).max(axis=1)
-    return np.asarray(np.maximum(scheduled - 2 * rates.send, rates.passes * own))
-
-
-def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> Floats:
-    """Exposed seconds of the reduction after the last backward pass of every stage."""
+def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats]:
+    """Exposed seconds of what every stage sends after its last backward pass, before and after the update."""
     return gradients.once_s(parameters, np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts))
 
 
-def _closing(passes: Passes, once: Floats, optimizer: Floats) -> Floats:
-    """Seconds from the end of the pipeline to the end of the last update."""
-    # A stage ends before those ahead of it, which still have its output to work on.
-    below = passes.backward[:, 0]
-    return np.asarray((once - np.cumsum(below, axis=1) + below).max(axis=1) + optimizer.max(axis=1))
+def _around(rates: Rates, passes: Passes, closing: Floats, opening: Floats) -> Floats:
+    """Seconds that a step takes beyond its pipeline, of stages that reduce for `closing` after it and update for `opening`.
+
+    All stages meet between the two, for the norm of the gradients.
+    """
+    # A stage ends before those ahead of it, which still have its output to work on, and has nothing to begin with until theirs.
+    # It receives once it has updated, and the last one reduces once it has sent, unless its first chunk comes last.
+    stages, chunks = np.arange(closing.shape[1]), passes.forward.shape[1]
+    received, sent = (rates.send[:, None] * place for place in (stages > 0, (stages == len(stages) - 1) & (chunks == 1)))
+    return _beyond(passes.backward[:, 0], closing + sent) + _beyond(passes.forward[:, 0], opening + received)
+
+
+def _beyond(passes: Floats, seconds: Floats) -> Floats:
+    """The most that `seconds` of a stage are above the passes of the stages ahead of it."""
+    return np.asarray((seconds - np.cumsum(passes, axis=1) + passes).max(axis=1))
 
 
 def _of(rates: Floats, amounts: Floats) -> Floats:

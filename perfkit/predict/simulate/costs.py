@@ -130,7 +130,7 @@ class Costs:
     def launch_waits_s(self, factor: float = 1.0) -> tuple[float, float]:
         """Seconds a layer that the device waits for the host, forward and backward; the host `factor` times as slow."""
         layer, eff = self.layer, replace(self.eff, host=self.eff.host * factor)
-        ahead, behind = launch_waits_s(self.columns, eff, layer.forward_s - layer.ahead, layer.device_backward_s)
+        ahead, behind = launch_waits_s(self.columns.kinds[self.kind], eff, layer.forward_s - layer.ahead, layer.device_backward_s)
         return _one(ahead), _one(behind)
 
     def send_s(self) -> float:
@@ -218,8 +218,11 @@ class Costs:
         share = _one(straggler_share(self.columns, self.eff))
         parts = {path: _one(amount) for path, amount in step_parts(self.columns, self.eff).items()}
         whole = sum(parts.values()) / (1 + share)
-        once = parts["computing/optimizer"] + parts["communication/exposed/dp"] + self.step_host_s()
-        passes = whole - once - parts["communication/exposed/pp"]
+        # Sharded parameters are gathered within the passes.
+        exchanged = parts["communication/exposed/dp"] if _one(self.columns.zero) < 3 else 0.0
+        once = parts["computing/optimizer"] + exchanged + self.step_host_s()
+        # Of the transfers a pass goes through those of its own stage and, where the pipeline fills and drains, of those between.
+        passes = whole - once - parts["communication/exposed/pp"] - 2 * max(_one(self.columns.pipeline) - 2, 0.0) * self.send_s()
         return share * whole / passes if passes > 0 else share
 
     @property

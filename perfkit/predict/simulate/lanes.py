@@ -76,8 +76,9 @@ class Simulation:
         self.disturbances = disturbances
         self.job: Job = disturbances.job
         self.layout: Layout = disturbances.layout
-        width = self.layout.width
-        self._clock = [np.full(width, start_ns, dtype=np.int64) for _ in self.job.stages]
+        # A step is one of many: each stage begins when it has updated after the one before.
+        updates = [int(np.rint((stage.update.base_ns + stage.update.gap_ns).sum())) for stage in self.job.stages]
+        self._clock = [np.full(self.layout.width, start_ns + own - min(updates), dtype=np.int64) for own in updates]
 
     @cached_property
     def _order(self) -> _Order:

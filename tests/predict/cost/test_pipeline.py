@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from perfkit.predict.cost.pipeline import FULL_GROUPS, pipeline_s
 from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
+from tests.predict.cost.pipeline_by_hand import period_s
 
 TIMES = st.integers(0, 1000)
 
@@ -28,7 +29,12 @@ def exact_ns(forward: np.ndarray, backward: np.ndarray, micro_batches: int) -> i
 
 
 def length(forward: np.ndarray, backward: np.ndarray, micro_batches: int) -> float:
-    return float(pipeline_s(forward[None].astype(float), backward[None].astype(float), np.array([float(micro_batches)]))[0])
+    return with_sends(forward, backward, micro_batches, 0.0)
+
+
+def with_sends(forward: np.ndarray, backward: np.ndarray, micro_batches: int, send: float) -> float:
+    passes = (forward[None].astype(float) + send, backward[None].astype(float) + send)
+    return float(pipeline_s(*passes, np.array([float(micro_batches)]), np.array([float(send)]))[0])
 
 
 @given(st.data())
@@ -36,6 +42,15 @@ def test_1f1b_of_any_stages_is_as_long_as_its_operations(data):
     stages, micro_batches = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 24))
     forward, backward = (np.array([data.draw(st.lists(TIMES, min_size=stages, max_size=stages))]) for _ in range(2))
     assert length(forward, backward, micro_batches) == exact_ns(forward, backward, micro_batches)
+
+
+@given(st.data())
+def test_1f1b_with_transfers_is_as_long_as_its_operations(data):
+    stages, micro_batches, send = data.draw(st.integers(2, 7)), data.draw(st.integers(1, 16)), data.draw(st.integers(0, 300))
+    forward, backward = (np.array(data.draw(st.lists(TIMES, min_size=stages, max_size=stages))) for _ in range(2))
+    nothing = [0.0] * stages
+    exact = period_s((forward, backward), send, micro_batches, (nothing, nothing))
+    assert with_sends(forward[None], backward[None], micro_batches, send) == exact
 
 
 @given(st.data())

@@ -21,7 +21,7 @@ from perfkit.predict.cost.cost_columns import costs_of
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.step_columns import step_parts
 from perfkit.predict.cost.step_time import breakdown
-from perfkit.predict.plans.schedule.schedule import ScheduleCase, simulate_schedule
+from tests.predict.cost.pipeline_by_hand import period_s
 
 TOKENS, HIDDEN, FFN, VOCAB, LAYERS = 1024, 1024, 4096, 8192, 8
 FLOPS, BYTES, LINK, HOST = 1e14, 1e12, 1e11, 1e10
@@ -290,33 +290,20 @@ def stage_times(one: Plan, extra: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
     return forward + ends / 3 + extra, backward + ends * 2 / 3 + extra
 
 
-def schedule_s(forward: np.ndarray, backward: np.ndarray, micro_batches: int) -> float:
-    """The makespan of 1F1B, operation by operation, in ps."""
-    case = ScheduleCase(
-        schedule="1f1b",
-        num_stages=len(forward),
-        num_microbatches=micro_batches,
-        fwd_ns=(tuple(round(value * 1e12) for value in forward),),
-        bwd_ns=(tuple(round(value * 1e12) for value in backward),),
-    )
-    return simulate_schedule(case).makespan_ns / 1e12
-
-
 @pytest.mark.parametrize("layers", [(2, 2, 2, 2), (5, 1, 1, 1), (1, 1, 5, 1), (3, 2, 2, 1)])
 @pytest.mark.parametrize("again", [(0, 0, 0, 0), (4, 0, 0, 0), (0, 0, 0, 4), (1, 1, 1, 0)])
 @pytest.mark.parametrize("micro_batches", [1, 3, 8, 32])
-def test_a_step_of_unequal_stages_is_their_exact_schedule_and_the_update_of_the_fullest(layers, again, micro_batches):
+def test_a_step_of_unequal_stages_is_their_exact_schedule_with_the_updates_left_to_wait_for(layers, again, micro_batches):
     again = tuple(min(pair) for pair in zip(layers, again, strict=True))
     one = plan(micro_batches, RecomputePlan(full_layers=(again,)), layers_per_stage=(layers,), **STAGES)
     send = PAYLOAD / LINK
     forward, backward = stage_times(one, send)
     if micro_batches == 1:
         backward = backward - np.array(layers) * WEIGHTS * 10 / BYTES
-    update = (max(layers) * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
+    updates = [(count * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES for count in layers]
     found = leaves(one)
-    # The last stage has nothing to send forward, the first one nothing to send back: once on the way through all stages.
-    whole = max(schedule_s(forward, backward, micro_batches) - 2 * send, micro_batches * (forward + backward).max())
-    assert sum(found.values()) == pytest.approx(whole + update, rel=1e-6)
+    expected = period_s((forward - send, backward - send), send, micro_batches, ([0.0] * 4, updates))
+    assert sum(found.values()) == pytest.approx(expected, rel=1e-6)
     slowest = int((forward + backward).argmax())
     assert found["communication/exposed/pp"] == pytest.approx(2 * micro_batches * send)
     own = micro_batches * (forward + backward)[slowest] + (layers[slowest] * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
@@ -340,15 +327,16 @@ def test_interleaved_chunks_send_as_often_as_they_pass():
     assert leaves(one)["bubble"] < plain["bubble"]
 
 
-def test_gradients_of_a_stage_that_ends_early_are_reduced_while_the_others_drain():
-    """Only what stage 0, the last to end, has left is waited for: with most layers on the last stage, the drain hides its own."""
-    sizes = {"data_parallel_size": 2, "layers_per_stage": ((1, 7),), "pipeline_parallel_size": 2}
-    one = plan(4, **sizes)
-    reduce_s = [2 * 1 / 2 * (layers * WEIGHTS + VOCAB * HIDDEN) * 4 / LINK for layers in (1, 7)]
-    forward, backward = stage_times(one, PAYLOAD / LINK)
-    length = schedule_s(forward, backward, 4) - 2 * PAYLOAD / LINK
-    update = (7 * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
-    expected = max(length + reduce_s[0], length - backward[0] + reduce_s[1]) + update
+@pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.parametrize("layers", [(1, 7), (4, 4), (7, 1)])
+def test_what_a_stage_that_is_early_sends_and_updates_is_hidden_while_the_others_drain_and_fill(layers, shards):
+    """Gradients are reduced before all stages meet; with a sharded optimizer parameters are gathered after the update."""
+    sizes = {"data_parallel_size": 2, "layers_per_stage": (layers,), "pipeline_parallel_size": 2, "optimizer_shard_size": shards}
+    one, send = plan(4, **sizes), PAYLOAD / LINK
+    held = [count * WEIGHTS + VOCAB * HIDDEN for count in layers]
+    reduced = [2 / shards * 1 / 2 * each * 4 / LINK for each in held]
+    updates = [each * 30 / shards / BYTES + (1 / 2 * each * 2 / LINK if shards > 1 else 0.0) for each in held]
+    expected = period_s(stage_times(one), send, 4, (reduced, updates))
     assert sum(leaves(one).values()) == pytest.approx(expected, rel=1e-6)
 
 
@@ -366,11 +354,10 @@ def test_where_layers_are_computed_again_changes_the_step_as_the_exact_schedule_
     ]
     for before, after in cases:
         ours = sum(leaves(after).values()) - sum(leaves(before).values())
-        exact = [
-            schedule_s(*stage_times(one, PAYLOAD / LINK), micro_batches)
-            + (max(one.stage_layers[0]) * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
-            for one in (before, after)
-        ]
+        exact = []
+        for one in (before, after):
+            updates = [(count * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES for count in one.stage_layers[0]]
+            exact.append(period_s(stage_times(one), PAYLOAD / LINK, micro_batches, ([0.0, 0.0], updates)))
         assert ours == pytest.approx(exact[1] - exact[0], rel=0.01)
         assert abs(ours) > 0.005 * exact[0]
 

@@ -24,6 +24,7 @@ from perfkit.predict.cost.layer_columns import layer_products, padded_vocab
 from perfkit.predict.cost.operators import Device, product_s, weight_product_s
 from perfkit.predict.cost.step_time import breakdown
 from perfkit.predict.estimate import estimate
+from tests.predict.cost.pipeline_by_hand import period_s
 from tests.predict.cost.test_step_leaves import (
     ATTENTION_S,
     BYTES,
@@ -45,7 +46,6 @@ from tests.predict.cost.test_step_leaves import (
     WEIGHTS,
     leaves,
     plan,
-    schedule_s,
     stage_times,
 )
 
@@ -388,12 +388,10 @@ def test_the_pipeline_waits_for_what_is_copied_in_the_pass_that_it_is_copied_in(
     ahead, behind = 4 * (layer_way - FORWARD_S), 4 * (layer_way - BACKWARD_S)
     sizes = {"pipeline_parallel_size": 2, "layers_per_stage": ((4, 4),)}
     one = replace(plan(8, RecomputePlan(swapped_layers=((4, 4),)), **sizes), hardware=slow)
-    forward, backward = stage_times(plan(8, **sizes), PAYLOAD / LINK)
-    # Every pass of `stage_times` holds a send. Of two stages each one sends and receives 8 times and waits for both; the first
-    # forward pass receives nothing and the last backward pass sends nothing: (8 + 1)(f + b) + 2 x 8 sends.
-    length = schedule_s(forward + ahead, backward + behind, 8) - 2 * PAYLOAD / LINK
-    update = (4 * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES
-    assert breakdown(costs_of([one]), LOSSLESS).total == pytest.approx(length + update, rel=1e-6)
+    forward, backward = stage_times(plan(8, **sizes))
+    updates = [(4 * WEIGHTS + VOCAB * HIDDEN) * 30 / BYTES] * 2
+    expected = period_s((forward + ahead, backward + behind), PAYLOAD / LINK, 8, ([0.0, 0.0], updates))
+    assert breakdown(costs_of([one]), LOSSLESS).total == pytest.approx(expected, rel=1e-6)
     assert ahead > 2 * behind > 0
 
 
