@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from perfkit.core.errors import PerfkitError
+from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.resources import data_folder
 from perfkit.face.cli import main
 from perfkit.face.widgets.page_state import page_state
+from perfkit.project import create_project, open_project
 from tests.page_cells import code_cells, run_page, views, with_steps
 
 OWN = Path(__file__).parent / "data" / "traces" / "dlrm_8xV100"
@@ -91,6 +94,35 @@ def test_page_12_agrees_with_the_command_line():
     answer = page["what_a_faster_one_wins"].value
     assert page["which_take_most"].chosen["name"] == page["operator"] or page["which_take_most"].chosen["name"] == totals["name"][0]
     assert "times faster" in answer[1]
+
+
+def test_page_10_agrees_with_the_summary_and_remembers_a_recording_of_the_project(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    page = run_page("10_load_run", path=OWN)
+    told = asked("summary", OWN)
+    answer = page["what_was_recorded"].wait()
+    assert f"{told['ranks_found']} ranks" in answer.text
+    assert answer.tables["Ranks"].frame["rank"].tolist() == [rank["rank"] for rank in told["ranks"]]
+    lost = page["what_could_not_be_read"].value
+    assert (lost == "Nothing was dropped.") == (not told["dropped"])
+    assert open_project(tmp_path).open_run == OWN
+    page["open_run"].choose(data_folder() / "traces" / "torch_npu_2rank").view.wait()
+    assert open_project(tmp_path).open_run == OWN, "a sample is not remembered"
+
+
+def test_the_lines_of_page_10_are_those_that_were_asked_for():
+    page = run_page("10_load_run", path=OWN)
+    profile = page["lines_that_record_a_profile"]
+    keys = yaml.safe_load(profile.set(start=6, stop=8).wait().code[0].text)
+    assert (keys["profile"], keys["profile_start_step"], keys["profile_stop_step"]) == (True, 6, 8)
+    notes = profile.set(start=1, stop=10).wait().notes
+    assert any("profile-start-compile" in note for note in notes)
+    assert any("profile-window-long" in note for note in notes)
+    with pytest.raises(InputError):
+        profile.set(start=7, stop=5).wait()
+    dry = page["lines_that_compile_without_devices"].wait().code
+    assert len(dry) == 2
+    assert "MS_SIMULATION_LEVEL=1" in dry[0].text
 
 
 def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:

@@ -185,27 +185,27 @@ def test_load_run_lists_damage_in_words(open_page: OpenPage, demo_server: Server
     file = next(broken.rglob("communication.json"))
     file.write_bytes(file.read_bytes()[:300])
     page = open_page("10_load_run")
-    path = panel(page, "load-run").locator('[data-control="run"] input[type="text"]')
+    path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
     path.fill(str(broken))
     path.press("Enter")
-    expect(panel(page, "load-run")).to_contain_text("What could not be read", timeout=20_000)
-    expect(panel(page, "load-run")).to_contain_text("communication.json")
+    expect(panel(page, "what-could-not-be-read")).to_contain_text("What could not be read", timeout=20_000)
+    expect(panel(page, "what-could-not-be-read")).to_contain_text("communication.json")
 
 
 def test_a_folder_of_something_else_is_an_error_with_all_that_was_looked_for(open_page: OpenPage, tmp_path: Path):
     (tmp_path / "notes.txt").write_text("nothing", encoding="utf-8")
     page = open_page("10_load_run")
-    path = panel(page, "load-run").locator('[data-control="run"] input[type="text"]')
+    path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
     path.fill(str(tmp_path))
     path.press("Enter")
-    status = panel(page, "load-run").locator(".pk-status")
+    status = panel(page, "choose-run").locator(".pk-status")
     expect(status).to_contain_text("no known format")
     expect(status).to_contain_text("kernel_details.csv")
 
 
 def test_the_lines_to_collect_follow_the_framework(open_page: OpenPage):
     page = open_page("10_load_run")
-    box = panel(page, "collect")
+    box = panel(page, "lines-that-record-a-profile")
     expect(box.locator("pre")).to_contain_text("profile_start_step: 5")
     box.get_by_label("Framework").select_option("pytorch")
     expect(box.locator("pre")).to_contain_text("torch.profiler")

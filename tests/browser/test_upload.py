@@ -24,7 +24,7 @@ def test_an_archive_is_sent_and_opened_and_a_hostile_one_refused(
     with zipfile.ZipFile(hostile, "w") as archive:
         archive.writestr("../../evil.txt", "x")
     page = open_page("10_load_run")
-    panel = page.locator('section[data-panel="load-run"]')
+    panel = page.locator('section[data-panel="choose-run"]')
     field = panel.locator('[data-control="run"] input[type="file"]')
     field.set_input_files(good)
     expect(panel.locator('[data-control="run"] select')).to_have_value("profiles", timeout=30_000)

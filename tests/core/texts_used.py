@@ -125,21 +125,37 @@ def _steps() -> Iterator[tuple[str, str, str]]:
             if cell["cell_type"] != "code" or "@widgets.step" not in (source := "".join(cell["source"])):
                 continue
             for node in ast.walk(ast.parse(source)):
-                for section, text in _step_texts(node):
+                for section, text in _step_texts(node, path):
                     yield section, text, path.name
+    pickers = FACE / "widgets" / "pickers.py"
+    for node in ast.walk(ast.parse(pickers.read_text())):
+        if isinstance(node, ast.keyword):
+            for section, text in _step_texts(node, pickers):
+                yield section, text, pickers.name
 
 
-def _step_texts(node: ast.AST) -> Iterator[tuple[str, str]]:
+def _step_texts(node: ast.AST, page: Path) -> Iterator[tuple[str, str]]:
     if isinstance(node, ast.FunctionDef):
         yield "panels", (ast.get_docstring(node) or control_words(node.name)).splitlines()[0].rstrip(".")
-    elif isinstance(node, ast.keyword) and node.arg in ("label", "help", "placeholder", "button", "title"):
+    elif isinstance(node, ast.keyword) and node.arg in ("label", "help", "placeholder", "button", "title", "action"):
         yield "controls", _constant(node.value).rstrip(".")
     elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Choice":
         for option in node.args:
+            if isinstance(option, ast.Starred):
+                yield from (("options", text) for text in _imported(page, option.value))
             yield "options", _constant(option.elts[0] if isinstance(option, ast.Tuple) else option)
     elif isinstance(node, ast.Dict):
         for key in node.keys:
             yield "titles", _constant(key)
+
+
+def _imported(page: Path, node: ast.expr) -> list[str]:
+    """The words of a constant that a page imports."""
+    code = "\n".join("".join(cell["source"]) for cell in json.loads(page.read_text())["cells"] if cell["cell_type"] == "code")
+    for found in ast.walk(ast.parse(code)):
+        if isinstance(found, ast.ImportFrom) and any(alias.name == getattr(node, "id", "") for alias in found.names):
+            return list(getattr(importlib.import_module(str(found.module)), node.id))
+    return []
 
 
 def _constant(node: ast.AST | None) -> str:

@@ -70,15 +70,18 @@ def choose_recording(
     name: str = "run",
     label: str = "Recording",
     remember: bool = False,
+    logs: bool = False,
     samples: Mapping[str, str] = context.SAMPLES,
 ) -> Picker:
     """A recording: `.value` is its `Run`. It starts with `path`, else with what the project has open, else with a sample.
 
     `name` is the name in the page's address; a second recording needs another one, and starts with none. With `remember` the
-    choice becomes the project's open recording. `samples` are paths below the bundled data, by what they are.
+    choice becomes the project's open recording; with `logs` training logs are offered, too. `samples` are paths below the bundled
+    data, by what they are.
     """
     first = str(path) or (context.first_run(samples) if name == "run" else "")
-    entry = Folder(first, partial(context.run_options, samples=samples), label=label, help="a folder of profiles or a trace file")
+    options = partial(_runs_and_logs if logs else context.run_options, samples=samples)
+    entry = Folder(first, options, label=label, help="a folder of profiles at any depth, a trace file, or a training log")
 
     def read(**chosen: str) -> Run:
         run = context.read_run(chosen[name])
@@ -157,6 +160,10 @@ def _picker(
         name=f"choose-{name}", title=label, function=read, entries={name: entry}, sources=sources or {}, empty=empty, show=show
     )
     return Picker(put(recipe), name)
+
+
+def _runs_and_logs(_state: object, samples: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    return [*context.run_options(samples=samples), *context.log_options()]
 
 
 def _run_told(run: Run) -> str:

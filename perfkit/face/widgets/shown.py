@@ -47,7 +47,7 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
             raise InputError("what the step returns", [f"{kind} is neither chart nor frame nor sentence; return one of these"])
     if not (charts or tables or texts or blocks):
         texts.append(t("There is nothing of this in what was recorded."))
-    return Whole(charts, tables, texts[0] if texts else "", tuple(texts[1:]), tuple(blocks))
+    return Whole(charts, tables, texts[0] if texts else "", tuple(dict.fromkeys(texts[1:])), tuple(blocks))
 
 
 def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:

@@ -14,9 +14,7 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.face.panels import open_panel
-from perfkit.face.panels.load_run import PANEL
-from perfkit.face.widgets import _upload
+from perfkit.face.widgets import _upload, choose_recording
 from perfkit.face.widgets._upload import Upload
 from perfkit.project import create_project
 
@@ -152,7 +150,7 @@ def test_nothing_is_offered_where_nothing_may_be_written(uploads, monkeypatch):
 
 
 def test_a_panel_opens_what_was_sent_to_it(uploads):
-    view = open_panel(PANEL)
+    view = choose_recording(logs=True).view
     sent = []
     view.send = sent.append
     content = io.BytesIO()
@@ -165,12 +163,12 @@ def test_a_panel_opens_what_was_sent_to_it(uploads):
     assert sent[-1] == {"type": "upload", "name": "run", "received": 0}
     view.on_upload({"step": "part", "name": "run"}, [memoryview(packed)])
     view.wait()
-    assert view.state.run == str(uploads / "two_ranks")
+    assert view.state["run"] == str(uploads / "two_ranks")
     assert "2 ranks" in view.answer.text
 
 
 def test_a_panel_says_why_a_file_was_not_taken(uploads):
-    view = open_panel(PANEL)
+    view = choose_recording(logs=True).view
     sent = []
     view.send = sent.append
     view.on_upload({"step": "begin", "name": "run", "file": "big.zip", "bytes": 2**40}, [])

@@ -1,0 +1,117 @@
+"""Recording: what is in a run, what is missing or was lost, and whether its numbers agree with one another."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.config.collect import PARTS, how_to_collect
+from perfkit.core.run import Run
+from perfkit.core.units import format_bytes
+from perfkit.record.load import formats
+
+_FRAMEWORKS = {
+    "ascend-text": "torch-npu",
+    "kineto": "pytorch",
+    "mindinsight": "mindspore",
+    "mindformers-log": "mindformers",
+    "megatron-log": "megatron",
+}
+
+
+def recording_told(run: Run, *, num_expected: int | None = None) -> str:
+    """Format, ranks, steps and size of a run, what was dropped, whether steps are their parts, and what is missing, in sentences.
+
+    `num_expected` is how many ranks the job has; None or 0: as many as the run says itself.
+    """
+    title = next((format.title for format in formats() if format.name == run.format), run.format)
+    ranks, steps, expected = len(run.ranks), run.frame("steps")["step"].nunique(), _expected(run, num_expected)
+    of_all = f" of {expected}" if expected and expected != ranks else ""
+    size, lost, rest_ns, missing = run.frame("coverage")["bytes"].sum(), _lost(run), largest_rest_ns(run), missing_parts(run)
+    text = f"{title}: {ranks}{of_all} rank{'s' if ranks != 1 else ''}, {steps} step{'s' if steps != 1 else ''}"
+    text += f", {format_bytes(int(size))} of files. " if size else ". "
+    text += f"{lost} items could not be read. " if lost else "Nothing was dropped. "
+    if rest_ns is not None:
+        text += f"The parts of every step sum to it {'exactly' if rest_ns == 0 else f'within {rest_ns} ns'}. "
+    return text + (f"Not recorded: {', '.join(missing)}." if missing else "Every kind of data is there.")
+
+
+def recording_notes(run: Run, *, num_expected: int | None = None) -> list[str]:
+    """What is to be known before a run is trusted: how it was read, and ranks that are not there."""
+    log, expected = run.format.endswith("-log"), _expected(run, num_expected)
+    notes = [*run.notes, "This is a training log: page 01 shows its step times." if log else _PROFILED]
+    if expected and len(run.ranks) < expected:
+        notes.append(f"{expected - len(run.ranks)} of {expected} ranks are not here: a slow rank among them stays unseen.")
+    return notes
+
+
+_PROFILED = "Profiling slows a step: compare its length with the log of an unprofiled run."
+
+
+def largest_rest_ns(run: Run) -> int | None:
+    """The largest difference between a step and the sum of its parts, in ns; None if the parts are not known."""
+    if not run.has("step_parts"):
+        return None
+    sums = run.frame("step_parts").groupby(["rank", "step"])["amount_ns"].sum().rename("sum_ns").reset_index()
+    both = run.steps().merge(sums, on=["rank", "step"])
+    return int((both["duration_ns"] - both["sum_ns"]).abs().max())
+
+
+def missing_parts(run: Run) -> tuple[str, ...]:
+    """The parts that no rank has recorded, in the order of `perfkit.config.collect.PARTS`."""
+    coverage = run.frame("coverage")
+    present = set(coverage.loc[coverage["state"].isin(["present", "partial"]), "part"].astype(str))
+    present |= {part for table, part in _TABLES.items() if run.has(table)}
+    return tuple(part for part in PARTS if part not in present)
+
+
+_TABLES = {"steps": "step times", "kernels": "kernels", "collectives": "collectives"}
+
+
+def missing_table(run: Run) -> pd.DataFrame:
+    """What was not recorded, and the lines that record it with the framework of the run."""
+    framework = _FRAMEWORKS.get(run.format)
+    rows = [{"not recorded": part, "how to collect it": how_to_collect(part, framework)} for part in missing_parts(run)]
+    return pd.DataFrame(rows, columns=["not recorded", "how to collect it"])
+
+
+def dropped_table(run: Run) -> pd.DataFrame:
+    """What could not be read: `count`, `what`, `file`."""
+    rows = [{"count": drop.count, "what": drop.what, "file": drop.file} for drop in run.dropped]
+    return pd.DataFrame(rows, columns=["count", "what", "file"])
+
+
+def facts_table(run: Run) -> pd.DataFrame:
+    """What a run says about its job: `setting`, `value`, `where from`."""
+    facts = run.facts.items()
+    rows = [{"setting": name.replace("_", " "), "value": str(fact.value), "where from": fact.source.where} for name, fact in facts]
+    return pd.DataFrame(rows, columns=["setting", "value", "where from"])
+
+
+def ranks_recorded(run: Run) -> pd.DataFrame:
+    """One row a rank: its steps, rows of kernels and collectives, and its place in the layout where that is known."""
+    steps, rows = run.steps(), []
+    for rank in run.ranks:
+        own, position = steps[steps["rank"] == rank], run.placement.get(rank)
+        rows.append(
+            {
+                "rank": rank,
+                "steps": len(own),
+                "first step": int(own["step"].min()) if len(own) else None,
+                "last step": int(own["step"].max()) if len(own) else None,
+                "kernels": len(run.frame("kernels", ranks=[rank], columns=["rank"])),
+                "collectives": len(run.frame("collectives", ranks=[rank], columns=["rank"])),
+                "pipeline stage": position.pipeline if position else None,
+                "tensor": position.tensor if position else None,
+                "data": position.data if position else None,
+            }
+        )
+    return pd.DataFrame(rows).dropna(axis="columns", how="all")
+
+
+def _expected(run: Run, num_expected: int | None) -> int | None:
+    stated = run.facts.get("num_devices")
+    return num_expected or (int(stated.value) if stated is not None else None)
+
+
+def _lost(run: Run) -> int:
+    return sum(drop.count for drop in run.dropped)

@@ -1,0 +1,63 @@
+"""What a recording holds: what is there, what is missing, what could not be read, and how it is collected."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.explain.recording import (
+    dropped_table,
+    facts_table,
+    largest_rest_ns,
+    missing_parts,
+    missing_table,
+    ranks_recorded,
+    recording_notes,
+    recording_told,
+)
+from perfkit.record.load import load
+
+TRACES = data_folder() / "traces"
+SAMPLE = TRACES / "torch_npu_2rank"
+RECORDINGS = ["torch_npu_2rank", "cluster_16card", "kineto_resnet", "mindinsight_feed", "logs/llama2_13b_8card_worker_0.log"]
+
+
+def test_the_sentence_says_what_was_found():
+    text = recording_told(load(SAMPLE))
+    assert "2 ranks, 1 step" in text
+    assert "Nothing was dropped" in text
+    assert "sum to it exactly" in text
+
+
+def test_ranks_that_are_not_here_are_said():
+    run = load(SAMPLE)
+    assert "2 of 8 ranks" in recording_told(run, num_expected=8)
+    assert any("6 of 8 ranks are not here" in note for note in recording_notes(run, num_expected=8))
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_tables_and_sentence_agree_on_every_recording(name: str):
+    run = load(TRACES / name)
+    ranks, missing, dropped = ranks_recorded(run), missing_table(run), dropped_table(run)
+    assert ranks["rank"].tolist() == list(run.ranks)
+    assert ranks["steps"].sum() == len(run.frame("steps"))
+    assert ranks["kernels"].sum() == len(run.frame("kernels"))
+    assert missing["not recorded"].tolist() == list(missing_parts(run))
+    assert missing["how to collect it"].str.len().min() > 20
+    assert dropped["count"].sum() == sum(drop.count for drop in run.dropped)
+    assert len(facts_table(run)) == len(run.facts)
+    assert ("Nothing was dropped" in recording_told(run)) == (dropped.empty)
+    assert (largest_rest_ns(run) is None) == (not run.has("step_parts"))
+
+
+def test_damage_is_listed_and_the_rest_is_read(tmp_path: Path):
+    shutil.copytree(SAMPLE, tmp_path / "run")
+    broken = next((tmp_path / "run").rglob("communication.json"))
+    broken.write_bytes(broken.read_bytes()[:200])
+    run = load(tmp_path / "run")
+    assert dropped_table(run)["file"].str.contains("communication.json").any()
+    assert "2 ranks" in recording_told(run)
+    assert "could not be read" in recording_told(run)
