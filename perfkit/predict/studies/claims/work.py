@@ -185,7 +185,7 @@ CLAIMS = (
         otherwise=lambda: (
             55.4 * (1 + (0.1 * of.full_again("llama2-13b") + 1.5 * of.attention_forward("llama2-13b")) / of.training("llama2-13b"))
         ),
-        why="4 of 40 layers in full are 57.2 %; with attention counted 1.5 times more (its scores again in both passes) it is met",
+        why="4 of 40 layers in full give 57.2 %; attention counted 1.5 times more meets it: one reading, which nothing proves",
         of_plan=_hfu,
     ),
     Claim(
