@@ -7,7 +7,7 @@ PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 
-.PHONY: install app lab test test-unit lint format bench bench-soak fuzz screenshots lock environment wheel wheelhouse install-matrix sbom js browser edit clean
+.PHONY: install app lab test test-unit lint format bench bench-soak fuzz screenshots docs lock environment wheel wheelhouse install-matrix deployment sbom js browser edit clean
 
 install: $(VENV)/.installed
 
@@ -60,6 +60,10 @@ SECONDS ?= 60
 fuzz: install  ## bytes that nobody wrote to every reader, SECONDS each; led by coverage where atheris is installed
 	@$(BIN)/python -m benchmarks.fuzz.fuzz --seconds $(SECONDS) --found found
 
+docs: install  ## dist/site: tutorial, how-to, reference and explanation; a link that leads nowhere ends it
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs dist/site
+	@echo "open dist/site/index.html"
+
 screenshots: install browser  ## one picture per page and theme under screenshots/
 	@$(BIN)/python -m benchmarks.ui.screenshots screenshots
 
@@ -67,7 +71,7 @@ browser:
 	@sh tests/browser/ensure_chromium.sh
 
 lock: install  ## pin every dependency; the file records no download address
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
+	uv pip compile pyproject.toml --extra dev --extra docs --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --quiet -o requirements.lock
 
 environment: install  ## environment.yml from pyproject.toml
 	@$(BIN)/$(ENVIRONMENT) -o environment.yml -w force
@@ -82,6 +86,9 @@ wheelhouse: wheel  ## dist/wheelhouse: perfkit and all that it needs, for this P
 
 install-matrix: wheelhouse  ## perfkit from its wheel on every Python here: locked, newest, lowest and offline
 	@$(BIN)/python -m tests.install.matrix --wheel dist/perfkit-*.whl --wheelhouse dist/wheelhouse
+
+deployment: install  ## the Kubernetes manifest against its schemas, and the container built and run where there is a builder
+	@$(BIN)/python -m tests.install.deployment
 
 sbom: install  ## dist/perfkit.cdx.json: what is installed, with versions and licences (CycloneDX)
 	@$(BIN)/python -m tests.install.licences --sbom dist/perfkit.cdx.json
