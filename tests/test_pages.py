@@ -6,6 +6,7 @@ import ast
 import contextlib
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,18 @@ def test_the_lines_of_page_10_are_those_that_were_asked_for():
     dry = page["lines_that_compile_without_devices"].wait().code
     assert len(dry) == 2
     assert "MS_SIMULATION_LEVEL=1" in dry[0].text
+
+
+def test_page_16_agrees_with_the_summary_and_takes_the_time_of_own_code(tmp_path: Path):
+    own = shutil.copytree(data_folder() / "traces" / "mindinsight_feed", tmp_path / "own")
+    page = run_page("16_data_feed", path=own)
+    feed = page["feed"]
+    told = next(rank for rank in asked("summary", own)["ranks"] if rank["rank"] == feed.rank)
+    waits = {step["step"]: step["breakdown_ns"]["free/data"] for step in told["steps"]}
+    assert feed.intervals.set_index("step")["interval_ns"].to_dict() == waits
+    assert "perf_counter_ns" in page["time_your_own_code"].wait().code[0].text
+    page["what_slows_the_feed"].set(custom_ms=3.0)
+    assert page["time_your_own_code"].wait().text == "Entered: 3 ms a step."
 
 
 def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:

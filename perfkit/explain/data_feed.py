@@ -58,6 +58,54 @@ class Feed:
     actions: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
 
+    def to_frame(self) -> pd.DataFrame:
+        """The way to this judgement: `question`, `measured`, `answer`."""
+        rows = [(branch.question, branch.measured, branch.answer) for branch in self.path]
+        frame = pd.DataFrame(rows, columns=["question", "measured", "answer"])
+        frame.attrs["title"] = "The way to this answer"
+        return frame
+
+    def told(self) -> tuple[str, ...]:
+        """The judgement with what to do first, then what to do next, and what was not measured, in sentences."""
+        text = f"{VERDICTS[self.cause]}: rank {self.rank} spends {format_ratio(self.interval_share)} of its steps waiting to begin."
+        if self.suspect:
+            text += f" Start with {self.suspect}."
+        text += f" {self.actions[0].capitalize()}." if self.actions else ""
+        return text, *(f"Then: {action}." for action in self.actions[1:]), *(f"Not measured: {name}." for name in self.missing)
+
+
+VERDICTS = {
+    "healthy": "The device does not wait for data",
+    "processing": "Processing the data is too slow",
+    "transfer": "The transfer from host to device is too slow",
+    "getnext": "GetNext itself is slow",
+    "custom-code": "Code of your own between iterator and network takes the time",
+    "host": "Data waits, so the host is late for another reason",
+    "unknown": "Steps wait before they begin; what was recorded does not tell for what",
+}
+TIMER = """import time
+
+spent_ns, steps = 0, 0
+for batch in dataset_iterator:
+    begin_ns = time.perf_counter_ns()
+    batch = prepare(batch)  # what you do with a batch before the network gets it
+    spent_ns += time.perf_counter_ns() - begin_ns
+    steps += 1
+    train_step(batch)
+print(f"{spent_ns / steps / 1e6:.3f} ms a step")
+"""
+"""Lines that time what no profiler sees: one's own code between iterator and network."""
+MAX_RANKS = 16
+"""Ranks among which the one that waits longest is looked for."""
+
+
+def longest_wait(run: Run, *, custom_ns: int | None = None) -> Feed:
+    """The judgement of the rank that waits longest before its steps, of the first 16 ranks; raises as `judge_feed` does."""
+    if not run.ranks:
+        raise InputError("recording", [f"{run.name} has no rank"])
+    feeds = [judge_feed(run, rank, custom_ns=custom_ns) for rank in run.ranks[:MAX_RANKS]]
+    return max(feeds, key=lambda feed: feed.interval_share)
+
 
 def step_intervals(run: Run, rank: int) -> pd.DataFrame:
     """Time before the first operator of every step of a rank: `step`, `interval_ns`, `duration_ns`.

@@ -7,7 +7,7 @@ import pytest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.explain.data_feed import judge_feed, operator_usage, step_intervals
+from perfkit.explain.data_feed import TIMER, judge_feed, longest_wait, operator_usage, step_intervals
 from perfkit.record.format import Sink
 from perfkit.record.load import load
 
@@ -157,3 +157,23 @@ def test_broken_queue_files_are_counted(tmp_path):
     assert dropped["device_queue_profiling_0.txt"] == 4
     assert dropped["minddata_pipeline_raw_0.csv"] == 1
     assert run.frame("queues")["size"].tolist() == [8]
+
+
+def test_the_sample_is_slow_in_processing_and_names_the_source():
+    feed = longest_wait(load(data_folder() / "traces" / "mindinsight_feed"))
+    answer, *then = feed.told()
+    assert answer.startswith("Processing the data is too slow: rank 0")
+    assert "Start with TFReader 2." in answer
+    assert then
+    assert feed.to_frame()["answer"].tolist()[:2] == ["yes", "empty"]
+
+
+def test_steps_known_by_their_kernels_only_do_not_pass_for_a_good_feed():
+    with pytest.raises(NotMeasuredError, match="steps are taken to begin with it") as raised:
+        longest_wait(load(data_folder() / "traces" / "torch_npu_2rank"))
+    assert "step trace" in raised.value.how_to_collect
+
+
+def test_the_lines_that_time_own_code_are_code():
+    compile(TIMER, "shown", "exec")
+    assert "perf_counter_ns" in TIMER

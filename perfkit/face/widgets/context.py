@@ -126,10 +126,14 @@ def remember_run(path: str) -> None:
 
 
 def first_run(samples: Mapping[str, str]) -> str:
-    """The path that a page opens with: the project's open run, else the first bundled sample."""
+    """The path that a page opens with: the project's open run, else the first bundled sample.
+
+    A page with samples of its own takes no other sample, which would lack what it shows.
+    """
     project = current_project()
-    if project is not None and project.open_run is not None and project.open_run.exists():
-        return str(project.open_run)
+    own = project.open_run if project is not None else None
+    if own is not None and own.exists() and (samples in (SAMPLES, SAMPLE_LOGS) or not is_sample(own)):
+        return str(own)
     return str(data_folder() / next(iter(samples.values())))
 
 

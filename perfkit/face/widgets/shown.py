@@ -2,8 +2,9 @@
 
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
 tuple or list, in any order; a mapping gives them titles. The first sentence is the answer, the others are notes under it; a text of
-several lines under a title is code to copy. What has `to_frame()` (a `Breakdown`) is shown as its frame, and one without rows is
-left out. Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`.
+several lines under a title is code to copy. What has `to_frame()`, and perhaps `told()`, is shown as these. A frame
+without rows is left out. Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and
+`frame.attrs["units"]`; one without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
         elif isinstance(thing, pd.DataFrame):
             if not len(thing):
                 continue
-            tables[_key(title, "table", tables)] = _table(thing, title, choose)
+            words = title or str(thing.attrs.get("title", ""))
+            tables[_key(words, "table", tables)] = _table(thing, words, choose)
         elif isinstance(thing, str):
             _say(title, thing, texts, blocks)
         else:
@@ -65,6 +67,8 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(result, bool | int | float):
         yield title, f"{title}: {result}" if title else str(result)
     elif hasattr(result, "to_frame") and not isinstance(result, pd.DataFrame):
+        if hasattr(result, "told"):
+            yield from _things("", result.told())
         yield title, result.to_frame()
     else:
         yield title, result
