@@ -32,7 +32,7 @@ SOURCES = ("vtrain-multi", "vtrain-single", "bigscience", "bigscience-v100", "mo
 SHARED = (
     "accelerator.A100.matmul",
     "accelerator.V100.matmul",
-    "accelerator.H.matmul",
+    "accelerator.H100.matmul",
     "accelerator.Ascend.matmul",
     "common.misaligned",
     "common.score_bytes",

@@ -29,7 +29,7 @@ from perfkit.predict.cost.labels import labels_of
 from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
 from perfkit.predict.cost.utilization import judge_utilization
-from perfkit.predict.limits import Assumed, assumed, outside_pool_bytes
+from perfkit.predict.limits import Assumed, assumed, assumed_of_programs, outside_pool_bytes
 from perfkit.predict.memory.counters import KINDS, SCOPES, counted_bytes, counter_of, problem_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
@@ -223,8 +223,10 @@ def _miscounted(table: PlanTable) -> dict[int, list[str]]:
 def _notes(table: PlanTable, lacking: Mapping[int, Sequence[str]]) -> Any:
     """Why a row cannot be computed, or what was assumed of it."""
     found = np.full(len(table.rows) + len(table.problems), "", dtype=object)
+    programs = assumed_of_programs(table.plans)
+    found[table.rows] = np.array([text and f"assumed: {text}" for text in programs.values], dtype=object)[programs.codes]
     for row, messages in table.assumed.items():
-        found[row] = "assumed: " + "; ".join(messages)
+        found[row] = "; ".join(filter(None, ("assumed: " + "; ".join(messages), found[row].removeprefix("assumed: "))))
     problems = {int(table.rows[place]): messages for place, messages in lacking.items()}
     for row, reasons in (problems | dict(table.problems)).items():
         found[row] = "; ".join(reasons)

@@ -11,10 +11,13 @@ from typing import Any
 
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import Coded, PlanColumns, combined
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import OVERLAPS
+from perfkit.core.spec.workload import FEW_BITS
 from perfkit.core.units import GIB
+from perfkit.predict.cost.labels import Label, labels_of
 from perfkit.predict.cost.releases import is_priced_as_stated, priced_release
 from perfkit.predict.memory.settings import preset, settings_for
 
@@ -110,19 +113,37 @@ def _not_counted(plan: Plan) -> Iterator[Assumed]:
 
 
 def _unstated(plan: Plan) -> Iterator[Assumed]:
-    software, framework = plan.software, settings_for(plan).framework
-    limit = plan.usable_memory
+    software, limit = plan.software, plan.usable_memory
     if plan.memory_limit is None and limit is not None:
         yield Assumed("memory_limit_bytes", limit.limit_bytes, "no limit is stated; the device has as much")
-    if not software.framework:
-        yield Assumed("framework", framework, "the program that is usual on the device")
-    if framework == "mindspore" and not is_priced_as_stated(software.release):
-        yield Assumed("release", priced_release(software.release), _why_release(software.release))
+    overlaps = (getattr(software, name) for name in OVERLAPS)
+    label = Label("", settings_for(plan).framework, plan.workload.dtype, "", *overlaps)
+    yield from _of_program(label, software.framework, software.release, plan.optimizer.parameter_dtype)
+
+
+def _of_program(label: Label, framework: str, release: str, parameter_dtype: str) -> Iterator[Assumed]:
+    """What a plan with this label does not state of its program and its weights."""
+    if not framework:
+        yield Assumed("framework", label.stack, "the program that is usual on the device")
+    if label.stack == "mindspore" and not is_priced_as_stated(release):
+        yield Assumed("release", priced_release(release), _why_release(release))
     for name in OVERLAPS:
-        if getattr(software, name) is None:
+        if getattr(label, name) is None:
             yield Assumed(name, None, "not stated; what is usual for this program is hidden")
-    if not plan.optimizer.parameter_dtype:
-        yield Assumed("parameter_dtype", plan.workload.dtype, "weights are held as layers compute with them")
+    if not parameter_dtype:
+        few = label.precision in FEW_BITS
+        why = "weights are held in 16 bits beside products of fewer" if few else "weights are held as layers compute with them"
+        yield Assumed("parameter_dtype", "bfloat16" if few else label.precision, why)
+
+
+def assumed_of_programs(plans: PlanColumns) -> Coded[str]:
+    """In short words what every plan does not state of its program and its weights, "" if that is nothing."""
+    found = combined(labels_of(plans), plans.framework, plans.release, plans.parameter_dtype)
+    return Coded(found.codes, tuple("; ".join(map(_short, _of_program(*values))) for values in found.values))
+
+
+def _short(one: Assumed) -> str:
+    return f"{one.field} = {'as usual' if one.value is None else one.value}"
 
 
 def _why_release(release: str) -> str:

@@ -173,6 +173,21 @@ def test_what_is_not_known_makes_the_interval_wider_on_both_sides():
     assert measured < min(mixed, unknown) <= max(mixed, unknown) < width("RTX4090-24GB", True)
 
 
+def test_what_the_rows_do_not_contain_stays_as_doubtful_as_before():
+    dense = calibrate(rows("bigscience").take(np.arange(20)))
+    assert dense.doubt == calibration("default").doubt
+    unknown = Coded.same(Label("RTX4090-24GB", "megatron", "bfloat16"), 1)
+    low, high = dense.bounds(unknown, np.array([True]))
+    assert high[0] / low[0] > dense.interval[1] / dense.interval[0]
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_no_device_is_known_by_a_few_letters_of_its_name(name):
+    known = calibration(name)
+    strangers = ("HPU-custom", "Huawei-X", "GPU-1", "GB-custom", "GHz", "T", "Hopper2", "B100", "MI", "VPU", "L")
+    assert not known.knows(Coded.of(Label(one, "megatron", "bfloat16") for one in strangers)).any()
+
+
 def test_a_doubt_that_is_none_is_told_with_those_there_are(tmp_path):
     file = tmp_path / "odd.toml"
     file.write_text("[doubt]\nmoon = 0.1\nexperts = -1\n")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from perfkit.core import catalog
+from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
@@ -56,6 +57,23 @@ def test_a_release_that_was_not_measured_is_told_with_the_one_that_is_taken(rele
     measured = release in ("0.7", "1.0", "1.3", "1.5.0", "1.6")
     assert [item.value for item in found] == ([] if measured else [priced_release(release)])
     assert not found or not release or release in found[0].why
+
+
+def test_a_device_without_a_peak_in_16_bits_is_not_priced_with_one():
+    plan = random_plans(1)[0]
+    device = replace(catalog.hardware_named("H100-80GB-SXM"), peak_flops_per_s={"float8": 2e15})
+    with pytest.raises(InputError, match="no peak in 16 bits"):
+        estimate(replace(plan, hardware=device, workload=replace(plan.workload, dtype="float8")))
+
+
+@pytest.mark.parametrize(("dtype", "held"), [("float8", "bfloat16"), ("float4", "bfloat16"), ("bfloat16", "bfloat16")])
+def test_the_width_of_weights_that_is_told_is_the_one_that_is_counted(dtype, held):
+    plan = replace(random_plans(1)[0], hardware=catalog.hardware_named("B200-180GB-SXM"))
+    plan = replace(plan, workload=replace(plan.workload, dtype=dtype))
+    (told,) = (one.value for one in estimate(plan).assumed if one.field == "parameter_dtype")
+    assert told == held
+    stated = replace(plan, optimizer=replace(plan.optimizer, parameter_dtype=held))
+    assert estimate(stated).memory == estimate(plan).memory
 
 
 def longer(plan: Plan) -> Plan:

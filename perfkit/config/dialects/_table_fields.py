@@ -83,6 +83,8 @@ def _fill_groups(cells: Cells, sizes: Columns) -> None:
     t, p, _, c = (sizes[name] for name in GROUPS)
     stated = sizes.pop("n_devices")
     left = np.maximum(np.floor(stated / (t * p * c)), 1.0)
+    unknown = np.isnan(stated) & np.isnan(sizes["data_parallel_size"])
+    cells.assume(unknown, said(f"{cells.label('data_parallel_size')} = 1"))
     d = sizes["data_parallel_size"] = filled(filled(sizes["data_parallel_size"], left), 1.0)
     names = [cells.label(name) for name in ("n_devices", "data_parallel_size", *GROUPS[:2], GROUPS[3])]
     cells.problem(
@@ -128,8 +130,11 @@ def _fill_batch(cells: Cells, sizes: Columns) -> None:
     sizes[whole] = filled(sizes[whole], usual)
 
 
-def read_shares(cells: Cells, sizes: Columns, per_node: Floats) -> Columns:
-    """Who shares the optimizer state, and what: all replicas unless fewer are stated, inside a node with `hsdp`."""
+def read_shares(cells: Cells, sizes: Columns, per_node: Floats, fsdp: Flags) -> Columns:
+    """Who shares the optimizer state, and what: all replicas unless fewer are stated, inside a node with `hsdp`.
+
+    A level, or the framework `fsdp`, says that something is shared; where nothing does, nothing is.
+    """
     stage, level = sizes.pop("zero_stage"), cells.sizes("optimizer_shard_level", 1)
     strategies, label = cells.texts("sharding"), cells.label("zero_stage")
     strategy = cells.chosen("sharding", SHARDINGS, 0).numbers(float)
@@ -152,6 +157,20 @@ def read_shares(cells: Cells, sizes: Columns, per_node: Floats) -> Columns:
         (stage <= 3) & (filled(level, np.maximum(stage, 1)) != np.maximum(stage, 1)),
         lambda i: f"{names[0]} = {stage[i]:g} contradicts {names[2]} = {level[i]:g}; nearest is {names[0]} = {level[i]:g}",
     )
+    named = [f"{label} = {{:g}}", "sharding = {!r}"]
+    cells.problem(
+        (stage > 0) & (stated == 1) & (whole > 1),
+        lambda i: (
+            f"{named[1].format(strategies[i]) if strategy[i] > 0 else named[0].format(stage[i])} contradicts {names[1]} = 1; "
+            f"nearest is {names[1]} = {inside[i]:g}"
+        ),
+    )
+    unsaid = np.isnan(stage) & np.isnan(stated) & (whole > 1)
+    shared = unsaid & (fsdp | ~np.isnan(level))
+    stage = np.where(shared, filled(level, 3.0), stage)
+    cells.assume(shared & np.isnan(level), said(f"{label} = 3, which fsdp shares"))
+    cells.assume(shared, lambda i: f"{names[1]} = {inside[i]:g}")
+    cells.assume(unsaid & ~shared, said(f"{label} = 0"))
     size = np.where(np.isnan(stage), filled(stated, 1.0), np.where(stage > 0, filled(stated, inside), 1.0))
     return {"optimizer_shard_size": size, "optimizer_shard_level": filled(level, np.where(stage > 0, np.clip(stage, 1, 3), 1.0))}
 

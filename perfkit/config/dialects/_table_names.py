@@ -17,6 +17,7 @@ from perfkit.core.spec.memory_limit import LimitedPart
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import IMPLEMENTATIONS as IMPLEMENTED
 
+TEXTS = ("release", "model_name", "accelerator", "optimizer_name")
 NAMES: Mapping[str, tuple[str, ...]] = {
     "model_name": ("model",),
     "num_layers": ("layers", "n_layers", "n_layer", "num_hidden_layers"),
@@ -98,6 +99,11 @@ def labels_of(columns: Iterable[object], needed: Iterable[str]) -> dict[str, str
     if problems:
         raise InputError("table of plans", problems)
     return {name: labels[0] for name, labels in found.items()}
+
+
+def is_text(column: str) -> bool:
+    """Whether the cells of a column are words even where they look like numbers: release 1.10 is not 1.1."""
+    return any(name in TEXTS for name in _found([column]))
 
 
 def missing_of(columns: Iterable[object], needed: Iterable[str]) -> list[str]:

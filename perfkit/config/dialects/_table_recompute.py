@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.plan import even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 
+NOT_STATED = -1.0
 COUNTED = ("full_layers", "communication", "swapped_layers")
 
 
@@ -53,13 +55,18 @@ def _slotted(layers: int, stages: int, chunks: int) -> Counts | None:
 
 def _grid(text: str) -> Counts | None:
     """A list of lists of counts, or one list for one chunk; None if it is neither."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
+    value = _json(text)
     rows = value if isinstance(value, list) and value and all(isinstance(row, list) for row in value) else [value]
     good = all(isinstance(row, list) and all(_is_count(count) for count in row) for row in rows)
     return tuple(tuple(row) for row in rows) if good else None
+
+
+def _json(text: str) -> Any:
+    """What the text says in JSON, or None."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _is_count(value: object) -> bool:
@@ -71,7 +78,7 @@ def read_recompute(
 ) -> Coded[RecomputePlan]:
     """The recompute plan of every row; `sizes` are its layers, stages and chunks."""
     kinds, texts = cells.chosen("recompute", RECOMPUTE, ""), [cells.texts(name) for name in (*COUNTED, "operators")]
-    switches = [coded(filled(cells.switches(name), 0.0)) for name in ("all_layers", "attention_core")]
+    switches = [coded(filled(cells.switches(name), NOT_STATED)) for name in ("all_layers", "attention_core")]
     cheap = kinds.is_("selective") & mindspore
     counted = np.any([~text.is_("") for text in texts], axis=0)
     # Only counts depend on the stages: plans without any are the same whatever the stages are.
@@ -94,18 +101,24 @@ def _plan(cells: Cells, kind: str, cheap: bool, every: float, core: float, *rest
     shape = layout or (even_layers(int(layers), int(stages), int(chunks)) if layers >= stages * chunks > 0 else ())
     named = {name: _counts(cells.label(name), text, shape) for name, text in zip(COUNTED, texts, strict=False)}
     operators = _operators(cells.label("operators"), texts[-1], shape)
-    _agree(cells, kind, [name for name, on in (("all_layers", every), ("attention_core", core)) if on > 0], named, operators)
+    _agree(cells, kind, {"all_layers": every, "attention_core": core}, named, operators)
+    if kind == "selective" and core == 0 and not (cheap or operators or any(map(any, chain(*named.values())))):
+        label = cells.label("attention_core")
+        raise ValueError(f"{cells.label('recompute')} = 'selective' contradicts {label} = 0; nearest is {label} = 1")
     return RecomputePlan(
         all_layers=every > 0 or (kind == "full" and not named["full_layers"]),
-        attention_core=core > 0 or (kind == "selective" and not cheap and not operators),
+        attention_core=core > 0 or (kind == "selective" and core < 0 and not cheap and not operators),
         operators=operators or (dict.fromkeys(SILU_MUL, shape) if cheap else {}),
         **named,
     )
 
 
-def _agree(cells: Cells, kind: str, switched: list[str], named: Mapping[str, Counts], operators: Mapping[str, Counts]) -> None:
+def _agree(
+    cells: Cells, kind: str, switches: Mapping[str, float], named: Mapping[str, Counts], operators: Mapping[str, Counts]
+) -> None:
     """Raises ValueError where the word for what is recomputed contradicts the switches and counts beside it."""
-    label, full = cells.label("recompute"), named["full_layers"]
+    label, full, every = cells.label("recompute"), named["full_layers"], cells.label("all_layers")
+    switched = [name for name, on in switches.items() if on > 0]
     if kind == "none" and (operators or any(named.values())):
         raise ValueError(f"{label} = 'none' contradicts the layers that are counted; nearest is selective or full")
     if kind == "none" and switched:
@@ -115,15 +128,16 @@ def _agree(cells: Cells, kind: str, switched: list[str], named: Mapping[str, Cou
         )
     if kind == "full" and full and not any(map(any, full)):
         raise ValueError(f"{label} = 'full' contradicts {cells.label('full_layers')} = 0; nearest is none")
+    if kind == "full" and not full and switches["all_layers"] == 0:
+        raise ValueError(f"{label} = 'full' contradicts {every} = 0; nearest is {every} = 1")
+    if kind == "selective" and switches["all_layers"] > 0:
+        raise ValueError(f"{label} = 'selective' contradicts {every} = 1; nearest is full")
 
 
 def _operators(label: str, text: str, shape: Counts) -> dict[str, Counts]:
     if not text:
         return {}
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
+    value = _json(text)
     if not isinstance(value, dict):
         raise ValueError(f"{label} = {text!r} must be a JSON object of counts by operator")
     for pattern in value:
@@ -141,15 +155,15 @@ def _compiled(label: str, pattern: str) -> None:
 
 def _counts(label: str, text: str, shape: Counts) -> Counts:
     """The counts that a cell states, by chunk and stage; those of a whole stage go to its chunks from the first on."""
-    if not text:
+    if not text or not shape:  # a row without a shape is refused for that
         return ()
     if text.lower() == "true":
         return shape
-    grid = _grid(text) if text.startswith("[") else ((int(text),) * len(shape[0]),) if text.isdigit() and shape else None
+    grid = _grid(text) if text.startswith("[") else ((int(text),) * len(shape[0]),) if text.isdecimal() else None
     if grid is not None and len(grid) == len(shape) and all(len(row) == len(shape[0]) for row in grid) and text.startswith("[["):
         return _within(label, text, grid, shape)
     if grid is None or len(grid) != 1 or len(grid[0]) != len(shape[0]):
-        raise ValueError(f"{label} = {text!r} must be a count, or a list of counts for {len(shape[0]) if shape else 'its'} stages")
+        raise ValueError(f"{label} = {text!r} must be a count, or a list of counts for {len(shape[0])} stages")
     whole = tuple(map(sum, zip(*shape, strict=True)))
     # One count for all stages is beyond those that have fewer layers, but not beyond all.
     _within(label, text, grid if text.startswith("[") else ((grid[0][0],),), (whole,) if text.startswith("[") else ((max(whole),),))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,8 @@ from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spreadsheet import safe_cell
 
+SPLIT = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
+"""Sizes whose product the devices are."""
 UNLIKE = ("hardware", "recompute", "memory_limit")
 """Fields of a plan that a row states in several columns or in another form."""
 MOST_BYTES = 2**60
@@ -91,8 +94,8 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str)
     hardware = read_hardware(cells, devices)
     dtype = read_dtype(cells, hardware)
     per_node = hardware.numbers(lambda spec: spec.devices_per_node if spec else 1)
-    sizes |= read_shares(cells, sizes, per_node)
     software = read_software(cells)
+    sizes |= read_shares(cells, sizes, per_node, software["framework"].is_("fsdp"))
     framework = program_of(software["framework"], hardware, sizes)
     split = tuple(sizes[name] for name in ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size"))
     layouts = read_layouts(cells, *split)
@@ -234,29 +237,33 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     header, cells = list(csv.reader(io.StringIO(document.text)))[:2]
     labels, row = labels_of(header, ()), dict(zip(header, cells, strict=False))
     changed = {path[0]: value for path, value in changes.items()}
-    changed = _followed(row, labels, changed) | changed
+    changed = _followed(row, labels, changed, row_of(read(document))) | changed
     return _text(row | {labels.get(name, name): value for name, value in changed.items()}), ()
 
 
 _STATING = {
     "none": ("all_layers", "attention_core", *COUNTED, "operators"),
     "full": ("all_layers", "full_layers"),
-    "selective": ("attention_core",),
+    "selective": ("all_layers", "attention_core"),
 }
 """By word of `recompute`, the columns that say something else."""
 
 
-def _followed(row: Mapping[str, str], labels: Mapping[str, str], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells that would contradict the changed ones: words for what those now say in numbers."""
+def _followed(
+    row: Mapping[str, str], labels: Mapping[str, str], changed: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Cells that would contradict the changed ones: words for what those, or those `before` the change, say in numbers."""
     cells = {name: plain(row.get(labels.get(name, ""), "")) for name in ("recompute", "zero_stage", "sharding")}
     found: dict[str, Any] = {}
     if any(name in changed for name in _STATING.get(cells["recompute"], ())):
-        found["recompute"] = ""
+        found = {name: before[name] for name in _STATING["none"]} | {"recompute": ""}
     level = changed.get("optimizer_shard_level")
     if cells["zero_stage"] and (level or (cells["zero_stage"] == "0" and "optimizer_shard_size" in changed)):
         found["zero_stage"] = "" if cells["zero_stage"] == "0" else level
     if cells["sharding"] and level:
         found["sharding"] = ""
+    if row.get(labels.get("n_devices", "")) and any(name in changed for name in SPLIT):
+        found["n_devices"] = math.prod(int(changed.get(name, before[name])) for name in SPLIT)
     return found
 
 

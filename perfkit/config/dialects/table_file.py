@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.config.dialects._table_names import is_text
 from perfkit.core.errors import InputError
 
 _LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
@@ -21,8 +22,9 @@ def read_frame(name: str, text: str | None = None) -> pd.DataFrame:
     """
     try:
         # Without a header pandas refuses a first row that is too long; with one it would drop the cells that are too many.
-        pd.read_csv(_source(name, text), header=None, nrows=2, dtype=str, **_FORM)
-        frame: pd.DataFrame = pd.read_csv(_source(name, text), index_col=False, low_memory=False, **_FORM)
+        head = pd.read_csv(_source(name, text), header=None, nrows=2, dtype=str, **_FORM)
+        words = dict.fromkeys((label for label in head.iloc[0].dropna() if is_text(label)), "str")
+        frame: pd.DataFrame = pd.read_csv(_source(name, text), index_col=False, low_memory=False, dtype=words, **_FORM)
     except FileNotFoundError as error:
         raise InputError(name, ["the file does not exist"]) from error
     except UnicodeDecodeError as error:

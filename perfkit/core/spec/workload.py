@@ -11,6 +11,10 @@ from perfkit.core.spec.checks import counts, one_of
 AttentionKernel = Literal["flash", "unfused"]
 
 
+FEW_BITS = ("float8", "float4")
+"""Precisions of products beside which all else stays in 16 bits."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
     """One training step: sequences of `seq_length` tokens, `global_batch_size` of them, `micro_batch_size` at a time a replica.

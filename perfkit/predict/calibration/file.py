@@ -77,11 +77,15 @@ class Calibration:
 
         What is not known adds to the half width of `interval`, in logarithms, as independent errors do.
         """
-        known = labels.flags(lambda label: self._merged(label)[1])
+        known = self.knows(labels)
         low, high = np.log(self.interval)
         doubts = np.where(experts, self.doubt.get("experts", 0.0), 0.0), np.where(known, 0.0, self.doubt.get("device", 0.0))
         half = np.sqrt(((high - low) / 2.0) ** 2 + doubts[0] ** 2 + doubts[1] ** 2)
         return np.exp((low + high) / 2.0 - half), np.exp((low + high) / 2.0 + half)
+
+    def knows(self, labels: Coded[Label]) -> Flags:
+        """Whether efficiencies are stated for the device of every plan."""
+        return labels.flags(lambda label: self._merged(label)[1])
 
     def _merged(self, label: Label) -> tuple[dict[str, float], bool]:
         """The numbers for a label, and whether any is stated for its device; found once."""

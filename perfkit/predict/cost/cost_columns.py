@@ -16,6 +16,7 @@ from perfkit.core.plan_columns import Coded, Flags, Floats, PlanColumns, Rows
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 
@@ -204,7 +205,7 @@ def _work(plans: PlanColumns) -> dict[str, Any]:
         "element_bytes": plans.dtype.numbers(ELEMENT_BYTES.__getitem__),
         "gradient_bytes": plans.gradient_dtype.numbers(GRADIENT_BYTES.__getitem__),
         "flash": plans.attention_kernel.is_("flash"),
-        "few_bits": plans.dtype.is_("float8", "float4"),
+        "few_bits": plans.dtype.is_(*FEW_BITS),
         "optimizer_ratio": optimizer_bytes(state, plans.master_weights) / ADAM_BYTES,
         "releases_before": np.where(plans.program.is_("mindspore"), plans.release.numbers(releases_before), 0.0),
     }
@@ -268,6 +269,9 @@ def _lacking(plans: PlanColumns) -> Iterator[tuple[Flags, str]]:
         if spec is None:
             yield rows, 'hardware is not named; a prediction needs the device, for example "Ascend-910B2"'
             continue
+        if not any(dtype in WIDE for dtype in spec.peak_flops_per_s):
+            attention = "in which attention computes beside products of fewer"
+            yield rows & plans.dtype.is_(*FEW_BITS), f"{spec.name} has no peak in 16 bits, {attention}; state {WIDE[0]}"
         for kind, dtype in enumerate(plans.dtype.values):
             if dtype not in spec.peak_flops_per_s:
                 known = ", ".join(spec.peak_flops_per_s)

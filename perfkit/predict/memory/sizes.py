@@ -18,6 +18,7 @@ import numpy.typing as npt
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.memory.settings import MemorySettings
 
 Number: TypeAlias = Any
@@ -156,7 +157,7 @@ KIND: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "dropout": ("dropout", bool),
     "flash": ("attention_kernel", lambda kernel: kernel == "flash"),
     "element_bytes": ("dtype", lambda dtype: 4 if dtype == "float32" else 2),
-    "eight_bit": ("dtype", lambda dtype: dtype in ("float8", "float4")),
+    "eight_bit": ("dtype", lambda dtype: dtype in FEW_BITS),
     "kv_lora_rank": ("kv_lora_rank", bool),
     "query_lora_rank": ("query_lora_rank", bool),
     "num_experts": ("num_experts", bool),
