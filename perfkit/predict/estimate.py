@@ -121,6 +121,15 @@ def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = 
     ]
 
 
+def stage_breakdowns(plan: Plan, *, calibration: str | Calibration | None = None) -> list[Breakdown]:
+    """Seconds of the plan's step by path on every pipeline stage; with `bubble`, its waits for others, each sums to the step."""
+    columns = PlanColumns.of([plan])
+    refuse_unpriced(columns)
+    costs, eff = cost_columns(columns), _known(calibration).efficiency(labels_of(columns))
+    stages = (parts_of(costs, eff, stage).items() for stage in range(plan.parallel.pipeline_parallel_size))
+    return [Breakdown("s", {path: float(amount[0]) for path, amount in parts if amount[0] > 0}, step.SOURCE) for parts in stages]
+
+
 def _estimate(
     plan: Plan, known: Calibration, breakdown: Breakdown, bounds: tuple[float, float], rates: Mapping[str, float]
 ) -> Estimate:

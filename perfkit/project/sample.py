@@ -20,6 +20,7 @@ from perfkit.core import catalog, settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.settings import PROJECT_FILE
+from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.estimate import Estimate, estimates
 from perfkit.project import Project, create_project, open_project
@@ -70,25 +71,18 @@ def demo(folder: Path | str) -> Project:
 
 def predictions() -> list[Estimate]:
     """What `perfkit.estimate` predicts of every round's configuration on the case's device."""
+    return estimates(round_plans())
+
+
+def round_plans() -> list[Plan]:
+    """Every round's configuration on the case's device."""
     device = catalog.hardware_named(DEVICE)
-    plans = [read_config(data_folder() / CASE_FOLDER / f"round{number}.yaml") for number in range(NUM_ROUNDS)]
-    return estimates([replace(plan, hardware=device) for plan in plans])
-
-
-def stage_units(row: Mapping[str, Any], units: Mapping[str, float]) -> list[float]:
-    """Time of one micro-batch of one sequence on each pipeline stage of a round, in layer units."""
-    num_stages = len(row["full_layers"])
-    layers = NUM_LAYERS / num_stages
-    times: list[float] = [
-        layers * units["training"] + full + fine * units["fine_recompute"]
-        for full, fine in zip(row["full_layers"], row["fine_layers"], strict=True)
-    ]
-    times[-1] += units["head"] * units["training"]
-    return times
+    plans = (read_config(data_folder() / CASE_FOLDER / f"round{number}.yaml") for number in range(NUM_ROUNDS))
+    return [replace(plan, hardware=device) for plan in plans]
 
 
 def read_case() -> dict[str, Any]:
-    """The bundled case: `goal`, `device`, `layer_units` and the six `rounds` with what each changed, was reported and teaches."""
+    """The bundled case: `goal`, `device` and the six `rounds` with what each changed, was reported and teaches."""
     return tomllib.loads((data_folder() / CASE_FOLDER / "rounds.toml").read_text(encoding="utf-8"))
 
 

@@ -14,9 +14,10 @@ import perfkit
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+from perfkit.predict.estimate import stage_breakdowns
 from perfkit.project import create_project, open_project, sample, sample_paths
 from perfkit.project.experiments import ExperimentLog
-from perfkit.project.sample import demo, stage_units
+from perfkit.project.sample import demo, predictions, round_plans
 
 REPORTED = [1860, 2136, 2189, 2210, 2353, 2562]
 
@@ -88,9 +89,19 @@ def test_round_3_is_within_the_noise_and_the_others_are_not(written: Path):
     assert ExperimentLog(written).ladder()["beyond_noise"].tolist()[1:] == [True, True, False, True, True]
 
 
-def test_the_stage_units_are_the_published_arithmetic(case: dict):
-    found = [[round(time, 2) for time in stage_units(row, case["layer_units"])] for row in case["rounds"]]
-    assert found == [[161.37], [80.0, 81.37], [75.62, 76.99], [75.62, 61.37], [73.0, 66.37], [64.0, 61.37]]
+def test_the_stages_of_a_round_each_take_its_estimated_step():
+    for plan, predicted in zip(round_plans(), predictions(), strict=True):
+        stages = stage_breakdowns(plan)
+        assert len(stages) == plan.parallel.pipeline_parallel_size
+        assert [stage.total for stage in stages] == pytest.approx([predicted.step_time_s] * len(stages))
+        assert any(stage.parts == pytest.approx(predicted.breakdown.parts) for stage in stages)
+
+
+def test_the_stage_that_computes_most_again_is_the_one_of_the_published_lists():
+    again = [[stage.amount("computing/recompute") for stage in stage_breakdowns(plan)] for plan in round_plans()]
+    assert again[1][0] == pytest.approx(again[1][1])  # all layers of both
+    assert again[3][0] > 5 * again[3][1]  # the twenty patterns on stage 0 alone
+    assert max(map(sum, again[2:])) < sum(again[1])
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import NS_PER_S
+from perfkit.predict.estimate import estimate
 from perfkit.predict.simulate import parse_faults
 from perfkit.predict.simulate.layout import Layout
 from perfkit.teach import class_store, game, rounds
@@ -17,6 +19,11 @@ LINK = game.Truth(kind="slow_link", ranks=frozenset({4, 5}), cost_ms=120.0, acti
 
 def right(truth):
     return Guess(truth.kind, ",".join(map(str, truth.ranks)), truth.cost_ms, truth.action)
+
+
+def test_last_weeks_run_takes_what_the_estimate_says_of_its_plan():
+    steps = game.healthy().steps().groupby("step")["duration_ns"].max() / NS_PER_S
+    assert steps.tolist() == pytest.approx([estimate(game.plan()).step_time_s] * len(steps), rel=0.01)
 
 
 def test_all_right_is_100():

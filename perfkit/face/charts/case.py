@@ -1,4 +1,4 @@
-"""The guided case as pictures: what a micro batch takes on every stage, and what was guessed, predicted and reported."""
+"""The guided case as pictures: what a step takes on every stage, and what was guessed, predicted and reported."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import altair as alt
 from perfkit.face.charts import theme
 
 WORK = {
-    "layers": theme.COMPUTING,
-    "vocabulary head": theme.SKY,
-    "full recompute": theme.FREE,
-    "recompute of 20 patterns": theme.COMMUNICATION,
+    "forward and backward": theme.COMPUTING,
+    "computed again": theme.SKY,
+    "moving data": theme.COMMUNICATION,
+    "update and host": theme.GREEN,
+    "waiting for the other stage": theme.FREE,
 }
 ANSWERS = {"reported": theme.COMPUTING, "within 10 %": theme.GREEN, "more than 10 % off": theme.FREE}
 
@@ -21,16 +22,16 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @theme.drawn_once
 def stage_work(rows: Rows) -> alt.Chart:
-    """Draw a bar a round and stage: `place` ("round 2, stage 0"), `work`, `units`, `order` in the data set "stages"."""
+    """Draw a bar a round and stage: `place` ("round 2, stage 0"), `work`, `seconds`, `order` in the data set "stages"."""
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("stages"), width="container", height={"step": 30})
         .mark_bar(cornerRadius=1)
         .encode(
-            x=alt.X("units:Q", title="time of a micro batch (forward passes of a layer)", stack="zero"),
+            x=alt.X("seconds:Q", title="time of a step (s)", stack="zero"),
             y=alt.Y("place:N", title=None, sort=None),
             color=alt.Color("work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values()))),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), alt.Tooltip("units:Q", format=".2f")],
+            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), alt.Tooltip("seconds:Q", format=".3~r")],
         )
     )
     return theme.with_rows(chart, rows)

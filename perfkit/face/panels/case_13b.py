@@ -13,6 +13,7 @@ import pandas as pd
 
 from perfkit.config.flat_keys import config_keys, difference
 from perfkit.core import catalog
+from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
@@ -25,10 +26,10 @@ from perfkit.face.widgets.panel import Action, Answer, Panel
 from perfkit.face.widgets.table import Table
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.cost.utilization import mfu
-from perfkit.predict.estimate import Estimate
+from perfkit.predict.estimate import Estimate, stage_breakdowns
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.experiments.writer import to_json
-from perfkit.project.sample import CASE_FOLDER, METHOD, predictions, read_case, stage_units
+from perfkit.project.sample import CASE_FOLDER, METHOD, predictions, read_case, round_plans
 
 PAGE = "30_case_13b"
 SEQ_LENGTH = 4096
@@ -36,6 +37,14 @@ SEQ_LENGTH = 4096
 GLOBAL_BATCH_SIZES = (16, 1024, 1024, 1024, 1024, 1024)
 NUM_DEVICES = (8, 16, 16, 16, 16, 16)
 FAR_OFF = 0.10
+PARTS = {
+    "forward and backward": ("computing/forward", "computing/backward"),
+    "computed again": ("computing/recompute",),
+    "moving data": ("communication",),
+    "update and host": ("computing/optimizer", "free"),
+    "waiting for the other stage": ("bubble",),
+}
+"""What a stage does in a step, and the leaves of its breakdown."""
 ROUNDS = tuple((f"round {number}", number) for number in range(1, 6))
 _kept_here: dict[int, dict[str, Any]] = {}
 """Guesses of this page where no project can keep them."""
@@ -56,7 +65,7 @@ class Told:
 
     number: int
     row: dict[str, Any]
-    stages: list[float]
+    stages: list[Breakdown]
     estimate: Estimate
     predicted: float | None
     error: float | None
@@ -94,14 +103,14 @@ def told(case: dict[str, Any]) -> tuple[Told, ...]:
     full = training_flops(model, SEQ_LENGTH)
     causal = training_flops(model, SEQ_LENGTH, "causal", head=False)
     found: list[Told] = []
-    for number, (row, estimate) in enumerate(zip(case["rounds"], predictions(), strict=True)):
+    for number, (row, plan, estimate) in enumerate(zip(case["rounds"], round_plans(), predictions(), strict=True)):
         reported, predicted = float(row["reported"]), estimate.tokens_per_s_per_device if number else None
         tokens = GLOBAL_BATCH_SIZES[number] * SEQ_LENGTH
         found.append(
             Told(
                 number=number,
                 row=row,
-                stages=stage_units(row, case["layer_units"]),
+                stages=stage_breakdowns(plan),
                 estimate=estimate,
                 predicted=predicted,
                 error=None if predicted is None else predicted / reported - 1,
@@ -147,7 +156,7 @@ def view(result: Result) -> Answer:
     state = result.state
     before, now = result.rounds[state.round - 1], result.rounds[state.round]
     guess = result.guesses.get(state.round)
-    charts = {"stages": _stages(result, before, now)}
+    charts = {"stages": _stages(before, now)}
     tables = {
         "config": Table(
             frame=pd.DataFrame([{**row, "old": _short(row["old"]), "new": _short(row["new"])} for row in result.changed]),
@@ -161,41 +170,26 @@ def view(result: Result) -> Answer:
     return Answer(charts, tables, _sentence(result, before, now, guess), _notes(result, now, guess))
 
 
-def _stages(result: Result, before: Told, now: Told) -> Figure:
-    units = result.case["layer_units"]
-    rows = [row for told_round in (before, now) for row in _stage_rows(told_round, units)]
-    listed = "; ".join(f"round {item.number}: {', '.join(f'{stage:.2f}' for stage in item.stages)}" for item in (before, now))
+def _stages(before: Told, now: Told) -> Figure:
+    rows = [row for told_round in (before, now) for row in _stage_rows(told_round)]
+    shares = [[f"{1 - float(stage.amount('bubble') / stage.total):.0%}" for stage in item.stages] for item in (before, now)]
+    worked = (f"round {item.number}: {', '.join(own)}" for item, own in zip((before, now), shares, strict=True))
     return Figure(
         chart=stage_work({"stages": rows}),
-        title="What a micro batch of one sequence takes on every stage",
-        alt=f"Units of a stage, {listed}.",
-        sources=[
-            "work counted in layers: training one takes 3 units, recomputing its share more, the head 0.4562 x 3 on the last stage"
-        ],
+        title="What a step takes on every stage, as estimated",
+        alt=f"Share of a step in which a stage works, {'; '.join(worked)}.",
+        sources=["the breakdown of perfkit.estimate, stage by stage"],
         wide=True,
     )
 
 
-def _stage_rows(item: Told, units: dict[str, float]) -> list[dict[str, Any]]:
-    num_stages = len(item.stages)
-    rows = []
-    for stage, total in enumerate(item.stages):
-        full = float(item.row["full_layers"][stage])
-        fine = item.row["fine_layers"][stage] * units["fine_recompute"]
-        head = units["head"] * units["training"] if stage == num_stages - 1 else 0.0
-        parts = {
-            "layers": total - full - fine - head,
-            "vocabulary head": head,
-            "full recompute": full,
-            "recompute of 20 patterns": fine,
-        }
-        place = f"round {item.number}, stage {stage}"
-        rows += [
-            {"place": place, "work": work, "units": amount, "order": order}
-            for order, (work, amount) in enumerate(parts.items())
-            if amount
-        ]
-    return rows
+def _stage_rows(item: Told) -> list[dict[str, Any]]:
+    return [
+        {"place": f"round {item.number}, stage {number}", "work": work, "seconds": amount, "order": order}
+        for number, stage in enumerate(item.stages)
+        for order, (work, paths) in enumerate(PARTS.items())
+        if (amount := sum(float(stage.amount(path)) for path in paths))
+    ]
 
 
 def _answers(now: Told, guess: dict[str, Any]) -> Figure:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from perfkit.core import catalog
 from perfkit.core.params import count_params
 from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.predict.estimate import estimate
 from perfkit.predict.memory.activations import layer_tensors
-from perfkit.predict.memory.guide import PLAIN, guide_activations, guide_static
+from perfkit.predict.memory.guide import guide_activations, guide_static
 from perfkit.predict.memory.in_flight import in_flight_of
-from perfkit.predict.memory.memory import static_of
 from perfkit.predict.memory.settings import preset
 from perfkit.teach.models import gpt_layer, named, plan_of
 from perfkit.teach.worked import Draw, Group, Worked
@@ -15,6 +18,8 @@ from perfkit.teach.worked import Draw, Group, Worked
 MIB, GIB = 2**20, 2**30
 HBM_MB = 62_432
 SEQ = 4096
+WHOLE_ON = "A100-80GB-SXM"
+"""A device whose usual stack keeps weights whole beside a sharded optimizer."""
 
 
 def guide_rule(draw: Draw) -> Worked:
@@ -31,16 +36,19 @@ def guide_rule(draw: Draw) -> Worked:
 
 
 def exact_static(draw: Draw) -> Worked:
-    """E15: weights and gradients whole, optimizer state sharded."""
+    """E15: weights and gradients whole, optimizer state sharded, as the estimate has it for the stack of Megatron."""
     model, shards = named(draw["model"]), draw["d"]
     parallel = ParallelPlan(data_parallel_size=shards, optimizer_shard_size=shards)
-    held = static_of(plan_of(model, s=SEQ, b=1, parallel=parallel), PLAIN, 0)
-    total = held.parameters + held.gradients + held.optimizer
+    plan = replace(plan_of(model, s=SEQ, b=1, parallel=parallel), hardware=catalog.hardware_named(WHOLE_ON))
+    memory = estimate(plan).memory
+    assert memory is not None
+    parameters, gradients, optimizer = (float(memory.amount(f"static/{part}")) for part in ("parameters", "gradients", "optimizer"))
+    total = parameters + gradients + optimizer
     count = float(count_params(model).total)
     wrong = {
         "guide_10n": guide_static(count, shards=shards, accumulation=True) / GIB,
         "gb_decimal": total / 1e9,
-        "all_sharded": (held.parameters + held.gradients) / shards / GIB + held.optimizer / GIB,
+        "all_sharded": (parameters + gradients) / shards / GIB + optimizer / GIB,
     }
     return Worked({"model": draw["model"], "opt_shard": shards, "tp": 1, "pp": 1}, total / GIB, wrong)
 
