@@ -13,7 +13,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import GIB, NS_PER_S
 from perfkit.explain.summary import summarize
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import SolveProgress
@@ -25,6 +25,7 @@ from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
 from perfkit.predict.plans.balance.from_plan import PlanProblem, balanced, problem_of_plan, scaled
 from perfkit.predict.plans.balance.measured_layers import layer_times, with_layer_times
+from perfkit.predict.plans.balance.sapp import Asked, is_sapp, read_sapp, write_layers
 from perfkit.predict.plans.balance.text import plan_table
 from perfkit.record.load import load
 
@@ -44,13 +45,23 @@ def balance_input(
     as_json: bool,
     out: TextIO,
     errors: TextIO,
+    sizes: tuple[int | None, int | None] = (None, None),
 ) -> None:
     """Balance the case or configuration at `path` and print the result; the configuration found goes to `target`.
 
-    Raises InputError with all problems; for a case also where an option asks for a configuration.
+    Raises InputError with all problems; for a case also where an option asks for a configuration. `sizes` are stages and micro
+    batches for a file of SAPP that states none.
     """
     name, text = _given(path)
-    if _is_case(path, text):
+    if (start := _of_sapp(path, text)) is not None:
+        wanted = Asked(stages=sizes[0], micro_batches=sizes[1], memory_limit_bytes=None if limit_gib is None else limit_gib * GIB)
+        problem, found = read_sapp(start, name, wanted), None
+        with SolveProgress(errors) as progress:
+            result = balance(problem, time_limit_s=time_limit_s, progress=progress)
+        if target:
+            Path(target).write_text(write_layers(problem, Path(name).stem), encoding="utf-8")
+            target = None
+    elif _is_case(path, text):
         asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
         if wrong := [option for option, value in asked.items() if value is not None]:
             raise InputError(name, [f"{option} needs a configuration; a case states its own times and limits" for option in wrong])
@@ -88,6 +99,16 @@ def _given(path: str) -> tuple[str, str | None]:
     if problems:
         raise InputError(STDIN_NAME, problems)
     return STDIN_NAME, text
+
+
+def _of_sapp(path: str, text: str | None) -> str | None:
+    """The text of one of SAPP's files; None for any other input."""
+    if text is None:
+        file = Path(path)
+        if file.suffix.lower() not in (".yaml", ".yml", ".json") or not file.is_file() or file.stat().st_size > MAX_FILE_BYTES:
+            return None
+        text = file.read_text(encoding="utf-8", errors="replace")
+    return text if is_sapp(text) else None
 
 
 def _is_case(path: str, text: str | None) -> bool:

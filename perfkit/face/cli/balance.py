@@ -12,13 +12,17 @@ from perfkit.face.cli._command import Command
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("case", metavar="CASE|CONFIG", help="a perfkit.plans.plan/1 file or a configuration; - is standard input")
+    parser.add_argument(
+        "case", metavar="CASE|CONFIG", help="a perfkit.plans.plan/1 file, one of SAPP's, or a configuration; - is standard input"
+    )
+    parser.add_argument("--stages", type=int, help="stages, where one of SAPP's files states none (default there: 4)")
+    parser.add_argument("--micro-batches", type=int, help="micro batches, where one of SAPP's files states none (default there: 4)")
     parser.add_argument("--time-limit-s", type=float, default=60.0, help="stop with the best layout so far (default: 60)")
     parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
     parser.add_argument("--device", help="the device, where CONFIG names none")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill (default: its own limit, else the device)")
-    parser.add_argument("--out", metavar="FILE", help="write CONFIG with the layers and recomputation found")
+    parser.add_argument("--out", metavar="FILE", help="write CONFIG with what was found; of SAPP's files the layers as its JSON")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -27,6 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     balance_input(
         arguments.case,
+        sizes=(arguments.stages, arguments.micro_batches),
         time_limit_s=arguments.time_limit_s,
         run=arguments.run,
         device=arguments.device,
