@@ -31,3 +31,15 @@ def keep_event(action: str, detail: Mapping[str, Any], *, page: str = "") -> str
         raise InputError(action, [f"no round of {project.name} is open; start the next one first"])
     log.record_event(action, dict(detail), page=page, number=number)
     return f"Saved to round {number} of {project.name}."
+
+
+def keep_prediction(metric: str, value: float, *, method: str) -> str:
+    """Write what a page predicts for the project's open round, and say so; `value` is in the metric's own unit.
+
+    Raises InputError if there is no project or no open round; the log refuses it once the round has a run.
+    """
+    project = own_project(metric)
+    if project.open_round is None:
+        raise InputError(metric, ["no round is open; start one on page 00"])
+    ExperimentLog(project.folder).predict(project.open_round, metric, value, method=method)
+    return f"Round {project.open_round} now predicts {metric.replace('_', ' ')} of {value:,.0f}.".replace(",", "\u2009")

@@ -116,13 +116,19 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                 for word in node.keywords:
                     if word.arg == "title" and isinstance(word.value, ast.Constant):
                         yield "titles", word.value.value, path.name
+    for path in sorted([*(ROOT / "perfkit" / "predict").rglob("*.py"), *(ROOT / "perfkit" / "explain").rglob("*.py")]):
+        if "attrs" in (text := path.read_text()):  # of frames, which say their title themselves
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Dict):
+                    named = zip(node.keys, node.values, strict=True)
+                    yield from (("titles", _constant(value), path.name) for key, value in named if _constant(key) == "title")
 
 
 def _steps() -> Iterator[tuple[str, str, str]]:
     """The words of the steps of pages: their names, controls and options, and the titles of what they return."""
     for path in pages():
         for cell in json.loads(path.read_text())["cells"]:
-            if cell["cell_type"] != "code" or "@widgets.step" not in (source := "".join(cell["source"])):
+            if cell["cell_type"] != "code" or "widgets." not in (source := "".join(cell["source"])):
                 continue
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):

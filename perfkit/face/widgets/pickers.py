@@ -71,19 +71,22 @@ def choose_recording(
     label: str = "Recording",
     remember: bool = False,
     logs: bool = False,
+    optional: bool = False,
     samples: Mapping[str, str] = context.SAMPLES,
 ) -> Picker:
     """A recording: `.value` is its `Run`. It starts with `path`, else with what the project has open, else with a sample.
 
     `name` is the name in the page's address; a second recording needs another one, and starts with none. With `remember` the
-    choice becomes the project's open recording; with `logs` training logs are offered, too. `samples` are paths below the bundled
-    data, by what they are.
+    choice becomes the project's open recording; with `logs` training logs are offered, too. Where none is chosen the value of an
+    `optional` one is None. `samples` are paths below the bundled data, by what they are.
     """
     first = str(path) or (context.first_run(samples) if name == "run" else "")
     options = partial(_runs_and_logs if logs else context.run_options, samples=samples)
     entry = Folder(first, options, label=label, help="a folder of profiles at any depth, a trace file, or a training log")
 
-    def read(**chosen: str) -> Run:
+    def read(**chosen: str) -> Run | None:
+        if optional and not chosen[name]:
+            return None
         run = context.read_run(chosen[name])
         if remember:
             context.remember_run(chosen[name])
@@ -166,8 +169,10 @@ def _runs_and_logs(_state: object, samples: Mapping[str, str]) -> list[tuple[str
     return [*context.run_options(samples=samples), *context.log_options()]
 
 
-def _run_told(run: Run) -> str:
+def _run_told(run: Run | None) -> str:
     """What a recording holds, in a sentence."""
+    if run is None:
+        return t("No recording is chosen.")
     num_ranks, num_steps = len(run.ranks), len(run.distinct("steps", columns=["step"])) if run.has("steps") else 0
     parts = [
         run.format,
