@@ -16,9 +16,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from perfkit.core.breakdown import Breakdown
 from perfkit.core.run import Run
-from perfkit.core.source import Source
 from perfkit.explain.dependencies import MEETING, Dependencies, dependencies
 
 KINDS = ("computing", "communication", "copy", "host", "launch", "graph", "delay", "unlinked")
@@ -67,13 +65,6 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
         segments.append((rank, name, kind, graph.start_ns, at_ns - graph.start_ns))
     columns = ["rank", "name", "kind", "start_ns", "duration_ns"]
     return pd.DataFrame(segments[::-1], columns=columns).astype({"start_ns": "int64", "duration_ns": "int64"})
-
-
-def path_breakdown(path: pd.DataFrame, name: str) -> Breakdown:
-    """The path by kind, in ns: its leaves sum to the step. `name` says which step of which run it is."""
-    sums = path.groupby("kind")["duration_ns"].sum()
-    parts = {kind: int(sums[kind]) for kind in KINDS if kind in sums.index}
-    return Breakdown("ns", parts, Source("measured", name, "critical path"))
 
 
 def path_operators(path: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,7 @@ SAMPLES: Mapping[str, str] = {
     "log": "traces/logs/llama2_13b_8card_worker_0.log",
 }
 AUTHOR = "perfkit demo"
-NUM_LAYERS = 40
+
 NUM_ROUNDS = 6
 DEVICE = "Ascend-910B2"
 METHOD = f"perfkit estimate on {DEVICE}; 80 % interval"

@@ -160,8 +160,3 @@ class Timeline:
     def whole(self) -> DeviceTime:
         """What the device did from its first to its last kernel."""
         return self.window(self.start_ns, self.end_ns)
-
-
-def device_time(kernels: pd.DataFrame) -> DeviceTime:
-    """What one rank's device did from its first to its last kernel; `kernels` are rows of the table of that name."""
-    return Timeline(kernels).whole()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perfkit.record.overlap import Timeline, device_time, merge, overlap_ns, union
+from perfkit.record.overlap import Timeline, merge, overlap_ns, union
 
 KINDS = ("computing", "communication", "copy")
 EPOCH_NS = 1_736_408_883_704_643_212
@@ -41,22 +41,22 @@ def test_empty_and_reversed_intervals_cover_nothing():
 
 def test_times_of_the_epoch_stay_exact_to_the_ns():
     rows = kernels((0, 1, "computing"), (3, 1, "communication"), offset_ns=EPOCH_NS)
-    time = device_time(rows)
+    time = Timeline(rows).whole()
     assert (time.span_ns, time.computing_ns, time.communication_ns, time.free_ns) == (4, 1, 1, 2)
 
 
 def test_hidden_communication_is_overlapped_and_the_rest_exposed():
-    time = device_time(kernels((0, 10, "computing"), (5, 10, "communication"), (20, 5, "computing")))
+    time = Timeline(kernels((0, 10, "computing"), (5, 10, "communication"), (20, 5, "computing"))).whole()
     assert (time.computing_ns, time.communication_ns, time.overlapped_ns, time.exposed_ns, time.free_ns) == (15, 10, 5, 5, 5)
 
 
 def test_a_copy_is_free_time_of_the_device_and_not_idle():
-    time = device_time(kernels((0, 10, "computing"), (5, 15, "copy")))
+    time = Timeline(kernels((0, 10, "computing"), (5, 15, "copy"))).whole()
     assert (time.computing_ns, time.copy_ns, time.free_ns, time.idle_ns) == (10, 10, 10, 0)
 
 
 def test_no_kernels_take_no_time():
-    assert device_time(kernels()).span_ns == 0
+    assert Timeline(kernels()).whole().span_ns == 0
 
 
 @settings(max_examples=60, deadline=None)
@@ -76,7 +76,7 @@ def test_every_window_agrees_with_counting_ns_by_ns(rows, start, length):
 @settings(max_examples=60, deadline=None)
 @given(spans)
 def test_parts_of_the_whole_sum_to_its_span(rows):
-    time = device_time(kernels(*rows))
+    time = Timeline(kernels(*rows)).whole()
     assert time.computing_ns + time.exposed_ns + time.free_ns == time.span_ns
     assert min(time.computing_ns, time.exposed_ns, time.free_ns, time.overlapped_ns, time.idle_ns) >= 0
 
@@ -112,4 +112,4 @@ def test_the_union_is_sorted_disjoint_and_covers_the_same_ns(rows):
 def test_a_kernel_without_a_start_is_on_no_timeline(start):
     rows = kernels((0, 5, "computing"), (5, 5, "computing"))
     rows.loc[1, "start_ns"] = start
-    assert device_time(rows).computing_ns == 5
+    assert Timeline(rows).whole().computing_ns == 5

@@ -119,15 +119,6 @@ def _feed_forwards(plans: CostColumns, tokens: Floats, mixed: Floats) -> list[tu
     return blocks
 
 
-def _products(products: Sequence[tuple[Floats, Floats, Floats, Floats | float]], device: Device) -> tuple[Floats, Floats]:
-    """Seconds of the products forward, and of those for their inputs' and weights' gradients."""
-    forward = backward = np.zeros(())
-    for rows, columns, depth, copies in products:
-        once, twice = weight_product_s(rows, columns, depth, device, copies)
-        forward, backward = forward + once, backward + twice
-    return forward, backward
-
-
 def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
     """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators."""
     heads = plans.heads / plans.tensor
@@ -167,7 +158,7 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
 def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
     """Forward and backward seconds of the output projection and the loss."""
     columns = padded_vocab(plans) / plans.tensor
-    forward, backward = _products([(tokens, columns, plans.hidden, 1.0)], device)
+    forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0)
     ragged = np.where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
     loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
     return Pass((forward + backward) * ragged, np.zeros(len(plans)), loss)

@@ -15,7 +15,7 @@ from perfkit.explain.summary import summarize
 from perfkit.predict.estimate import estimate
 from perfkit.predict.simulate import simulate
 from perfkit.predict.simulate.run import prepare
-from perfkit.record.overlap import device_time
+from perfkit.record.overlap import Timeline
 from tests.predict.random_plans import random_plans
 from tests.predict.simulate.plans import SMALL, plan_of
 
@@ -88,7 +88,7 @@ def test_steps_are_what_their_kernels_say(run):
     kernels = run.frame("kernels")
     for row in run.steps().to_dict("records"):
         mine = kernels[(kernels["rank"] == row["rank"]) & (kernels["step"] == row["step"])]
-        times = device_time(mine)
+        times = Timeline(mine).whole()
         assert times.computing_ns == row["computing_ns"]
         assert times.communication_ns == row["communication_ns"]
         assert times.overlapped_ns == row["overlapped_ns"]

@@ -17,7 +17,7 @@ from perfkit.explain.launches import launches, unlinked
 from perfkit.record.formats.ascend._db import read_windows
 from perfkit.record.listing import list_files
 from perfkit.record.load import load
-from perfkit.record.overlap import device_time
+from perfkit.record.overlap import Timeline
 from perfkit.record.readers.sqlite import open_database
 
 SAMPLES = Path(__file__).parents[2] / "data" / "traces"
@@ -78,7 +78,7 @@ def test_kernels_and_steps_of_recorded_runs_have_their_reference_values(level: s
     kernels = run.frame("kernels", ranks=[rank])
     assert run.format == "ascend-db"
     assert dict(kernels["kind"].value_counts()) == {"computing": 187, "communication": 4}
-    device = device_time(kernels)
+    device = Timeline(kernels).whole()
     times, step = EXPECTED[level, rank]
     assert (device.computing_ns, device.communication_ns, device.overlapped_ns) == times
     [listed] = list_files(events_of(RUNS / level, rank))
@@ -108,7 +108,7 @@ def test_steps_are_those_of_the_analysis_to_the_nanosecond(key: tuple[str, int])
 def test_the_summary_and_the_kernels_of_one_database_agree_exactly():
     run = sample(RUNS / "level1")
     for row in run.steps().to_dict("records"):
-        device = device_time(run.frame("kernels", ranks=[row["rank"]]))
+        device = Timeline(run.frame("kernels", ranks=[row["rank"]])).whole()
         assert (device.computing_ns, device.communication_ns) == (row["computing_ns"], row["communication_ns"])
     assert not [note for note in run.notes if "differs" in note or "add up" in note]
 

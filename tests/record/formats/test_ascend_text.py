@@ -13,7 +13,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.record.load import load
-from perfkit.record.overlap import device_time
+from perfkit.record.overlap import Timeline
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 SAMPLES = Path(__file__).parents[2] / "data" / "traces"
@@ -81,7 +81,7 @@ def test_kernels_and_steps_of_recorded_runs_have_their_reference_values(folder: 
     rows = kernels(run, rank)
     assert (len(rows), int((rows["kind"] == "computing").sum()), int((rows["kind"] == "communication").sum())) == (191, 187, 4)
     events, summary = EXPECTED[folder, rank]
-    device = device_time(rows)
+    device = Timeline(rows).whole()
     found = (device.computing_ns, device.communication_ns, device.overlapped_ns, device.free_ns)
     assert found == events
     step = run.steps().set_index("rank").loc[rank]

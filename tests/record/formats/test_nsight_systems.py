@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from perfkit.core.errors import InputError
 from perfkit.explain.launches import launches, unlinked
 from perfkit.record.load import load
-from perfkit.record.overlap import device_time
+from perfkit.record.overlap import Timeline
 
 BEGAN_NS = 1_760_000_000_000_000_000
 PROCESS = 7 << 24
@@ -70,7 +70,7 @@ def test_every_kernel_equals_the_rows_that_were_written(tmp_path: Path):
     assert found == sorted((start, end - start) for start, end, _, _ in KERNELS)
     assert dict(kernels["kind"].value_counts()) == {"computing": 3, "communication": 1, "copy": 1}
     assert set(kernels.loc[kernels["kind"] == "copy", "name"]) == {"Memcpy Host-to-Device"}
-    device = device_time(computed)
+    device = Timeline(computed).whole()
     assert (device.computing_ns, device.communication_ns, device.overlapped_ns) == (2000 + 500 + 100, 1500, 500)
 
 

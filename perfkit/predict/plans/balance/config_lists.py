@@ -8,7 +8,6 @@ full layers. Megatron's layout string has one entry a chunk and stage, chunk 0 o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -86,18 +85,6 @@ def mindformers_text(lists: MindFormersLists) -> str:
     lines = ["model:", "  model_config:", f"    offset: {_short(lists.offset)}", "recompute_config:"]
     lines += [f"  {name}: {value}" for name, value in shown.items()]
     return "\n".join([*(f"# {note}" for note in lists.notes), *lines])
-
-
-def mindspeed_core_lists(problem: PipelineProblem, layout: Layout) -> dict[str, Any]:
-    """`num_layer_list` and the disjoint recompute lists of MindSpeed-Core-MS; with one chunk a stage each is one list."""
-    full, both, select, comm = (_of_kind(problem, layout, kind) for kind in ("full", "both", "select", "comm"))
-    lists = {
-        "num_layer_list": layers_of(layout),
-        "recompute": _rows(full),
-        "select_recompute": _rows(select + both),
-        "select_comm_recompute": _rows(comm + both),
-    }
-    return {name: rows[0] if problem.num_chunks == 1 else rows for name, rows in lists.items()}
 
 
 def megatron_layout(layout: Layout) -> str:

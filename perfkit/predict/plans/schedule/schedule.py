@@ -135,11 +135,6 @@ class ScheduleResult:
         names = [f"{op.kind}{node.stages[0]}" for node in nodes for op in node.item]
         return {name: names.count(name) for name in dict.fromkeys(names)}
 
-    def critical_communication_ns(self) -> int:
-        """Transfer time on the critical path: the makespan less the work on it."""
-        dag, table = self.case.dag, self.case.durations_ns()
-        return self.makespan_ns - sum(table[row] for node in self.path if dag.nodes[node].item for row in dag.nodes[node].rows)
-
     def frame(self) -> pd.DataFrame:
         """One row an operation or transfer: `stage`, `op`, `microbatch`, `chunk`, `start_ns`, `end_ns`, `critical`.
 
