@@ -223,6 +223,33 @@ def test_a_whole_configuration_is_one_part():
     assert {one.name: one.value for one in found.parts[0].figures}["parameters"] == 6_738_415_616
 
 
+def test_files_of_deepspeed_and_sapp_are_one_part(plan):
+    text = json.dumps({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+                       "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})  # fmt: skip
+    found = explain_fragment(text, plan)
+    assert [part.kind for part in found.parts] == ["deepspeed"]
+    assert {one.name: one.value for one in found.parts[0].figures} == {"sequences of a replica": 8, "replicas": 8}
+    assert "wait on the host" in found.text
+    assert [one.key for one in found.problems] == ["train_batch_size", "train_micro_batch_size_per_gpu"]
+    assert explain_fragment(text.replace("64", "60")).problems[0].rule == "batch-not-divisible"
+    layers = {"name": "m", "layers_description": [
+        {"name": "body", "type": "BODY", "time": 9, "nb_layer": 8, "memory_parameter": 10, "memory_activation": 20}]}  # fmt: skip
+    part = explain_fragment(json.dumps(layers, indent=1)).parts[0]
+    assert part.kind == "sapp"
+    assert {one.name: one.value for one in part.figures}["body, states"] == 10 * 2**20
+
+
+def test_rows_of_a_memory_tracker_are_read():
+    rows = (
+        "start_time_stamp,end_time_stamp,device_addr,stream_id,pool_type,size,file_name,line_num,type,producer_task,task_name,node_name,"
+        "graph_name,user_tasks,\n1,5,0x1,0,Normal,1024,a.cc,1,PyNativeOutput,1,MatMul,n,g,{2-},\n"
+        "2,6,0x2,0,Normal,2048,a.cc,1,PyNativeOutput,2,Add,n,g,{3-},\n"
+    )
+    part = explain_fragment(rows).parts[0]
+    assert part.kind == "tracker"
+    assert {one.name: one.value for one in part.figures}["live peak"] == 3072
+
+
 def test_prose_is_left_alone_and_nothing_is_refused():
     found = explain_fragment("The model is trained on many devices.\n\nIt took a long time.\n")
     assert found.parts == ()
@@ -238,9 +265,11 @@ def test_every_kind_is_a_module_and_says_what_it_looks_for():
     assert all(kind.looks_for and kind.title for kind in all_kinds())
     assert {kind.name for kind in all_kinds()} - {one for kinds, _, _ in WANTED.values() for one in kinds} == {
         "configuration",
+        "deepspeed",
         "literal",
         "log_lines",
         "options",
+        "sapp",
         "tracker",
     }
 
