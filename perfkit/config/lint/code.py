@@ -15,8 +15,14 @@ STEP_NAMES = ("step", "train", "net", "network", "model", "forward", "loss", "gr
 LOOP_NAMES = ("dataset", "loader", "dataloader", "iterator", "batches", "steps", "epochs", "iter")
 ITERATORS = ("create_dict_iterator", "create_tuple_iterator")
 STEP_METHODS = frozenset(
-    {"construct", "bprop", "forward", "backward", "train_step", "training_step", "train_one_step", "forward_step"}
+    (
+        *("construct", "bprop", "forward", "backward", "train_step", "training_step", "train_one_step", "forward_step"),
+        *("step_begin", "step_end", "on_step_begin", "on_step_end", "on_train_step_begin", "on_train_step_end"),
+        *("on_train_batch_start", "on_train_batch_end", "after_train_iter", "before_train_iter"),
+    )
 )
+"""Methods that run in every step; the last rows are those of callbacks of MindSpore, transformers, Lightning and mmengine."""
+UPDATES = frozenset({"step", "zero_grad", "apply_gradients", "optimizer", "opt", "update", "train_step", "train_one_step"})
 COUNTERS = ("log_", "should_", "is_last", "do_log", "print_")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -37,7 +43,11 @@ def dotted(node: ast.AST) -> str:
 
 
 def step_loops(code: Code) -> tuple[Loop, ...]:
-    """Innermost loops that run training steps: they go over batches or steps, or call a network, a step or an optimizer."""
+    """Loops that run training steps: they go over batches or steps, take the next batch, or call a network, a step or an optimizer.
+
+    Of loops inside one another the inner ones, and those around them that update weights (the inner ones then go over micro
+    batches); a loop over epochs that calls a function with such a loop is none.
+    """
     found: tuple[Loop, ...] = code.once("step loops", lambda: _step_loops(code))
     return found
 
@@ -81,16 +91,70 @@ def every_nth(code: Code, node: ast.AST) -> bool:
 
 
 def _step_loops(code: Code) -> tuple[Loop, ...]:
+    """Loops that run steps; what lies around them belongs to a step where it updates weights, not where it counts epochs."""
     loops = [loop for loop in code.nodes(ast.For, ast.While) if _runs_steps(loop)]
     outer = {around for loop in loops for around in code.around(loop)}
-    return tuple(loop for loop in loops if loop not in outer)
+    functions = _by_name(code)
+    looping = {name for name, found in functions.items() if any(node in loops for one in found for node in ast.walk(one))}
+    return tuple(loop for loop in loops if _is_step(loop, looping) and (loop not in outer or _updates(loop)))
 
 
-def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
+def _is_step(loop: Loop, looping: set[str]) -> bool:
+    """Whether a loop runs steps by itself, and not only functions of the file that have such a loop, as one over epochs does."""
+    if isinstance(loop, ast.For) and _names_batches(loop.iter) and "epoch" not in ast.unparse(loop.target).lower():
+        return True
+    calls = [called_name(node) for node in _own_calls(loop) if not _is_schedule(node)]
+    steps = [name for name in calls if is_step_call(name.lower())]
+    return any(name not in looping for name in steps) or (_advances(loop) and not any(name in looping for name in calls))
+
+
+def _updates(loop: Loop) -> bool:
+    """Whether a loop around another one updates weights itself: then the inner one is over micro batches."""
+    return any(called_name(node).lower() in UPDATES and not _is_schedule(node) for node in _own_calls(loop))
+
+
+def _is_schedule(node: ast.Call) -> bool:
+    """Whether a call steps a schedule of the learning rate."""
+    return "sched" in dotted(node.func).lower()
+
+
+def _own_calls(loop: Loop) -> Iterator[ast.Call]:
+    """Calls of a loop outside of loops and functions inside it."""
+    waiting: list[ast.AST] = [*loop.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _advances(loop: Loop) -> bool:
+    """Whether a loop takes the next item of an iterator by itself and hands it to a call."""
+    taken = {
+        found.id
+        for node in ast.walk(ast.Module(body=loop.body, type_ignores=[]))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) == "next"
+        for target in node.targets
+        for found in ast.walk(target)
+        if isinstance(found, ast.Name)
+    }
+    used = (found.id for node in _own_calls(loop) for item in node.args for found in ast.walk(item) if isinstance(found, ast.Name))
+    return bool(taken & set(used))
+
+
+def _by_name(code: Code) -> dict[str, list[Function]]:
     functions: dict[str, list[Function]] = {}
     for function in code.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
         functions.setdefault(function.name, []).append(function)
-    waiting: list[ast.AST] = [statement for loop in step_loops(code) for statement in loop.body]
+    return functions
+
+
+def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
+    functions, loops = _by_name(code), step_loops(code)
+    # A function that has the loop runs once, what is in the loop every step.
+    around = {node for loop in loops for node in code.around(loop)}
+    waiting: list[ast.AST] = [statement for loop in loops for statement in loop.body]
     waiting += [function for name in STEP_METHODS for function in functions.get(name, ()) if _is_method(code, function)]
     hot: dict[ast.AST, None] = {}
     while waiting:
@@ -99,7 +163,8 @@ def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
                 continue
             hot[node] = None
             if isinstance(node, ast.Call):
-                waiting += [function for function in functions.get(called_name(node), ()) if function not in hot]
+                called = functions.get(called_name(node), ())
+                waiting += [function for function in called if function not in hot and function not in around]
     return tuple(sorted(hot, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))))
 
 
@@ -120,7 +185,7 @@ def _runs_steps(loop: Loop) -> bool:
     if isinstance(loop, ast.For) and _names_batches(loop.iter):
         return True
     calls = (node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return any(is_step_call(called_name(call).lower()) for call in calls)
+    return any(is_step_call(called_name(call).lower()) for call in calls) or _advances(loop)
 
 
 def _names_batches(node: ast.expr) -> bool:

@@ -15,6 +15,7 @@ from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.read import read_text
 from perfkit.config.dialects.registry import dialect_named, recognised
 from perfkit.config.fragments.secrets import masked
+from perfkit.config.lint.newer_python import parse_python
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
@@ -217,7 +218,7 @@ def _assignments(line: str) -> Iterator[tuple[str, str]]:
 def code_of(file: str, text: str) -> Code:
     """The syntax tree of a Python file or a notebook. Raises SyntaxError with the line."""
     if not file.lower().endswith(".ipynb"):
-        return Code(file=file, text=text, tree=ast.parse(text, filename=file))
+        return Code(file=file, text=text, tree=parse_python(text, file))
     lines: list[str] = []
     places: dict[int, tuple[int, int]] = {}
     for number, cell in enumerate(_cells(file, text), 1):
@@ -225,7 +226,7 @@ def code_of(file: str, text: str) -> Code:
             lines.append("pass" if line.lstrip().startswith(("%", "!", "?")) and not line[:1].isspace() else line)
             places[len(lines)] = (number, inner)
     joined = "\n".join(lines)
-    return Code(file=file, text=joined, tree=ast.parse(joined, filename=file), places=places)
+    return Code(file=file, text=joined, tree=parse_python(joined, file), places=places)
 
 
 def _cells(file: str, text: str) -> Iterator[list[str]]:

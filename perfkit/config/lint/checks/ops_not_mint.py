@@ -9,20 +9,35 @@ from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.code import called_name, dotted, hot_nodes
 from perfkit.config.lint.subjects import Code
 
-COVERED = frozenset(
-    (
-        *("matmul", "bmm", "add", "sub", "mul", "div", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "softmax", "relu", "gelu"),
-        *("silu", "cat", "concat", "split", "stack", "where", "sum", "mean", "max", "min", "zeros", "ones", "full", "arange"),
-        *("abs", "pow", "sin", "cos", "permute", "transpose", "reshape", "gather"),
-    )
-)
+AXIS = {"axis": "dim"}
+FUNCTIONAL = "mint.nn.functional"
+MINT: dict[str, tuple[str, dict[str, str]]] = {
+    **{name: (f"mint.{name}", {}) for name in (
+        "matmul", "bmm", "add", "sub", "mul", "div", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "pow", "sin", "cos",
+        "where", "sum", "zeros", "ones", "full", "arange", "reshape",
+    )},
+    **{name: (f"{FUNCTIONAL}.{name}", {}) for name in ("relu", "gelu", "silu")},
+    "softmax": (f"{FUNCTIONAL}.softmax", AXIS),
+    **{name: (f"mint.{name}", AXIS) for name in ("cat", "concat", "stack", "split")},
+    "mean": ("mint.mean", AXIS | {"keep_dims": "keepdim"}),
+    "permute": ("mint.permute", {"axis": "dims"}),
+    "transpose": ("mint.permute", {"input_perm": "dims"}),
+}  # fmt: skip
+"""What takes the place of an operator of `ops` with the same positional arguments, and the keywords that are called otherwise.
+
+From the signatures of `mindspore.ops` and `mindspore.mint` (documentation of 2.4 to 2.7). mint.transpose takes two dimensions, so
+that ops.transpose becomes mint.permute; gather, max and min take or give something else and are left out.
+"""
 
 
 def _check(code: Code) -> Iterator[Found]:
     for node in hot_nodes(code):
-        if isinstance(node, ast.Call) and dotted(node.func) in {f"ops.{name}" for name in COVERED}:
-            name = called_name(node)
-            yield Found(message=f"ops.{name} has a faster mint.{name}", line=node.lineno, fix=f"mint.{name}(...)")
+        name = called_name(node) if isinstance(node, ast.Call) else ""
+        if isinstance(node, ast.Call) and name in MINT and dotted(node.func) == f"ops.{name}":
+            target, renamed = MINT[name]
+            changed = [f"{renamed[word.arg]} for {word.arg}" for word in node.keywords if word.arg in renamed]
+            fix = f"{target}(...)" + (f", with {' and '.join(changed)}" if changed else "")
+            yield Found(message=f"ops.{name} has a faster {target}", line=node.lineno, fix=fix)
 
 
 CHECK = Check(

@@ -1,0 +1,105 @@
+"""Loops as people write them: micro batches inside a step, steps inside a function, callbacks, iterators, newer syntax."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from perfkit.config.lint import lint_text
+from perfkit.config.lint.newer_python import parse_python
+
+SYNC = "sync-in-step"
+
+
+def lines(text: str, rule: str = SYNC) -> list[int | None]:
+    report = lint_text("train.py", text)
+    assert report.failed == ()
+    return [problem.line for problem in report.problems if problem.rule == rule]
+
+
+MICRO = """for step in range(num_steps):
+    optimizer.zero_grad()
+    for micro in micro_batches:
+        loss = model(micro)
+        loss.backward()
+    optimizer.step()
+    print(loss.item())
+"""
+EPOCHS = """def train_one_epoch(model, loader):
+    setup(model.weight.item())
+    for batch in loader:
+        loss = train_step(batch)
+    print(loss.item())
+
+
+for epoch in range(epochs):
+    train_one_epoch(model, loader)
+    scheduler.step()
+    print(history.item())
+"""
+ITERATOR = """it = iter(loader)
+while done < total:
+    batch = next(it)
+    loss = pipeline(batch)
+    print(loss.item())
+    done += 1
+"""
+CALLBACK = """class Monitor(Callback):
+    def on_train_step_end(self, run_context):
+        loss = run_context.original_args().net_outputs
+        print(loss.asnumpy())
+
+    def on_train_end(self, run_context):
+        print(self.total.asnumpy())
+"""
+
+
+def test_a_loop_of_micro_batches_does_not_hide_the_step_around_it():
+    assert lines(MICRO) == [7]
+
+
+def test_what_runs_once_an_epoch_is_not_in_every_step():
+    assert lines(EPOCHS) == []
+    assert lines(
+        EPOCHS.replace("        loss = train_step(batch)\n", "        loss = train_step(batch)\n        log(loss.item())\n")
+    ) == [5]
+
+
+def test_a_loop_that_takes_the_next_batch_runs_steps():
+    assert lines(ITERATOR) == [5]
+
+
+def test_callbacks_of_every_step_are_hot_and_those_of_the_end_are_not():
+    assert lines(CALLBACK) == [4]
+
+
+NEWER = """type Batch = dict[str, int]
+
+
+class Net[T = int](nn.Cell):
+    def construct[S: (int, str)](self, x: S) -> T:
+        name = f"{self.names["a"]} of {x['b']}"
+        return ops.silu(x), ops.transpose(x, (1, 0)), ops.cat((x, x), axis=1), ops.gather(x, i, 0)
+"""
+
+
+def test_newer_syntax_is_parsed_on_its_own_lines():
+    tree = parse_python(NEWER, "net.py")
+    assert [node.lineno for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)] == [5]
+    assert [problem.rule for problem in lint_text("net.py", NEWER).problems if problem.severity == "error"] == []
+
+
+def test_replacements_are_those_that_are_documented():
+    fixes = [problem.fix for problem in lint_text("net.py", NEWER).problems if problem.rule == "ops-not-mint"]
+    assert fixes == ["mint.nn.functional.silu(...)", "mint.permute(...)", "mint.cat(...), with dim for axis"]
+    method = "class Net(nn.Cell):\n    def construct(self, x):\n        return x.sum(axis=1, keepdims=True)\n"
+    assert [problem.fix for problem in lint_text("net.py", method).problems if problem.rule == "method-sum"] == [
+        "mint.sum(x, dim=1, keepdim=True)"
+    ]
+
+
+@pytest.mark.parametrize("text", ["def (:\n", "print 'x'\n", "type = [\n", 'f"{a\n'])
+def test_broken_sources_are_refused_with_their_line(text):
+    with pytest.raises(SyntaxError):
+        parse_python(text, "x.py")
