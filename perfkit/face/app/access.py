@@ -21,6 +21,7 @@ from jupyter_server.auth.identity import User
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.utils import url_path_join
 from traitlets import Dict, Unicode
+from traitlets.log import get_logger
 
 from perfkit.core.errors import InputError
 from perfkit.face.app.adapter import IdentityProvider
@@ -138,6 +139,7 @@ class Guesses:
         """Wait; nobody guesses several at once."""
         async with self._turns[guesser]:
             self._wrong[guesser] += 1
+            get_logger().warning("a wrong token or code from %s, guess %d", guesser, self._wrong[guesser])
             await asyncio.sleep(self.delay_s(guesser))
             asyncio.get_running_loop().call_later(_FORGIVEN_S, self._forgive, guesser)
 

@@ -84,6 +84,8 @@ class PageServer(Voila):  # type: ignore[misc]
     """Of a page below the base, a regular expression."""
     own_handlers: tuple[type, ...]
     """Each in place of the handler of Voila's routes that it extends."""
+    errors: type
+    """Mixed into every other handler of Voila's routes: how it answers what goes wrong."""
 
     def own_routes(self) -> list[Route]:
         """Routes beside Voila's, first of all."""
@@ -102,7 +104,8 @@ class PageServer(Voila):  # type: ignore[misc]
         kept = []
         for route, handler, *arguments in super().init_handlers():
             if not issubclass(handler, TornadoVoilaTreeHandler) and not _FILES.search(route):
-                own = next((own for own in self.own_handlers if issubclass(own, handler)), handler)
+                own = next((own for own in self.own_handlers if issubclass(own, handler)), None)
+                own = own or type(handler.__name__, (self.errors, handler), {})
                 kept.append((self.at(self.page_path) if handler is TornadoVoilaHandler else route, own, *arguments))
         return [*self.own_routes(), *kept]
 

@@ -19,6 +19,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.base.websocket import WebSocketMixin
 from jupyter_server.services.kernels.handlers import KernelHandler as JupyterKernelHandler
 from tornado.iostream import StreamClosedError
+from tornado.log import access_log
 from tornado.websocket import WebSocketHandler
 
 from perfkit import __version__
@@ -51,6 +52,13 @@ ENDED = {
     "processes": "This page started more processes than it may, so its kernel was ended. Reopen it; your choices come back.",
 }
 """What a page is told when its kernel ends, by why it did."""
+
+
+def log_refusal(handler: tornado.web.RequestHandler) -> None:
+    """A line in the log for each request that was refused or failed, without the token that it may have shown."""
+    request = handler.request
+    if handler.get_status() >= 400:
+        access_log.warning("%d %s %s (%s)", handler.get_status(), request.method, without_token(request.uri), request.remote_ip)
 
 
 class PlainErrors:

@@ -20,6 +20,7 @@ from typing import Any
 from jupyter_client.kernelspec import KernelSpecManager
 from tornado.httpserver import HTTPServer
 from tornado.iostream import IOStream, StreamClosedError
+from tornado.log import gen_log
 from traitlets.config import Config
 
 from perfkit.core import settings
@@ -98,7 +99,8 @@ def serve(
     os.environ["PERFKIT_APP"] = "1"
     raise_descriptor_limit()
     register_provisioner()
-    app = App(config=_configuration(port, access, shared=classroom or not access.is_local))
+    App.clear_instance()
+    app = App.instance(config=_configuration(port, access, shared=classroom or not access.is_local))  # whose log all modules write
     app.initialize(argv=[])
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
@@ -120,6 +122,7 @@ class App(PageServer):
 
     templates = TEMPLATES
     page_path = r"(\d\d_[a-z0-9_]+)"
+    errors = handlers.PlainErrors
     own_handlers = (handlers.PageHandler, handlers.ShutdownHandler, handlers.ChannelsHandler, handlers.KernelHandler)
 
     def own_routes(self) -> list[Route]:
@@ -159,6 +162,7 @@ class Connections(HTTPServer):
 
 async def _refuse(stream: IOStream) -> None:
     """Say that there is no room; hear the request first, else the answer is lost with the connection that is closed on it."""
+    gen_log.warning("a connection was refused: too few descriptors are left")
     try:
         await asyncio.wait_for(stream.read_until(b"\r\n\r\n", max_bytes=MAX_REFUSED_BYTES), timeout=REFUSAL_S)
         await stream.write(REFUSED)
@@ -216,6 +220,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                     "allow_unauthenticated_access": not access.token,
                     "pages_folder": str(_pages_folder()),
                     "headers": dict(HEADERS),
+                    "log_function": handlers.log_refusal,
                 },
             },
             "VoilaConfiguration": {
