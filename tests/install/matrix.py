@@ -6,7 +6,8 @@ A row is a Python and a way of choosing versions: "locked" (requirements.lock), 
 pyproject.toml, needs uv) and "offline" (`--wheelhouse`, without any index). In each a sample project is made, a recording is read
 and the app opens pages, as an ordinary user where this is started by root; with the newest and the lowest versions every name that
 perfkit's adapter needs of Jupyter and Voila is looked for (`tests/face/app/test_interfaces.py`). Prints a line a row; fails if a
-row fails. What cannot be tried here (a Python or uv that is not there) is said and is no failure.
+row fails. What cannot be tried here (a Python, uv or micromamba that is not there) is said and is no failure. environment.yml is
+solved where micromamba, mamba or conda is.
 """
 
 from __future__ import annotations
@@ -125,6 +126,18 @@ def _reachable(python: Path) -> bool:
         return False
 
 
+def solved(environment: Path) -> str:
+    """Whether conda's channels have what environment.yml names; empty if they have, else why not."""
+    tool = next(filter(None, map(shutil.which, ("micromamba", "mamba", "conda"))), None)
+    if tool is None:
+        return "not tried: no micromamba, mamba or conda"
+    command = [tool, "create", "--yes", "--dry-run", "--name", "perfkit-tried", "--file", str(environment)]
+    if not tool.endswith("micromamba"):
+        command.insert(1, "env")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    return f"failed: {(done.stdout + done.stderr)[-1500:]}" if done.returncode else ""
+
+
 def main() -> int:
     """Try all rows."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -133,7 +146,9 @@ def main() -> int:
     parser.add_argument("--versions", nargs="*", default=["locked", "newest", "lowest", "offline"])
     parser.add_argument("--python", nargs="*", default=list(PYTHONS))
     arguments = parser.parse_args()
-    failed = 0
+    problem = solved(ROOT / "environment.yml")
+    failed = int(bool(problem) and not problem.startswith("not tried"))
+    print(f"environment.yml: {problem or 'solved'}", flush=True)
     for version, python in pythons(tuple(arguments.python)):
         if python is None:
             print(f"Python {version}: not tried, not on this machine")
