@@ -15,6 +15,7 @@ import yaml
 
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import data_folder
+from perfkit.explain.communication import exposed_told
 from perfkit.face.cli import main
 from perfkit.face.widgets.page_state import page_state
 from perfkit.project import create_project, open_project
@@ -136,6 +137,14 @@ def test_page_16_agrees_with_the_summary_and_takes_the_time_of_own_code(tmp_path
     assert "perf_counter_ns" in page["time_your_own_code"].wait().code[0].text
     page["what_slows_the_feed"].set(custom_ms=3.0)
     assert page["time_your_own_code"].wait().text == "Entered: 3 ms a step."
+
+
+def test_page_13_agrees_with_the_summary():
+    page = run_page("13_communication", path=OWN)
+    told = {row["rank"]: row for row in asked("summary", OWN)["waiting"]}
+    table = page["who_waits_for_whom"].value[1]["Ranks: waiting, and what others waited for them (all steps)"]
+    assert {row["rank"]: row["wait_ns"] for row in table.to_dict("records")} == {rank: row["wait_ns"] for rank, row in told.items()}
+    assert page["hidden_and_exposed"].value[0] == exposed_told(page["run"])
 
 
 def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:

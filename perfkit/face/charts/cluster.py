@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
 from perfkit.face.charts import theme
 
@@ -174,3 +175,20 @@ def layout_map(rows: Rows, *, place_title: str, row_title: str) -> alt.LayerChar
         tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("relation:N"), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)
+
+
+def link_rows(table: pd.DataFrame) -> Rows:
+    """The data set of `link_matrix` from rows of `explain.communication.link_table`; above 5 000 the slow and the largest."""
+    cells = [
+        {
+            "source": int(row["source_rank"]),
+            "target": int(row["target_rank"]),
+            "gb_per_s": row["bytes_per_s"] / 1e9,
+            "slowness": None if pd.isna(row["slowness"]) else float(row["slowness"]),
+            "transport": str(row["transport"]),
+            "operation": str(row["operation"]),
+            "slow": bool(row["slow"]),
+        }
+        for row in table.head(theme.MAX_MARKS).to_dict("records")
+    ]
+    return {"links": cells}

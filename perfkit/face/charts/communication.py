@@ -8,6 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
+from perfkit.core.units import NS_PER_MS
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -127,3 +128,37 @@ def _line(operation: str, rows: pd.DataFrame) -> list[dict[str, Any]]:
     ends = np.geomspace(size.min(), size.max(), 20)
     fitted = np.maximum(latency, 0.0) + slope * ends
     return [{"bytes": float(x), "us": float(y), "operation": operation} for x, y in zip(ends, fitted, strict=True) if y > 0]
+
+
+PARTS = (("waiting", "wait_ns"), ("moving data", "transfer_ns"), ("neither", "other_ns"))
+
+
+def operation_rows(operations: pd.DataFrame) -> Rows:
+    """The data set of `exposure_bars` from rows of `explain.communication.operations_of`."""
+    rows = []
+    for row in operations.to_dict("records"):
+        size = "" if pd.isna(row["group_size"]) else f" ({int(row['group_size'])} ranks)"
+        told = not pd.isna(row["exposed_ns"])
+        parts = {"exposed": row["exposed_ns"], "hidden": row["hidden_ns"]} if told else {"not told apart": row["duration_ns"]}
+        rows += [
+            {
+                "operation": f"{row['operation']}{size}",
+                "part": part,
+                "ms": int(amount) / NS_PER_MS,
+                "share": int(amount) / max(1, int(row["duration_ns"])),
+            }
+            for part, amount in parts.items()
+        ]
+    return {"operations": rows}
+
+
+def wait_rows(ranks: pd.DataFrame, late: tuple[int, str] | None, *, num_steps: int) -> Rows:
+    """The data sets of `wait_bars` from rows of `explain.communication.waiting_by_rank`, a step; `late` is of `late_rank`."""
+    spent: list[dict[str, Any]] = [
+        {"rank": int(row["rank"]), "part": part, "ms": int(row[column]) / NS_PER_MS / num_steps, "order": order}
+        for row in ranks.sort_values("rank").head(theme.MAX_MARKS // len(PARTS)).to_dict("records")
+        for order, (part, column) in enumerate(PARTS)
+        if not pd.isna(row[column])
+    ]
+    height = sum(row["ms"] for row in spent if late is not None and row["rank"] == late[0])
+    return {"spent": spent, "latest": [] if late is None else [{"rank": late[0], "ms": height, "why": late[1]}]}

@@ -12,9 +12,6 @@ import pandas as pd
 from perfkit.core import placement
 from perfkit.core.run import Position, Run
 from perfkit.core.units import NS_PER_MS, format_ns, significant
-from perfkit.explain import links
-from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.rules.slow_link import slow_pairs
 from perfkit.explain.stragglers import NO_STAGE
 from perfkit.face.charts import theme
 from perfkit.face.charts.cluster import RELATIONS
@@ -110,50 +107,6 @@ def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, band: float | None) ->
             {"stage": stage_name(int(str(stage))), "median_ms": median, "low_ms": median / factor, "high_ms": median * factor}
         )
     return {"ranks": sorted(shown, key=lambda dot: (_as_number(dot["stage"]), dot["rank"])), "bands": bands}
-
-
-def link_table(case: Case, *, transport: str = "all") -> pd.DataFrame:
-    """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most; slow ones first.
-
-    Columns: `source_rank`, `target_rank`, `transport`, `operation`, `bytes`, `bytes_per_s`, `slowness` and `z` against like links
-    (null where nothing is alike), `slow`.
-    """
-    run = case.run
-    if not run.has("links"):
-        return pd.DataFrame(columns=[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"])
-    table = links.links(run)
-    judged = links.slow_links(run)[[*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
-    table = table.merge(judged, on=[*_LINK_KEYS, "operation", "peers"], how="left")
-    table = table[table["bytes_per_s"].notna()]
-    if transport != "all":
-        table = table[table["transport"].astype(str) == transport]
-    named = slow_pairs(case)
-    ends = zip(table["source_rank"], table["target_rank"], strict=True)
-    table["slow"] = [(min(pair), max(pair)) in named for pair in ends]
-    table["first"] = table["slowness"].fillna(0.0).where(table["slow"], 0.0)
-    table = table.sort_values(["slow", "first", "bytes"], ascending=False, kind="stable")
-    return table.drop_duplicates(["source_rank", "target_rank"])[
-        [*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]
-    ].reset_index(drop=True)
-
-
-_LINK_KEYS = ["source_rank", "target_rank", "transport"]
-
-
-def link_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The cells of `link_matrix` from rows of `link_table`; above 5 000 the slow and the largest."""
-    return [
-        {
-            "source": int(row["source_rank"]),
-            "target": int(row["target_rank"]),
-            "gb_per_s": row["bytes_per_s"] / 1e9,
-            "slowness": None if pd.isna(row["slowness"]) else float(row["slowness"]),
-            "transport": str(row["transport"]),
-            "operation": str(row["operation"]),
-            "slow": bool(row["slow"]),
-        }
-        for row in table.head(theme.MAX_MARKS).to_dict("records")
-    ]
 
 
 def flops_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

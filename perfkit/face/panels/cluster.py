@@ -14,11 +14,12 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_MS, THIN_SPACE
 from perfkit.explain import stragglers
+from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.ranks import written
-from perfkit.face.charts.cluster import flops_map, layout_map, link_matrix, rank_grid, stage_dots
-from perfkit.face.panels._cluster_rows import dot_rows, flops_rows, grid_rows, layout_rows, link_rows, link_table, stage_name
+from perfkit.face.charts.cluster import flops_map, layout_map, link_matrix, link_rows, rank_grid, stage_dots
+from perfkit.face.panels._cluster_rows import dot_rows, flops_rows, grid_rows, layout_rows, stage_name
 from perfkit.face.panels._diagnosis import diagnosis_of
 from perfkit.face.panels._finding_log import keep_findings
 from perfkit.face.panels._rank_flops import flops_by_rank
@@ -119,7 +120,7 @@ def compute(state: State, progress: context.Progress | None = None) -> Result:
         ranks=ranks,
         band=band,
         diagnosis=diagnosis,
-        links=link_table(case),
+        links=link_table(case.run),
         flops=flops_by_rank(run),
         rank=state.rank if state.rank in known else furthest,
     )
@@ -182,7 +183,7 @@ def view(result: Result) -> Answer:
     }
     if len(result.links):
         charts["links"] = Figure(
-            chart=link_matrix({"links": link_rows(result.links)}),
+            chart=link_matrix(link_rows(result.links)),
             title="Bandwidth of the links; slow ones are ringed",
             alt=_link_sentence(result) or "Bandwidth of every link between two ranks.",
             sources=[f"{run.kind}: {run.name}, table links"],

@@ -1,0 +1,176 @@
+"""Communication: what of it is hidden, who waits for whom, and which link is slow, in tables and sentences."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.units import NS_PER_MS, THIN_SPACE, format_ratio, significant
+from perfkit.explain import links
+from perfkit.explain.collectives import waiting
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rules.slow_link import slow_pairs
+from perfkit.explain.exposure import by_operation, exposed
+from perfkit.record.events.graph import causal_graph
+
+ALL = "all"
+POINT_TO_POINT = ("send", "receive", "send_receive")
+CLEARLY = 2.0
+"""A rank is named as the late one only if it is this many times further from the others than the next one."""
+_COLLECT = "record communication: profiler level 1 with communication, or activities CUDA or NPU with record_shapes"
+
+
+def names_of(run: Run, table: str, column: str) -> list[str]:
+    """What a column of a table holds, after "all"."""
+    return [ALL, *sorted(run.distinct(table, columns=[column])[column].astype(str))] if run.has(table) else [ALL]
+
+
+def operations_of(run: Run, *, operation: str = ALL, group: str = ALL, ranks: tuple[int, ...] | None = None) -> pd.DataFrame:
+    """Hidden and exposed communication by operation, a rank and step: the rows of `exposure.by_operation`.
+
+    Raises NotMeasuredError if the run has no collectives.
+    """
+    _refuse(run)
+    return by_operation(_chosen(exposed(run, ranks=ranks), operation, group))
+
+
+def members_of(run: Run, *, operation: str = ALL, group: str = ALL) -> pd.DataFrame:
+    """Every collective by member, with its waiting and transfer (the members of the causal graph).
+
+    Raises NotMeasuredError if the run has no collectives.
+    """
+    _refuse(run)
+    return _chosen(causal_graph(run).members(), operation, group)
+
+
+def waiting_by_rank(members: pd.DataFrame) -> pd.DataFrame:
+    """One row a rank, the one that others wait for longest first, from rows of `members_of`.
+
+    Columns: `rank`, `wait_ns`, `transfer_ns`, `other_ns`, `wait_ratio` (of the first two together), `caused_ns` (what the others
+    waited for it), `times_last`, `operations`.
+    """
+    columns = ["rank", "wait_ns", "transfer_ns", "other_ns", "wait_ratio", "caused_ns", "times_last", "operations"]
+    if members.empty:
+        return pd.DataFrame(columns=columns)
+    sums = members.groupby("rank")[["transfer_ns", "other_ns"]].sum(min_count=1)
+    table = waiting(members).merge(sums.reset_index(), on="rank", how="left")
+    total = (table["wait_ns"] + table["transfer_ns"]).astype("Float64")
+    table["wait_ratio"] = table["wait_ns"].astype("Float64") / total.where(total > 0)
+    table.attrs["labels"] = {"caused_ns": "others waited for it", "wait_ratio": "waiting"}
+    return table[columns]
+
+
+def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, str] | None:
+    """The rank that others wait for, and how that is known; None if nothing says it, or less than `wait_ratio` is waiting.
+
+    A stage of a pipeline that has not finished yet is not late: sends and receives blame nobody.
+    """
+    ranks = waiting_by_rank(members)
+    wait, transfer = ranks["wait_ns"].sum(), ranks["transfer_ns"].sum()
+    rows = members[~members["operation"].isin(POINT_TO_POINT)]
+    if rows.empty or wait + transfer <= 0 or wait / (wait + transfer) < wait_ratio:
+        return None
+    told = waiting(rows)
+    told = told[told["wait_ns"].notna()]
+    if len(told) < 2:
+        return None
+    first, second = told.iloc[0], told.iloc[1]
+    if first["caused_ns"] > CLEARLY * second["caused_ns"]:
+        return int(first["rank"]), f"it comes last in {int(first['times_last'])} of {int(first['operations'])} operations"
+    by_wait = told.sort_values("wait_ns", kind="stable")
+    least, next_least = by_wait.iloc[0], by_wait.iloc[1]
+    if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
+        return None
+    return int(least["rank"]), f"of the ranks recorded it waits least ({_ms(least['wait_ns'] / num_steps(members))} a step)"
+
+
+def num_steps(members: pd.DataFrame) -> int:
+    """The steps in which there was communication, at least 1."""
+    return max(1, int(members["step"].nunique()))
+
+
+def exposed_told(run: Run) -> str:
+    """How much of its communication the rank with the most exposed could not hide, in a sentence."""
+    steps = run.steps()
+    known = steps[steps["communication_ns"].notna() & steps["exposed_communication_ns"].notna()]
+    if known.empty:
+        return "How much of the communication is exposed was not measured."
+    row = known.sort_values("exposed_communication_ns", kind="stable").iloc[-1]
+    part = row["exposed_communication_ns"] / max(1, row["duration_ns"])
+    text = f"Rank {int(row['rank'])} communicates {_ms(row['communication_ns'])} in step {int(row['step'])}; "
+    text += f"{_ms(row['exposed_communication_ns'])} of it are exposed ({part:.2%} of the step)"
+    return text + ("." if pd.isna(row["overlapped_ns"]) else f", {_ms(row['overlapped_ns'])} are hidden behind computing.")
+
+
+def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
+    """How much of the time in collectives is waiting and for whom, in sentences; then what these figures cannot tell."""
+    ranks, late = waiting_by_rank(members), late_rank(members, wait_ratio=wait_ratio)
+    known = ranks[ranks["wait_ns"].notna() & ranks["transfer_ns"].notna()]
+    total = int((known["wait_ns"] + known["transfer_ns"]).sum())
+    if known.empty or not total:
+        return ["Waiting and moving data were not told apart."]
+    text = f"{format_ratio(int(known['wait_ns'].sum()) / total)} of the time that is told apart is waiting"
+    told = [f"{text}: rank {late[0]} is the late one; {late[1]}." if late else f"{text}; no single rank makes the others wait."]
+    rest = int(ranks["other_ns"].sum())
+    if rest > total:
+        told.append(f"{format_ratio(rest / (rest + total))} of the time in collectives is neither waiting nor transfer.")
+    if "partial" in set(members["basis"].dropna()):
+        told.append("Of some groups only a part of the ranks was recorded: their waiting is a lower bound.")
+    return told
+
+
+def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
+    """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most; slow ones first.
+
+    Columns: `source_rank`, `target_rank`, `transport`, `operation`, `bytes`, `bytes_per_s`, `slowness` and `z` against like links
+    (null where nothing is alike), `slow`.
+    """
+    if not run.has("links"):
+        return pd.DataFrame(columns=[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"])
+    table = links.links(run)
+    judged = links.slow_links(run)[[*_LINK_KEYS, "operation", "peers", "slowness", "z"]]
+    table = table.merge(judged, on=[*_LINK_KEYS, "operation", "peers"], how="left")
+    table = table[table["bytes_per_s"].notna()]
+    if transport != ALL:
+        table = table[table["transport"].astype(str) == transport]
+    named = slow_pairs(Case(run))
+    ends = zip(table["source_rank"], table["target_rank"], strict=True)
+    table["slow"] = [(min(pair), max(pair)) in named for pair in ends]
+    table["first"] = table["slowness"].fillna(0.0).where(table["slow"], 0.0)
+    table = table.sort_values(["slow", "first", "bytes"], ascending=False, kind="stable")
+    return table.drop_duplicates(["source_rank", "target_rank"])[
+        [*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]
+    ].reset_index(drop=True)
+
+
+_LINK_KEYS = ["source_rank", "target_rank", "transport"]
+
+
+def links_told(table: pd.DataFrame) -> str:
+    """Whether a link is slower than its like, in a sentence; `table` is of `link_table`."""
+    if table.empty:
+        return "Links: not measured. Record communication (profile_communication, or profiler level 1)."
+    slow = table[table["slow"]]
+    if slow.empty:
+        return f"Links move {table['bytes_per_s'].median() / 1e9:.3g} GB/s (median); none is slower than its like."
+    row = slow.iloc[0]
+    ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
+    return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."
+
+
+def _refuse(run: Run) -> None:
+    if not run.has("collectives"):
+        raise NotMeasuredError(f"communication: {run.name} holds no collectives", how_to_collect=_COLLECT)
+
+
+def _chosen(rows: pd.DataFrame, operation: str, group: str) -> pd.DataFrame:
+    if operation != ALL:
+        rows = rows[rows["operation"].astype(str) == operation]
+    if group != ALL:
+        rows = rows[rows["group"].astype(str) == group]
+    return rows.reset_index(drop=True)
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)

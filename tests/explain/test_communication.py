@@ -1,0 +1,122 @@
+"""Communication: conservation, the late rank named and nobody else, links, filters."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
+from perfkit.core.units import THIN_SPACE
+from perfkit.explain.communication import (
+    exposed_told,
+    late_rank,
+    link_table,
+    links_told,
+    members_of,
+    names_of,
+    operations_of,
+    waiting_by_rank,
+    waiting_told,
+)
+from perfkit.explain.exposure import exposed
+from perfkit.face.charts.communication import operation_rows, wait_rows
+from perfkit.record.load import load
+from tests.face.panels.simulated import simulated
+
+TRACES = data_folder() / "traces"
+
+
+@pytest.fixture(scope="module")
+def two_ranks():
+    return load(TRACES / "torch_npu_2rank")
+
+
+@pytest.fixture(scope="module")
+def sixteen():
+    return load(TRACES / "cluster_16card")
+
+
+@pytest.fixture(scope="module")
+def slow_rank():
+    return load(simulated("slow_rank:5:1.4"))
+
+
+def test_the_two_rank_profile_reads_as_its_file_says(two_ranks):
+    text = exposed_told(two_ranks).replace(THIN_SPACE, " ")
+    for piece in ("Rank 0 communicates 105.992 ms", "101.963 ms of it are exposed (74.65% of the step)", "4.029 ms are hidden"):
+        assert piece in text
+    assert "rank 1 is the late one; of the ranks recorded it waits least" in waiting_told(members_of(two_ranks))[0]
+
+
+def test_hidden_and_exposed_sum_to_every_call_and_to_the_step(two_ranks):
+    calls = exposed(two_ranks)
+    assert (calls["hidden_ns"] + calls["exposed_ns"] == calls["duration_ns"]).all()
+    assert (calls["hidden_ns"] >= 0).all()
+    hidden = calls.groupby("rank")["hidden_ns"].sum()
+    overlapped = two_ranks.steps().set_index("rank")["overlapped_ns"]
+    assert ((hidden - overlapped).abs() < 200_000).all()
+
+
+def test_a_call_inside_a_kernel_is_hidden_and_one_outside_is_not(slow_rank):
+    calls = exposed(slow_rank, ranks=[0])
+    busy = slow_rank.frame("kernels", ranks=[0])
+    busy = busy[busy["kind"] == "computing"]
+    call = calls.iloc[len(calls) // 2]
+    end = call["start_ns"] + call["duration_ns"]
+    common = (busy["start_ns"] + busy["duration_ns"]).clip(upper=end) - busy["start_ns"].clip(lower=call["start_ns"])
+    assert call["hidden_ns"] == common.clip(lower=0).sum()
+
+
+def test_without_kernels_exposure_is_null_and_said(sixteen):
+    table = operations_of(sixteen)
+    assert table["exposed_ns"].isna().all()
+    assert {row["part"] for row in operation_rows(table)["operations"]} == {"not told apart"}
+    assert "no single rank makes the others wait" in waiting_told(members_of(sixteen))[0]
+
+
+def test_the_simulated_slow_rank_is_the_late_one(slow_rank):
+    members = members_of(slow_rank)
+    late = late_rank(members)
+    assert "rank 5 is the late one" in waiting_told(members)[0]
+    assert [row["rank"] for row in wait_rows(waiting_by_rank(members), late, num_steps=4)["latest"]] == [5]
+
+
+def test_a_slow_link_blames_no_rank():
+    run = load(simulated("slow_link:0-1:3"))
+    assert late_rank(members_of(run)) is None
+    assert "The link 0 to 1 takes 3.00 times as long" in links_told(link_table(run))
+
+
+@pytest.mark.parametrize("name", ["torch_npu_2rank", "cluster_16card", "kineto_resnet"])
+def test_waiting_and_moving_sum_to_the_time_in_collectives(name):
+    run = load(TRACES / name)
+    if not run.has("collectives"):
+        with pytest.raises(NotMeasuredError, match="collectives"):
+            members_of(run)
+        return
+    members = members_of(run)
+    ranks = waiting_by_rank(members).set_index("rank")
+    told = ranks[ranks["wait_ns"].notna()]
+    spent = told[["wait_ns", "transfer_ns", "other_ns"]].sum(axis=1)
+    assert (spent == members.groupby("rank")["duration_ns"].sum().loc[told.index]).all()
+    if told.empty:
+        assert waiting_told(members) == ["Waiting and moving data were not told apart."]
+
+
+def test_one_operation_and_one_transport_are_looked_at(slow_rank):
+    for operation in names_of(slow_rank, "collectives", "operation")[1:]:
+        assert set(members_of(slow_rank, operation=operation)["operation"]) == {operation}
+        assert set(operations_of(slow_rank, operation=operation)["operation"]) == {operation}
+    for transport in names_of(slow_rank, "links", "transport")[1:]:
+        assert set(link_table(slow_rank, transport=transport)["transport"]) == {transport}
+
+
+def test_a_higher_threshold_names_nobody(two_ranks):
+    assert late_rank(members_of(two_ranks), wait_ratio=0.9) is None
+
+
+def test_what_is_not_recorded_is_not_measured():
+    log = load(TRACES / "logs" / "llama2_13b_8card_worker_0.log")
+    with pytest.raises(NotMeasuredError, match="collectives"):
+        operations_of(log)
+    assert names_of(log, "collectives", "group") == ["all"]
