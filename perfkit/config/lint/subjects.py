@@ -181,7 +181,12 @@ def config_of(file: str, text: str, dialect: str) -> Config:
 
 
 def _is_whole(config: Config, sizes: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a configuration states a size of a model, or which one it is, and one of the job: both halves of a plan."""
+    """Whether a configuration states a size of a model, or which one it is, and one of the job: both halves of a plan.
+
+    Of a dialect that does not say where models have their sizes, what makes a plan is whole.
+    """
+    if not OF_A_MODEL & set(sizes):
+        return config.plan is not None
     stated = {name for name, keys in sizes.items() if any(config.get(key) is not None for key in keys)}
     named = any(config.get(key) is not None for key in MODEL_NAMES)
     return bool(stated & OF_A_MODEL or named) and bool(stated - IN_A_MODEL)
