@@ -141,7 +141,8 @@ class Soak:
 
     async def _fill_disk(self, chance: random.Random) -> None:
         """No file of the server or of a page grows, for a while: what a full disk is to them."""
-        full = [self.guard.root.pid, *(kernel.pid for kernel in chance.sample(self.guard.kernels(), 1))]
+        kernels = self.guard.kernels()
+        full = [self.guard.root.pid, *(kernel.pid for kernel in chance.sample(kernels, min(1, len(kernels))))]
         before = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in full}
         for pid in full:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[pid][1]))
