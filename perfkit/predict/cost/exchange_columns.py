@@ -143,8 +143,8 @@ class GradientRates(NamedTuple):
 def gradient_rates(plans: CostColumns, eff: Efficiency, network: Network) -> GradientRates:
     """What the data-parallel group of every plan takes."""
     rows, group, stride = np.ones(len(plans)), plans.data * plans.context, plans.tensor
-    latency = gather_s(0 * rows, group, stride, network)
-    byte_s = (gather_s(GIGABYTE * rows, group, stride, network) - latency) / GIGABYTE
+    latency, gigabyte = gather_s(np.array([[0.0], [GIGABYTE]]), group, stride, network)
+    byte_s = (gigabyte - latency) / GIGABYTE
     gathered, reduced = byte_s * plans.element_bytes, byte_s * plans.gradient_bytes
     return GradientRates(
         layers=np.stack([layer_parameters(kind) for kind in plans.kinds]),
