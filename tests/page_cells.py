@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.pickers import Picker
 from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.steps import Step
@@ -26,6 +27,7 @@ def with_steps() -> list[str]:
 
 def run_page(name: str, **parameters: str | Path) -> dict[str, Any]:
     """Run the cells of a page; `parameters` take the place of those in its tagged cell. Returns the objects by name."""
+    page_state.cache_clear()  # a page of its own has an address of its own
     objects: dict[str, Any] = {"__name__": "page"}
     for cell in code_cells(name):
         source = "".join(cell["source"])

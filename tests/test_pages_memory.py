@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from perfkit import load
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.face.widgets.page_state import page_state
@@ -16,6 +17,7 @@ from perfkit.project.sample import demo
 from tests.page_cells import run_page
 
 DRYRUN = data_folder() / "dryrun"
+PROFILE = data_folder() / "traces" / "torch_npu_2rank"
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +51,17 @@ def test_page_19_writes_the_peak_to_the_open_round(tmp_path: Path, monkeypatch: 
     assert keep.press().value.startswith(f"Round {number} now predicts")
     (kept,) = ExperimentLog(folder).show("json")["rounds"][-1]["predictions"]
     assert (kept["metric"], kept["value"]) == ("peak_memory_bytes", 48_874 * 2**20)
+
+
+def test_page_15_follows_its_recording_rank_and_plan():
+    page = run_page("15_memory_profile", path=PROFILE)
+    answer = load(PROFILE).memory(rank=0)
+    assert f"{answer['allocated_bytes'].max() / 2**30:.3g} GiB" in page["how_memory_went"].wait().text
+    assert page["blocks"]["name"].iloc[0] == "aten::mm"
+    page["how_memory_went"].set(rank=1)
+    assert "Rank 1 allocated" in page["how_memory_went"].wait().text
+    assert "No plan" in page["against_the_plan"].value
+    page["open_plan"].choose("llama2-7b")
+    assert "The plan predicts" in page["against_the_plan"].value
+    page["open_run"].choose(data_folder() / "traces" / "memory_tracker")
+    assert "Rank 0 allocated up to 46.0 MiB" in page["how_memory_went"].wait().text

@@ -11,7 +11,7 @@ OpenPage = Callable[..., Page]
 
 def test_component_and_rank_by_keyboard(open_page: OpenPage):
     page = open_page("15_memory_profile")
-    panel = page.locator('section[data-panel="memory-profile"]')
+    panel = page.locator('section[data-panel="how-memory-went"]')
     sentence = panel.locator(".pk-sentence")
     expect(sentence).to_contain_text("1.23 GiB (PTA+GE)")
     component = panel.get_by_label("Component")

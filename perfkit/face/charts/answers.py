@@ -69,12 +69,7 @@ def _waiting(rows: pd.DataFrame) -> Any:
 
 
 def _memory(rows: pd.DataFrame) -> Any:
-    curve = curve_of(pd.DataFrame(rows[rows["rank"] == rows["rank"].iloc[0]]))
-    points, unit = memory_profile.curve_points(curve)
-    top = curve.allocated_peak_bytes if curve.allocated_peak_bytes is not None else curve.reserved_peak_bytes
-    known = top is not None and curve.peak_moment is not None
-    at = (memory_profile.drawn_at(curve, int(curve.peak_moment or 0)), float(top or 0)) if known else None
-    return memory_profile.memory_area(memory_profile.memory_area_rows(points, at, None), x_title=unit)
+    return memory_profile.curve_chart(curve_of(pd.DataFrame(rows[rows["rank"] == rows["rank"].iloc[0]])))
 
 
 def _idle(rows: pd.DataFrame) -> Any:

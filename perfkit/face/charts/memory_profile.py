@@ -60,6 +60,14 @@ def memory_area_rows(points: Sequence[Mapping[str, Any]], peak: tuple[float, flo
     return {"curve": found, "peak": top, "limit": [] if limit_bytes is None else [{"limit": limit_bytes / GIB}]}
 
 
+def curve_chart(curve: Curve, limit_bytes: int | None = None) -> alt.LayerChart:
+    """A curve of memory with its peak, against a limit where there is one."""
+    points, unit = curve_points(curve)
+    top = curve.allocated_peak_bytes if curve.allocated_peak_bytes is not None else curve.reserved_peak_bytes
+    at = None if top is None or curve.peak_moment is None else (drawn_at(curve, curve.peak_moment), float(top))
+    return memory_area(memory_area_rows(points, at, limit_bytes), x_title=unit)
+
+
 def curve_points(curve: Curve) -> tuple[list[dict[str, Any]], str]:
     """The points of a curve for `memory_area_rows`, and the title of its time."""
     rows = [

@@ -62,6 +62,7 @@ class StepView(PanelView):
         self._recipe = recipe
         self.result, self.selection = Value(recipe.title), Value(recipe.title)
         self._resolved: dict[str, Any] = {}
+        self._ready = not recipe.sources
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
@@ -130,10 +131,18 @@ class StepView(PanelView):
         self._resolved = dict(self._recipe.constants)
         for name, source in self._recipe.sources.items():
             self._resolved[name] = source.needed(late=self._late, check=_check)
+        if not self._ready:
+            self._ready = True
+            self._follow_address()
         self._fill()
         super()._settle_choices()
         for name, value in self._own.items():
             self._finish(value, self.state[name])
+
+    def _follow_address(self) -> None:
+        """Options may be made of what the step follows: its first look at the address is when that is there."""
+        if self._ready:
+            super()._follow_address()
 
     def own(self, name: str) -> Value:
         """The newest value of a control."""

@@ -16,7 +16,6 @@ from perfkit.explain.compare.names import compare_names
 from perfkit.face.charts import theme
 from perfkit.face.charts.answers import PICTURES
 from perfkit.face.cli._questions import questions
-from perfkit.face.panels import memory_profile
 from perfkit.record.load import load
 from tests.page_cells import run_page
 
@@ -81,10 +80,10 @@ def test_kernels_are_drawn_as_the_page_of_operators_draws_them():
 
 def test_memory_is_drawn_as_the_page_of_memory_draws_it():
     folder = data_folder() / "traces" / "torch_npu_2rank"
-    page = memory_profile.view(memory_profile.compute(memory_profile.State(run=str(folder), rank=0, limit_gib=0.0)))
+    (page,) = run_page("15_memory_profile", path=folder)["how_memory_went"].wait().charts.values()
     answer = load(folder).memory(rank=0)
-    assert rows_of(answer.plot())["curve"] == rows_of(page.charts["curve"].chart)["curve"]
-    assert _structure(answer.plot()) == _structure(page.charts["curve"].chart)
+    assert rows_of(answer.plot())["curve"] == rows_of(page.chart)["curve"]
+    assert _structure(answer.plot()) == _structure(page.chart)
 
 
 def _plain(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:

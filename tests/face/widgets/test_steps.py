@@ -334,3 +334,14 @@ def test_a_plan_lies_beside_a_log_or_is_a_published_model_or_none(tmp_path):
     assert open_plan.value == published_plan("llama2-13b")
     open_log.choose(samples / "pp4")
     assert open_plan.value == published_plan("llama2-13b"), "nothing lies beside it either"
+
+
+def test_an_address_that_was_there_first_is_followed_once_its_options_are_known():
+    page_state().set({"rank": "3"})
+    open_run = widgets.choose_recording(SIXTEEN)
+
+    @widgets.step(run=open_run, rank=widgets.Choice(lambda run: run.ranks, shared=True))
+    def one_rank(run, rank):
+        return f"rank {rank}"
+
+    assert one_rank.value == "rank 3"

@@ -1,0 +1,211 @@
+"""Memory at its peak: which ranks tell of it, who owns it, what lives or is held too long, and how far it is from a plan.
+
+Composed of `memory_use` and `perfkit.record.memory`. Tables hold the largest `SHOWN` blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.spec.plan import Plan
+from perfkit.core.units import format_bytes, format_ratio
+from perfkit.explain.memory_use import HOW, MODULE, Curve, components, long_lived, won_by_virtual_memory
+from perfkit.predict import dryrun
+from perfkit.record import memory
+
+SHOWN = 20
+ABNORMAL = 0.1
+"""Share of the peak from which a single block is marked."""
+LATE = 1.15
+"""Measured over planned above which memory is likely released late."""
+LATE_STEPS = (
+    "pynative_synchronize=True, MS_ALLOC_CONF=memory_tracker:True, fewer layers or a dry run (page 19), "
+    "look for blocks that outlive their step (custom bprop without used_bprop_inputs, references in Python), "
+    "then synchronise no more"
+)
+_EXPLAINED = 0.02
+
+
+def rank_choices(run: Run) -> list[tuple[str, int]]:
+    """Ranks with memory over time, as label and value. Raises NotMeasuredError if there are none."""
+    found: set[int] = set()
+    for table in ("memory_curve", "memory_blocks"):
+        if run.has(table):
+            found.update(int(rank) for rank in run.distinct(table, columns=["rank"])["rank"])
+    if not found:
+        only = " (there is a peak only; page 19 shows it)" if run.has("memory_reports") else ""
+        raise NotMeasuredError(f"memory over time{only}", how_to_collect=HOW)
+    return [(f"rank {rank}", rank) for rank in sorted(found)]
+
+
+def component_choices(run: Run, rank: int) -> list[tuple[str, str]]:
+    """The components of a rank that have a curve, as label and value, after "", which stands for the largest."""
+    return [("the largest", ""), *((name, name) for name in components(run, rank) if not name.startswith(MODULE))]
+
+
+def curve_told(curve: Curve, *, rank: int, limit_bytes: int | None = None) -> tuple[str, ...]:
+    """The peak of a curve in a sentence, and what is left of the limit in another."""
+    peak, reserved = curve.allocated_peak_bytes, curve.reserved_peak_bytes
+    if peak is None:
+        text = f"Rank {rank} reserved up to {format_bytes(reserved)} ({curve.component}). What was allocated of it is not recorded."
+    else:
+        text = f"Rank {rank} allocated up to {format_bytes(peak)} ({curve.component})"
+        if reserved is not None and curve.gap_bytes is not None:
+            held = peak + curve.gap_bytes
+            share = format_ratio(curve.gap_bytes / held) if held else "none"
+            text += f"; {format_bytes(held)} were reserved then, {share} of it not in use"
+        text += "."
+    if limit_bytes is None:
+        return (text,)
+    largest = max((size for size in (peak, reserved) if size is not None), default=0)
+    word = "below" if largest <= limit_bytes else "above"
+    return text, f"The largest figure is {format_bytes(abs(limit_bytes - largest))} {word} the limit."
+
+
+def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
+    """The figures of a rank in words: `figure` and `value`; what is not recorded says so."""
+    blocks = _blocks(run, rank)
+    won = won_by_virtual_memory(blocks) if len(blocks) else None
+    rows = [
+        ("allocated, largest", format_bytes(curve.allocated_peak_bytes)),
+        ("reserved, largest", format_bytes(curve.reserved_peak_bytes)),
+        ("reserved and not allocated at the peak", format_bytes(curve.gap_bytes)),
+        ("gaps that virtual memory could join", format_bytes(won)),
+    ]
+    if len(blocks):
+        peak = memory.live_peak(blocks)
+        rows.append(("recorded blocks at their peak", f"{format_bytes(peak.num_bytes)} in {len(peak.blocks)} blocks"))
+    return pd.DataFrame(rows, columns=["figure", "value"])
+
+
+def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
+    """What single blocks explain of a peak and what joining their gaps wins, in sentences."""
+    blocks = _blocks(run, rank)
+    if blocks.empty:
+        return ("Single blocks are not recorded: operator_memory.csv or the memory tracker names them.",)
+    peak, won, notes = memory.live_peak(blocks), won_by_virtual_memory(blocks), []
+    if won is not None:
+        notes.append(f"Virtual memory (MS_ALLOC_CONF=enable_vmm:True) could win up to {format_bytes(won)} of gaps.")
+    missing = 1 - peak.num_bytes / curve.allocated_peak_bytes if curve.allocated_peak_bytes else 0
+    if curve.component != "blocks" and missing > _EXPLAINED:
+        notes.append(
+            f"Recorded blocks explain {format_bytes(peak.num_bytes)} of the peak; the other {format_ratio(missing)} were "
+            "there before the recording (weights, optimizer state) or are not recorded block by block."
+        )
+    return tuple(notes)
+
+
+def owners_of_peak(run: Run, rank: int, by: str = "name") -> tuple[str, dict[str, int]]:
+    """Who owns the peak: a title, and bytes by owner.
+
+    Blocks alive at the peak by a column of `memory_blocks` (by name if it is empty); where there are no blocks, the largest
+    allocation of each component, without sums of components.
+    """
+    blocks = _blocks(run, rank)
+    if len(blocks):
+        peak = memory.live_peak(blocks)
+        known = by if peak.blocks[by].notna().any() else "name"
+        return f"At the peak of the blocks, by {known}", memory.bytes_at_peak(peak, known)
+    rows = run.frame("memory_curve", ranks=[rank])
+    sizes = rows.groupby(rows["component"].astype("object"))["allocated_bytes"].max().dropna()
+    owners = {str(name): int(size) for name, size in sizes.items() if "+" not in str(name) and name != "total"}
+    return "Largest allocation of each component", owners
+
+
+def alive_at_peak(run: Run, rank: int) -> pd.DataFrame:
+    """The largest blocks alive at the peak: `name`, `owner`, `holds`, `size_bytes`, `share`, `abnormal`, `allocated at`.
+
+    Recordings differ in what they know of a block; a column without a word is left out. Empty without blocks.
+    """
+    blocks = _blocks(run, rank)
+    if blocks.empty:
+        return blocks
+    peak = memory.live_peak(blocks)
+    rows = peak.blocks.sort_values("bytes", ascending=False, kind="stable").head(SHOWN)
+    marks = [f"over {ABNORMAL:.0%} of the peak" if size >= ABNORMAL * peak.num_bytes else "" for size in rows["bytes"]]
+    words = {"name": rows["name"], "owner": rows["owner"], "holds": rows["kind"]}
+    frame = pd.DataFrame({name: column.map(_text) for name, column in words.items()})
+    frame = frame.assign(size_bytes=rows["bytes"], share=rows["bytes"] / peak.num_bytes, abnormal=marks)
+    frame["allocated at"] = rows["place"].map(_text)
+    shown = frame.loc[:, [name for name in frame.columns if (frame[name] != "").any()]].reset_index(drop=True)
+    shown.attrs["title"] = f"Largest blocks alive at the peak, of {len(peak.blocks)}"
+    return shown
+
+
+def lived_long(run: Run, rank: int, share: float) -> pd.DataFrame:
+    """The largest blocks, weights left out, alive for `share` of the first recorded step, or of the recording without times.
+
+    Columns: `name`, `size_bytes`, `alive_ratio`, `released`. Empty without blocks.
+    """
+    blocks = _blocks(run, rank)
+    if blocks.empty:
+        return blocks
+    start, end, span = _span(run, rank, blocks)
+    rows = long_lived(blocks, start, end, share).head(SHOWN)
+    released = ["no" if missing else "yes" for missing in rows["end"].isna()]
+    frame = pd.DataFrame({"name": rows["name"].map(_text), "size_bytes": rows["bytes"], "alive_ratio": rows["alive_ratio"]})
+    frame = frame.assign(released=released)
+    frame.attrs["title"] = f"Blocks alive for {share * 100:g} % of {span} or longer, weights left out"
+    return frame
+
+
+def held_too_long(run: Run, rank: int) -> pd.DataFrame:
+    """Blocks held after their last use, the most wasteful first, moments as recorded; empty where uses are not recorded."""
+    blocks = _blocks(run, rank)
+    try:
+        held: Sequence[memory.Held] = memory.held_after_use(blocks, SHOWN) if len(blocks) else ()
+    except NotMeasuredError:
+        held = ()
+    rows = [
+        {
+            "name": block.name or "",
+            "address": block.address or "",
+            "size_bytes": block.num_bytes,
+            "last use": block.last_use,
+            "released": "never" if block.freed is None else str(block.freed),
+            "held for": block.held,
+        }
+        for block in held
+    ]
+    return pd.DataFrame(rows)
+
+
+def planned_memory(run: Run, rank: int, plan: Plan) -> dryrun.Predicted:
+    """What `plan` predicts for the pipeline stage of a rank; the first stage where the run does not say."""
+    place = run.placement.get(rank)
+    stage = place.pipeline if place is not None and place.pipeline is not None else 0
+    return dryrun.substitute(plan).stages[min(stage, plan.parallel.pipeline_parallel_size - 1)]
+
+
+def against_plan_told(curve: Curve, planned: dryrun.Predicted) -> str:
+    """How far the measured peak is from the predicted one; far above it, where late release is looked for."""
+    ratio = (curve.allocated_peak_bytes or curve.reserved_peak_bytes or 0) / planned.used_bytes
+    low, high = format_bytes(planned.low_bytes), format_bytes(planned.high_bytes)
+    text = (
+        f"The plan predicts {format_bytes(planned.used_bytes)} ({low} to {high}) for stage {planned.stage}: "
+        f"measured is {(ratio - 1) * 100:+.1f} %."
+    )
+    return f"{text} Memory may be released late; look in this order: {LATE_STEPS}." if ratio > LATE else text
+
+
+def _blocks(run: Run, rank: int) -> pd.DataFrame:
+    return run.frame("memory_blocks", ranks=[rank])
+
+
+def _span(run: Run, rank: int, blocks: pd.DataFrame) -> tuple[int, int, str]:
+    """The first recorded step if blocks have times, else all of the recording."""
+    steps = run.steps()
+    steps = steps[(steps["rank"] == rank) & steps["start_ns"].notna() & steps["duration_ns"].notna()]
+    if len(steps) and blocks["clock"].iloc[0] == "ns":
+        step = steps.iloc[0]
+        return int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"]), f"step {int(step['step'])}"
+    moments = pd.concat([blocks["start"], blocks["end"]]).dropna()
+    return int(moments.min()), int(moments.max()), "the recording"
+
+
+def _text(value: object) -> str:
+    return "" if value is None or pd.isna(value) else str(value)  # type: ignore[call-overload]
