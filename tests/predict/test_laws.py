@@ -29,7 +29,15 @@ def plans() -> list[Plan]:
     """Dense and mixed ones on four devices, every other one with overlaps stated."""
     drawn = random_plans(900)
     overlapped = SoftwareSpec(overlap_dp=True, overlap_tp=True, overlap_pp=True)
-    return [replace(one, software=overlapped) if index % 2 else one for index, one in enumerate(drawn)]
+    found = [replace(one, software=overlapped) if index % 2 else one for index, one in enumerate(drawn)]
+    return found + [swapping(one) for one in found if one.software == overlapped and one.parallel.data_parallel_size > 1]
+
+
+def swapping(plan: Plan) -> Plan:
+    """One micro batch, whose layers are all copied to the host and back beside the same computing as gradients are sent."""
+    work, parallel = plan.workload, plan.parallel
+    batch = work.micro_batch_size * parallel.data_parallel_size * parallel.micro_batch_interleave_size
+    return replace(plan, workload=replace(work, global_batch_size=batch), recompute=RecomputePlan(swapped_layers=plan.stage_layers))
 
 
 def seconds(plans: list[Plan]) -> np.ndarray:

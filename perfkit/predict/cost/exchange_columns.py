@@ -116,8 +116,8 @@ class GradientRates(NamedTuple):
         """Parameters on one device of stages that hold so many layers of every kind, and a table."""
         return np.asarray(sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables))
 
-    def once_s(self, parameters: Floats, window: Floats) -> tuple[Floats, Floats]:
-        """Exposed seconds of a step before and after the update, on stages of so many parameters.
+    def once_s(self, parameters: Floats, window: Floats) -> tuple[Floats, Floats, Floats]:
+        """Exposed seconds of a step before and after the update, on stages of so many parameters; of the first, what a pass loses.
 
         `window` is what the last backward pass computes, beside which gradients are reduced and then parameters gathered.
         """
@@ -126,7 +126,8 @@ class GradientRates(NamedTuple):
         beside = self.pieces * window * self.hidden
         left = np.minimum(after, np.maximum(reduced + after - beside, 0.0))
         once = 1.0 - self.sharded
-        return once * (exposed_s(reduced + after, beside, self.contention) - left), once * left
+        slowed = once * self.contention * np.minimum(reduced + after, beside)
+        return once * (np.maximum(reduced + after - beside, 0.0) - left) + slowed, once * left, slowed
 
     def always_s(self, parameters: Floats, forward: Floats, backward: Floats) -> tuple[Floats, Floats]:
         """Exposed seconds of either pass of a micro batch (of each of its pieces) that computes for so long.

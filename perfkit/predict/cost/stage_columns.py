@@ -104,7 +104,7 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
 
 def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: int | None) -> Standing:
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
-    (before, after), optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
+    (before, after, slowed), optimizer = _once(rates, gradients, amounts, parameters), parameters * rates.optimizer_s[:, None]
     own = (passes.forward + passes.backward).sum(axis=1)
     length = pipeline_s(passes.forward, passes.backward, rates.passes, rates.send)
     chosen = own.argmax(axis=1) if stage is None else np.full(len(own), stage)
@@ -117,7 +117,7 @@ def _standing(rates: Rates, gradients: GradientRates, amounts: Floats, stage: in
         always=passes.always.sum(axis=1)[rows, chosen],
         once=(before + after)[rows, chosen],
         optimizer=optimizer[rows, chosen],
-        whole=length + _around(rates, passes, before, optimizer + after),
+        whole=length + _around(rates, passes, before + _chained(passes, slowed), optimizer + after),
     )
 
 
@@ -129,15 +129,24 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
     work, rows = micro_batch_work(plans, eff), np.zeros(len(amounts), dtype=np.intp)
     rates, gradients = _rates(plans, eff, work).at(rows), gradient_rates(plans, eff, work.network).at(rows)
     passes, parameters = _passes(rates, gradients, amounts), gradients.parameters(_held(amounts))
-    before, after = _once(rates, gradients, amounts, parameters)
-    around = _around(rates, passes, before, parameters * rates.optimizer_s[:, None] + after)
+    before, after, slowed = _once(rates, gradients, amounts, parameters)
+    around = _around(rates, passes, before + _chained(passes, slowed), parameters * rates.optimizer_s[:, None] + after)
     ends = (pipeline_s(passes.forward, passes.backward, rates.passes, send) for send in (rates.send, np.zeros_like(rates.send)))
     return passes, around + next(ends) - next(ends)
 
 
-def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats]:
-    """Exposed seconds of what every stage sends after its last backward pass, before and after the update."""
-    return gradients.once_s(parameters, np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts))
+def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:
+    """Exposed seconds of what every stage sends, before and after the update; of the first, what its last backward pass loses."""
+    _, window = _left_s(rates, amounts)
+    # Nothing is left to run beside the gradients of the layer that ends the last backward pass.
+    layers = sum(_held(amounts))
+    return gradients.once_s(parameters, window * (1.0 - 1.0 / np.maximum(layers, 1.0)))
+
+
+def _chained(passes: Passes, slowed: Floats) -> Floats:
+    """What a stage waits longer for its last backward pass because gradients slow those of the stages behind it."""
+    behind = np.cumsum(slowed[:, ::-1], axis=1)[:, ::-1] - slowed
+    return np.asarray(behind / passes.forward.shape[1])
 
 
 def _around(rates: Rates, passes: Passes, closing: Floats, opening: Floats) -> Floats:
@@ -187,8 +196,7 @@ def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
         swap, forward, backward = ahead + behind, forward + ahead, backward + behind
     if gradients.sharded.any():
         held, layers = gradients.parameters(_held(amounts)), amounts[:, :: len(AMOUNTS)].sum(axis=1)
-        behind = np.einsum("ka,kacs->ks", _of(rates.computing, amounts), amounts)
-        exposed = gradients.always_s(held, _ahead(rates.computing_ahead, amounts).sum(axis=1), behind)
+        exposed = gradients.always_s(held, *_left_s(rates, amounts))
         ahead, behind = (_spread(seconds, layers) for seconds in exposed)
         always, forward, backward = ahead + behind, forward + ahead, backward + behind
     return Passes(forward + _wide(rates.send), backward + _wide(rates.send), swap, always)
@@ -196,10 +204,32 @@ def _passes(rates: Rates, gradients: GradientRates, amounts: Floats) -> Passes:
 
 def _swaps_s(rates: Rates, amounts: Floats) -> tuple[Floats, Floats]:
     """Exposed seconds of activations on their way to the host beside the forward pass, and back beside the backward pass."""
-    way, contention = amounts[:, SWAPPED :: len(AMOUNTS)].sum(axis=1) * _wide(rates.link_s), _wide(rates.contention)
-    ahead = _ahead(rates.computing_ahead, amounts)
-    behind = np.einsum("ka,kacs->kcs", _of(rates.computing, amounts), amounts)
-    return exposed_s(way, ahead, contention), exposed_s(way, behind, contention)
+    way, contention = _way_s(rates, amounts), _wide(rates.contention)
+    ahead, behind = (exposed_s(way, window, contention) for window in _computing_s(rates, amounts))
+    return ahead, behind
+
+
+def _way_s(rates: Rates, amounts: Floats) -> Floats:
+    """Seconds of activations on their way to the host or back, shape (plans, chunks, stages)."""
+    return np.asarray(amounts[:, SWAPPED :: len(AMOUNTS)].sum(axis=1) * _wide(rates.link_s))
+
+
+def _computing_s(rates: Rates, amounts: Floats) -> tuple[Floats, Floats]:
+    """Seconds that either pass computes or waits for the host, shape (plans, chunks, stages)."""
+    return _ahead(rates.computing_ahead, amounts), np.einsum("ka,kacs->kcs", _of(rates.computing, amounts), amounts)
+
+
+def _left_s(rates: Rates, amounts: Floats) -> tuple[Floats, Floats]:
+    """Those seconds of a stage that copies to and from the host leave to gradients, shape (plans, stages).
+
+    What runs beside computing costs it time, so that the same computing cannot hide two things.
+    """
+    passes = _computing_s(rates, amounts)
+    if amounts[:, SWAPPED :: len(AMOUNTS)].any():
+        way = _way_s(rates, amounts)
+        passes = passes[0] - np.minimum(way, passes[0]), passes[1] - np.minimum(way, passes[1])
+    ahead, behind = (window.sum(axis=1) for window in passes)
+    return ahead, behind
 
 
 def _wide(column: Floats) -> Floats:

@@ -159,9 +159,9 @@ class Costs:
         rates = gradient_rates(self.columns, self.eff, self.work.network)
         return _one(rates.parameters([np.array([float(count)]) for count in held]))
 
-    def gradients(self, layers: Sequence[Again]) -> Gradients:
-        """Data-parallel collectives of a stage of these layers."""
-        columns = self.columns
+    def gradients(self, chunks: Sequence[Sequence[Again]]) -> Gradients:
+        """Data-parallel collectives of a stage of these layers by chunk."""
+        columns, layers = self.columns, [again for chunk in chunks for again in chunk]
         group, stride = columns.data * columns.context, columns.tensor
         parameters = self._parameters(layers)
         gathered_bytes, reduced_bytes = parameters * columns.element_bytes, parameters * columns.gradient_bytes
@@ -170,12 +170,15 @@ class Costs:
         zero = _one(columns.zero)
         # Sharded parameters are gathered once for a micro batch, of which every piece is a pass.
         pieces = 1 / _one(columns.pieces) if zero >= 3 else 1.0
-        ahead, behind = self._computing_s(layers)
+        # Copies to and from the host run beside some of the computing, the gradients of the last layer beside none.
+        used = [(self._way_s(chunk), self._computing_s(chunk)) for chunk in chunks]
+        ahead, behind = (sum(max(passes[index] - way, 0.0) for way, passes in used) for index in (0, 1))
         share = _one(self.eff.gradients_hidden)
+        once = 1.0 if zero >= 3 else 1.0 - 1.0 / max(len(layers), 1)
         return Gradients(
             reduced=pieces * (_one(reduced) if zero > 0 else 2 * _one(reduced)),
             gathered=pieces * _one(gathered) if zero > 0 else 0.0,
-            hidden=behind * share,
+            hidden=behind * share * once,
             hidden_ahead=ahead * share,
             always=zero >= 3,
             sharded=zero > 0,
@@ -191,13 +194,15 @@ class Costs:
 
     def swaps_s(self, layers: Sequence[Again]) -> tuple[float, float]:
         """Exposed seconds of the activations of some layers on their way to the host and back, in either pass."""
-        columns = self.columns
-        way = sum(again.swapped for again in layers) * _one(self.work.tokens)
-        way /= _one(columns.host_bytes_per_s) * _one(self.eff.host_link_share)
-        ahead, behind = self._computing_s(layers)
+        way, (ahead, behind) = self._way_s(layers), self._computing_s(layers)
         contention = _one(self.eff.contention)
         out, back = (_one(exposed_s(np.array([way]), np.array([window]), contention)) for window in (ahead, behind))
         return out, back
+
+    def _way_s(self, layers: Sequence[Again]) -> float:
+        """Seconds of the activations of some layers on their way to the host, or back."""
+        way = sum(again.swapped for again in layers) * _one(self.work.tokens)
+        return way / (_one(self.columns.host_bytes_per_s) * _one(self.eff.host_link_share))
 
     def _computing_s(self, layers: Sequence[Again]) -> tuple[float, float]:
         """Seconds that some layers compute or wait for the host in either pass of a micro batch."""

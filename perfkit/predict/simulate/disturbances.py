@@ -6,7 +6,7 @@ Every number of a rank and step depends on the seed, the step and the stage only
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -203,12 +203,14 @@ class Disturbances:
 
     def _host_waits(self, program: Program, fault: Fault) -> Ints:
         """What a slower host adds before every operator of a layer."""
-        healthy, slow = self.job.costs.launch_waits_s(), self.job.costs.launch_waits_s(fault.factor)
-        forward = any(op.name.startswith("forward/") for op in program.ops)
-        added = slow[0] - healthy[0] if forward else slow[1] - healthy[1]
+        costs, back = self.job.costs, not any(op.name.startswith("forward/") for op in program.ops)
+        kinds = [replace(costs, kind=kind) for kind in range(len(costs.work.layers))]
+        added = [kind.launch_waits_s(fault.factor)[back] - kind.launch_waits_s()[back] for kind in kinds]
+        # Dense layers that lead are of the last kind; with layers of one kind that is the first one too.
+        leading = costs.plan.model.num_dense_layers if len(kinds) > 1 else 0
         layers = [op.name.split("/")[1] if "/" in op.name else "" for op in program.ops]
         sizes = {layer: layers.count(layer) for layer in set(layers)}
-        waits = [added * NS_PER_S / sizes[layer] if layer else 0.0 for layer in layers]
+        waits = [added[int(layer.rpartition(".")[2]) < leading] * NS_PER_S / sizes[layer] if layer else 0.0 for layer in layers]
         return np.rint(waits).astype(np.int64)
 
     def _expert_place(self) -> Ints:

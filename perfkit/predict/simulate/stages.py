@@ -84,7 +84,7 @@ class _Builder:
     def stage(self, number: int, rows: Layers) -> Stage:
         layers = [len(row[number]) for row in rows]
         every = [again for row in rows for again in row[number]]
-        gradients = self._costs.gradients(every)
+        gradients = self._costs.gradients([row[number] for row in rows])
         programs = {
             (chunk, kind): self._pass(number, chunk, kind, rows, gradients)
             for chunk in range(len(layers))

@@ -7,11 +7,18 @@ from dataclasses import replace
 import pytest
 
 import perfkit
+from perfkit.core import catalog
 from perfkit.core.breakdown import align
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.core.spec.parallel import ParallelPlan
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
+from perfkit.core.spec.workload import Workload
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
+from perfkit.predict.calibration import calibration
 from perfkit.predict.estimate import estimate
 from perfkit.predict.simulate import simulate
 from perfkit.predict.simulate.run import prepare
@@ -70,6 +77,52 @@ def test_the_first_plans_drawn_take_what_is_predicted():
         predicted = estimate(plan).step_time_s
         assert [step / NS_PER_S for step in prepared.durations_ns()] == pytest.approx([predicted] * 2, rel=0.01)
     assert compared >= 25
+
+
+OVERLAPPED = SoftwareSpec(overlap_dp=True)
+
+
+@pytest.mark.parametrize("device", ["H100-80GB-SXM", "Ascend-910B2"])
+@pytest.mark.parametrize(("layers", "micro_batches"), [(8, 1), (8, 4), (16, 8)])
+def test_gradients_beside_the_drain_of_a_pipeline_take_what_is_predicted(device, layers, micro_batches):
+    """Of 2 or 4 layers a stage the last one's gradients have nothing to hide behind, and a slowed pass delays the stages ahead."""
+    plan = Plan(
+        model=replace(catalog.model("llama2-7b"), num_layers=layers),
+        workload=Workload(seq_length=4096, micro_batch_size=1, global_batch_size=4 * micro_batches),
+        parallel=ParallelPlan(tensor_parallel_size=2, pipeline_parallel_size=4, data_parallel_size=4),
+        hardware=catalog.hardware_named(device),
+        software=OVERLAPPED,
+    )
+    assert prepare(plan, steps=2).durations_ns()[1] / NS_PER_S == pytest.approx(estimate(plan).step_time_s, rel=0.003)
+
+
+def test_plans_that_overlap_gradients_and_copies_take_what_is_predicted():
+    compared = 0
+    for plan in random_plans(24, seed=44):
+        swapped = RecomputePlan(swapped_layers=plan.stage_layers) if compared % 3 == 0 else plan.recompute
+        try:
+            prepared = prepare(replace(plan, software=OVERLAPPED, recompute=swapped), steps=2)
+        except InputError:  # no interleaved schedule for so few micro batches
+            continue
+        compared += 1
+        predicted = estimate(replace(plan, software=OVERLAPPED, recompute=swapped)).step_time_s
+        assert prepared.durations_ns()[1] / NS_PER_S == pytest.approx(predicted, rel=0.01)
+    assert compared >= 20
+
+
+@pytest.mark.parametrize("dense", [1, 8, 15])
+def test_a_slower_host_is_waited_for_as_long_as_each_kind_of_layers_launches(dense):
+    """Layers with experts launch longer than the dense ones ahead of them: what a slow host adds is what the estimate adds."""
+    model = replace(catalog.model("deepseek-v3"), num_layers=16, num_dense_layers=dense)
+    plan = Plan(
+        model=model,
+        workload=Workload(seq_length=512, micro_batch_size=1, global_batch_size=8),
+        parallel=ParallelPlan(tensor_parallel_size=4, data_parallel_size=8, expert_parallel_size=8),
+        hardware=catalog.hardware_named("B200-180GB-SXM"),
+    )
+    slow = calibration("default").with_values({"common.host": 3.0})
+    found = prepare(plan, ["host_bound:all:3"], steps=2).durations_ns()[1] / NS_PER_S
+    assert found == pytest.approx(estimate(plan, calibration=slow).step_time_s, rel=0.02)
 
 
 @pytest.fixture(scope="module")
