@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.run import Run
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import TERA
 from perfkit.explain.baseline import NAMES, Baseline, baseline
-from perfkit.face.panels._plan_state import preset_plan
 from perfkit.face.widgets import context
 
 
@@ -54,7 +54,7 @@ def start() -> State:
 def compute(state: State, progress: context.Progress | None = None) -> Result:
     """Statistics, throughput and MFU of the log; raises NotMeasuredError for a recording that is no training log."""
     run, project = context.read_run(state.log, progress), context.current_project()
-    plan = preset_plan(state.config) if state.config else None
+    plan = read_plan(state.config) if state.config else None
     model = catalog.model(state.model) if state.model else plan.model if plan else None
     found = baseline(
         run,

@@ -6,10 +6,9 @@ A configuration or a published model fills the sizes; every size can then be cha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
-from perfkit.config.dialects import read_config
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import ParallelPlan
@@ -69,7 +68,7 @@ class State:
 
     def __post_init__(self) -> None:
         if self.preset != self.filled:
-            plan = preset_plan(self.preset)
+            plan = read_plan(self.preset)
             for name, field in SIZES.items():
                 object.__setattr__(self, name, getattr(plan.parallel, field))
             level = plan.parallel.optimizer_shard_level if plan.parallel.optimizer_shard_size > 1 else 0
@@ -89,19 +88,7 @@ class State:
                 object.__setattr__(self, name, value)
         if self.limit_of != self.device:
             object.__setattr__(self, "limit_of", self.device)
-            object.__setattr__(self, "limit_gib", limit_gib_of(preset_plan(self.preset), self.device))
-
-
-def preset_plan(name: str) -> Plan:
-    """The plan of a preset: the path of a configuration, or a model of the catalogue on 16 devices."""
-    if name not in catalog.models():
-        return _config_plan(name, _changed_ns(name))
-    record = catalog.records()[name]
-    layout = ParallelPlan(
-        data_parallel_size=8, pipeline_parallel_size=2 if record.spec.num_layers > 1 else 1, optimizer_shard_size=8
-    )
-    work = Workload(seq_length=record.seq_length, micro_batch_size=1, global_batch_size=256)
-    return Plan(model=record.spec, workload=work, parallel=layout)
+            object.__setattr__(self, "limit_gib", limit_gib_of(read_plan(self.preset), self.device))
 
 
 def limit_gib_of(plan: Plan, device: str) -> float:
@@ -138,12 +125,6 @@ def _changed_ns(name: str) -> int:
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-@lru_cache(maxsize=16)
-def _config_plan(path: str, _modified_ns: int) -> Plan:
-    # A slider asks several times a second; reading a configuration takes 40 ms.
-    return read_config(path)
-
-
 def start() -> State:
     """The project's configuration against its own limit or the project's, else the Llama2-13B of the guides on 16 devices."""
     project = context.current_project()
@@ -152,12 +133,12 @@ def start() -> State:
     config = project.open_config
     state = State(preset=str(config)) if config is not None and config.exists() else State()
     limit_bytes = project.usable_limit_bytes or project.device_memory_bytes
-    own = preset_plan(state.preset).memory_limit is not None
+    own = read_plan(state.preset).memory_limit is not None
     return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes and not own else state
 
 
 def plan_of(state: State) -> Plan:
-    base = preset_plan(state.preset)
+    base = read_plan(state.preset)
     sizes = {field: int(getattr(state, name)) for name, field in SIZES.items()}
     layout = base.parallel
     same = all(getattr(layout, field) == size for field, size in sizes.items())
@@ -245,7 +226,7 @@ PLAN_CONTROLS: tuple[Control, ...] = (
         values=_powers,
         label="Expert parallel",
         key="parallel_config.expert_parallel",
-        visible=lambda state: bool(preset_plan(state.preset).model.num_experts),
+        visible=lambda state: bool(read_plan(state.preset).model.num_experts),
     ),
     Number(
         path="micro_batch_size", low=1, high=4096, step=1, label="Micro batch", unit="sequences", key="runner_config.batch_size"

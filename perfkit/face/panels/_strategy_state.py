@@ -7,11 +7,12 @@ from dataclasses import dataclass, fields, replace
 from threading import Lock
 from typing import Any
 
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB
-from perfkit.face.panels._plan_state import DEFAULT_PRESET, placed, preset_plan
+from perfkit.face.panels._plan_state import DEFAULT_PRESET, placed
 from perfkit.face.widgets import context
 from perfkit.face.widgets.worker import Cancelled, Progress
 from perfkit.predict.plans.search.search import search_plans
@@ -65,7 +66,7 @@ class State:
 
     def __post_init__(self) -> None:
         if self.preset != self.filled:
-            self._fill(preset_plan(self.preset))
+            self._fill(read_plan(self.preset))
         if self.limit_of != self.device:
             memory = catalog.hardware_named(self.device).memory_bytes / GIB
             limit = min(self.limit_gib, memory) if not self.limit_of else memory
@@ -111,13 +112,13 @@ def start() -> State:
     config = project.open_config
     state = State(preset=str(config)) if config is not None and config.exists() else State()
     limit_bytes = project.usable_limit_bytes or project.device_memory_bytes
-    own = preset_plan(state.preset).memory_limit is not None
+    own = read_plan(state.preset).memory_limit is not None
     return replace(state, limit_gib=limit_bytes / GIB) if limit_bytes and not own else state
 
 
 def base_of(state: State) -> Plan:
     """The preset on the page's device with the page's batch."""
-    plan = preset_plan(state.preset)
+    plan = read_plan(state.preset)
     work = replace(plan.workload, micro_batch_size=1, global_batch_size=int(state.global_batch_size))
     # Who shares the optimizer state is for the search to say, as the replicas are.
     layout = replace(plan.parallel, optimizer_shard_size=1, micro_batch_interleave_size=1, layers_per_stage=None)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, format_bytes, format_ratio
 from perfkit.face.charts.plans import plan_scatter, rejected_bars, rejected_rows, step_bars, step_rows
-from perfkit.face.panels._plan_state import PLAN_CONTROLS, preset_plan
+from perfkit.face.panels._plan_state import PLAN_CONTROLS
 from perfkit.face.panels._strategy_export import DIALECTS, Compared, exported, save, short
 from perfkit.face.panels._strategy_state import LEVELS, MOST_CHOSEN, SEQUENCE, State, search, start
 from perfkit.face.panels._strategy_tables import compared_table, marks_of, plans_table, time_text
@@ -216,7 +217,7 @@ def _by_hand(state: State) -> bool:
 
 
 def _has_experts(state: State) -> bool:
-    return state.compare_own and preset_plan(state.preset).model.num_experts > 0
+    return state.compare_own and read_plan(state.preset).model.num_experts > 0
 
 
 PANEL = Panel(

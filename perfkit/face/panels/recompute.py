@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit.config.dialects import write_config
 from perfkit.config.dialects.registry import dialect_named
+from perfkit.config.presets import read_plan
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.patterns import PatternCheck, check_patterns, layer_paths, pattern_of
@@ -19,7 +20,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.units import GIB, format_bytes, format_ratio, significant
 from perfkit.face.charts.recompute import curve_chart, curve_rows, settings_chart
-from perfkit.face.panels._plan_state import on_device, preset_key, preset_options, preset_plan
+from perfkit.face.panels._plan_state import on_device, preset_key, preset_options
 from perfkit.face.panels._plan_state import start as plan_start
 from perfkit.face.panels._strategy_export import DIALECTS
 from perfkit.face.widgets.chart import Figure
@@ -112,7 +113,7 @@ def compute(state: State) -> Result:
 @lru_cache(maxsize=8)
 def _ground(preset: str, device: str, _key: tuple[int, ...]) -> Ground:
     # A slider asks several times a second; all of this takes ten times as long as the one setting that a move changes.
-    plan = on_device(preset_plan(preset), device)
+    plan = on_device(read_plan(preset), device)
     efficiency = efficiency_of(plan)
     options = operator_options(plan, layer_paths(), efficiency)
     alone = independent(plan, options)
@@ -324,7 +325,7 @@ PANEL = Panel(
             path="communication",
             label="Gather again",
             key="recompute_config.select_comm_recompute",
-            visible=lambda state: preset_plan(state.preset).parallel.sequence_parallel and state.choice != "all layers",
+            visible=lambda state: read_plan(state.preset).parallel.sequence_parallel and state.choice != "all layers",
         ),
         Choice(path="dialect", options=DIALECTS, label="Export for"),
     ),
