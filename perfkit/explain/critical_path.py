@@ -40,6 +40,7 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
     starts, ends = nodes["start_ns"].to_numpy(dtype=np.int64), graph.ends_ns
     names, kinds, ranks = nodes["name"].astype(str).tolist(), nodes["kind"].astype(str).tolist(), nodes["rank"].tolist()
     before, launchers = _binding(graph, starts, ends), _launchers(graph, kinds)
+    launched = np.bincount(launchers[launchers >= 0], minlength=len(kinds))
     segments: list[tuple[int, str, str, int, int]] = []
     inside = np.flatnonzero((ends <= graph.end_ns) & (ends > graph.start_ns) & (nodes["kind"] != MEETING).to_numpy(dtype=bool))
     node, after = int(inside[np.argmax(ends[inside])]) if len(inside) else -1, -1
@@ -49,7 +50,7 @@ def path_of(graph: Dependencies) -> pd.DataFrame:
         if ends[node] < at_ns:
             rank = ranks[node]
             known = bool(segments)
-            kind = _between(node, after, kinds, launchers) if known else "unlinked"
+            kind = _between(node, after, kinds, launchers, launched) if known else "unlinked"
             begin = max(int(ends[node]), graph.start_ns)
             segments.append((rank, names[node] if not known else segments[-1][1], kind, begin, at_ns - begin))
             at_ns = begin
@@ -85,11 +86,11 @@ def _launchers(graph: Dependencies, kinds: Sequence[str]) -> np.ndarray:
     return found
 
 
-def _between(node: int, after: int, kinds: Sequence[str], launchers: np.ndarray) -> str:
+def _between(node: int, after: int, kinds: Sequence[str], launchers: np.ndarray, launched: np.ndarray) -> str:
     """What the time between a node and the one that it led to is."""
     if kinds[node] == "host":
         return "launch"
-    together = launchers[node] == launchers[after] or np.count_nonzero(launchers == launchers[after]) >= GRAPH_LEAST
+    together = launchers[node] == launchers[after] or launched[launchers[after]] >= GRAPH_LEAST
     return "graph" if launchers[after] >= 0 and together else "delay"
 
 

@@ -197,7 +197,8 @@ def _nodes_of(ranks: Ints, found: Ints, places: Mapping[int, tuple[int, Ints]]) 
     """The nodes of executions that are given by their ranks and their positions in the graph of the run; `NONE` for others."""
     nodes = np.full(len(found), NONE, dtype=np.int64)
     for rank, (first, positions) in places.items():
-        mine = np.flatnonzero((ranks == rank) & np.isin(found, positions))
+        mine = np.flatnonzero(ranks == rank)
+        mine = mine[np.isin(found[mine], positions)]
         nodes[mine] = first + np.searchsorted(positions, found[mine])
     return nodes
 

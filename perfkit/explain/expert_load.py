@@ -10,6 +10,7 @@ the same of grouped matrix products.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -45,7 +46,8 @@ def expert_load(run: Run, *, steps: list[int] | None = None) -> pd.DataFrame:
     if not ranks:
         raise NotMeasuredError(f"the load of experts in {run.name}", how_to_collect=HOW_TO_COLLECT)
     table = products.reindex(ranks).join(exchanges.reindex(ranks))
-    table["group"] = [_members(run, rank, table.at[rank, "group"]) for rank in ranks]
+    groups = placement.groups(run)
+    table["group"] = [_members(groups, rank, table.at[rank, "group"]) for rank in ranks]
     table = table.rename_axis("rank").reset_index()
     for column, ratio in (("tokens", "tokens_ratio"), ("matmul_ns", "matmul_ratio"), ("exchanged_bytes", "exchanged_ratio")):
         amount = table[column].astype("float64")
@@ -94,8 +96,8 @@ def _exchanges(run: Run, steps: list[int] | None) -> pd.DataFrame:
     return pd.DataFrame({"group": named, "exchanged_bytes": moved.astype("Int64"), "exchange_ns": groups["duration_ns"].sum()})
 
 
-def _members(run: Run, rank: int, name: object) -> str | None:
+def _members(groups: Sequence[placement.Group], rank: int, name: object) -> str | None:
     """The ranks that share experts with one: its expert group, else the group of its exchanges, as text."""
-    known = [group for group in placement.groups(run) if rank in group.members]
+    known = [group for group in groups if rank in group.members]
     chosen = [group for group in known if group.dimension == "expert"] or [group for group in known if group.name == name]
     return placement.members_text(chosen[0].members) if chosen else None if pd.isna(name) else str(name)  # type: ignore[call-overload]

@@ -32,18 +32,20 @@ def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
     if not len(places):
         raise NotMeasuredError(f"which module did what on rank {rank}", how_to_collect=HOW_TO_COLLECT)
     spans = HostEvents(events.host.rows.iloc[places])
-    own_host = spans.ends - spans.starts
-    inner = spans.parents != NONE
-    np.subtract.at(own_host, spans.parents[inner], (spans.ends - spans.starts)[inner])
+    parents, ends = _nested(spans)
+    inner = parents != NONE
+    lasts = ends - spans.starts
+    own_host = lasts.copy()
+    np.subtract.at(own_host, parents[inner], lasts[inner])
     own_device = _launched_in(events, spans)
     device = own_device.copy()
     for span in range(len(places) - 1, -1, -1):  # inner ones follow outer ones
         if inner[span]:
-            device[spans.parents[span]] += device[span]
+            device[parents[span]] += device[span]
     told = pd.DataFrame(
         {
-            "path": _paths(spans.rows["name"].astype(str).tolist(), spans.parents),
-            "host_ns": spans.ends - spans.starts,
+            "path": _paths(spans.rows["name"].astype(str).tolist(), parents),
+            "host_ns": lasts,
             "own_host_ns": own_host,
             "device_ns": device,
             "own_device_ns": own_device,
@@ -68,6 +70,17 @@ def _spans(host: HostEvents, step: int | None) -> Ints:
     threads = np.argsort(np.argsort([*host.threads, "nan"]))[host.lanes[places]]
     ordered: Ints = places[np.lexsort((host.starts[places] - host.ends[places], host.starts[places], threads))]
     return ordered
+
+
+def _nested(spans: HostEvents) -> tuple[Ints, Ints]:
+    """Parents and ends of spans in order: one that outlives what it began in is of it only while that lasts."""
+    parents, ends = spans.parents.copy(), spans.ends.copy()
+    for span in np.flatnonzero(parents != NONE).tolist():
+        while parents[span] != NONE and ends[parents[span]] <= spans.starts[span]:
+            parents[span] = parents[parents[span]]
+        if parents[span] != NONE:
+            ends[span] = min(ends[span], ends[parents[span]])
+    return parents, ends
 
 
 def _paths(names: list[str], parents: Ints) -> list[str]:

@@ -56,13 +56,13 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
                 missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
                 continue
             verdict = rule.check(case)
+            kept = _worth_telling(_prices.joint(verdict.findings, case), case)
         except NotMeasuredError as error:
             missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))
             continue
         except Exception as error:  # a defect of one rule must not take the others with it
             failed.append(Failed(rule.name, f"{type(error).__name__}: {error}"))
             continue
-        kept = _worth_telling(_prices.joint(verdict.findings, case), case)
         findings += kept
         if not kept:
             healthy.append(Healthy(rule.name, verdict.evidence))
@@ -92,8 +92,7 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     """Findings without the symptoms of others, whose rules are named in the `next` of what explains them."""
     explains = {rule.name: rule.explains for rule in chosen}
     said_by = {rule.name: rule.symptom_of for rule in chosen}
-    told: dict[int, list[str]] = {}
-    gone: set[int] = set()
+    cause_of: dict[int, int] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
         return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
@@ -110,13 +109,25 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
             )
         ]
         if causes:
-            gone.add(index)
-            told.setdefault(max(causes, key=lambda at: findings[at].cost_ns or 0), []).append(symptom.rule)
+            cause_of[index] = max(causes, key=lambda at: findings[at].cost_ns or 0)
+    told: dict[int, list[str]] = {}
+    for index, symptom in enumerate(findings):
+        if (last := _last_cause(index, cause_of)) != index:
+            told.setdefault(last, []).append(symptom.rule)
     return [
         replace(finding, next=tuple(dict.fromkeys((*told.get(at, ()), *finding.next))))
         for at, finding in enumerate(findings)
-        if at not in gone
+        if _last_cause(at, cause_of) == at
     ]
+
+
+def _last_cause(index: int, cause_of: Mapping[int, int]) -> int:
+    """The finding that explains another one, and is explained by none; of findings that explain one another each stays."""
+    passed, at = {index}, index
+    while (cause := cause_of.get(at)) is not None and cause not in passed:
+        passed.add(cause)
+        at = cause
+    return index if cause_of.get(at) is not None else at
 
 
 def _exactness(explains: Mapping[str, frozenset[str]], finding: Finding) -> tuple[int, str]:

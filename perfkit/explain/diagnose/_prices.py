@@ -73,6 +73,8 @@ def bound(finding: Finding, case: Case) -> int:
     """The most that a step can win by the part of it that a finding is about, in ns."""
     rows = case.ledger.entries
     step_ns = case.step_ns or 0
+    if rows.empty:
+        return step_ns
     cause = rows["cause"].astype(str)
     if finding.part == "free":
         late = cause.isin([f"waiting/{why}" for why in OF_HOSTS])

@@ -76,11 +76,8 @@ def entries(ledger: Ledger, findings: Sequence[Finding]) -> list[dict[str, Any]]
 
 def finding_of(cause: str, rank: int, findings: Sequence[Finding]) -> str | None:
     """The rule of the finding that stands for a cause of time that `rank` lost; None if there is none."""
-    named = {finding.rule: finding for finding in reversed(findings)}
-    for rule in rules_of(cause):
-        if rule in named and rank in named[rule].subject.get("ranks", (rank,)):
-            return rule
-    return None
+    named = {finding.rule for finding in findings if rank in finding.subject.get("ranks", (rank,))}
+    return next((rule for rule in rules_of(cause) if rule in named), None)
 
 
 def rules_of(cause: str) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ class Case:
     host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     costs: pd.DataFrame | None = None
+    ledger_errors: list[str] = field(default_factory=list)
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""
@@ -132,6 +133,8 @@ class Case:
                 f"kernels of {_ranks(self.torn)} hold {100 * min(self.torn.values()):.0f} % and more of the computing time that is "
                 "stated: too few to say when the device is idle"
             )
+        if self.ledger_errors:
+            notes.append(f"where the time went is told by summaries of the steps at most: {self.ledger_errors[0]}")
         if self.unmarked:
             notes.append("the recording marks no steps: all of it counts as one, and what is told of a step is of all")
         elif self.step_numbers and len(self.step_numbers) < self.limit(MIN_STEPS):
@@ -152,9 +155,14 @@ class Case:
         return rows.sort_values(["rank", "start_ns"], kind="stable", ignore_index=True)
 
     @cached_property
+    def kernel_steps(self) -> tuple[int, ...]:
+        """The judged steps of which kernels are known, ascending: a profiler may record them for some only. All, if for none."""
+        return tuple(sorted(int(step) for step in self.kernels["step"].unique())) or self.step_numbers
+
+    @property
     def num_kernel_steps(self) -> int:
-        """In how many of the judged steps kernels are known: a profiler may record them for the first ones only. At least one."""
-        return max(1, int(self.kernels["step"].nunique()) if len(self.kernels) else len(self.step_numbers))
+        """In how many of the judged steps kernels are known, at least one."""
+        return max(1, len(self.kernel_steps))
 
     @cached_property
     def torn(self) -> Mapping[int, float]:
@@ -268,12 +276,18 @@ class Case:
 
     @cached_property
     def ledger(self) -> Ledger:
-        """Where every ns of the judged steps went, by cause; see `perfkit.explain.ledger`."""
-        clocks = self.clocks if self.run.has("collectives") else {}
-        try:
-            return ledger(self.run, steps=self.step_numbers, detail_ranks=self.detail_ranks, clocks=clocks)
-        except OSError:  # rules that need the table that cannot be read say so; the account goes by the summaries of the steps
-            return ledger(self.run, steps=self.step_numbers, detail_ranks=(), clocks={})
+        """Where every ns of the judged steps went, by cause; see `perfkit.explain.ledger`.
+
+        Where that fails, of the summaries of the steps and in the end of nothing, with the reason in `notes`.
+        """
+        alone = replace(self.run, tables={"steps": self.all_steps.drop(columns="stage")})
+        for run, detail_ranks in ((self.run, self.detail_ranks), (self.run, ()), (alone, ())):
+            try:
+                clocks = self.clocks if detail_ranks and run.has("collectives") else {}
+                return ledger(run, steps=self.step_numbers, detail_ranks=detail_ranks, clocks=clocks)
+            except Exception as error:  # a defect or a table that cannot be read must not take the rules with it
+                self.ledger_errors.append(f"{type(error).__name__}: {error}")
+        return ledger(replace(self.run, tables={}))
 
     @cached_property
     def roles(self) -> Mapping[int, int]:

@@ -27,6 +27,8 @@ SCATTERS = 4.0
 """Robust deviations within the groups that the gap between them must exceed."""
 USUAL_SHARE = 1 / 3
 """The least share of the steps that show what is usual."""
+FEWEST_USUAL = 3
+"""Fewer steps than this show nothing that is usual."""
 FEW_TOLD = 6
 MOST = 0.5
 """What is this share of how much longer steps are is what they are longer for."""
@@ -61,11 +63,11 @@ class Episode:
 def episode_of(values: pd.Series, least: float) -> Episode | None:
     """The episode in values by step, whose gap is at least `least`; None if all steps are alike or too few show what is usual."""
     known = values.dropna().astype("float64").sort_values(kind="stable")
-    if len(known) < 2:
+    if len(known) <= FEWEST_USUAL:
         return None
     amounts = known.to_numpy()
     jumps = np.diff(amounts)
-    first = max(1, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
+    first = max(FEWEST_USUAL, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
     at = first + int(jumps[first:].argmax())
     low, high = amounts[: at + 1], amounts[at + 1 :]
     scatter = max(robust.sigma(low), robust.sigma(high) if len(high) > 2 else 0.0, float(np.ptp(low)) / SCATTERS)

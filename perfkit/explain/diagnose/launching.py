@@ -7,6 +7,8 @@ operations among ranks as long as they move data; what such a device idles is wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -20,6 +22,7 @@ GAP_LEAST = Threshold(
 )
 
 Ints = npt.NDArray[np.int64]
+Moving = Callable[[Ints], npt.NDArray[np.float64]]
 LONGEST_NS = 1_000_000
 DEEP_NS = 10_000_000
 """What started this long after its launch stood in a full queue: its launch may have waited for the device."""
@@ -88,23 +91,23 @@ def pace_ns(case: Case, rank: int) -> float:
     return float(np.median(np.diff(launches))) if len(launches) > 1 else 0.0
 
 
-def _moving_ns(case: Case, rank: int) -> pd.Series:
-    """By start on the clock of the rank how long its operations with others move data."""
+def _moving_ns(case: Case, rank: int) -> Moving:
+    """How long the operations with others move data that begin at moments on the clock of a rank; NaN at others."""
     if not case.run.has("collectives"):
-        return pd.Series(dtype="int64")
+        return lambda starts: np.full(len(starts), np.nan)
     mine = case.members[(case.members["rank"] == rank) & case.members["transfer_ns"].notna() & case.members["start_ns"].notna()]
-    starts = mine["start_ns"].to_numpy(dtype=np.int64) - case.run.clock.get(rank, 0)
-    found = pd.Series(mine["transfer_ns"].to_numpy(dtype=np.int64), index=starts)
-    return found[~found.index.duplicated()]
+    found = pd.Series(mine["transfer_ns"].to_numpy(dtype=np.int64), index=mine["start_ns"].to_numpy(dtype=np.int64))
+    found, own = found[~found.index.duplicated()], case.clocks.get(rank)
+    return lambda starts: found.reindex(starts if own is None else own.common_ns(starts)).to_numpy(dtype=np.float64)
 
 
-def _idle_ns(rows: pd.DataFrame, moving: pd.Series) -> int:
+def _idle_ns(rows: pd.DataFrame, moving: Moving) -> int:
     """The idle time of one step whose executions are `rows`, in the order of their starts."""
     starts, lengths = rows["start_ns"].to_numpy(dtype=np.int64), rows["duration_ns"].to_numpy(dtype=np.int64)
     launched = (rows["launch_ns"] + rows["launch_duration_ns"].fillna(0)).to_numpy(dtype=np.int64)
     computes = (rows["kind"].astype("object") != "communication").to_numpy(dtype=bool)
     in_line = computes | ~_beside(starts, starts + lengths, np.sort(starts[computes]))
-    moved = moving.reindex(starts).to_numpy(dtype=np.float64, na_value=np.nan)
+    moved = moving(starts)
     lengths = np.where(computes | np.isnan(moved), lengths, np.nan_to_num(moved)).astype(np.int64)[in_line]
     if not len(lengths):
         return 0

@@ -22,6 +22,7 @@ from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import Ints, shared, until
 from perfkit.explain.ledger._rank import WAITS, Timeline
 from perfkit.explain.ledger._stated import NOBODY, latest_members
+from perfkit.explain.stragglers import NO_STAGE
 from perfkit.record.overlap import Intervals
 
 Reason = tuple[str, int]
@@ -191,7 +192,13 @@ def _named(more: Mapping[Reason | str, int], late: int, rank: int, stages: Mappi
         if amount <= least:
             continue
         reason = (key, late) if isinstance(key, str) else key
-        if reason[0] == causes.KERNELS and stages.get(reason[1], 0) != stages.get(rank, 0):
+        if reason[0] == causes.KERNELS and _of_other_stage(reason[1], rank, stages):
             reason = (causes.STAGE_LOAD, reason[1])
         found[reason] = found.get(reason, 0) + amount
     return found or {(causes.WAITING_UNTOLD, NOBODY): 1}
+
+
+def _of_other_stage(one: int, other: int, stages: Mapping[int, int]) -> bool:
+    """Whether both stages are known, and not the same."""
+    found = stages.get(one, NO_STAGE), stages.get(other, NO_STAGE)
+    return NO_STAGE not in found and found[0] != found[1]

@@ -49,19 +49,25 @@ def layer(starts: Ints, ends: Ints, rows: Ints | None = None) -> Layer:
 
 def paint(layers: list[Layer], window: tuple[int, int]) -> Pieces:
     """The window with every moment given to the first layer that has it."""
-    edges = [np.array(window, dtype=np.int64)]
-    for each in layers:
-        edges += [each.starts, each.ends]
-    points = np.unique(np.concatenate(edges))
-    points = points[(points >= window[0]) & (points <= window[1])]
+    inside = [_inside(each, window) for each in layers]
+    edges = [np.array(window, dtype=np.int64), *(each.starts for each in inside), *(each.ends for each in inside)]
+    points = np.clip(np.concatenate(edges), *window)
+    points.sort()
+    points = points[np.concatenate([[True], np.diff(points) > 0])]
     starts, ends = points[:-1], points[1:]
     found, rows = np.full(len(starts), NOTHING, dtype=np.int64), np.full(len(starts), NOTHING, dtype=np.int64)
-    for number, each in enumerate(layers):
+    for number, each in enumerate(inside):
         at = np.searchsorted(each.starts, starts, side="right") - 1
         free = (at >= 0) & (found == NOTHING)
         free[free] = starts[free] < each.ends[at[free]]
         found[free], rows[free] = number, each.rows[at[free]]
     return Pieces(starts, ends, found, rows)
+
+
+def _inside(each: Layer, window: tuple[int, int]) -> Layer:
+    """The intervals of a layer that a window touches."""
+    first, last = np.searchsorted(each.ends, window[0], side="right"), np.searchsorted(each.starts, window[1], side="left")
+    return Layer(each.starts[first:last], each.ends[first:last], each.rows[first:last])
 
 
 def until(busy: Intervals, moments: Ints) -> Ints:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import shared
+from perfkit.explain.stragglers import NO_STAGE
 
 
 def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
@@ -30,8 +31,9 @@ def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int
     own = busy.set_index("rank")["ns"]
     frames = [entries[~load]]
     for (rank, _), rows in entries[load].groupby(["rank", "step"], sort=False):
-        stage = stages[int(str(rank))]
-        spare = max(0.0, float(by_stage.max()) - float(by_stage[stage]))
+        # A stage that computes nothing is not among those that do.
+        own_stage = float(by_stage.get(stages[int(str(rank))], 0.0))
+        spare = max(0.0, float(by_stage.max()) - own_stage)
         slow = {who: max(0.0, float(own.get(who, 0)) - float(by_stage.get(stages.get(who, -1), 0))) for who in rows["who"].unique()}
         frames.append(_cut(rows, filling, spare, max(slow.values(), default=0.0)))
     return pd.concat(frames, ignore_index=True)
@@ -40,7 +42,8 @@ def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int
 def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
     """Which entries are waiting for another stage of which nothing else says why."""
     cause = entries["cause"]
-    other = entries["who"].map(stages).fillna(-1).to_numpy() != entries["rank"].map(stages).fillna(-1).to_numpy()
+    there, here = (entries[side].map(stages).fillna(NO_STAGE).to_numpy(dtype=np.int64) for side in ("who", "rank"))
+    other = (there != here) & (there != NO_STAGE) & (here != NO_STAGE)
     untold = (cause == causes.WAITING_UNTOLD).to_numpy(dtype=bool) & (entries["who"] >= 0).to_numpy(dtype=bool) & other
     found: np.ndarray = cause.isin([causes.STAGE_LOAD, causes.OTHER_STAGE]).to_numpy(dtype=bool) | untold
     return found
@@ -65,7 +68,8 @@ def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:
     working = entries[(entries["part"] == "computing").to_numpy(dtype=bool)]
     by_step = working.groupby(["rank", "step"])["ns"].sum()
     means = by_step.groupby(level="rank").mean().rename("ns").reset_index()
-    return means.assign(stage=[stages.get(int(rank), -1) for rank in means["rank"]])
+    means = means.assign(stage=[stages.get(int(rank), NO_STAGE) for rank in means["rank"]])
+    return means[(means["stage"] != NO_STAGE).to_numpy(dtype=bool)]
 
 
 def _micro_batches(members: pd.DataFrame, stages: Mapping[int, int]) -> int:
@@ -73,8 +77,9 @@ def _micro_batches(members: pd.DataFrame, stages: Mapping[int, int]) -> int:
 
     Calls that send and receive at once are one more than the micro batches: the first only receives, or the last only sends.
     """
-    ends = {min(stages.values()), max(stages.values())}
-    rows = members[members["rank"].map(stages).isin(list(ends)).to_numpy(dtype=bool)]
+    known = [stage for stage in stages.values() if stage != NO_STAGE]
+    ends = [min(known), max(known)]
+    rows = members[members["rank"].map(stages).isin(ends).to_numpy(dtype=bool) & members["step"].notna().to_numpy()]
     found = [1]
     for operation, more in (("receive", 0), ("send_receive", 1)):
         own = rows[(rows["operation"].astype("object") == operation).to_numpy(dtype=bool)]

@@ -20,6 +20,8 @@ COLUMNS = ["rank", "step", "cause", "who", "place", "detail", "part", "ns"]
 WHOLE = 0.9
 """The share of the computing time stated that the kernels must hold for idle times between them to be idle times."""
 NOBODY = -1
+NEXT_TO_NOTHING = 0.1
+"""The share of what other members wait that the one they wait for may wait itself."""
 
 
 def stated_parts(steps: pd.DataFrame) -> pd.DataFrame:
@@ -128,10 +130,17 @@ def _for_whom(waits: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
 
 
 def latest_members(members: pd.DataFrame) -> pd.Series:
-    """By operation of which several members were read, the one that waited least: it came last."""
+    """By operation of which several members were read, the one that waited least: it came last.
+
+    Where some were not read one of those may have come last, unless one that was waited next to nothing beside the others.
+    """
     known = members[members["wait_ns"].notna().to_numpy() & (members["num_seen"] > 1).fillna(False).to_numpy()]
-    ordered = known.sort_values(["instance", "wait_ns", "rank"], kind="stable").drop_duplicates("instance")
-    return ordered.set_index("instance")["rank"].astype("int64")
+    ordered = known.sort_values(["instance", "wait_ns", "rank"], kind="stable")
+    least, most = (ordered.drop_duplicates("instance", keep=keep).set_index("instance") for keep in ("first", "last"))
+    paired = least["operation"].isin(["send", "receive"]) & (least["num_seen"] == 2)
+    whole = paired | (least["num_seen"] >= least["group_size"]).fillna(False)
+    told = (whole | (least["wait_ns"] <= NEXT_TO_NOTHING * most["wait_ns"])).to_numpy(dtype=bool)
+    return least.loc[told, "rank"].astype("int64")
 
 
 def _column(rows: pd.DataFrame, cause: str, ns: Any, detail: str | None, part: str, *, place: str = "inside") -> pd.DataFrame:

@@ -21,12 +21,22 @@ def slower_ns(members: pd.DataFrame) -> dict[int, int]:
     told = told[(told["basis"].astype("object") != "partial").to_numpy(dtype=bool)]
     if told.empty:
         return {}
-    group = told.groupby("instance")["rank"].transform(lambda ranks: ",".join(map(str, sorted(ranks))))
-    keys = [told["operation"].astype("object"), told["group_size"].fillna(-1), told["bytes"], group]
+    told = told.sort_values(["instance", "rank"], kind="stable")
+    keys = [told["operation"].astype("object"), told["group_size"].fillna(-1), told["bytes"], _ranks(told)]
     moved = told["transfer_ns"].astype("float64")
     grouped = moved.groupby(keys, dropna=False)
-    usual = grouped.transform(lambda values: values.quantile(FAST)).to_numpy(dtype=np.float64)
+    usual = grouped.quantile(FAST).to_numpy(dtype=np.float64)[grouped.ngroup().to_numpy()]
     enough = grouped.transform("size").to_numpy() >= LIKE
     extra = np.rint(moved.to_numpy() - usual)
     slow = enough & (moved.to_numpy() > SLOW * usual) & (extra > LEAST_NS)
     return dict(zip(told.index[slow].tolist(), extra[slow].astype(np.int64).tolist(), strict=True))
+
+
+def _ranks(rows: pd.DataFrame) -> np.ndarray:
+    """A number for the ranks of the operation of each row, of rows in order of operation and rank."""
+    instances = rows["instance"].to_numpy(dtype=np.int64)
+    cuts = np.flatnonzero(np.diff(instances)) + 1
+    own = np.split(rows["rank"].to_numpy(dtype=np.int64), cuts)
+    numbers = pd.factorize(np.array([ranks.tobytes() for ranks in own], dtype=object))[0]
+    found: np.ndarray = np.repeat(numbers, [len(ranks) for ranks in own])
+    return found

@@ -189,3 +189,17 @@ def test_of_overlapping_intervals_every_moment_counts_once():
 def test_shares_are_whole_and_sum():
     assert shared(10, np.array([1, 1, 1])).tolist() == [4, 3, 3]
     assert shared(7, np.array([0, 2**62, 2**61])).sum() == 7
+
+
+def test_a_window_is_painted_as_the_whole_is_there():
+    random = np.random.default_rng(3)
+    starts = np.sort(random.integers(0, 1000, (3, 40)), axis=1)
+    layers = [layer(own, own + random.integers(0, 30, 40)) for own in starts]
+    whole = paint(layers, (0, 1100))
+    for begin, end in ((0, 1100), (100, 137), (500, 500), (990, 1100)):
+        part = paint(layers, (begin, end))
+        assert (part.ends - part.starts).sum() == end - begin
+        middles = (part.starts + part.ends) // 2
+        at = np.searchsorted(whole.starts, middles, side="right") - 1
+        assert (whole.layers[at] == part.layers).all()
+        assert (whole.rows[at] == part.rows).all()

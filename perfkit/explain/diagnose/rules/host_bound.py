@@ -133,21 +133,20 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
     """Ranks whose launches are late in some steps; and the idle times without what those have beyond the other steps."""
     least_ns = case.limit(EPISODE_SHARE) * (case.step_ns or 1)
     table = short.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum", fill_value=0.0)
-    table = table.reindex(columns=list(case.step_numbers), fill_value=0.0)
+    table = table.reindex(columns=list(case.kernel_steps), fill_value=0.0)
     found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
     findings = []
     gone = pd.Series(0.0, index=short.index)
     for steps in sorted({episode.steps for episode in found.values()}):
         ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)
         inside = {rank: float(table.loc[rank].reindex(list(steps)).to_numpy(dtype=float).mean()) for rank in ranks}
-        for rank in ranks:
-            mine = (short["rank"] == rank) & short["step"].isin(steps)
-            gone = gone.mask(mine, 1.0 - found[rank].usual / inside[rank])
         rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
+        beyond = rows["rank"].map({rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}).astype("float64")
         worst = max(inside, key=inside.__getitem__)
-        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=gone.loc[rows.index]))
+        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=beyond))
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
             continue
+        gone.loc[rows.index] = beyond
         told = f"{inside[worst] / 1e6:.1f} ms a step for launches {found[worst].told(table.shape[1])}"
         findings.append(
             Finding(

@@ -122,7 +122,7 @@ def _cost_ns(case: Case, pauses: pd.DataFrame, episodes: list[Episode]) -> int:
 
 def _episode(case: Case, pauses: pd.DataFrame, bar_ns: float) -> Episode | None:
     """The steps of a rank with pauses that its other steps do not have."""
-    by_step = pauses.groupby("step")["duration_ns"].sum().reindex(list(case.step_numbers), fill_value=0)
+    by_step = pauses.groupby("step")["duration_ns"].sum().reindex(list(case.kernel_steps), fill_value=0)
     return episode_of(by_step, bar_ns) if (by_step > 0).sum() < len(by_step) or by_step.min() < by_step.max() / 2 else None
 
 

@@ -112,7 +112,8 @@ def _in_some_steps(case: Case) -> list[Finding]:
     table = case.steps.dropna(subset=["computing_ns"]).pivot(index="rank", columns="step", values="computing_ns").astype("float64")
     least_ns = case.limit(EPISODE_SHARE) * (case.step_ns or 1)
     found = {int(rank): episode for rank in table.index if (episode := episode_of(table.loc[rank], least_ns)) is not None}
-    found = {rank: episode for rank, episode in found.items() if _same_work(case, rank, episode)}
+    # A rank that usually computes nothing is not slow where it does.
+    found = {rank: episode for rank, episode in found.items() if episode.usual > 0 and _same_work(case, rank, episode)}
     findings = []
     for steps in sorted({episode.steps for episode in found.values()}):
         ranks = tuple(rank for rank, episode in found.items() if episode.steps == steps)

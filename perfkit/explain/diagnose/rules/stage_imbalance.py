@@ -22,7 +22,8 @@ from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
-from perfkit.explain.ledger import causes, ledger
+from perfkit.explain.ledger import causes
+from perfkit.explain.stragglers import NO_STAGE
 
 STAGE_LAYERS = Threshold(
     name="stage-layers",
@@ -72,7 +73,7 @@ def check(case: Case) -> Verdict:
 
 def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Verdict:
     """A stage of as many layers as the others that computes much longer: for the head, loss or embedding that it alone has."""
-    rows = case.steps.dropna(subset=["computing_ns"])
+    rows = _staged(case)
     times = rows.assign(own=rows["computing_ns"].astype("float64")).groupby("stage")["own"].median()
     stage = int(str(times.index[int(times.to_numpy().argmax())]))
     excess = float(times.max() / times.mean()) - 1.0
@@ -148,8 +149,7 @@ def _num_micro_batches(case: Case, stage: int) -> int | None:
 
 def _waits(case: Case) -> dict[str, float]:
     """What the mean step of all ranks waits for another stage: while the pipeline fills, for its load, and for late sends."""
-    table = ledger(case.run, steps=case.step_numbers, detail_ranks=case.detail_ranks, clocks=case.clocks).waterfall()
-    sums = table.set_index("cause")["ns"]
+    sums = case.ledger.waterfall().set_index("cause")["ns"]
     wanted = {"filling": causes.FILLING, "stage_load": causes.STAGE_LOAD, "late_sends": causes.LATE_SENDS}
     return {f"waiting_for_{name}_ns": float(sums[cause]) for name, cause in wanted.items() if cause in sums}
 
@@ -175,7 +175,7 @@ def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str
 
 
 def _by_time(case: Case) -> Verdict:
-    known = case.steps.dropna(subset=["computing_ns"])
+    known = _staged(case)
     if known.empty:
         raise NotMeasuredError("computing time of the stages", how_to_collect=HOW)
     times = known.assign(computing=known["computing_ns"].astype("float64")).groupby("stage")["computing"].median()
@@ -185,6 +185,12 @@ def _by_time(case: Case) -> Verdict:
         return Verdict((), evidence)
     stage = int(str(times.index[int(times.to_numpy().argmax())]))
     return _verdict(case, stage, float(times.max() / times.drop(index=stage).median()), evidence)
+
+
+def _staged(case: Case) -> pd.DataFrame:
+    """The steps of ranks whose stage is known that state what they compute."""
+    rows = case.steps.dropna(subset=["computing_ns"])
+    return rows[(rows["stage"] != NO_STAGE).to_numpy(dtype=bool)]
 
 
 def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -> Verdict:
