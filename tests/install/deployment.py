@@ -74,7 +74,7 @@ def built(tool: str) -> list[str]:
 
 def run_once(tool: str) -> list[str]:
     """Run the image as docs/app.md says, with nothing to write but its volumes, and read its first page; what went wrong."""
-    limits = ["--read-only", "--tmpfs", "/tmp", "--tmpfs", "/home/perfkit", "--cap-drop", "ALL", "--memory", "2g"]
+    limits = ["--read-only", "--tmpfs", "/tmp", "--tmpfs", "/srv/perfkit", "--cap-drop", "ALL", "--memory", "2g"]
     command = [tool, "run", "--rm", "-d", *limits, "-p", f"127.0.0.1:{PORT}:8866", "-e", f"PERFKIT_TOKEN={TOKEN}", IMAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if done.returncode:

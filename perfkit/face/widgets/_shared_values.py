@@ -1,4 +1,4 @@
-"""Shared values: the paths of a panel's state that other panels of its page, and the page's address, have too.
+"""Shared values: the paths of a panel's state that the page's address has too, some of them with other panels of the page.
 
 A panel tells only what became another value in it, and follows what became another value elsewhere. So an old answer does not take
 a newer choice back, and panels that do not accept each other's values come to rest.
@@ -6,6 +6,7 @@ a newer choice back, and panels that do not accept each other's values come to r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from perfkit.face.widgets.page_state import PageState, address_text
@@ -13,13 +14,21 @@ from perfkit.face.widgets.state import read
 
 
 class SharedValues:
-    """`paths` of a panel's states, each under its last part in `page`; `state` is the first one."""
+    """`paths` of a panel's states, each under its last part in `page`, and its `own` ones under its `name`; `state` is the first.
 
-    def __init__(self, page: PageState, paths: tuple[str, ...], state: Any) -> None:
+    Own ones are told once they are another value than the panel began with, so that an address is no longer than it must be.
+    """
+
+    def __init__(self, page: PageState, paths: tuple[str, ...], state: Any, *, own: Sequence[str] = (), name: str = "") -> None:
         self._page = page
-        self._names = {path: path.rsplit(".", 1)[-1] for path in paths}
+        self._private = frozenset(own) - frozenset(paths)
+        self._untold = set(self._private)
+        # In the order of the controls: a device sets limits that a later control may have set otherwise.
+        self._names = {
+            path: f"{name}.{path}" if path in self._private else path.rsplit(".", 1)[-1] for path in dict.fromkeys((*own, *paths))
+        }
         self._agreed: dict[str, str] = {}
-        self._own = {path: address_text(read(state, path)) for path in paths}
+        self._own = {path: address_text(read(state, path)) for path in self._names}
 
     def news(self, state: Any) -> dict[str, Any]:
         """What others have changed: values of the page that are neither the state's nor the ones last agreed on, typed as its.
@@ -48,7 +57,9 @@ class SharedValues:
         for path, name in self._names.items():
             text, known = address_text(read(state, path)), self._page.values.get(name)
             changed = text not in (self._agreed.get(path), self._own[path])
-            if text != known and (changed or (known is None and text)):
+            if known is None and path in self._untold:
+                self._untold.remove(path)  # what it began with, once its options were known
+            elif text != known and (changed or (known is None and text and path not in self._private)):
                 fresh[name] = text
             if text == known or name in fresh:
                 self._agreed[path] = text
@@ -58,6 +69,10 @@ class SharedValues:
 
 
 def _typed(text: str, like: Any) -> Any:
+    if isinstance(like, bool):
+        return text == str(True)
+    if isinstance(like, list | tuple):
+        return tuple(text.split(",")) if text else ()
     for kind in (int, float):
         if text and isinstance(like, kind) and not isinstance(like, bool):
             try:

@@ -126,7 +126,7 @@ class PanelView(View):
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
         self._before: State | None = None
         self._page = page_state()
-        self._shared = SharedValues(self._page, panel.shared, self.state)
+        self._shared = SharedValues(self._page, panel.shared, self.state, own=[each.path for each in panel.controls], name=name)
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
         self._follow_address()
         self._background = Background(self._work, self._show_progress)

@@ -299,8 +299,13 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _equal(before: Any, now: Any) -> bool:
-    plain = (str, int, float, bool, tuple, dict)
-    return isinstance(before, plain) and type(before) is type(now) and bool(before == now)
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, dict):
+        return _same(before, now)
+    if isinstance(before, tuple):
+        return len(before) == len(now) and all(one is other or _equal(one, other) for one, other in zip(before, now, strict=True))
+    return isinstance(before, str | int | float | bool) and bool(before == now)
 
 
 def _chosen(whole: Whole, choose: str, state: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ from perfkit.project.experiments._schema import ACCURACY, METRIC_UNITS, OWN_ACTI
 from perfkit.project.experiments.artefacts import write_text
 from perfkit.project.experiments.database import reading, writing
 from perfkit.project.experiments.writer import Measurement as Measurement
-from perfkit.project.experiments.writer import Writer, evidence_of, round_row, to_json, value_problems
+from perfkit.project.experiments.writer import Writer, evidence_of, prediction_problems, round_row, to_json
 
 AttachAs = Literal["config", "as_run", "run", "log", "trace", "ir", "report", "chart"]
 
@@ -172,12 +172,7 @@ class ExperimentLog:
         based_on_run_id: int | None = None,
     ) -> None:
         """Predict a metric of a round, with a range `low` to `high`. Refused once the round has a run; a second one supersedes."""
-        problems = [] if metric in METRIC_UNITS else [unknown_metric(metric)]
-        for figure in (value, low, high):
-            problems += value_problems(metric, figure)
-        if (low is not None and low > value) or (high is not None and high < value):
-            problems.append(f"{metric}: the range {low} to {high} does not hold the value {value}")
-        if problems:
+        if problems := prediction_problems(metric, value, low, high):
             raise InputError("predict", problems)
         with self._writing() as writer:
             identity = round_row(writer.connection, number, undecided=True)["id"]
@@ -297,10 +292,7 @@ class ExperimentLog:
     def record_event(
         self, action: str, detail: Mapping[str, Any] | None = None, *, page: str = "", number: int | None = None
     ) -> int:
-        """Note that something happened, such as a guess. Gives the id of the event.
-
-        Actions that the log writes itself are refused: an event is no way around its rules.
-        """
+        """Note that something happened, such as a guess; no action of the log's own, as a way around its rules. Gives its id."""
         if action in OWN_ACTIONS:
             raise InputError("record_event", [f"{action!r} is written by the log itself, by the function for it"])
         with self._writing() as writer:

@@ -15,7 +15,7 @@ from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.project.experiments._rules import Evidence, goal_met, order_problems
-from perfkit.project.experiments._schema import METRIC_UNITS, STATES
+from perfkit.project.experiments._schema import METRIC_UNITS, STATES, unknown_metric
 from perfkit.project.experiments._views import project_row, skips
 from perfkit.project.experiments.artefacts import Stored
 
@@ -48,6 +48,15 @@ def value_problems(metric: str, value: float | None) -> list[str]:
     if value is None or (math.isfinite(value) and (value >= 0 or metric not in METRIC_UNITS)):
         return []
     return [f"{metric}: {value!r} must be a finite number{', 0 or more' if metric in METRIC_UNITS else ''}"]
+
+
+def prediction_problems(metric: str, value: float, low: float | None, high: float | None) -> list[str]:
+    """What stands against a prediction and its range."""
+    problems = [] if metric in METRIC_UNITS else [unknown_metric(metric)]
+    problems += [problem for figure in (value, low, high) for problem in value_problems(metric, figure)]
+    if (low is not None and low > value) or (high is not None and high < value):
+        problems.append(f"{metric}: the range {low} to {high} does not hold the value {value}")
+    return problems
 
 
 def round_row(connection: sqlite3.Connection, number: int, *, undecided: bool = False) -> sqlite3.Row:

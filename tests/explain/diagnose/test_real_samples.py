@@ -49,7 +49,7 @@ def test_two_of_eight_ranks_of_a_small_model_communicate_and_wait_for_launches()
     )
     assert found["exposed-communication"].severity == "medium", "one or two steps do not show that it lasts"
     assert found["host-bound"].evidence["largest_idle_share"] == pytest.approx(0.143, abs=0.005)
-    assert found["slow-rank"].evidence["excess_ratio"] < 0.02, "equal operators take both ranks as long"
+    assert found["slow-rank"].missing, "two ranks are too few to call one slow"
     assert found["data-feed"].missing == ("when the step began",), "one step, cut at its first kernel"
     assert not said(found) & {"clock-skew", "slow-link"}, "8 us between the clocks of one host are none"
 
@@ -176,8 +176,7 @@ def test_a_late_start_of_steps_outside_any_loader_is_not_blamed_on_data():
     # DistributedDataParallel flattens its buffers to broadcast them: 5.8 ms before the first operator of every step.
     found = verdicts("hta/nccl_parser_config", MORE)
     assert "not for a data loader: the host is in aten::flatten_dense_tensors" in found["data-feed"].title
-    # 117 ms in idle times of under a millisecond, 46 ms in longer ones in which the host runs operators before it launches.
-    assert found["host-bound"].share_of_step == pytest.approx(0.734, abs=0.01)
+    assert found["host-bound"].share_of_step == pytest.approx(0.527, abs=0.01)
     assert said(found) == {"host-bound", "data-feed", "excess-casts"}
 
 
