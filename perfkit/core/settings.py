@@ -72,16 +72,29 @@ def _memory_bytes(name: str) -> int:
         return 0
 
 
-def _container_memory(root: Path = Path("/sys/fs/cgroup")) -> list[tuple[int, int]]:
-    """Limit and use of the container that this runs in, as (bytes, bytes); empty without a limit."""
-    for folder, limit, used in ((root, "memory.max", "memory.current"), (root / "memory", *_CGROUP_1)):
+def _container_memory(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> list[tuple[int, int]]:
+    """Limits and use of the container that this runs in and of the groups that it is in, as (bytes, bytes); empty without."""
+    groups = [(folder, "memory.max", "memory.current") for folder in _own_groups(root, membership)]
+    found = []
+    for folder, limit, used in (*groups, (root / "memory", *_CGROUP_1)):
         try:
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             kept = int(stat.get("inactive_file", 0))  # of files that were read: given back when somebody needs it
-            return [(int((folder / limit).read_text()), int((folder / used).read_text()) - kept)]
+            found.append((int((folder / limit).read_text()), int((folder / used).read_text()) - kept))
         except (OSError, ValueError):  # absent, or "max"
             continue
-    return []
+    return found
+
+
+def _own_groups(root: Path, membership: Path) -> list[Path]:
+    """The groups of cgroup v2 in which this process is, each within the one before; as it sees them, `root` is the first."""
+    try:
+        lines = membership.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return [root]
+    path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+    parts = path.strip("/").split("/") if ".." not in path else []
+    return [root, *(root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1) if parts[0])]
 
 
 def dask_address() -> str | None:

@@ -191,6 +191,7 @@ def health(kernels: PageKernels, visitor: str) -> dict[str, Any]:
         "descriptor_limit": left.descriptor_limit,
         "free_bytes": left.free_bytes,
         "memory_bytes": psutil.Process().memory_info().rss,
+        "bounds": kernels.bounds.kind,
         "mended": kernels.supervisor.mended,
         "version": __version__,
     }

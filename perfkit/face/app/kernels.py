@@ -26,6 +26,7 @@ from tornado.web import HTTPError
 from traitlets import Float, Integer
 
 from perfkit.core import settings
+from perfkit.face.app.bounds import Bounds
 from perfkit.face.app.owned import OwnedTable
 from perfkit.face.app.provisioner import Preloaded
 from perfkit.face.app.room import Shortage, room
@@ -73,6 +74,7 @@ class PageKernels(AsyncMappingKernelManager):
         super().__init__(**kwargs)  # type: ignore[no-untyped-call]
         self.preloaded = Preloaded()
         self.owned = OwnedTable()
+        self.bounds = Bounds()
         self.supervisor = Supervisor(self)
         self.context.set(zmq.MAX_SOCKETS, int(self.context.get(zmq.SOCKET_LIMIT)))
         self._warm: list[str] = []

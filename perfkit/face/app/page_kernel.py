@@ -8,6 +8,7 @@ from jupyter_server.services.kernels.kernelmanager import ServerKernelManager
 from tornado.web import HTTPError
 from zmq.eventloop.zmqstream import ZMQStream
 
+from perfkit.face.app.bounds import Bounds
 from perfkit.face.app.owned import Owned, OwnedTable, TooLate
 
 
@@ -20,6 +21,11 @@ class PageKernel(ServerKernelManager):
     def owned(self) -> OwnedTable:
         """The table of the server."""
         return self.parent.owned  # type: ignore[no-any-return,union-attr]
+
+    @property
+    def bounds(self) -> Bounds:
+        """What bounds the processes of the server's kernels."""
+        return self.parent.bounds  # type: ignore[no-any-return,union-attr]
 
     async def start_kernel(self, **kwargs: Any) -> None:  # type: ignore[override]
         """Start the process; the provisioner enters it."""

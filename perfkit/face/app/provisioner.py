@@ -25,7 +25,7 @@ from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from traitlets.log import get_logger
 
-from perfkit.face.app.bounds import bound
+from perfkit.face.app.bounds import Bounds
 from perfkit.face.app.owned import Owned, OwnedTable
 
 NAME = "perfkit-forked"
@@ -160,14 +160,16 @@ class ForkedProvisioner(LocalProvisioner):
     def _enter(self, process: Any) -> None:
         """Enter the process in the server's table, within its bounds; raises TooLate if nobody waits for it any more."""
         owned: OwnedTable | None = getattr(self.parent, "owned", None)
-        if owned is not None:
-            bound(process.pid)
-            ends = partial(_kill_group, process, self.pgid)
+        bounds: Bounds | None = getattr(self.parent, "bounds", None)
+        if owned is not None and bounds is not None:
+            bounds.take(self.kernel_id, process.pid)
+            ends = partial(_kill_group, process, self.pgid, bounds, self.kernel_id)
             owned.own(self.kernel_id, Owned(kind="process", pid=process.pid, close=ends, is_open=lambda: process.poll() is None))
 
 
-def _kill_group(process: Any, group: int | None) -> None:
+def _kill_group(process: Any, group: int | None, bounds: Bounds, kernel_id: str) -> None:
     """End a kernel with its workers."""
+    bounds.release(kernel_id)
     if group and hasattr(os, "killpg"):
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)

@@ -29,6 +29,7 @@ from perfkit.core.resources import notebooks_folder
 from perfkit.face.app import handlers
 from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.face.app.adapter import PageServer, Route
+from perfkit.face.app.cgroup import bounds_here
 from perfkit.face.app.class_mode import codes_of_class, start_class
 from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
@@ -135,9 +136,12 @@ class App(PageServer):
         ]
 
     def begin(self) -> None:
-        """Listen; the supervisor and the first warm kernel start with the loop."""
+        """Say what bounds the kernels, and listen; the supervisor and the first warm kernel start with the loop."""
+        kernels = self.kernel_manager
+        kernels.bounds = bounds_here(kernels.limit + kernels.num_warm)
+        print(kernels.bounds.told, flush=True)
         Connections(self.app).listen(self.port, self.ip)
-        self.soon(self.kernel_manager.begin)
+        self.soon(kernels.begin)
 
 
 class Connections(HTTPServer):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from perfkit.core import settings
+from perfkit.face.app.bounds import MAX_PROCESSES
 from perfkit.face.app.room import RESERVED_BYTES
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ MEND_EVERY = 5
 """Looks between two comparisons of all processes with the table, which read /proc."""
 GRACE_S = 20.0
 """How old something without an owner must be: for a moment of its start or end every kernel is without one."""
-MAX_PROCESSES = 64
-"""Of one page: the kernel and the workers that read a recording."""
 
 Sessions = dict[int, list[psutil.Process]]
 """Processes by the leader of their session: a kernel leads one, and its workers stay in it."""
@@ -56,14 +55,16 @@ class Supervisor:
     async def look(self, *, thorough: bool = True) -> None:
         """Compare once; `thorough` with all processes of the system."""
         for kernel_id in self.kernels.ended_by_themselves():
-            self._log.warning("kernel %s ended by itself", kernel_id)
-            await self.kernels.end(kernel_id, why="killed")
+            why = self.kernels.bounds.ended_by(kernel_id)
+            self._log.warning("kernel %s ended by itself, %s", kernel_id, f"for its {why}" if why else "nobody knows why")
+            await self.kernels.end(kernel_id, why=why or "killed")
         if thorough:
             self.kernels.refill_if_missing()
             sessions = await asyncio.to_thread(_sessions, os.getpid())
             self.children = sum(map(len, sessions.values()))
             self._mend_strays(sessions)
             self._mend_forgotten()
+            self.kernels.bounds.sweep(self.kernels.managed() | self.kernels.owned.owners())
             await self._keep_bounds(sessions)
 
     def _mend_strays(self, sessions: Sessions) -> None:

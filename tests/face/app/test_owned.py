@@ -165,11 +165,11 @@ def test_a_containers_limit_counts_and_what_files_left_in_memory_does_not(tmp_pa
 def test_a_page_is_bounded_and_cannot_lift_its_bounds(monkeypatch):
     import resource
 
-    from perfkit.face.app.bounds import CPU_S, bound
+    from perfkit.face.app.bounds import CPU_S, Bounds
 
     monkeypatch.setenv("PERFKIT_KERNEL_MEMORY", "1GiB")
     process = subprocess.Popen([sys.executable, "-c", TAKES_A_GIBIBYTE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    bound(process.pid)
+    Bounds().take("a", process.pid)
     assert resource.prlimit(process.pid, resource.RLIMIT_CPU) == (CPU_S, CPU_S)
     assert process.communicate("\n")[0].strip() == "refused True"
 
