@@ -10,6 +10,7 @@ import pandas as pd
 
 from benchmarks.diagnosis._timed_anew import Recording, Stretched
 from perfkit.core.run import Run
+from perfkit.explain.diagnose.rule import Finding
 
 MS = 1_000_000
 RULES = {
@@ -22,6 +23,16 @@ RULES = {
     "slow copies": ("host-copies",),
 }
 """The rules of which one has to name a cause of each kind."""
+GREW = {
+    "slow computing": ("work",),
+    "slow transfers": ("transfer", "unexplained"),
+    "late data": ("feed", "host"),
+    "pause": ("host",),
+    "slow host": ("host",),
+    "blocking calls": ("host",),
+    "slow copies": ("copy",),
+}
+"""What a comparison with the baseline has to say grew: the first part of the ledger's cause, or communication without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,15 @@ class Cause:
         who = f" rank {','.join(map(str, self.ranks))}" if self.ranks else ""
         when = f" steps {','.join(map(str, self.steps))}" if self.steps else ""
         return f"{self.kind} {self.amount:g}{f' of {self.operator}' if self.operator else ''}{who}{when}"
+
+
+def about(finding: Finding, cause: Cause) -> bool:
+    """Whether a finding is about a cause of this kind."""
+    if finding.rule != "slower-than-before":
+        return finding.rule in RULES[cause.kind]
+    named = {str(one).split("/", maxsplit=1)[0] for one in finding.subject["causes"]}
+    fits = "unexplained" not in GREW[cause.kind] or finding.part == "communication"
+    return fits and bool(named & set(GREW[cause.kind]))
 
 
 def put_in(recording: Recording, cause: Cause) -> Stretched:

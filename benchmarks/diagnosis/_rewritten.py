@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -55,8 +55,7 @@ def _keys(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
     return list(known.itertuples(index=False, name=None))
 
 
-def _line(timed: Retimed, rank: int, times: Ints) -> tuple[Ints, Ints]:
-    """Moments of the host of a rank on the common clock: as recorded, ascending, and anew."""
+def _line(timed: Retimed, rank: int, times: Ints) -> _Line:
     points = sorted((timed.moments.recorded[at], int(times[at])) for begin, end, _, _ in timed.calls[rank] for at in (begin, end))
     for of_rank, moment, extra in timed.stretched.pauses:
         before = [point for point in points if point[0] < moment]
@@ -64,17 +63,26 @@ def _line(timed: Retimed, rank: int, times: Ints) -> tuple[Ints, Ints]:
             anew = moment + before[-1][1] - before[-1][0]
             points = sorted([*points, (moment, anew), (moment + 1, anew + extra)])
     recorded, anew = (np.array(side, dtype=np.int64) for side in zip(*points, strict=True))
-    return recorded, np.maximum.accumulate(anew)
+    return _Line(timed.recording, rank, recorded, np.maximum.accumulate(anew))
 
 
-def _moved(moments: pd.Series, line: tuple[Ints, Ints]) -> Ints:
-    """Moments of the host on the line of their rank; before its first point nothing moves, after its last all does."""
-    recorded, anew = line
-    base = int(recorded[0])
-    asked = moments.to_numpy(dtype=np.int64)
-    shift = np.interp(asked - base, recorded - base, (anew - recorded).astype(np.float64), left=0.0)
-    result: Ints = asked + np.rint(shift).astype(np.int64)
-    return result
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The host of a rank: moments of the common clock as recorded, ascending, and anew."""
+
+    recording: Recording
+    rank: int
+    recorded: Ints
+    anew: Ints
+
+    def moved(self, moments: pd.Series) -> Ints:
+        """Moments of the clock of the rank; before the first point of the line nothing moves, after its last all does."""
+        asked = moments.to_numpy(dtype=np.int64)
+        base = int(self.recorded[0])
+        near = self.recording.common(self.rank, asked)
+        shift = np.interp(near - base, self.recorded - base, (self.anew - self.recorded).astype(np.float64), left=0.0)
+        result: Ints = asked + np.rint(shift).astype(np.int64)
+        return result
 
 
 def _with_kernels(rows: pd.DataFrame, places: dict[tuple[int, int, int], int], moved: pd.DataFrame) -> pd.DataFrame:
@@ -97,30 +105,28 @@ def _waits(recording: Recording, rows: pd.DataFrame, changes: Stretched, places:
     return rows.assign(wait_ns=waits.astype("Int64"), transit_ns=(before["transit_ns"] + extra).astype("Int64"))
 
 
-def _launches(rows: pd.DataFrame, lines: dict[int, tuple[Ints, Ints]]) -> pd.DataFrame:
+def _launches(rows: pd.DataFrame, lines: dict[int, _Line]) -> pd.DataFrame:
     pieces = []
     for rank, of_rank in rows.groupby("rank", sort=False):
         part = of_rank.copy()
         known = part["launch_ns"].notna().to_numpy(dtype=bool)
         if int(str(rank)) in lines and known.any():
             line, mine = lines[int(str(rank))], part[known].astype({"launch_ns": "int64"})
-            begin = _moved(mine["launch_ns"], line)
-            end = _moved(mine["launch_ns"] + mine["launch_duration_ns"].fillna(0).astype("int64"), line)
+            begin = line.moved(mine["launch_ns"])
+            end = line.moved(mine["launch_ns"] + mine["launch_duration_ns"].fillna(0).astype("int64"))
             part.loc[known, "launch_ns"], part.loc[known, "launch_duration_ns"] = begin, end - begin
         pieces.append(part)
     return pd.concat(pieces, ignore_index=True)
 
 
-def _host(
-    recording: Recording, timed: Retimed, rows: pd.DataFrame, lines: dict[int, tuple[Ints, Ints]], times: Ints
-) -> pd.DataFrame:
+def _host(recording: Recording, timed: Retimed, rows: pd.DataFrame, lines: dict[int, _Line], times: Ints) -> pd.DataFrame:
     pieces = []
     for rank, part in rows.groupby("rank", sort=False):
         line = lines.get(int(str(rank)))
         if line is None:
             pieces.append(part)
             continue
-        begin, end = _moved(part["start_ns"], line), _moved(part["start_ns"] + part["duration_ns"], line)
+        begin, end = line.moved(part["start_ns"]), line.moved(part["start_ns"] + part["duration_ns"])
         pieces.append(part.assign(start_ns=begin, duration_ns=end - begin))
     added = []
     for number in timed.stretched.waits:
@@ -180,7 +186,9 @@ def _of_rank(
     bounds = [*steps["start_ns"].astype("int64"), int((steps["start_ns"] + steps["duration_ns"]).iloc[-1])]
     numbers = [int(step) for step in steps["step"]]
     marks = [_marks(host, rank) if host is not None else {} for host in hosts]
-    moved = [bounds[0]]
+    ended = np.flatnonzero((before["start_ns"] + before["duration_ns"] <= bounds[0]).to_numpy(dtype=bool))
+    earlier = ended[(before["start_ns"] + before["duration_ns"]).to_numpy(dtype=np.int64)[ended].argmax()] if len(ended) else None
+    moved = [bounds[0] if earlier is None else bounds[0] + _end(after, earlier) - _end(before, earlier)]
     for at, bound in enumerate(bounds[1:], start=1):
         ends = [_last_end(rows, numbers[:at], int(steps["start_ns"].iloc[0])) for rows in (before, after)]
         mark = numbers[at] if at < len(numbers) else -1
@@ -207,6 +215,10 @@ def _of_rank(
     bubble = steps["bubble_ns"].fillna(0).astype("int64")
     found["free_ns"] = (found["duration_ns"] - found["computing_ns"] - found["exposed_communication_ns"] - bubble).clip(lower=0)
     return found
+
+
+def _end(rows: pd.DataFrame, at: int) -> int:
+    return int(rows["start_ns"].iloc[at] + rows["duration_ns"].iloc[at])
 
 
 def _last_end(rows: pd.DataFrame, numbers: list[int], otherwise: int) -> int:

@@ -29,6 +29,8 @@ AT_ONCE_NS = 20_000
 RUNS_ON_NS = 5_000_000
 """A longer stretch of the host between two calls is no launching: it waits for a thread or for data."""
 CALL_NS = 5_000
+LATENCY_NS = 30_000
+"""From launch to start a kernel takes some 10 us; what takes longer stood in a queue, and starts sooner after a late launch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +226,7 @@ class Retimed:
         begins_of_calls = {start: begin for begin, _, start, _ in self.calls.get(rank, [])}
         shift = {number: moment for number in order.tolist() if (moment := launched[number]) is not None}
         late = sorted(int(self.starts_ns[number]) - moment for number, moment in shift.items())
-        least = max(0, late[len(late) // 100]) if late else 0
+        least = min(LATENCY_NS, max(0, late[len(late) // 100])) if late else 0
         streams, kinds = rows["stream"].astype(str).to_dict(), rows["kind"].astype(str).to_dict()
         last: dict[str, int] = {}
         by_end = sorted(order.tolist(), key=lambda number: int(self.starts_ns[number] + self.lengths_ns[number]))
@@ -251,9 +253,12 @@ class Retimed:
     def _other_stream(
         self, number: int, by_end: list[int], ended: Ints, streams: dict[int, str], line: dict[int, int]
     ) -> list[int]:
-        """The kernel of another stream that ended last before this one began, if it was not launched later."""
+        """The kernel of another stream that ended last before this one began, if it was not launched later.
+
+        Without launches all that is known is the order on the device, and it is kept; else kernels that follow at once are tied.
+        """
         at = int(np.searchsorted(ended, self.starts_ns[number], side="right")) - 1
-        while at >= 0 and self.starts_ns[number] - ended[at] <= AT_ONCE_NS:
+        while at >= 0 and (number not in line or self.starts_ns[number] - ended[at] <= AT_ONCE_NS):
             other = by_end[at]
             later = other in line and number in line and line[other] > line[number]
             if streams[other] != streams[number] and not later and self.starts_ns[other] < self.starts_ns[number]:
@@ -315,14 +320,24 @@ class Retimed:
             self._wait_for(number)
 
     def _pause(self, rank: int, moment: int, extra: int) -> None:
-        """Hold up the next call of the host, or the next kernel where no host was recorded."""
+        """Hold up the next call of the host; without a host the next kernel of every stream, from the moment of the pause."""
         calls = [begin for begin, _, start, _ in self.calls.get(rank, []) if start >= moment]
+        if calls:
+            at = min(calls, key=lambda one: self.moments.recorded[one])
+            self.moments.before[at] = [(source, least + extra) for source, least in self.moments.before[at]]
+            if not self.moments.before[at]:
+                self.moments.recorded[at] += extra
+            return
         mine = np.flatnonzero((self.recording.kernels["rank"] == rank).to_numpy())
-        kernels = [self.begins[number] for number in mine[self.starts_ns[mine] >= moment]]
-        at = min(calls or kernels, key=lambda one: self.moments.recorded[one])
-        self.moments.before[at] = [(source, least + extra) for source, least in self.moments.before[at]]
-        if not self.moments.before[at]:
-            self.moments.recorded[at] += extra
+        streams = self.recording.kernels["stream"].astype(str).to_numpy()
+        held = {streams[at]: at for at in mine[np.argsort(-self.starts_ns[mine], kind="stable")] if self.starts_ns[at] >= moment}
+        began = max((at for at in mine if self.starts_ns[at] < moment), key=lambda at: int(self.starts_ns[at]), default=None)
+        if began is None:
+            stop = self.moments.add(moment + extra)
+        else:
+            stop = self.moments.add(moment, (self.begins[began], moment - int(self.starts_ns[began]) + extra))
+        for at in held.values():
+            self.moments.before[self.begins[at]].append((stop, int(self.starts_ns[at]) - moment))
 
     def _wait_for(self, number: int) -> None:
         """Let the next call after the launch of a kernel begin when that kernel has ended."""

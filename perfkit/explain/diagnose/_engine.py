@@ -56,7 +56,8 @@ def judged(case: Case, only: Sequence[Rule] | None = None) -> Diagnosis:
                 missing.append(NotMeasured(rule.name, lacking, rule.how_to_collect))
                 continue
             verdict = rule.check(case)
-            kept = _worth_telling(_prices.joint(verdict.findings, case), case)
+            within = [_prices.bounded(finding, case) for finding in verdict.findings]
+            kept = _worth_telling(_prices.joint(within, case), case)
         except NotMeasuredError as error:
             missing.append(NotMeasured(rule.name, (error.missing,), error.how_to_collect))
             continue
@@ -93,6 +94,7 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     explains = {rule.name: rule.explains for rule in chosen}
     said_by = {rule.name: rule.symptom_of for rule in chosen}
     cause_of: dict[int, int] = {}
+    every_cause: dict[int, list[int]] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
         return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
@@ -110,10 +112,12 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
         ]
         if causes:
             cause_of[index] = max(causes, key=lambda at: findings[at].cost_ns or 0)
+            every_cause[index] = causes
     told: dict[int, list[str]] = {}
-    for index, symptom in enumerate(findings):
-        if (last := _last_cause(index, cause_of)) != index:
-            told.setdefault(last, []).append(symptom.rule)
+    for index, causes in every_cause.items():
+        for last in {_last_cause(at, cause_of) for at in causes} | {_last_cause(index, cause_of)}:
+            if last != index:
+                told.setdefault(last, []).append(findings[index].rule)
     return [
         replace(finding, next=tuple(dict.fromkeys((*told.get(at, ()), *finding.next))))
         for at, finding in enumerate(findings)

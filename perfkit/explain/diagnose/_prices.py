@@ -27,6 +27,8 @@ INDEPENDENT = 0.02
 """Causes whose prices sum to what they win together but for this share do not touch each other."""
 MOST = 12
 """Of more findings what each adds to all others is not worked out: it takes a replay a finding."""
+REGRESSIONS = frozenset({"slow-operators", "slower-than-before"})
+"""Rules that say what became slower than in the baseline: together that cannot be more than the step became longer."""
 HIDING = frozenset({"exposed-communication"})
 """Rules whose remedy is to hide communication behind computing."""
 OF_HOSTS = ("feed", "launching", "launch latency", "blocking call", "pause", "allocator", "copy", "device", "why not recorded")
@@ -63,6 +65,8 @@ def bounded(finding: Finding, case: Case) -> Finding:
     if finding.cost_ns is None or not case.step_ns:
         return finding
     bound_ns = bound(finding, case)
+    if finding.rule in REGRESSIONS and (grown_ns := case.grown_ns) is not None:
+        bound_ns = min(bound_ns, grown_ns)
     evidence: dict[str, float] = {**finding.evidence, "bound_ns": bound_ns}
     if finding.cost_ns > bound_ns:
         evidence["cost_refused_ns"] = finding.cost_ns

@@ -71,17 +71,30 @@ class Case:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """The steps after warm-up, all ranks."""
-        return robust.after_warm_up(self.all_steps)
+        rows = self.all_steps
+        return rows[~rows["step"].isin(self.warm_up_steps).to_numpy(dtype=bool)].reset_index(drop=True)
 
     @cached_property
     def warm_up_steps(self) -> tuple[int, ...]:
-        """The first recorded steps that are much longer than the others."""
-        return robust.warm_up(self.all_steps)
+        """The first recorded steps that are much longer than the others; with a baseline no more than it has.
+
+        Both runs are of one job: what only one of them has at its start is no warm-up.
+        """
+        found = robust.warm_up(self.all_steps)
+        return found if self.baseline is None else found[: len(robust.warm_up(self.baseline.steps()))]
 
     @cached_property
     def step_numbers(self) -> tuple[int, ...]:
         """The steps that are judged, ascending."""
         return tuple(sorted(int(step) for step in self.steps["step"].unique()))
+
+    @cached_property
+    def grown_ns(self) -> int | None:
+        """How much longer a step is than in the baseline, at least 0; None without one."""
+        if self.baseline is None:
+            return None
+        before_ns = Case(self.baseline, None, self.limits).step_ns
+        return None if self.step_ns is None or before_ns is None else max(0, self.step_ns - before_ns)
 
     @property
     def unmarked(self) -> bool:

@@ -16,11 +16,17 @@ import pandas as pd
 from perfkit.explain.diagnose import host
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
+from perfkit.explain.ledger import causes
 
 GAP_LEAST = Threshold(
     name="gap-least", value=2e3, unit="ns", origin="chosen: below this a queue feeds the device as fast as it can"
 )
 
+COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
+FOLLOWS = 2.0
+"""Late launches of a step in which the host stops for so many times as long follow from the stop."""
+SPREAD = 0.1
+"""A host that is late with every launch has some stretches that are long: this share of its lateness is no cause of its own."""
 Ints = npt.NDArray[np.int64]
 Moving = Callable[[Ints], npt.NDArray[np.float64]]
 LONGEST_NS = 1_000_000
@@ -31,10 +37,37 @@ CALL_NS = 5_000
 _LONG_AGO = np.iinfo(np.int64).min // 4
 
 
-def short_gaps(case: Case) -> pd.DataFrame:
-    """The gaps inside steps that are as short as a launch."""
-    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
-    return gaps[(gaps["duration_ns"] >= case.limit(GAP_LEAST)) & (gaps["duration_ns"] <= LONGEST_NS)]
+def waits(case: Case) -> pd.DataFrame:
+    """Times inside steps (`rank`, `step`, `start_ns`, `duration_ns`) in which a device waits for launches, one a kernel waited for.
+
+    Where the host was recorded, what the ledger holds as late launches; else the gaps that are as short as a launch.
+    """
+    gaps = case.gaps[~case.gaps["lead"].to_numpy(dtype=bool)]
+    unknown = gaps[~gaps["rank"].isin(list(case.ledger.hosts)).to_numpy(dtype=bool)]
+    unknown = unknown[(unknown["duration_ns"] <= LONGEST_NS).to_numpy(dtype=bool)]
+    idle = case.ledger.idle
+    brief = idle["cause"].isin([causes.BLOCKING, causes.LATENCY]) & (idle["duration_ns"] <= LONGEST_NS)
+    late = ((idle["cause"] == causes.LAUNCHING) | brief).to_numpy(dtype=bool) & ~_after_stops(idle)
+    own = idle[late & (idle["place"] == "inside").to_numpy(dtype=bool)]
+    once = own.groupby(["rank", "gap"], sort=False).agg(
+        step=("step", "first"), start_ns=("start_ns", "first"), duration_ns=("duration_ns", "sum")
+    )
+    found = pd.concat([once.reset_index()[COLUMNS], unknown[COLUMNS]], ignore_index=True).astype("int64")
+    return found[(found["duration_ns"] >= case.limit(GAP_LEAST)).to_numpy(dtype=bool)].reset_index(drop=True)
+
+
+def _after_stops(idle: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether each piece is of a step in which the host stopped for far longer than its launches are late.
+
+    The queue has run empty then: what follows at the pace of the host follows from the stop.
+    """
+    keys = [idle["rank"], idle["step"]]
+    stops, launches = (
+        idle["duration_ns"].where(idle["cause"].isin(which), 0).groupby(keys).transform("sum")
+        for which in ((causes.PAUSE, causes.FEED), (causes.LAUNCHING, causes.LATENCY, causes.BLOCKING))
+    )
+    found: npt.NDArray[np.bool_] = (stops > FOLLOWS * launches).to_numpy(dtype=bool)
+    return found
 
 
 def leads_after_loading(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:

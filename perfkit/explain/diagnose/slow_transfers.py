@@ -68,7 +68,7 @@ def _finding(case: Case, rule: str, rows: pd.DataFrame, found: list[tuple[str, E
     mine = rows[rows["group"].isin([group for group, _, _ in found])]
     ranks = tuple(sorted(int(rank) for rank in mine["rank"].unique()))
     moved = mine.groupby(["step", "instance"])["moved"].min().groupby("step").sum()
-    cost_ns = price_ns(case, episode.steps, _cost_ns(case, mine, found))
+    cost_ns = min(own_ns := _cost_ns(case, mine, found), price_ns(case, episode.steps, own_ns))
     moving = mine["transfer_ns"].notna().all()
     severity = work.severity_of(case, cost_ns)
     return Finding(

@@ -9,7 +9,7 @@ step, what is not told apart is unexplained, never 0 and never guessed.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,14 @@ from perfkit.core.run import LazyTables, Run
 from perfkit.core.source import Source
 from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
+from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
 from perfkit.explain.ledger._paint import shared as shared
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
 from perfkit.record.events.graph import causal_graph
 
 KEY = ["rank", "step", "cause", "who", "place", "detail"]
+IDLE = ["rank", "step", "cause", "place", "detail", "start_ns", "duration_ns", "gap"]
 READ_HOSTS = 8
 """The host of at most so many ranks is read, those whose devices idle longest: timelines of hosts are large."""
 
@@ -39,12 +41,18 @@ class Ledger:
     `place` says whether the time is before the first kernel of the step, inside or after; `detail` names the call that blocked or
     what is not explained; `part` is the part of the step that the time is in: computing, communication or free. `stages` has the
     pipeline stage of the ranks. Entries are positive and sum to the duration of their rank and step.
+
+    `idle` are the pieces of timelines in which nothing computes or moves: `rank`, `step`, `cause`, `place`, `detail`, `start_ns` on
+    the clock of the rank, `duration_ns`, and `gap`, the number of the idle time that a piece is of. `hosts` are the ranks of which
+    what the host did was read.
     """
 
     name: str
     kind: str
     entries: pd.DataFrame
     stages: Mapping[int, int]
+    idle: pd.DataFrame
+    hosts: frozenset[int]
 
     @property
     def total_ns(self) -> int:
@@ -63,10 +71,13 @@ class Ledger:
 
     def of(self, *, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> Ledger:
         """The entries of some ranks and steps."""
-        rows = self.entries
-        rows = rows if ranks is None else rows[rows["rank"].isin(list(ranks)).to_numpy(dtype=bool)]
-        rows = rows if steps is None else rows[rows["step"].isin(list(steps)).to_numpy(dtype=bool)]
-        return Ledger(self.name, self.kind, rows.reset_index(drop=True), self.stages)
+        chosen = {name: list(which) for name, which in (("rank", ranks), ("step", steps)) if which is not None}
+
+        def part(rows: pd.DataFrame) -> pd.DataFrame:
+            kept = [rows[name].isin(which).to_numpy(dtype=bool) for name, which in chosen.items()]
+            return rows[np.logical_and.reduce([np.ones(len(rows), dtype=bool), *kept])].reset_index(drop=True)
+
+        return replace(self, entries=part(self.entries), idle=part(self.idle))
 
     def breakdown(self, rank: int, step: int) -> Breakdown:
         """One step of one rank by cause, in ns; who was waited for is the last part of a path.
@@ -146,7 +157,22 @@ def ledger(
     entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
     entries = entries[(entries["ns"] > 0).to_numpy(dtype=bool)]
     ordered = entries.sort_values(["rank", "step", "ns"], ascending=[True, True, False], kind="stable", ignore_index=True)
-    return Ledger(run.name, run.kind, ordered, stages)
+    idle = _idle(lines, chosen)
+    return Ledger(run.name, run.kind, ordered, stages, idle, frozenset(rank for rank, line in lines.items() if line.host_read))
+
+
+def _idle(lines: Mapping[int, Timeline], steps: Collection[int]) -> pd.DataFrame:
+    """The pieces of all timelines that are in no other part of the step; those that touch are one idle time."""
+    frames = [pd.DataFrame({name: pd.Series(dtype="int64") for name in IDLE})]
+    for rank, line in lines.items():
+        own = np.flatnonzero((line.parts == "free") & np.isin(line.steps, list(steps)))
+        begin, end, step = line.starts[own], line.ends[own], line.steps[own]
+        new = np.ones(len(own), dtype=bool)
+        new[1:] = (begin[1:] != end[:-1]) | (step[1:] != step[:-1])
+        told = {"cause": line.causes[own], "place": line.places[own], "detail": line.details[own]}
+        frame = pd.DataFrame({"rank": rank, "step": step, **told, "start_ns": begin, "duration_ns": end - begin})
+        frames.append(frame.assign(gap=np.cumsum(new)))
+    return pd.concat(frames if len(frames) == 1 else frames[1:], ignore_index=True)
 
 
 def _with_kernels(run: Run, steps: pd.DataFrame, detail_ranks: Collection[int] | None) -> list[int]:

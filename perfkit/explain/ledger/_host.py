@@ -2,14 +2,15 @@
 
 An idle time before a kernel that was launched in time is the device's own. Else the device waits for the host until the call that
 launches returns, and from there for the launch itself. What the host did until then is looked for on the threads that launch; in
-this order: it fetched input, it collected garbage, it took or gave back memory, it waited for the device or had waited for it when
-the idle time began, it ran operators. A stretch without any event is interpreter or other code; a long one is a pause.
+this order: it fetched input, it collected garbage, it took or gave back memory, it waited for the device, it stood still, it had
+waited for the device when the idle time began, it ran operators. It stands still where for long no event begins or ends on those
+threads, not even inside an operator, and far longer than it habitually does: a host that is slow throughout makes no pauses.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +21,14 @@ from perfkit.explain.ledger import causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, until, without
 from perfkit.record.overlap import Intervals, union
 
-PAUSE_NS = 5_000_000
-"""The host of a step makes some event every few microseconds; nothing for this long is a stop."""
+PAUSE_NS = 2_000_000
+"""The host of a step makes some event every few microseconds; nothing for this long may be a stop."""
+HABITS_A_STEP = 2
+"""So many pauses a step may be; what comes more often is a habit of the host."""
+FAR_LONGER = 4.0
+"""A pause is so many times as long as the longest stretch that is a habit."""
+COPY_NS = 1_000_000
+"""A call that should only ask for a copy and takes this long has made it: of memory that is not pinned."""
 STARTED_NS = 20_000
 """A call that ended this long before the device fell idle had waited for its last kernel."""
 _COLUMNS = ("name", "kind", "thread", "start_ns", "duration_ns")
@@ -41,6 +48,7 @@ class Host:
     allocating: Intervals
     blocking: Intervals
     working: Intervals
+    silent: Intervals
     block_starts: Ints
     block_ends: Ints
     block_names: npt.NDArray[np.object_]
@@ -61,17 +69,28 @@ def host_of(run: Run, rank: int) -> Host | None:
     # Of several kernels that start together the one launched last was waited for.
     latest = pd.Series(returned, index=starts).groupby(level=0).max()
     host = run.frame("host", ranks=[rank], columns=_COLUMNS) if "host" in run.tables else pd.DataFrame()
-    events = _events(host, set(launches["thread"].dropna().astype(str)))
+    events = _events(host, set(launches["thread"].dropna().astype(str)), np.concatenate([called, returned]))
     return Host(latest, *events)
 
 
+def without_habits(host: Host, gaps: Intervals, num_steps: int) -> Host:
+    """The host with only those stretches of silence that are pauses: in the idle times `gaps` of all of its steps."""
+    silent = host.silent
+    idle = until(gaps, silent.ends) - until(gaps, silent.starts)
+    longest = np.sort(idle)[::-1]
+    habit = int(longest[HABITS_A_STEP * num_steps]) if len(longest) > HABITS_A_STEP * num_steps else 0
+    kept = idle >= max(PAUSE_NS, round(FAR_LONGER * habit))
+    return replace(host, silent=Intervals(silent.starts[kept], silent.ends[kept]))
+
+
 def _events(
-    host: pd.DataFrame, threads: set[str]
-) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals, Ints, Ints, npt.NDArray[np.object_]]:
+    host: pd.DataFrame, threads: set[str], calls: Ints
+) -> tuple[Intervals, Intervals, Intervals, Intervals, Intervals, Intervals, Ints, Ints, npt.NDArray[np.object_]]:
+    """What the host did; `calls` are when it launched, and when those calls returned."""
     none = np.zeros(0, dtype=np.int64)
     if host.empty:
         empty = Intervals(none, none)
-        return empty, empty, empty, empty, empty, none, none, np.zeros(0, dtype=object)
+        return empty, empty, empty, empty, empty, _silent(calls), none, none, np.zeros(0, dtype=object)
     own = host["thread"].astype("object").fillna("").astype(str).isin(threads).to_numpy(dtype=bool)
     names = host["name"].astype("category")
     codes = names.cat.codes.to_numpy()
@@ -86,15 +105,27 @@ def _events(
     feed, collecting, allocating, blocking = (
         named(pattern) for pattern in (causes.LOADERS, causes.COLLECTORS, causes.ALLOCATORS, causes.BLOCKERS)
     )
+    blocking |= named(causes.COPIES) & (ends - starts >= COPY_NS)
     working = own & ~named(_MARK) & (host["kind"] != "python").to_numpy(dtype=bool)
+    named_so = feed | collecting | allocating | blocking
+    told = union(starts[named_so], ends[named_so])
+    silent = without(_silent(np.concatenate([calls, starts[own], ends[own]])), told)
     order = np.flatnonzero(blocking)
     order = order[np.argsort(ends[order], kind="stable")]
     return (
         *(union(starts[which], ends[which]) for which in (feed, collecting, allocating, blocking, working)),
+        silent,
         starts[order],
         ends[order],
         names.astype("object").to_numpy()[order],
     )
+
+
+def _silent(moments: Ints) -> Intervals:
+    """Where none of these moments is for PAUSE_NS and more."""
+    ordered = np.unique(moments)
+    long = np.diff(ordered) >= PAUSE_NS
+    return Intervals(ordered[:-1][long], ordered[1:][long])
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +155,14 @@ def explain(host: Host | None, gaps: Intervals, kernels: tuple[Ints, npt.NDArray
     amounts = _amounts(host, starts, called)
     free = called - starts - sum(amounts.values())
     rows: list[tuple[str, Ints, npt.NDArray[np.object_] | None]] = [(cause, amount, None) for cause, amount in amounts.items()]
-    rows += [(causes.BLOCKING, np.where(blocked, free, 0), names)]
-    working = np.where(blocked, 0, np.minimum(free, _worked(host, starts, called)))
-    still = np.where(blocked, 0, free) - working
-    long = known & (still >= PAUSE_NS)
-    rows += [(causes.PAUSE, np.where(long, still, 0), None)]
-    told = known | (working > 0)
-    rows += [(causes.LAUNCHING, np.where(told, working + np.where(long, 0, still), 0), None)]
-    rows += [(causes.UNEXPLAINED, np.where(told, 0, working + np.where(long, 0, still)), None)]
+    still = np.minimum(free, until(host.silent, called) - until(host.silent, starts))
+    rows += [(causes.PAUSE, still, None), (causes.BLOCKING, np.where(blocked, free - still, 0), names)]
+    told = known | (_worked(host, starts, called) > 0)
+    late = np.where(blocked, 0, free - still)
+    rows += [(causes.LAUNCHING, np.where(told, late, 0), None), (causes.UNEXPLAINED, np.where(told, 0, late), None)]
     fetched = follows & (fetches[after.clip(max=len(fetches) - 1)] if len(fetches) else False)
-    late = called > starts
     wait = ends - called
-    own = np.where(late, causes.LATENCY, causes.DEVICE).astype(object)
+    own = np.where(called > starts, causes.LATENCY, causes.DEVICE).astype(object)
     own[fetched] = causes.FEED
     return _laid(starts, ends, rows, (wait, own))
 

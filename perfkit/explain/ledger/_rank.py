@@ -14,7 +14,7 @@ from perfkit.core.run import Run
 from perfkit.explain.ledger import _host, causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, Layer, Pieces, layer, paint
 from perfkit.explain.operator_names import operators
-from perfkit.record.overlap import Intervals
+from perfkit.record.overlap import Intervals, union
 
 Objects = npt.NDArray[np.object_]
 COMPUTING, MOVING, WAITING, NEITHER, TALKING, COPYING = range(6)
@@ -41,7 +41,8 @@ class Window:
 class Timeline:
     """Pieces of one rank in order of step and time, on its own clock.
 
-    `members` is the row of the collective that a piece of communication belongs to (NOTHING: none).
+    `members` is the row of the collective that a piece of communication belongs to (NOTHING: none); `host_read` says whether what
+    the host did is known.
     """
 
     steps: Ints
@@ -52,6 +53,7 @@ class Timeline:
     places: Objects
     members: Ints
     parts: Objects
+    host_read: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +99,13 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
         return None
     cut = [paint(layers, at) for _, at in placed]
     read = _host.host_of(run, rank) if host and _idles(cut) else None
+    if read is not None:
+        read = _host.without_habits(read, _idle(cut), len(placed))
     parts = [_told(step, pieces, device, talk, read) for (step, _), pieces in zip(placed, cut, strict=True)]
-    return Timeline(*(np.concatenate([part[field] for part in parts]) for field in range(8)))
+    whole = tuple(zip(*parts, strict=True))
+    steps, starts, ends, members = (np.concatenate(whole[field]) for field in (0, 1, 2, 6))
+    because, details, places, kinds = (np.concatenate(whole[field]) for field in (3, 4, 5, 7))
+    return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None)
 
 
 def _device(run: Run, rank: int) -> _Device | None:
@@ -122,6 +129,13 @@ def _device(run: Run, rank: int) -> _Device | None:
 def _of_kind(device: _Device, kind: str) -> Layer:
     at = np.flatnonzero(device.kinds == kind)
     return layer(device.starts[at], device.ends[at], at)
+
+
+def _idle(cut: Sequence[Pieces]) -> Intervals:
+    starts, ends = (
+        np.concatenate([getattr(pieces, side)[pieces.layers == NOTHING] for pieces in cut]) for side in ("starts", "ends")
+    )
+    return union(starts, ends)
 
 
 def _idles(cut: Sequence[Pieces]) -> bool:

@@ -55,6 +55,7 @@ BLOCKERS = re.compile(
     r"synchroni[sz]e|StreamWait|_local_scalar_dense|aten::item|Tensor::item|\.item\b|asnumpy|memcpy(?!async)|memcpy.*dtoh|aten::nonzero",
     re.IGNORECASE,
 )
+COPIES = re.compile(r"memcpy(?:\w*async)?", re.IGNORECASE)
 ALLOCATORS = re.compile(r"(?:cuda|hip|aclrt|acl)\w*(?:malloc|free)", re.IGNORECASE)
 
 _KINDS = (

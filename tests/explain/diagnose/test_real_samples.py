@@ -49,7 +49,7 @@ def test_two_of_eight_ranks_of_a_small_model_communicate_and_wait_for_launches()
     )
     assert found["exposed-communication"].severity == "medium", "one or two steps do not show that it lasts"
     assert found["host-bound"].evidence["largest_idle_share"] == pytest.approx(0.143, abs=0.005)
-    assert found["slow-rank"].missing, "two ranks are too few to call one slow"
+    assert found["slow-rank"].evidence["excess_ratio"] < 0.02, "equal operators take both ranks as long"
     assert found["data-feed"].missing == ("when the step began",), "one step, cut at its first kernel"
     assert not said(found) & {"clock-skew", "slow-link"}, "8 us between the clocks of one host are none"
 

@@ -87,6 +87,19 @@ def test_of_recordings_of_device_and_host_less_than_a_twentieth_is_unexplained(n
     assert found[1].explained_share >= 0.95
 
 
+@pytest.mark.parametrize("name", DETAILED)
+def test_idle_pieces_follow_one_another_and_are_what_the_entries_say(name: str):
+    _, found = _read(TRACES / name) or pytest.fail("it is read")
+    for _, rows in found.idle.groupby("rank"):
+        ends = (rows["start_ns"] + rows["duration_ns"]).to_numpy()
+        assert (rows["start_ns"].to_numpy()[1:] >= ends[:-1]).all()
+    free = found.entries[(found.entries["part"] == "free") & (found.entries["cause"] != causes.UNEXPLAINED)]
+    told = free.groupby(["rank", "step", "cause", "place"])["ns"].sum()
+    pieces = found.idle.groupby(["rank", "step", "cause", "place"])["duration_ns"].sum().reindex(told.index)
+    assert pieces.notna().all()
+    assert (pieces >= told).all(), "a step may state less than its timeline shows, never more of a cause"
+
+
 def test_what_a_recording_does_not_tell_is_unexplained_not_zero():
     run, found = _read(TRACES / "logs/megatron") or pytest.fail("the log is read")
     assert found.explained_share == 0

@@ -14,15 +14,19 @@ network belongs into the dataset. A profiler without queues can only say that th
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
-from perfkit.explain.diagnose import host, work
+from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import causes
 
 FEED_SHARE = Threshold(
     name="feed-share",
@@ -49,6 +53,9 @@ OWN_CODE = (
     "time the code between iterator and network (page 16), and move it into the dataset or behind the launches of the step",
     "look at the host at the start of steps in the timeline",
 )
+FEW_CUTS = 3
+LATE = (causes.LAUNCHING, causes.LATENCY, causes.BLOCKING)
+MOST = 0.5
 UNLOADED = 0.1
 """Idle times that a data loader fills to less than this share are no waits for data."""
 
@@ -58,10 +65,9 @@ def check(case: Case) -> Verdict:
     if not case.run.has("kernels") or not case.idle_known:
         return _by_step_trace(case)
     # Idle times before steps, and those inside that a data loader fills.
-    leads = case.gaps[case.gaps["lead"].to_numpy(dtype=bool) | host.loading(case)]
-    table = leads.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum").fillna(0.0)
+    leads = _apart_from_launching(case, case.gaps[case.gaps["lead"].to_numpy(dtype=bool) | host.loading(case)])
     step_ns = case.step_ns or 1
-    means = table.mean(axis=1)
+    means = _by_step(leads).mean(axis=1)
     evidence = {
         "largest_interval_ns": float(means.max()) if len(means) else 0.0,
         "largest_interval_share": float(means.max() / step_ns) if len(means) else 0.0,
@@ -72,13 +78,29 @@ def check(case: Case) -> Verdict:
     bar_ns = max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST))
     if means.empty or means.max() < bar_ns:
         return Verdict((), evidence)
-    named = tuple(int(rank) for rank in means.index[(means >= max(bar_ns, 0.5 * means.max())).to_numpy()])
-    others = table[~table.index.isin(named)]
+    late = _late(means, bar_ns)
+    named = _named(case, leads, means, late)
+    rest = tuple(rank for rank in late if rank not in named)
+    finding, cost_ns = _finding(case, leads, named, bar_ns, evidence)
+    if not rest:
+        return Verdict((finding,), evidence)
+    both, both_ns = _finding(case, leads, tuple(late), bar_ns, evidence)
+    return Verdict((finding, replace(both, subject={**both.subject, "ranks": rest}, cost_ns=max(0, both_ns - cost_ns))), evidence)
+
+
+def _finding(
+    case: Case, leads: pd.DataFrame, named: tuple[int, ...], bar_ns: float, evidence: dict[str, float]
+) -> tuple[Finding, int]:
+    """What these ranks wait for before their first operator, and what a step wins without it."""
+    table = _by_step(leads)
+    step_ns, means = case.step_ns or 1, table.mean(axis=1)
     by_step = table.loc[list(named)].mean(axis=0)
     episode = episode_of(by_step, max(case.limit(EPISODE_SHARE) * step_ns, case.limit(FEED_LEAST)))
-    usual_ns = float(others.to_numpy().mean()) if len(others) else _usual_ns(table, bar_ns) if episode is None else episode.usual
-    late = leads[leads["rank"].isin(named) & (leads["duration_ns"] > usual_ns)]
-    cost_ns = work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64"))
+    if episode is not None and episode.usual >= bar_ns and 2 * len(episode.steps) > len(by_step):
+        episode = None  # What all steps wait for lasts, though most wait longer than a few.
+    others = means.drop(index=list(named))
+    usual_ns = float(others.max()) if len(others) else _usual_ns(table, bar_ns) if episode is None else episode.usual
+    cost_ns = _above_ns(case, leads, named, usual_ns)
     if episode is not None:
         cost_ns = price_ns(case, episode.steps, cost_ns)
     longest = float(table.loc[list(named)].to_numpy().max())
@@ -86,29 +108,74 @@ def check(case: Case) -> Verdict:
     who = _who(named, len(means))
     cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else _by_host(case, named[0], leads, loaders)
     share = {} if loaders is None else {"share_in_data_loader": loaders}
-    return Verdict(
-        (
-            Finding(
-                rule=RULE.name,
-                title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}"
-                + (f", {episode.told(len(by_step))}" if episode else ""),
-                subject={"ranks": named, **({"steps": episode.steps} if episode else {})},
-                evidence={
-                    **evidence,
-                    **({} if episode is None else episode.evidence(by_step, len(by_step))),
-                    "usual_interval_ns": usual_ns,
-                    "longest_interval_ns": longest,
-                    "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
-                    **share,
-                },
-                actions=actions,
-                cost_ns=cost_ns,
-                next=("16_data_feed",),
-                part="free",
-            ),
-        ),
-        evidence,
+    found = Finding(
+        rule=RULE.name,
+        title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}"
+        + (f", {episode.told(len(by_step))}" if episode else ""),
+        subject={"ranks": named, **({"steps": episode.steps} if episode else {})},
+        evidence={
+            **evidence,
+            **({} if episode is None else episode.evidence(by_step, len(by_step))),
+            "usual_interval_ns": usual_ns,
+            "longest_interval_ns": longest,
+            "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
+            **share,
+        },
+        actions=actions,
+        cost_ns=cost_ns,
+        next=("16_data_feed",),
+        part="free",
     )
+    return found, cost_ns
+
+
+def _apart_from_launching(case: Case, leads: pd.DataFrame) -> pd.DataFrame:
+    """The intervals without those of ranks whose hosts are only as late with them as with everything that they launch.
+
+    Those that the host spends on fetching input, or at work on operators of its own, have a cause that can be told.
+    """
+    idle = case.ledger.idle
+    before = (idle["place"] == "before").to_numpy(dtype=bool)
+    late, fed = idle["cause"].isin(LATE).to_numpy(dtype=bool), (idle["cause"] == causes.FEED).to_numpy(dtype=bool)
+    parts = {"inside": late & (idle["place"] == "inside").to_numpy(dtype=bool), "before": before, "fed": before & fed}
+    parts["at_work"] = before & (idle["cause"] == causes.LAUNCHING).to_numpy(dtype=bool)
+    sums = pd.DataFrame({name: idle[which].groupby("rank")["duration_ns"].sum() for name, which in parts.items()}).fillna(0.0)
+    told = sums[["fed", "at_work"]].max(axis=1) >= host.LOADED * sums["before"]
+    alike = sums.index[((sums["before"] <= launching.SPREAD * sums["inside"]) & ~told).to_numpy()]
+    kept: pd.DataFrame = leads[~(leads["rank"].isin(alike).to_numpy(dtype=bool) & leads["lead"].to_numpy(dtype=bool))]
+    return kept
+
+
+def _by_step(leads: pd.DataFrame) -> pd.DataFrame:
+    """The interval of each rank (rows) and step (columns) in ns."""
+    return leads.pivot_table(index="rank", columns="step", values="duration_ns", aggfunc="sum").fillna(0.0)
+
+
+def _late(means: pd.Series, bar_ns: float) -> list[int]:
+    """The ranks that begin late, the latest first."""
+    ordered = means.sort_values(ascending=False, kind="stable")
+    return [int(str(rank)) for rank in ordered.index[(ordered >= max(bar_ns, 0.5 * means.max())).to_numpy()]]
+
+
+def _named(case: Case, leads: pd.DataFrame, means: pd.Series, late: list[int]) -> tuple[int, ...]:
+    """The ranks that the step waits for: the fewest without whose lead over the others it wins most of what it can win.
+
+    A rank that is later than all others makes them wait; that those begin late too costs nothing until it does not.
+    """
+    ordered = means.sort_values(ascending=False, kind="stable")
+    if len(late) < 2:
+        return tuple(late)
+    levels = [*ordered.to_numpy()[1:], 0.0]
+    jumps = np.array(ordered.to_numpy() - np.array(levels))[: len(late)]
+    cuts = sorted({*(np.argsort(-jumps, kind="stable")[:FEW_CUTS] + 1).tolist(), len(late)})
+    wins = {cut: _above_ns(case, leads, tuple(late[:cut]), float(levels[cut - 1])) for cut in cuts}
+    return tuple(sorted(late[: next(cut for cut in cuts if wins[cut] >= MOST * max(wins.values()))]))
+
+
+def _above_ns(case: Case, leads: pd.DataFrame, ranks: tuple[int, ...], usual_ns: float) -> int:
+    """What a step wins if no interval of these ranks were longer than the usual."""
+    late = leads[leads["rank"].isin(ranks).to_numpy(dtype=bool) & (leads["duration_ns"] > usual_ns).to_numpy(dtype=bool)]
+    return work.won_ns(case, late, fraction=1.0 - usual_ns / late["duration_ns"].astype("float64")) if len(late) else 0
 
 
 def _by_step_trace(case: Case) -> Verdict:

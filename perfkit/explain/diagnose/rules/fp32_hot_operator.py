@@ -4,7 +4,9 @@ What is measured: matrix products, convolutions and attention whose first input 
 TF32 such kernels may run in that; 16 bits have twice its rate as well, and half the bytes. The cost is half of their time.
 
 What to do: mixed precision (bf16, or fp16 with loss scaling) if accuracy allows, checked by comparing losses; find what casts the
-inputs up where a few operators only are in float32.
+inputs up where a few operators only are in float32. In PyTorch on NVIDIA devices from A100 on, and where no kernel says that it runs
+in TF32 already: `torch.set_float32_matmul_precision("high")`, whose default is "highest"; convolutions have a switch of their own,
+`torch.backends.cudnn.allow_tf32` (https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
-from perfkit.explain.diagnose import shapes, work
+from perfkit.explain.diagnose import device, kernels, shapes, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
@@ -21,7 +23,13 @@ HOT_OPERATOR_SHARE = Threshold(
 )
 
 SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
+RUNS_IN_TF32 = re.compile("tf32", re.IGNORECASE)
 WON = 0.5
+TF32_DEVICES = re.compile(r"^(?:A100|A800|H\d|GH\d|B\d|GB\d|L40|RTX[45])")
+TF32_ACTION = (
+    'let products of float32 run in TF32: torch.set_float32_matmul_precision("high") before the first step, and for convolutions '
+    "torch.backends.cudnn.allow_tf32 = True; compare losses afterwards"
+)
 ACTIONS = (
     "use bf16, or fp16 with loss scaling, for products and attention, and compare losses afterwards (page 22)",
     "look for casts to float32 before the named operators",
@@ -49,12 +57,19 @@ def check(case: Case) -> Verdict:
         title=f"{', '.join(names[:3])} in float32 take {100 * share:.1f} % of the step",
         subject={"operators": names},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=(TF32_ACTION, *ACTIONS) if _may_run_in_tf32(case) else ACTIONS,
         cost_ns=work.less_busy_ns(case, shapes.less_by_rank(case, hot, WON * hot["per_step_ns"])),
         next=("12_operators", "22_accuracy_alignment"),
         part="computing",
     )
     return Verdict((finding,), evidence)
+
+
+def _may_run_in_tf32(case: Case) -> bool:
+    """Whether the device has TF32 and the framework a switch for it, and no kernel shows that it is on."""
+    devices = device.candidates(case)
+    has_it = bool(devices) and all(TF32_DEVICES.match(one.name) for one in devices)
+    return case.run.format == "kineto" and has_it and kernels.matching(case, RUNS_IN_TF32, "name").empty
 
 
 RULE = Rule(

@@ -1,11 +1,12 @@
 """The device waits for the host to launch the next kernel, again and again.
 
-What is measured: short times (under a millisecond) inside steps in which the device does nothing and then starts a kernel. With a
-full launch queue there are none. A finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many
-kernels that were waited for. Where launches were recorded, the evidence says how many of those kernels started as soon as they were
-launched, and the ranks named are those whose own hosts are too slow, also while others make them wait. Steps in which launches
-are much later than in the others are named, and what follows from calls that wait for the device is `frequent-sync`. What the
-prediction of the run's plan waits for launches is no finding.
+What is measured: where launches were recorded, what the ledger holds of idle times inside steps as late launches; else short
+times (under a millisecond) in which the device does nothing and then starts a kernel. With a full launch queue there are none. A
+finding needs both: at least 5 % of the step, of one rank or lost by several in turn, and many kernels that were waited for. Where
+launches were recorded, the evidence says how many of those kernels started as soon as they were launched, and the ranks named are
+those whose own hosts are too slow, also while others make them wait. Steps in which launches are much later than in the others
+are named, and what follows from calls that wait for the device is `frequent-sync`. What the prediction of the run's plan waits
+for launches is no finding.
 
 What to do: fewer and larger kernels (fused operators, jit, graphs), no synchronising calls inside the step, in-place operators,
 bind the process to CPUs of its own; switch off deterministic and synchronous modes that are left from debugging.
@@ -59,7 +60,7 @@ EPISODE_ACTIONS = (
 
 def check(case: Case) -> Verdict:
     """Ranks whose device idles shortly before many kernels."""
-    short = _without_blocking(case, launching.short_gaps(case))
+    short = _without_blocking(case, launching.waits(case))
     findings, short = _in_some_steps(case, short)
     lasting = _lasting(case, short)
     return replace(lasting, findings=(*lasting.findings, *findings))
@@ -206,5 +207,5 @@ RULE = Rule(
     how_to_collect=KERNELS_BY,
     thresholds=(HOST_BOUND_SHARE, HOST_BOUND_KERNELS, GAP_LEAST, SYNC_CALLS, EPISODE_SHARE),
     check=check,
-    explains=frozenset({"frequent-sync", "jitter", "core-idle"}),
+    explains=frozenset({"frequent-sync", "jitter", "core-idle", "gradient-allreduce-tail"}),
 )

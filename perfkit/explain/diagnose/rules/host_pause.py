@@ -1,9 +1,10 @@
 """The host stops for a moment now and then, and the device of that rank with it: garbage collection, saving, another process.
 
-What is measured: single times in the middle of a step in which a device does nothing at all on any stream, long against the step
-and longer than any launch, at most two a step on average. Ranks that wait for the stopped one run a collective meanwhile, and are
-not named; times that a data loader fills are `data-feed`. Where the host side was recorded, a garbage collection in those times is
-stated, or the call that fills most of them.
+What is measured: where the host was recorded, what the ledger holds as pauses: idle times of a device in which no event begins or
+ends on the threads that launch, or garbage is collected. Else single times in the middle of a step in which a device does nothing
+at all on any stream. Both are long against the step, and far longer than what the rank does habitually: at most two a step are
+pauses. Ranks that wait for the stopped one run a collective meanwhile, and are not named; times that a data loader fills are
+`data-feed`. A garbage collection in those times is stated, or the call that fills most of them.
 
 What to do: collect garbage at fixed steps on all ranks at once (gc.disable, gc.freeze, gc.collect every few hundred steps), save
 checkpoints asynchronously, keep other work off the host.
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.explain.diagnose import host, work
+from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import FAR_LONGER
+from perfkit.explain.ledger.causes import ALLOCATOR, DEVICE, LATENCY, LAUNCHING, PAUSE
 
 PAUSE_SHARE = Threshold(
     name="pause-share",
@@ -33,8 +36,9 @@ PAUSE_LEAST = Threshold(
 )
 PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a step", origin="chosen: more are no pause but a habit")
 
-FAR_LONGER = 4.0
-"""Idle times that take so many times what others of the run take are of another cause."""
+HELD = (ALLOCATOR, LATENCY, DEVICE)
+"""What lasts a moment; when it lasts long, somebody stood still."""
+COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
 ACTIONS = (
     "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.collect() every few hundred steps",
     "save checkpoints asynchronously, and evaluate rarely",
@@ -45,17 +49,13 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Ranks whose device stands still for long single times inside steps."""
     step_ns = case.step_ns or 1
-    gaps = case.gaps[~case.gaps["lead"].to_numpy(dtype=bool) & ~host.loading(case)]
+    still = _still(case)
     bar_ns = max(case.limit(PAUSE_SHARE) * step_ns, case.limit(PAUSE_LEAST))
-    long = gaps[gaps["duration_ns"] >= bar_ns]
-    evidence = {"longest_idle_ns": float(gaps["duration_ns"].max()) if len(gaps) else 0.0, "limit_ns": bar_ns}
+    long = still[(still["duration_ns"] >= bar_ns).to_numpy(dtype=bool)]
+    evidence = {"longest_idle_ns": float(still["duration_ns"].max()) if len(still) else 0.0, "limit_ns": bar_ns}
     num_steps = case.num_kernel_steps
     a_step = long.groupby("rank").size() / num_steps
-    if len(a_step) and a_step.min() > case.limit(PAUSES_A_STEP):
-        # Among habits of some ms a pause of many is one still.
-        long = long[long["duration_ns"] >= FAR_LONGER * long["duration_ns"].median()]
-        a_step = long.groupby("rank").size() / num_steps
-    named = tuple(int(rank) for rank in a_step.index[(a_step <= case.limit(PAUSES_A_STEP)).to_numpy()])
+    named = tuple(int(str(rank)) for rank in a_step.index)
     if not named:
         return Verdict((), evidence)
     mine = long[long["rank"].isin(named)]
@@ -112,6 +112,30 @@ def check(case: Case) -> Verdict:
         ),
         evidence,
     )
+
+
+def _still(case: Case) -> pd.DataFrame:
+    """Times (COLUMNS) in which the host of a rank stood still, or a device whose host is not known."""
+    idle = case.ledger.idle
+    inside = idle[(idle["place"] == "inside").to_numpy(dtype=bool)]
+    sums = inside.pivot_table(index="rank", columns="cause", values="duration_ns", aggfunc="sum", fill_value=0)
+    sums = sums.reindex(columns=[PAUSE, LAUNCHING], fill_value=0)
+    stopped = sums.index[(sums[PAUSE] > launching.SPREAD * sums[LAUNCHING]).to_numpy()]
+    paused = inside[(inside["cause"] == PAUSE).to_numpy(dtype=bool) & inside["rank"].isin(stopped).to_numpy(dtype=bool)]
+    gaps = case.gaps[~case.gaps["lead"].to_numpy(dtype=bool) & ~host.loading(case)]
+    unknown = gaps[~gaps["rank"].isin(list(case.ledger.hosts)).to_numpy(dtype=bool)]
+    held = inside[inside["cause"].isin(HELD).to_numpy(dtype=bool)]
+    frames = [paused[COLUMNS], *(_beyond_habits(case, own) for rows in (held, unknown) for _, own in rows.groupby("rank"))]
+    return pd.concat([frame for frame in frames if len(frame)] or frames[:1], ignore_index=True)
+
+
+def _beyond_habits(case: Case, own: pd.DataFrame) -> pd.DataFrame:
+    """The times of one rank that are far longer than what it has more often than pauses may come."""
+    longest = own["duration_ns"].sort_values(ascending=False).to_numpy()
+    habits = round(case.limit(PAUSES_A_STEP)) * case.num_kernel_steps
+    habit_ns = FAR_LONGER * longest[habits] if len(longest) > habits else 0.0
+    kept: pd.DataFrame = own.loc[(own["duration_ns"] >= habit_ns).to_numpy(dtype=bool), COLUMNS]
+    return kept
 
 
 def _cost_ns(case: Case, pauses: pd.DataFrame, episodes: list[Episode]) -> int:

@@ -7,7 +7,8 @@ with fewer than three ranks, and for a whole stage that is slow, the mean times 
 How it is judged: the excess of a rank is the median over steps of its log ratio to its peers. It is held against the robust spread
 between ranks, the noise from step to step, and the natural spread of healthy cards, whichever is largest; the bar rises with the
 number of ranks, so that large healthy runs stay silent. Half or more of the peers slow at once moves the median: then the faster
-half is the measure, and all ranks of a node are one finding. Ranks that compute much longer in some steps than in their others,
+half is the measure, and all ranks of a node are one finding. Of two ranks in all, the one whose equal operators take longer by a
+tenth and more is named. Ranks that compute much longer in some steps than in their others,
 with as many operators, are named with those steps, also without peers.
 
 Who is never blamed: ranks that wait. A slow rank waits least in its collectives.
@@ -21,11 +22,13 @@ only large faults and takes stages of different load for slow ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
@@ -42,6 +45,14 @@ CLASSIC_EXCESS = Threshold(
     origin="MindInsight's parallel proposer; shown, never used",
 )
 
+PAIR_EXCESS = Threshold(
+    name="slow-rank-pair",
+    value=0.1,
+    unit="log ratio to the other of two ranks",
+    origin="chosen: of two nobody says which is usual; healthy cards of the bundled clusters differ by up to 1.3 %",
+)
+MOST_OPERATORS = 0.7
+"""The share of the computing time whose operators must be slower for a rank to be."""
 ACTIONS = (
     "check clock, temperature, power limit and ECC errors of the device, and the load of its host",
     "exchange the device or leave it out, and record again",
@@ -59,6 +70,8 @@ SAME_WORK = 0.02
 def check(case: Case) -> Verdict:
     """Ranks, or whole nodes, that compute longer than ranks of equal work, or than they do in other steps."""
     alone = _in_some_steps(case)
+    if (pair := _of_two(case, {rank for finding in alone for rank in finding.subject["ranks"]})) is not None:
+        return replace(pair, findings=(*pair.findings, *alone))
     try:
         excess = _excess.of_ranks(case)
     except NotMeasuredError:
@@ -105,6 +118,36 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
         part="step",
         loss=loss,
     )
+
+
+def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
+    """Of two ranks the one whose equal operators take longer than those of the other; None if the kernels of two are not all."""
+    if set(case.run.ranks) != case.known_ranks or len(case.known_ranks) != 2 or not case.run.has("kernels"):
+        return None
+    ratios = _excess.operator_ratios(case)
+    apart = ratios.iloc[0] - ratios.iloc[1]
+    excess, noise = float(apart.median()), robust.sigma(apart)
+    slow, fast = (int(str(rank)) for rank in (ratios.index if excess > 0 else ratios.index[::-1]))
+    sums = case.operator_sums.pivot(index="op", columns="rank", values=["mean_ns", "total_ns"]).dropna()
+    longer = (sums["mean_ns"][slow] > sums["mean_ns"][fast] * np.exp(abs(excess) / 2)).to_numpy(dtype=bool)
+    share = float(sums["total_ns"][slow][longer].sum() / max(1.0, float(sums["total_ns"][slow].sum())))
+    evidence = {"excess_ratio": abs(excess), "noise_ratio": noise, "slower_operators_share": share, "num_ranks": 2.0}
+    least = max(case.limit(PAIR_EXCESS), case.limit(SLOW_RANK_Z) * noise / np.sqrt(max(1, len(apart))))
+    if abs(excess) < least or share < MOST_OPERATORS or slow in told:
+        return Verdict((), evidence)
+    lost = work.loss(work.scaled_kernels(case, (slow,)), fraction=1.0 - float(np.exp(-abs(excess))))
+    cost_ns = work.price(case, [lost])
+    finding = Finding(
+        rule=RULE.name,
+        title=f"Rank {slow} computes equal operators {_excess.percent(abs(excess))} % longer than rank {fast}",
+        subject={"ranks": (slow,)},
+        evidence=evidence,
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        severity=work.severity_of(case, cost_ns),
+        loss=lost,
+    )
+    return Verdict((finding,), evidence)
 
 
 def _in_some_steps(case: Case) -> list[Finding]:
@@ -208,9 +251,10 @@ RULE = Rule(
         SLOW_RANK_PERSISTENCE,
         SLOW_RANK_EXCESS,
         SLOW_RANK_FLOOR,
+        PAIR_EXCESS,
         CLASSIC_EXCESS,
         EPISODE_SHARE,
     ),
     check=check,
-    explains=frozenset({"jitter", "pipeline-bubble"}),
+    explains=frozenset({"jitter", "pipeline-bubble", "gradient-allreduce-tail"}),
 )

@@ -113,4 +113,5 @@ RULE = Rule(
     how_to_collect=HOW,
     thresholds=(GROWN_RATIO, GROWN_SHARE),
     check=check,
+    explains=frozenset({"exposed-communication", "gradient-allreduce-tail"}),
 )

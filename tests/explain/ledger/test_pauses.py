@@ -1,0 +1,48 @@
+"""Pauses of a host are told from its habits by how it is otherwise: stretching all that it does makes none, and loses none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from perfkit.explain.ledger import _host
+from perfkit.record.overlap import Intervals
+
+MS = 1_000_000
+NONE = np.zeros(0, dtype=np.int64)
+EMPTY = Intervals(NONE, NONE)
+
+
+def silences(*lengths_ms: float, factor: float = 1.0) -> Intervals:
+    """Silences of these lengths, each a second after the one before."""
+    starts = np.arange(len(lengths_ms), dtype=np.int64) * 1_000 * MS
+    return Intervals(starts, starts + np.array([round(length * factor * MS) for length in lengths_ms], dtype=np.int64))
+
+
+def pauses(silent: Intervals, num_steps: int, gaps: Intervals | None = None) -> list[float]:
+    host = _host.Host(pd.DataFrame(), EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, silent, NONE, NONE, np.zeros(0, dtype=object))
+    kept = _host.without_habits(host, silent if gaps is None else gaps, num_steps).silent
+    return ((kept.ends - kept.starts) / MS).tolist()
+
+
+def test_what_comes_more_often_than_twice_a_step_is_a_habit():
+    assert pauses(silences(*[8.0] * 9), 3) == []
+    assert pauses(silences(*[8.0] * 6), 3) == [8.0] * 6
+
+
+def test_a_pause_is_far_longer_than_the_habits_beside_it():
+    assert pauses(silences(40.0, *[9.0] * 6), 3) == [40.0]
+    assert pauses(silences(30.0, *[9.0] * 6), 3) == []
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5, 3.0, 10.0])
+def test_a_host_that_is_slow_in_everything_makes_no_pauses_and_hides_none(factor: float):
+    habits = [3.0, 4.0, 5.0, 4.5, 3.5, 4.2, 3.3]
+    assert pauses(silences(*habits, factor=factor), 2) == []
+    assert pauses(silences(60.0, *habits, factor=factor), 2) == [60.0 * factor]
+
+
+def test_silence_while_the_device_is_busy_is_none():
+    silent = silences(40.0, 50.0)
+    assert pauses(silent, 2, Intervals(silent.starts[:1], silent.ends[:1])) == [40.0]
