@@ -16,15 +16,13 @@ import pandas as pd
 from perfkit.explain.diagnose import host
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
-from perfkit.explain.ledger import causes
+from perfkit.explain.ledger import FAR_LONGER, causes
 
 GAP_LEAST = Threshold(
     name="gap-least", value=2e3, unit="ns", origin="chosen: below this a queue feeds the device as fast as it can"
 )
 
 COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
-FOLLOWS = 2.0
-"""Late launches of a step in which the host stops for so many times as long follow from the stop."""
 SPREAD = 0.1
 """A host that is late with every launch has some stretches that are long: this share of its lateness is no cause of its own."""
 Ints = npt.NDArray[np.int64]
@@ -57,17 +55,20 @@ def waits(case: Case) -> pd.DataFrame:
 
 
 def _after_stops(idle: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Whether each piece is of a step in which the host stopped for far longer than its launches are late.
+    """Whether each piece follows from a stop of the host: most of its idle time, or far more of its step than launches are late.
 
-    The queue has run empty then: what follows at the pace of the host follows from the stop.
+    The queue has run empty in such a step: what follows at the pace of the host follows from the stop.
     """
-    keys = [idle["rank"], idle["step"]]
-    stops, launches = (
-        idle["duration_ns"].where(idle["cause"].isin(which), 0).groupby(keys).transform("sum")
-        for which in ((causes.PAUSE, causes.FEED), (causes.LAUNCHING, causes.LATENCY, causes.BLOCKING))
-    )
-    found: npt.NDArray[np.bool_] = (stops > FOLLOWS * launches).to_numpy(dtype=bool)
-    return found
+    stops = idle["duration_ns"].where(idle["cause"].isin([causes.PAUSE, causes.FEED, causes.ALLOCATOR]), 0)
+    launches = idle["duration_ns"].where(idle["cause"].isin([causes.LAUNCHING, causes.LATENCY, causes.BLOCKING]), 0)
+
+    def longer(column: str, times: float) -> npt.NDArray[np.bool_]:
+        sums = (amounts.groupby([idle["rank"], idle[column]]).transform("sum").to_numpy() for amounts in (stops, launches))
+        stopped, late = sums
+        found: npt.NDArray[np.bool_] = stopped > times * late
+        return found
+
+    return longer("gap", 1.0) | longer("step", FAR_LONGER)
 
 
 def leads_after_loading(case: Case, ranks: tuple[int, ...]) -> pd.DataFrame:

@@ -176,7 +176,8 @@ def test_a_late_start_of_steps_outside_any_loader_is_not_blamed_on_data():
     # DistributedDataParallel flattens its buffers to broadcast them: 5.8 ms before the first operator of every step.
     found = verdicts("hta/nccl_parser_config", MORE)
     assert "not for a data loader: the host is in aten::flatten_dense_tensors" in found["data-feed"].title
-    assert found["host-bound"].share_of_step == pytest.approx(0.527, abs=0.01)
+    # 117 ms in idle times of under a millisecond, 46 ms in longer ones in which the host runs operators before it launches.
+    assert found["host-bound"].share_of_step == pytest.approx(0.734, abs=0.01)
     assert said(found) == {"host-bound", "data-feed", "excess-casts"}
 
 

@@ -1,7 +1,7 @@
 """The thread that launches kernels does not get its CPU: single launch calls take many times as long as others.
 
 What is measured: launch calls that take 20 times the median of their kind and at least 0.1 ms, on up to two ranks, and the time in
-which the device idles during them. A call that blocks because the queue is full is none: then the device is busy;
+which the device idles for its host during them. A call that blocks because the queue is full is none: then the device is busy;
 nor is one that copies, which `host-copies` and `frequent-sync` tell. The first
 launch of a kernel is left out, because it may load code. Which CPUs a process is bound to is not part of a recording.
 
@@ -18,6 +18,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import causes
 from perfkit.record.overlap import overlap_ns, union
 
 CONTENTION_SHARE = Threshold(
@@ -91,7 +92,10 @@ def _held_up(case: Case, rank: int) -> tuple[pd.DataFrame, float] | None:
     long = (took >= case.limit(HELD_UP_RATIO) * usual) & (took >= case.limit(HELD_UP_LEAST))
     # A copy of pageable memory blocks until it is done, and a full queue until a kernel is: neither lost its CPU.
     calls = rows[long.to_numpy(dtype=bool) & rows.duplicated("name").to_numpy() & (rows["kind"] != "copy").to_numpy(dtype=bool)]
+    known = case.ledger.idle
+    late = known["cause"].isin([causes.LAUNCHING, causes.PAUSE]) & (known["place"] == "inside") & (known["rank"] == rank)
     gaps = case.gaps[(case.gaps["rank"] == rank).to_numpy() & ~case.gaps["lead"].to_numpy(dtype=bool)]
+    gaps = known[late.to_numpy(dtype=bool)] if rank in case.ledger.hosts else gaps
     idle, held = (
         union(starts, starts + lengths)
         for starts, lengths in (

@@ -4,8 +4,8 @@ What is measured: matrix products, convolutions and attention whose first input 
 TF32 such kernels may run in that; 16 bits have twice its rate as well, and half the bytes. The cost is half of their time.
 
 What to do: mixed precision (bf16, or fp16 with loss scaling) if accuracy allows, checked by comparing losses; find what casts the
-inputs up where a few operators only are in float32. In PyTorch on NVIDIA devices from A100 on, and where no kernel says that it runs
-in TF32 already: `torch.set_float32_matmul_precision("high")`, whose default is "highest"; convolutions have a switch of their own,
+inputs up where a few operators only are in float32. In PyTorch on NVIDIA devices from A100 on, where no kernel says that it runs in
+TF32 already: `torch.set_float32_matmul_precision("high")`, whose default is "highest"; convolutions have a switch of their own,
 `torch.backends.cudnn.allow_tf32` (https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html).
 """
 
