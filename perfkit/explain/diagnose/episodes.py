@@ -27,8 +27,8 @@ SCATTERS = 4.0
 """Robust deviations within the groups that the gap between them must exceed."""
 USUAL_SHARE = 1 / 3
 """The least share of the steps that show what is usual."""
-FEWEST_USUAL = 3
-"""Fewer steps than this show nothing that is usual."""
+FEWEST_USUAL = 2
+"""A single step is not known to be usual; two show by how much steps differ. Of five steps three may be the episode."""
 FEW_TOLD = 6
 MOST = 0.5
 """What is this share of how much longer steps are is what they are longer for."""
