@@ -99,6 +99,19 @@ def test_replacements_are_those_that_are_documented():
     ]
 
 
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        ("ops.softmax(x)", "mint.nn.functional.softmax(...), with dim=-1, which ops takes without being told"),
+        ("ops.softmax(x, 1)", "mint.nn.functional.softmax(...)"),
+        ("ops.softmax(x, axis=1)", "mint.nn.functional.softmax(...), with dim for axis"),
+    ],
+)
+def test_a_default_that_mint_has_not_is_written_down(call, fix):
+    text = f"class Net(nn.Cell):\n    def construct(self, x):\n        return {call}\n"
+    assert [problem.fix for problem in lint_text("net.py", text).problems if problem.rule == "ops-not-mint"] == [fix]
+
+
 @pytest.mark.parametrize("text", ["def (:\n", "print 'x'\n", "type = [\n", 'f"{a\n'])
 def test_broken_sources_are_refused_with_their_line(text):
     with pytest.raises(SyntaxError):

@@ -25,9 +25,12 @@ MINT: dict[str, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 """What takes the place of an operator of `ops` with the same positional arguments, and the keywords that are called otherwise.
 
-From the signatures of `mindspore.ops` and `mindspore.mint` (documentation of 2.4 to 2.7). mint.transpose takes two dimensions, so
-that ops.transpose becomes mint.permute; gather, max and min take or give something else and are left out.
+mint.transpose takes two dimensions, so that ops.transpose becomes mint.permute; gather, max and min take or give something else and
+are left out. Looked up are the signatures of softmax and silu (mindspore.cn, mint of 2.3 to 2.7); the others follow
+PyTorch's.
 """
+UNSTATED = {"softmax": ("axis", 1, "dim=-1")}
+"""Keywords whose default is another one in mint, with their position and what says the same there: its softmax has none."""
 
 
 def _check(code: Code) -> Iterator[Found]:
@@ -36,6 +39,10 @@ def _check(code: Code) -> Iterator[Found]:
         if isinstance(node, ast.Call) and name in MINT and dotted(node.func) == f"ops.{name}":
             target, renamed = MINT[name]
             changed = [f"{renamed[word.arg]} for {word.arg}" for word in node.keywords if word.arg in renamed]
+            if name in UNSTATED:
+                keyword, position, same = UNSTATED[name]
+                stated = len(node.args) > position or keyword in {word.arg for word in node.keywords}
+                changed += [] if stated else [f"{same}, which ops takes without being told"]
             fix = f"{target}(...)" + (f", with {' and '.join(changed)}" if changed else "")
             yield Found(message=f"ops.{name} has a faster {target}", line=node.lineno, fix=fix)
 
