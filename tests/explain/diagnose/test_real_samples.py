@@ -135,7 +135,8 @@ READ = {
     # A kernel table of some rows: two idle times of seconds, and what the host did is not known.
     "msprof_analyze/compute_advice_small": {"host-pause"},
     "msprof_analyze/compute_advice": {"exposed-communication", "host-bound", "excess-casts"},
-    "ascend_trace_view/single_npu": {"host-bound", "data-feed", "excess-casts", "ai-cpu-on-path"},
+    # 6.1 of 9.4 idle ms are before kernels that were launched 1 to 3 ms earlier; the host waits in aten::item 43 times.
+    "ascend_trace_view/single_npu": {"core-idle", "frequent-sync", "data-feed", "excess-casts", "ai-cpu-on-path"},
     "torch_npu_level0": {"exposed-communication", "host-bound", "excess-casts"},
     # Three large products at a fifth of an MI300X.
     "tracelens/torch_compile_triton": {"inefficient-operators"},
@@ -157,9 +158,10 @@ def test_an_image_model_without_loader_workers_waits_for_data_and_with_four_it_d
     found = verdicts("kineto_tb_samples/resnet50_num_workers_0", MORE)
     assert found["data-feed"].share_of_step == pytest.approx(0.209, abs=0.003)
     assert found["data-feed"].evidence["share_in_data_loader"] > 0.95
-    assert said(found) == {"data-feed", "host-bound"}
+    # Launches are late for 6.4 % of the step, before 7 % of the kernels: a few of them, not the pace of the host.
+    assert said(found) == {"data-feed"}
     # Batches of images come from pageable memory: 3.3 of 121 ms in which nothing else runs.
-    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-bound", "host-copies"}
+    assert said(verdicts("kineto_tb_samples/resnet50_num_workers_4", MORE)) == {"host-copies"}
 
 
 def test_a_recording_without_marks_of_steps_shows_the_loader_and_the_search_for_an_algorithm():
@@ -185,7 +187,9 @@ def test_exchanges_of_a_recommendation_model_are_not_hidden():
     # All its collectives are all-to-all, which NCCL names SendRecv: 152 of 619 ms.
     found = verdicts("hta/trace_filter", MORE)
     assert found["exposed-communication"].evidence["exposed_share"] == pytest.approx(0.245, abs=0.005)
-    assert not said(found) & {"data-feed", "host-pause", "frequent-sync"}
+    # In each of its two steps the host makes no event for 64 and 38 ms inside the optimizer, and the device has nothing to do.
+    assert "Shampoo" in found["host-pause"].title
+    assert not said(found) & {"data-feed", "frequent-sync"}
 
 
 def test_an_allocator_without_a_cache_is_not_called_fragmented():
