@@ -53,7 +53,14 @@ def milliseconds(text: str) -> list[float]:
 
 EMPTY_AT_FIRST = {
     *("class-exercise", "class-game", "class-capstone", "class-instructor", "predict", "20_findings timeline"),
-    *("choose-other", "beside-the-other-run", "operators-of-the-round", "feed-of-the-round", "communication-of-the-round"),
+    *(
+        "choose-other",
+        "beside-the-other-run",
+        "operators-of-the-round",
+        "feed-of-the-round",
+        "communication-of-the-round",
+        "the-peak-of-the-round",
+    ),
 }
 """Panels and steps that first ask for a name, a choice or a button, or say that none is open; with their page if one."""
 

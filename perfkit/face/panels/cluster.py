@@ -274,9 +274,11 @@ def _rank_sentence(result: Result) -> str:
     if named := result.found("slow-rank"):
         return " ".join(f"{finding.title}." for finding in named[:3])
     if not any(entry.rule == "slow-rank" for entry in result.diagnosis.healthy):
-        return "Whether a rank is slow cannot be told: that takes three ranks of equal work."
+        return "Whether a rank is slow cannot be told: that takes three ranks of equal work, or the kernels of both of two."
     computing = stragglers.against_stage(stragglers.metric_values(result.steps, "computing"))
     row = computing.sort_values("value_ns", kind="stable").iloc[-1]
+    if len(computing) == 2:
+        return f"Neither of the two ranks is slow: rank {int(row['rank'])} computes most ({_ms(row['value_ns'])})."
     within = f"{row['over_stage']:.3f} x its stage's median, {row['over_all']:.3f} x that of all"
     return f"No rank is slow: rank {int(row['rank'])} computes most ({_ms(row['value_ns'])}), {within}."
 
@@ -294,7 +296,7 @@ def _imbalance(result: Result) -> str:
 def _notes(result: Result) -> tuple[str, ...]:
     notes = ["Look at the interval first, then at computing, then at communication; compare within a stage only."]
     if (result.ranks["num_peers"] < excess.MIN_PEERS).any():
-        notes.append("Stages with fewer than three ranks have no spread of their own; their ranks are shown, not judged.")
+        notes.append("Stages with fewer than three ranks have no spread of their own; their step times are shown, not judged.")
     if result.flops.empty:
         notes.append("FLOPs by rank: not measured. They need kernels with input shapes (record_shapes), or the plan of the run.")
     if result.links.empty:
