@@ -16,6 +16,11 @@ def module_source() -> str:
     return VEGA_FILE.read_text(encoding="utf-8")
 
 
+def licences() -> str:
+    """The licences of all that the library is built from; they ask to stand wherever it is handed on."""
+    return VEGA_FILE.with_name("_vega.licences.txt").read_text(encoding="utf-8").partition("\n")[2].strip()
+
+
 def inline_source() -> str:
     """The library as a script that a page can hold: its exports become the module "vega" of js/src/load_module.js.
 

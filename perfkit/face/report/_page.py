@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.face.charts.spec import ChartSpec, split
-from perfkit.face.charts.vega import inline_source, script_text
+from perfkit.face.charts.vega import inline_source, licences, script_text
 from perfkit.face.report._parts import Drawing, Part
 from perfkit.project.experiments.export import Section
 
@@ -37,6 +37,7 @@ def html_page(parts: Sequence[Part]) -> str:
             f"<style>{(_FOLDER / '_report.css').read_text(encoding='utf-8')}</style></head>",
             '<body><main class="pk">',
             *_body(parts),
+            *(_licences() if drawings else ()),
             "</main>",
             *(_scripts(drawings) if drawings else ()),
             "</body></html>",
@@ -86,6 +87,10 @@ def _table(section: Section) -> str:
         f'<div class="scroll" role="region" tabindex="0" aria-label="{label}">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
+
+
+def _licences() -> Iterator[str]:
+    yield f"<details><summary>Licences of what draws the charts</summary><pre>{html.escape(licences())}</pre></details>"
 
 
 def _scripts(drawings: Sequence[Drawing]) -> Iterator[str]:

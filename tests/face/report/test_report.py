@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import socket
@@ -116,6 +117,12 @@ def test_the_page_forbids_requests_and_names_no_address_to_load(project):
     page = without_scripts(report(project))
     assert "default-src 'none'" in page
     assert not re.search(r"<(link|script|img|iframe)[^>]*\s(src|href)=", page)
+
+
+def test_a_report_hands_on_the_licences_of_what_draws_its_charts(project):
+    told = html.unescape(report(project))
+    for name in ("vega-lite", "d3-scale", "Copyright (c) 2015-2023, University of Washington Interactive Data Lab"):
+        assert name in told
 
 
 def test_names_of_a_run_cannot_become_markup():
