@@ -133,11 +133,11 @@ def _steps() -> Iterator[tuple[str, str, str]]:
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):
                     yield section, text, path.name
-    pickers = FACE / "widgets" / "pickers.py"
-    for node in ast.walk(ast.parse(pickers.read_text())):
-        if isinstance(node, ast.keyword):
-            for section, text in _step_texts(node, pickers):
-                yield section, text, pickers.name
+    for module in (FACE / "widgets" / "pickers.py", FACE / "widgets" / "plan_entries.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.keyword | ast.Call):
+                for section, text in _step_texts(node, module):
+                    yield section, text, module.name
 
 
 def _step_texts(node: ast.AST, page: Path) -> Iterator[tuple[str, str]]:
@@ -145,22 +145,26 @@ def _step_texts(node: ast.AST, page: Path) -> Iterator[tuple[str, str]]:
         yield "panels", (ast.get_docstring(node) or control_words(node.name)).splitlines()[0].rstrip(".")
     elif isinstance(node, ast.keyword) and node.arg in ("label", "help", "placeholder", "button", "title", "action"):
         yield "controls", _constant(node.value).rstrip(".")
-    elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "Choice":
+    elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "Choice":
         for option in node.args:
             if isinstance(option, ast.Starred):
                 yield from (("options", text) for text in _imported(page, option.value))
-            yield "options", _constant(option.elts[0] if isinstance(option, ast.Tuple) else option)
+            else:
+                yield "options", _constant(option.elts[0] if isinstance(option, ast.Tuple) else option)
     elif isinstance(node, ast.Dict):
         for key in node.keys:
             yield "titles", _constant(key)
 
 
 def _imported(page: Path, node: ast.expr) -> list[str]:
-    """The words of a constant that a page imports."""
+    """The words of a constant that a page imports or a module holds."""
+    if page.suffix == ".py":
+        found = getattr(importlib.import_module(f"perfkit.face.widgets.{page.stem}"), node.id)
+        return [str(each[0] if isinstance(each, tuple) else each) for each in found]
     code = "\n".join("".join(cell["source"]) for cell in json.loads(page.read_text())["cells"] if cell["cell_type"] == "code")
-    for found in ast.walk(ast.parse(code)):
-        if isinstance(found, ast.ImportFrom) and any(alias.name == getattr(node, "id", "") for alias in found.names):
-            return list(getattr(importlib.import_module(str(found.module)), node.id))
+    for imported in ast.walk(ast.parse(code)):
+        if isinstance(imported, ast.ImportFrom) and any(alias.name == getattr(node, "id", "") for alias in imported.names):
+            return list(getattr(importlib.import_module(str(imported.module)), node.id))
     return []
 
 

@@ -15,7 +15,8 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.relaid import relaid, respread
 from perfkit.explain.what_if._changes import parse_changes
 from perfkit.explain.what_if._plans import changed_plan
-from perfkit.face.panels import _plan_state as plan_state
+from perfkit.predict.changes import AS_PLANNED, RECOMPUTATIONS
+from perfkit.predict.changes import changed_plan as resized_plan
 from perfkit.predict.memory.settings import settings_for
 from perfkit.predict.memory.switches import switches
 from perfkit.predict.studies.features import parallel_features
@@ -24,6 +25,7 @@ from tests.predict.test_limits import CONFIGS
 
 NOT_ASKED = ("recompute.", "layers_per_stage")
 """Fields that nobody changed: counts and layouts follow the change by themselves."""
+SIZES = tuple(f"{name}_parallel_size" for name in ("data", "tensor", "pipeline", "virtual_pipeline", "context", "expert"))
 
 
 def on_device(plan: Plan) -> Plan:
@@ -35,15 +37,51 @@ def test_a_bundled_configuration_takes_every_feature_switch_size_and_layout(path
     plan = on_device(read_config(path))
     refused = list(parallel_features(plan, more_devices=True)["why_not"])
     refused += [switch.why_not for switch in switches(plan, settings_for(plan))]
-    state = plan_state.State(preset=str(path))
-    for name in plan_state.SIZES:
+    for name in SIZES:
         for size in (1, 2, 4, 8):
-            refused += problems_of(lambda name=name, size=size: plan_state.plan_of(replace(state, **{name: size})))
+            refused += problems_of(lambda name=name, size=size: resized_plan(plan, **{name: size}))
     stages, layers = plan.parallel.pipeline_parallel_size, plan.model.num_layers
     even = ",".join(str(sum(column)) for column in zip(*even_layers(layers, stages, 1), strict=True))
     for asked in ("pp:2", "pp:4", "vpp:2", f"layers:{even}"):
         refused += problems_of(lambda asked=asked: changed_plan(plan, parse_changes([asked])))
     assert not [why for why in refused if any(word in why for word in NOT_ASKED)]
+
+
+def test_what_is_not_named_does_not_change(plans):
+    for plan in plans:
+        assert resized_plan(plan) == plan
+        same = {name: getattr(plan.parallel, name) for name in SIZES}
+        level = plan.parallel.optimizer_shard_level if plan.parallel.optimizer_shard_size > 1 else 0
+        work = {name: getattr(plan.workload, name) for name in ("micro_batch_size", "seq_length", "attention_kernel")}
+        found = resized_plan(plan, **same, **work, optimizer_shard_level=level, framework=plan.program, recompute=AS_PLANNED)
+        assert found == plan
+
+
+def test_a_change_and_its_opposite_give_the_plan_again(plans):
+    for plan in plans:
+        size = plan.parallel.data_parallel_size
+        group = replace(plan.parallel, optimizer_shard_size=size * plan.parallel.context_parallel_size)
+        shared = replace(plan, parallel=replace(group, expert_tensor_parallel_size=0))
+        twice = resized_plan(
+            shared, data_parallel_size=2 * size, global_batch_size=2 * plan.workload.global_batch_size, optimizer_shard_level=1
+        )
+        assert twice.parallel.optimizer_shard_size == 2 * group.optimizer_shard_size
+        level = shared.parallel.optimizer_shard_level if shared.parallel.optimizer_shard_size > 1 else 0
+        back = resized_plan(
+            twice, data_parallel_size=size, global_batch_size=plan.workload.global_batch_size, optimizer_shard_level=level
+        )
+        assert replace(back.parallel, optimizer_shard_level=1) == replace(shared.parallel, optimizer_shard_level=1)
+        assert back.workload == shared.workload
+
+
+def test_every_name_that_is_no_field_is_told_with_the_nearest():
+    plan = read_config(CONFIGS[0])
+    with pytest.raises(InputError) as error:
+        resized_plan(plan, tensor_parallel=2, seqlength=8, recompute="everything")
+    text = str(error.value)
+    assert "'tensor_parallel' is no field of a plan, do you mean 'tensor_parallel_size'" in text
+    assert "'seqlength'" in text
+    assert all(name in text for name in (AS_PLANNED, *RECOMPUTATIONS))
 
 
 def problems_of(change) -> list[str]:

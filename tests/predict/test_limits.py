@@ -19,8 +19,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.units import GIB, MIB
 from perfkit.face.cli import main
-from perfkit.face.panels import _plan_state as plan_state
 from perfkit.face.panels import _strategy_state as strategy_state
+from perfkit.predict.changes import changed_plan, limit_gib_of, on_device
 from perfkit.predict.estimate import efficiency_of, estimate_table
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import PRESETS
@@ -173,19 +173,18 @@ def test_an_optimum_of_the_balance_stays_within_the_pool_as_the_estimate_sees_it
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
-def test_pages_start_from_the_limit_of_the_configuration_and_give_its_answer(path):
+def test_a_change_of_nothing_keeps_the_limit_of_the_configuration_and_its_answer(path):
     plan = plan_on(path)
-    state = plan_state.State(preset=str(path))
-    shown = plan_state.plan_of(state)
-    device = shown.hardware.name
+    device = plan.hardware.name
+    shown = changed_plan(read_config(path), device=device, limit_gib=limit_gib_of(plan))
     assert shown.usable_memory == plan_on(path, device).usable_memory
     assert shown.usable_memory.source == plan_on(path, device).usable_memory.source
     strategy = strategy_state.base_of(strategy_state.State(preset=str(path)))
     if plan.memory_limit is not None:
         assert strategy.usable_memory == shown.usable_memory
-    smaller = plan_state.plan_of(replace(state, limit_gib=20.0))
+    smaller = changed_plan(shown, limit_gib=20.0)
     assert smaller.usable_memory.limit_bytes == 20 * GIB
-    assert "page" in smaller.usable_memory.source
+    assert smaller.usable_memory.source == "limit_gib = 20"
 
 
 def test_the_page_of_strategies_answers_as_the_command_does():
@@ -195,8 +194,8 @@ def test_the_page_of_strategies_answers_as_the_command_does():
 
 
 def test_another_device_drops_a_limit_that_it_cannot_hold():
-    assert plan_state.on_device(read_config(GUIDE), "A100-40GB-SXM").usable_memory.limit_bytes <= 40 * GIB
-    assert plan_state.on_device(read_config(GUIDE), "A100-80GB-SXM").usable_memory.limit_bytes == 58 * GIB
+    assert on_device(read_config(GUIDE), "A100-40GB-SXM").usable_memory.limit_bytes <= 40 * GIB
+    assert on_device(read_config(GUIDE), "A100-80GB-SXM").usable_memory.limit_bytes == 58 * GIB
 
 
 @pytest.mark.parametrize(

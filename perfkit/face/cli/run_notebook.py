@@ -14,7 +14,8 @@ from perfkit.face.cli._command import Command
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("page", metavar="PAGE", help="the number of a page (11), its name, or a notebook file")
-    parser.add_argument("--run", metavar="PATH", help="the recording: sets the parameter `path` of the page")
+    parser.add_argument("--run", metavar="PATH", help="the recording or log: sets the parameter `path` of the page")
+    parser.add_argument("--config", metavar="PATH", dest="run", help="the configuration: sets `path` of a page about plans")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="another parameter; repeatable")
     parser.add_argument("--out", metavar="FILE", required=True, help="where to write the page; an existing file is replaced")
 

@@ -38,6 +38,7 @@ SAMPLE_LOGS = {
     "Llama2-13B, 8 cards (MindFormers log)": "traces/logs/llama2_13b_8card_worker_0.log",
     "GPT-2 TP4 PP4 (Megatron log)": "traces/logs/meg_gpt2_base_n4_dp1_tp4_pp4-1809579.log",
 }
+USUAL_PLAN = "llama2-13b"
 _open_run: dict[tuple[str, int], Run] = {}
 _lock = Lock()
 
@@ -144,8 +145,10 @@ def first_log() -> str:
 
 
 def first_config() -> str:
-    """The configuration that a page opens with: the project's open one, else the first that there is."""
-    return next((path for _, path, _ in config_options()), "")
+    """The plan that a page opens with: the project's open configuration, else the model of the guides."""
+    project = current_project()
+    own = project.open_config if project is not None else None
+    return str(own) if own is not None and own.exists() else USUAL_PLAN
 
 
 def marked(path: str, title: str) -> str:

@@ -3,9 +3,9 @@
     step(run=open_run, unit=Choice("ms", "%"), top=Slider(5, 100, default=20, label="Largest"))
 
 Options and limits may be a function of what the step knows, by the names of its parameters: `Choice(lambda run: run.ranks)`. A
-default that is one fills the control, anew when it gives something else: `Slider(default=lambda plan: …)`. `visible` says when a
-control is of use: `Text(visible=lambda meaning: meaning == "ranks")`. An entry that is given to a second step is drawn in the first
-one and followed by both.
+default that is one fills the control, anew when it is asked of something else: `Slider(default=lambda plan: …)`. `visible` says
+when a control is of use: `Text(visible=lambda meaning: meaning == "ranks")`. An entry that is given to a second step is drawn in
+the first one and followed by both.
 """
 
 from __future__ import annotations
@@ -42,9 +42,12 @@ class Entry:
         """Whether something that the step knows fills the control."""
         return self._make_default is not None
 
-    def filled(self, known: Known, state: Any) -> Any:
-        """What fills the control now; None if it follows nothing."""
-        return None if self._make_default is None else _following(self._make_default, known)(state)
+    def filled(self, known: Known, state: Any) -> tuple[dict[str, Any], Any]:
+        """What the default of the control is made of now, by name, and what it is; None if it follows nothing."""
+        if self._make_default is None:
+            return {}, None
+        asked = {name: known(name, state) for name in inspect.signature(self._make_default).parameters}
+        return asked, self._make_default(**asked)
 
     def _drawn(self, known: Known) -> dict[str, Any]:
         """The words of the control, and when it is seen."""

@@ -68,7 +68,7 @@ class StepView(PanelView):
         self._complete, self._must_show = False, False
         self._presses = self._answered_presses = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
-        self._filled: dict[str, Any] = {}
+        self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
             entry.source = self._own[name]
@@ -151,13 +151,14 @@ class StepView(PanelView):
     def _fill(self) -> None:
         """Controls that follow something take its value when it becomes another one; what the address said first stays."""
         for name, entry in self._recipe.entries.items():
-            value = entry.filled(self.known, self.state)
-            if value is None or (name in self._filled and self._filled[name] == value):
+            asked, value = entry.filled(self.known, self.state)
+            before = self._filled.get(name)
+            if value is None or (before is not None and before[1] == value and (value == "" or _same(before[0], asked))):
                 continue
-            if name in self._filled or self.state[name] is None:
+            if before is not None or self.state[name] is None:
                 self.state = {**self.state, name: value}
                 self._before, self.can_undo = None, False  # of another plan or recording
-            self._filled[name] = value
+            self._filled[name] = asked, value
 
     def _described(self, control: Control) -> dict[str, Any] | None:
         """Nothing to draw while what fills a control is not there."""

@@ -1,0 +1,163 @@
+"""Plan entries: the controls that change a plan, named as `perfkit.predict.changes.changed_plan` names what they change.
+
+    @widgets.step(base=open_plan, **plan_entries())
+    def does_it_fit(base, **changes):
+        return memory_fit(changed_plan(base, **changes))
+
+The plan `base`, which the step must follow under that name, fills them, anew when it becomes another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from perfkit.core import catalog
+from perfkit.core.spec.plan import Plan, even_layers
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import FRAMEWORKS
+from perfkit.core.units import GIB
+from perfkit.face.widgets import context
+from perfkit.face.widgets.entries import Choice, Entry, Number, Slider, Toggle
+from perfkit.predict.changes import AS_PLANNED, RECOMPUTATIONS, limit_gib_of, on_device, shard_level_of
+
+USUAL_DEVICE = "Ascend-910B2"
+"""Of a plan that names none, as a published model."""
+SHARING = (("no", 0), ("optimizer state", 1), ("+ gradients", 2), ("+ parameters", 3))
+POWERS = tuple(2**power for power in range(12))
+
+
+def plan_entries(*, without: Iterable[str] = ()) -> dict[str, Entry]:
+    """Controls by what they change, in the order in which they are drawn; `without` names those that a page has no use for."""
+    left_out = frozenset(without)
+    return {name: entry for name, entry in _entries().items() if name not in left_out}
+
+
+def _entries() -> dict[str, Entry]:
+    return {
+        "device": Choice(lambda: list(catalog.hardware()), default=device_of, label="Device"),
+        "limit_gib": Number(_limit_gib, low=0.5, high=2048, label="Limit", unit="GiB", key="context.max_device_memory"),
+        **_sizes(),
+        **_work(),
+        "sequence_parallel": Toggle(
+            lambda base: base.parallel.sequence_parallel, label="Sequence parallel", key="parallel_config.use_seq_parallel"
+        ),
+        "optimizer_shard_level": Choice(
+            *SHARING,
+            default=lambda base: shard_level_of(base.parallel),
+            label="Shared by the optimizer's group",
+            key="parallel.enable_parallel_optimizer",
+        ),
+        "recompute": Choice(
+            AS_PLANNED,
+            *RECOMPUTATIONS,
+            default=lambda base: "none" if base.recompute == RecomputePlan() else AS_PLANNED,
+            label="Recompute",
+            key="recompute_config",
+        ),
+        "full_layers": Slider(
+            1,
+            1024,
+            values=_layers_of_a_chunk,
+            label="Layers a stage, recomputed in full",
+            visible=lambda recompute: recompute == "some layers",
+        ),
+        "attention_kernel": Choice(
+            "flash", "unfused", default=lambda base: base.workload.attention_kernel, label="Attention kernel"
+        ),
+        "framework": Choice(
+            *FRAMEWORKS,
+            default=lambda base, device: on_device(base, device).program,
+            label="Framework",
+            help="decides buffers, copies and the reserve",
+        ),
+    }
+
+
+def _sizes() -> dict[str, Entry]:
+    return {
+        "data_parallel_size": _size("data_parallel_size", label="Data parallel", key="parallel_config.data_parallel"),
+        "tensor_parallel_size": _size(
+            "tensor_parallel_size",
+            label="Tensor parallel",
+            key="parallel_config.model_parallel",
+            help="must divide the attention heads",
+        ),
+        "pipeline_parallel_size": _size("pipeline_parallel_size", label="Pipeline stages", key="parallel_config.pipeline_stage"),
+        "virtual_pipeline_parallel_size": Slider(
+            1,
+            16,
+            default=lambda base: base.parallel.virtual_pipeline_parallel_size,
+            label="Chunks a stage",
+            key="model.model_config.pp_interleave_num",
+        ),
+        "context_parallel_size": _size("context_parallel_size", label="Context parallel", key="parallel_config.context_parallel"),
+        "expert_parallel_size": Slider(
+            values=POWERS,
+            default=lambda base: base.parallel.expert_parallel_size,
+            label="Expert parallel",
+            key="parallel_config.expert_parallel",
+            visible=lambda base: bool(base.model.num_experts),
+        ),
+    }
+
+
+def _size(field: str, *, label: str, key: str, help: str = "") -> Slider:
+    return Slider(
+        values=lambda base: _with_own(getattr(base.parallel, field)),
+        default=lambda base: getattr(base.parallel, field),
+        label=label,
+        key=key,
+        help=help,
+    )
+
+
+def _work() -> dict[str, Entry]:
+    return {
+        "micro_batch_size": Number(
+            lambda base: base.workload.micro_batch_size,
+            low=1,
+            high=4096,
+            step=1,
+            label="Micro batch",
+            unit="sequences",
+            key="runner_config.batch_size",
+        ),
+        "global_batch_size": Number(
+            lambda base: base.workload.global_batch_size, low=1, high=1_000_000, step=1, label="Global batch", unit="sequences"
+        ),
+        "seq_length": Slider(
+            128,
+            1_048_576,
+            scale="log",
+            default=lambda base: base.workload.seq_length,
+            label="Sequence length",
+            unit="tokens",
+        ),
+    }
+
+
+def device_of(base: Plan) -> str:
+    """The device of a plan, else the usual one."""
+    return base.hardware.name if base.hardware else USUAL_DEVICE
+
+
+def _limit_gib(base: Plan, device: str) -> float:
+    """The limit that the plan states if the device has as much, else the project's on the plan's own device, else all of it."""
+    own = limit_gib_of(on_device(base, device))
+    project = context.current_project()
+    asked = (project.usable_limit_bytes or project.device_memory_bytes) if project is not None else None
+    if base.memory_limit is not None or not asked or device != device_of(base):
+        return own
+    return min(own, round(asked / GIB, 6))
+
+
+def _with_own(size: int) -> Sequence[float]:
+    """The sizes to choose from: powers of two, and the plan's own."""
+    return sorted({*POWERS, size})
+
+
+def _layers_of_a_chunk(base: Plan, pipeline_parallel_size: int, virtual_pipeline_parallel_size: int) -> Sequence[float]:
+    sizes = (pipeline_parallel_size, virtual_pipeline_parallel_size)
+    own = (base.parallel.pipeline_parallel_size, base.parallel.virtual_pipeline_parallel_size)
+    layers = base.stage_layers if sizes == own else even_layers(base.model.num_layers, *sizes)
+    return range(1, max(1, *map(max, layers)) + 1)

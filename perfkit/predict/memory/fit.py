@@ -1,0 +1,123 @@
+"""Fit: the peak of a plan beside the limit that counts for it, in words and as tables, and what would free enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.units import format_bytes, format_ratio
+from perfkit.predict.limits import limit_of
+from perfkit.predict.memory.guide import activation_table, static_table
+from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
+from perfkit.predict.memory.switches import Switch, switches
+
+AMPLE_HEADROOM = 0.1
+"""Share of the limit above which giving up recomputation comes first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryFit:
+    """The peak of a plan, and the bytes of a device that it may fill."""
+
+    plan: Plan
+    schedule: str
+    estimate: MemoryEstimate
+    limit_bytes: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether every stage stays within the limit."""
+        return self.estimate.fits(self.limit_bytes)
+
+    def told(self) -> str:
+        """The fullest stage against the limit, in a sentence."""
+        found, limit, peak = self.estimate, self.limit_bytes, int(self.estimate.peak.total)
+        where = f"stage {found.fullest_stage}" if len(found.stages) > 1 else "every device"
+        name = self.plan.model.name or "The plan"
+        text = f"{name} on {self.plan.num_devices} devices: {where} needs {format_bytes(peak)} {found.moment}, "
+        if self.fits:
+            return f"{text}{format_bytes(limit - peak)} less than the limit of {format_bytes(limit)}."
+        return f"{text}{format_bytes(peak - limit)} more than the limit of {format_bytes(limit)}. It does not fit."
+
+    def to_frame(self) -> pd.DataFrame:
+        """What the fullest stage holds at its peak, most first: columns `part`, `peak_bytes`."""
+        frame = self.estimate.peak.to_frame().rename(columns={"path": "part", "amount": "peak_bytes"})
+        frame = frame.sort_values("peak_bytes", ascending=False, ignore_index=True)
+        frame.attrs["title"] = f"What stage {self.estimate.fullest_stage} holds at its peak"
+        return frame
+
+    def switches(self) -> tuple[Switch, ...]:
+        """Every single change of the plan with the peak that it would have (`perfkit.predict.memory.switches`)."""
+        return switches(self.plan, self.estimate.settings, self.schedule)
+
+    def static_table(self) -> pd.DataFrame:
+        """What the fullest stage holds from step to step, beside the guides' 10N: `item`, `guide_bytes`, `exact_bytes`, `why`."""
+        return static_table(self.plan, self.estimate.settings, self.estimate.fullest_stage)
+
+    def layer_table(self) -> pd.DataFrame:
+        """What one layer keeps of a micro batch, tensor by tensor, beside the guides' GPT with dropout."""
+        model = self.plan.model
+        return activation_table(self.plan, self.estimate.settings, experts=bool(model.num_experts and not model.num_dense_layers))
+
+
+def memory_fit(plan: Plan, *, schedule: str = "1f1b") -> MemoryFit:
+    """The peak of a plan against its limit, `schedule` as `peak_memory` has it.
+
+    Raises InputError if neither a device nor a limit is stated.
+    """
+    limit = limit_of(plan)
+    return MemoryFit(
+        plan=plan, schedule=schedule, estimate=peak_memory(plan, schedule=schedule), limit_bytes=int(limit.limit_bytes or 0)
+    )
+
+
+def switch_table(fit: MemoryFit, found: Iterable[Switch]) -> pd.DataFrame:
+    """Switches as rows: `switch`, `peak_bytes` and `saved_bytes` (None where it is impossible), `fits`, `price`."""
+    peak = fit.estimate.peak.total
+    return pd.DataFrame(
+        [
+            {
+                "switch": one.name,
+                "peak_bytes": one.estimate.peak.total if one.estimate else None,
+                "saved_bytes": peak - one.estimate.peak.total if one.estimate else None,
+                "fits": "" if not one.estimate else "yes" if one.estimate.fits(fit.limit_bytes) else "no",
+                "price": one.price if one.estimate else f"impossible: {one.why_not}",
+            }
+            for one in found
+        ]
+    )
+
+
+def switches_told(fit: MemoryFit, found: Iterable[Switch]) -> str:
+    """What to do next, in a sentence: which switch is enough, or what the room that is left is good for."""
+    known = [one for one in found if one.estimate]
+    if not fit.fits:
+        enough = [one.name for one in known if one.estimate and one.estimate.fits(fit.limit_bytes)]
+        return f"One switch is enough: {', '.join(enough[::-1][:3])}." if enough else "No single switch is enough; combine them."
+    left = fit.limit_bytes - fit.estimate.peak.total
+    free = format_bytes(left)
+    if left <= AMPLE_HEADROOM * fit.limit_bytes:
+        return f"{free} are left; every change is shown with the peak that it would have."
+    if fit.plan.recompute == RecomputePlan():
+        return f"{free} are left: a larger micro batch or fewer slices of the model are worth a try."
+    plain = next((one.estimate for one in known if one.name == "recompute nothing"), None)
+    if plain is not None and plain.fits(fit.limit_bytes):
+        return f"{free} are left: first give up recomputation, the peak would be {format_bytes(plain.peak.total)}."
+    return f"{free} are left: first recompute fewer layers; without any the peak would be too high."
+
+
+def static_told(fit: MemoryFit) -> str:
+    """How much of the fullest stage's peak stays from step to step, in a sentence."""
+    static = fit.estimate.peak.amount("static")
+    text = f"{format_bytes(static)}, {format_ratio(static / fit.estimate.peak.total)} of the peak, stays from step to step"
+    return f"{text}; the guides' 10N has no gradients and no master copy (X09)."
+
+
+def activations_told(fit: MemoryFit) -> str:
+    """How much of the fullest stage's peak is kept for the backward pass, in a sentence."""
+    share = format_ratio(fit.estimate.peak.amount("dynamic/activations") / fit.estimate.peak.total)
+    return f"Activations are {share} of the peak; the guides' table counts a GPT with dropout and without flash attention (X10)."

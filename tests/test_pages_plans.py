@@ -1,0 +1,92 @@
+"""Pages on plans as notebooks: on a configuration of the reader's own they leave the numbers that the command line gives."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit.core.errors import InputError
+from perfkit.core.units import GIB
+from perfkit.face.cli import main
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.status import NothingYet
+from perfkit.project import create_project, open_project, save
+from perfkit.project.experiments import ExperimentLog
+from perfkit.project.sample import demo
+from tests.page_cells import run_page
+
+CONFIGS = Path(__file__).parent / "data" / "configs"
+OWN = [
+    CONFIGS / "mindformers" / "v1.7.0" / "configs" / "qwen3" / "pretrain_qwen3_32b_4k.yaml",
+    CONFIGS / "mindformers" / "v1.5.0" / "research" / "llama3_1" / "llama3_1_70b" / "finetune_llama3_1_70b.yaml",
+    CONFIGS / "torchtitan" / "deepseek_v3_671b.toml",
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_state.cache_clear()
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+
+
+def predicted(path: Path, device: str, *more: str) -> dict[str, Any]:
+    """What `perfkit estimate` says of a configuration."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["estimate", str(path), "--device", device, *more, "--json"]) in (0, 1)
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
+def test_page_04_agrees_with_the_estimate(path: Path):
+    page = run_page("04_memory", path=path)
+    told = predicted(path, page["plan"].hardware.name)
+    memory = {name: amount for name, amount in told["breakdown_bytes"].items() if amount}
+    assert page["estimate"].peak.parts == memory
+    assert page["fit"].limit_bytes == told["memory_limit_bytes"]
+    assert page["fit"].fits == told["fits"]
+
+
+def test_page_04_changes_what_is_set_and_fills_it_anew_for_another_plan(tmp_path: Path):
+    shutil.copy(OWN[0], tmp_path / "own.yaml")
+    page = run_page("04_memory", path=tmp_path / "own.yaml")
+    fits = page["does_it_fit"]
+    first = fits.value[0]
+    fits.set(recompute="all layers", pipeline_parallel_size=2 * first.plan.parallel.pipeline_parallel_size)
+    assert fits.value[0].plan.recompute.all_layers
+    assert fits.value[0].estimate.peak.total != first.estimate.peak.total
+    fits.set(limit_gib=30.0)
+    assert fits.value[0].limit_bytes == 30 * GIB
+    fits.set(device="A100-40GB-SXM")
+    assert fits.value[0].limit_bytes == 40 * GIB, "another device brings its own limit"
+    page["open_plan"].choose("llama2-7b")
+    assert fits.value[0].plan.model.name == "llama2-7b"
+    assert fits.value[0].plan.parallel.pipeline_parallel_size == 2
+    fits.set(tensor_parallel_size=64)
+    with pytest.raises(InputError, match="num_attention_heads"):
+        fits.wait()
+    with pytest.raises(NothingYet, match="Does it fit"):
+        page["what_stays"].wait()
+
+
+def test_page_04_opens_against_the_limit_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_PROJECT", str(demo(tmp_path / "demo").folder))
+    assert run_page("04_memory")["fit"].limit_bytes == pytest.approx(57.2 * GIB, rel=1e-6), "of its open configuration"
+    assert run_page("04_memory", path="llama2-7b")["fit"].limit_bytes == pytest.approx(58 * GIB, rel=1e-6), "the project's"
+
+
+def test_page_04_writes_its_peak_to_the_open_round(tmp_path: Path):
+    project = create_project(tmp_path, "made by a test")
+    keep = run_page("04_memory", path="llama2-7b")["the_peak_of_the_round"]
+    with pytest.raises(InputError, match="no round is open"):
+        keep.press().wait()
+    number = ExperimentLog(tmp_path).start("a first round")
+    save(replace(open_project(project.folder), open_round=number))
+    assert keep.press().value.startswith(f"Round {number} now predicts peak memory bytes")
