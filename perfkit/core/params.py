@@ -19,8 +19,9 @@ def count_params(model: ModelSpec) -> Breakdown:
     """Count the parameters of the whole model, before any split over devices.
 
     Returns a breakdown in "parameters" with the leaves `embedding/tokens`, `embedding/positions`, `embedding/norm`,
-    `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `head/norm` and
-    `head/projection`; a leaf that the model does not have is left out (a tied head has no projection of its own).
+    `layers/attention`, `layers/ffn`, `layers/experts`, `layers/shared_experts`, `layers/router`, `layers/norm`, `head/norm`,
+    `head/projection` and `head/further_tokens` (what layers that predict further tokens have besides); a leaf that the model does
+    not have is left out (a tied head has no projection of its own).
     """
     return _count(model, model.num_experts, SOURCE)
 
@@ -61,6 +62,14 @@ def ffn_weights(model: ModelSpec, width: int) -> int:
     return (3 if model.gated_ffn else 2) * model.hidden_size * width
 
 
+def further_weights(model: ModelSpec) -> int:
+    """Parameters that a layer which predicts further tokens has besides: its projection and three norms (arXiv 2412.19437, 2.2).
+
+    They are the norms of both inputs and the one ahead of the shared head.
+    """
+    return 2 * model.hidden_size * model.hidden_size + 3 * _norm(model)
+
+
 def _count(model: ModelSpec, num_routed: int, source: Source) -> Breakdown:
     h, v, L = model.hidden_size, model.vocab_size, model.num_layers
     mixed = expert_layers(model)
@@ -76,6 +85,7 @@ def _count(model: ModelSpec, num_routed: int, source: Source) -> Breakdown:
         "layers/norm": L * (2 * _norm(model) + _inner_norms(model)),
         "head/norm": _norm(model),
         "head/projection": 0 if model.tied_embeddings else h * v,
+        "head/further_tokens": model.num_mtp_layers * further_weights(model),
     }
     return Breakdown("parameters", {path: amount for path, amount in parts.items() if amount}, source)
 

@@ -121,6 +121,7 @@ class PlanColumns:
     shared_expert_gate: Flags
     router_bias: Flags
     num_dense_layers: Floats
+    num_mtp_layers: Floats
     expert_capacity_factor: Floats
     query_lora_rank: Floats
     kv_lora_rank: Floats

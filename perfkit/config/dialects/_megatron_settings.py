@@ -45,7 +45,8 @@ def _model(model: ModelSpec, seq_length: int) -> Options:
     grouped = model.num_key_value_heads != model.num_attention_heads
     usual_head = model.num_attention_heads * model.head_size == model.hidden_size
     return {
-        "num_layers": model.num_layers,
+        "num_layers": model.num_layers - model.num_mtp_layers,
+        "mtp_num_layers": model.num_mtp_layers or None,
         "hidden_size": model.hidden_size,
         "ffn_hidden_size": model.ffn_hidden_size,
         "num_attention_heads": model.num_attention_heads,
@@ -83,7 +84,7 @@ def _experts(model: ModelSpec) -> Options:
     if not model.num_experts:
         return {"num_experts": None}
     width = model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size
-    dense, layers = model.num_dense_layers, model.num_layers
+    dense, layers = model.num_dense_layers, model.num_layers - model.num_mtp_layers
     return {
         "num_experts": model.num_experts,
         "moe_router_topk": model.num_experts_per_token,
@@ -134,12 +135,13 @@ def _parallel(plan: Plan) -> Options:
 
 
 def _stages(plan: Plan) -> Options:
-    rows = plan.stage_layers
-    even = len({count for row in rows for count in row}) == 1
+    rows, further = plan.stage_layers, plan.model.num_mtp_layers
+    *others, last = [count for row in rows for count in row]
+    even = len({*others, last - further}) == 1
     return {
         "num_virtual_stages_per_pipeline_rank": len(rows) if even and len(rows) > 1 else None,
         "num_layers_per_virtual_pipeline_stage": None,
-        "pipeline_model_parallel_layout": None if even else layout_text(rows),
+        "pipeline_model_parallel_layout": None if even else layout_text(rows, further),
         "decoder_first_pipeline_num_layers": None,
         "decoder_last_pipeline_num_layers": None,
         "num_layer_list": None,

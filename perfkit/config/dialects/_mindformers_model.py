@@ -11,6 +11,8 @@ from perfkit.core.spec.model import Bias, ModelSpec, Norm
 
 LAYERS, HEADS = ("num_layers", "num_hidden_layers"), ("num_heads", "num_attention_heads")
 KEY_VALUE_HEADS, VOCABULARY = ("n_kv_heads", "num_key_value_heads"), ("vocab_size", "padded_vocab_size")
+FURTHER = ("mtp_depth", "mtp_num_layers", "num_nextn_predict_layers")
+"""Names of the number of layers that predict further tokens; `offset` places them with the others."""
 GPT_LIKE = {"GPT2Config": 1024, "PanguAlphaConfig": 1024, "BloomConfig": 0}  # learned positions unless the file says
 GLM_LIKE = ("ChatGLM2Config", "YiZhaoConfig")
 BIASED_QKV = ("QwenConfig",)
@@ -51,7 +53,9 @@ def read_model(config: Section, experts: Section, names: Sequence[str]) -> Model
     if shape is None:
         return None
     named = replace(shape, name=names[0]) if names else shape
-    return config.reading.build(lambda: _with_experts(named, config, experts))
+    further = config.integer(*FURTHER, default=0)
+    every = replace(named, num_layers=named.num_layers + further, num_mtp_layers=further)
+    return config.reading.build(lambda: _with_experts(every, config, experts))
 
 
 def _from_catalogue(config: Section, names: Sequence[str]) -> ModelSpec | None:

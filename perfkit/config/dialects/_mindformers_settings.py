@@ -124,7 +124,8 @@ def _is_glm(model: ModelSpec) -> bool:
 
 def _sizes(model: ModelSpec) -> dict[str, Any]:
     return {
-        "num_layers": model.num_layers,
+        "num_layers": model.num_layers - model.num_mtp_layers,
+        **({"mtp_depth": model.num_mtp_layers} if model.num_mtp_layers else {}),
         "hidden_size": model.hidden_size,
         "num_heads": model.num_attention_heads,
         "vocab_size": model.vocab_size,

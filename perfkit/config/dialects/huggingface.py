@@ -76,7 +76,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
     model = plan.model
     values: dict[str, Any] = {
         "model_type": _family(model),
-        "num_hidden_layers": model.num_layers,
+        "num_hidden_layers": model.num_layers - model.num_mtp_layers,
         "hidden_size": model.hidden_size,
         "num_attention_heads": model.num_attention_heads,
         "num_key_value_heads": model.num_key_value_heads,
@@ -87,6 +87,8 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         "torch_dtype": plan.workload.dtype if plan.workload.dtype in DTYPES else "bfloat16",
     }
     values |= {"rms_norm_eps": 1e-6} if model.norm == "rmsnorm" else {"layer_norm_epsilon": 1e-5}
+    if model.num_mtp_layers:
+        values["num_nextn_predict_layers"] = model.num_mtp_layers
     if model.bias == "attention":
         values["attention_bias"] = True
     return {(name,): value for name, value in (values | _attention(model) | _of_experts(model)).items()}

@@ -18,7 +18,7 @@ from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.args import Arguments, parse, resolve_variable
 from perfkit.config.dialects.dialect import Dialect, Document, Parsed
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
-from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers
+from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers, with_further
 from perfkit.config.dialects.memory_text import environment_limit
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -51,6 +51,7 @@ def read(document: Document) -> Plan:
         chunks = num_chunks(options, model.num_layers, stages)
         layers = stage_layers(options, model.num_layers, stages, chunks)
         model, layers = without_empty(options, model, layers)
+        model, layers = with_further(options, model, layers)
     recompute = recompute_plan(options, layers) if layers else None
     note_extras(options, chunks, recompute)
     sizes["data_parallel_size"] = _data_parallel(options, arguments, sizes)

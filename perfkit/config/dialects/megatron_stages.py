@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfkit.config.dialects._section import HIGHEST, Section, shown
+from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 
 GROUP, ITEM = re.compile(r"\(([^()]*)\)(?:\*(\d{1,6}))?"), re.compile(r"([Etm|L])\*(\d{1,6})")
@@ -65,12 +66,44 @@ def stage_layers(options: Section, num_layers: int, num_stages: int, chunks: int
     return tuple(tuple(flat[start : start + num_stages]) for start in range(0, len(flat), num_stages))
 
 
-def layout_text(layers: Sequence[Sequence[int]]) -> str:
-    """The value of `--pipeline-model-parallel-layout` for layers by chunk and stage, for example "Et*5|t*6|t*5L"."""
-    parts = ["" if count == 0 else "t" if count == 1 else f"t*{count}" for row in layers for count in row]
+def with_further(options: Section, model: ModelSpec, layers: Counts | None) -> tuple[ModelSpec, Counts | None]:
+    """The model and its split with the layers that predict further tokens (`--mtp-num-layers`), which come behind all others.
+
+    Megatron-Core adds them to the last stage (megatron/core/transformer/multi_token_prediction.py), or where the layout says `m`.
+    """
+    further = options.integer("mtp_num_layers", "num_nextn_predict_layers", default=0)
+    if not further or layers is None:
+        return model, layers
+    every = replace(model, num_layers=model.num_layers + further, num_mtp_layers=further)
+    added = [0] * sum(map(len, layers))
+    if options.has("pipeline_model_parallel_layout"):
+        added = [stage.count("m") for stage in _layout(options)]
+        if sum(added) != further:
+            options.reading.problem("mtp_num_layers", f"{further} layers; the pipeline layout places {sum(added)} (m)")
+            return model, layers
+    else:
+        added[-1] = further
+    number = iter(added)
+    return every, tuple(tuple(count + next(number) for count in row) for row in layers)
+
+
+def layout_text(layers: Sequence[Sequence[int]], further: int = 0) -> str:
+    """The value of `--pipeline-model-parallel-layout` for layers by chunk and stage, for example "Et*5|t*6|t*5L".
+
+    The last `further` layers predict further tokens (`m`).
+    """
+    parts, ahead = [], sum(map(sum, layers)) - further
+    for count in (count for row in layers for count in row):
+        main = min(count, ahead)
+        ahead -= main
+        parts.append("".join(_times(kind, number) for kind, number in (("t", main), ("m", count - main))))
     parts[0] = f"E{parts[0]}"
     parts[-1] = f"{parts[-1]}L"
     return "|".join(parts)
+
+
+def _times(kind: str, number: int) -> str:
+    return "" if number == 0 else kind if number == 1 else f"{kind}*{number}"
 
 
 def recompute_plan(options: Section, layers: Counts) -> RecomputePlan:

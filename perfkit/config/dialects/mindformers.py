@@ -61,7 +61,7 @@ def read(document: Document) -> Plan:
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)
-    layers = _layers(top, config, model, sizes) if len(reading.problems) == before else ()
+    layers = _layers(config, model, sizes) if len(reading.problems) == before else ()
     sequence_parallel = _sequence_parallel(top, sizes["context_parallel_size"])
     workload = _workload(top, config, sizes)
     recompute = recompute_plan(top.section("recompute_config"), layers) if layers else None
@@ -179,22 +179,17 @@ def _workload(top: Section, config: Section, sizes: Mapping[str, int]) -> Worklo
     )
 
 
-def _layers(top: Section, config: Section, model: ModelSpec | None, sizes: Mapping[str, int]) -> Counts:
+def _layers(config: Section, model: ModelSpec | None, sizes: Mapping[str, int]) -> Counts:
     """Layers of every chunk and stage; empty if the model could not be read."""
     stages, chunks = sizes["pipeline_parallel_size"], sizes["virtual_pipeline_parallel_size"]
-    extra = config.integer("mtp_depth", "mtp_num_layers", "num_nextn_predict_layers", default=0)
     if model is None:
         return ()
-    if stages * chunks > model.num_layers + extra:
+    if stages * chunks > model.num_layers:
         config.reading.problem(
             "parallel_config.pipeline_stage", f"{stages} stages x {chunks} chunks for {model.num_layers} layers leave some empty"
         )
         return ()
-    layers = layers_per_stage(config, model.num_layers + extra, stages, chunks)
-    if not extra:
-        return layers
-    top.reading.default("num_further_layers", f"0: {extra} layers that predict further tokens, on the last stage, are not counted")
-    return (*layers[:-1], (*layers[-1][:-1], max(0, layers[-1][-1] - extra)))
+    return layers_per_stage(config, model.num_layers, stages, chunks)
 
 
 def _chunks(top: Section) -> int:

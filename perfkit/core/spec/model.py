@@ -28,6 +28,7 @@ OPTIONAL_SIZES = (
     "num_shared_experts",
     "shared_expert_ffn_hidden_size",
     "num_dense_layers",
+    "num_mtp_layers",
     "query_lora_rank",
     "kv_lora_rank",
     "nope_head_size",
@@ -45,6 +46,10 @@ class ModelSpec:
     many routed experts of width `expert_ffn_hidden_size`, `num_experts_per_token` of them active, and `num_shared_experts` of the
     same width always active (`shared_expert_ffn_hidden_size` if it differs). `kv_lora_rank` > 0 means multi-head latent attention,
     with the queries compressed too if `query_lora_rank` > 0.
+
+    The last `num_mtp_layers` of `num_layers` predict further tokens (multi-token prediction, arXiv 2412.19437, section 2.2): each
+    joins the hidden state and the embedding of a token with a projection of 2 hidden_size to hidden_size, and goes through the
+    shared output head once more. They stand at the end of the pipeline.
 
     `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
 
@@ -75,6 +80,7 @@ class ModelSpec:
     shared_expert_gate: bool = False
     router_bias: bool = False
     num_dense_layers: int = 0
+    num_mtp_layers: int = 0
     expert_capacity_factor: float = 0.0
     query_lora_rank: int = 0
     kv_lora_rank: int = 0
@@ -86,9 +92,14 @@ class ModelSpec:
         problems = counts(self, SIZES) + counts(self, OPTIONAL_SIZES, low=0)
         problems += one_of(self, "norm", get_args(Norm)) + one_of(self, "bias", get_args(Bias))
         if not problems:
-            problems = [*self._attention_problems(), *self._expert_problems()]
+            problems = [*self._layer_problems(), *self._attention_problems(), *self._expert_problems()]
         if problems:
             raise InputError(f"ModelSpec {self.name}".rstrip(), problems)
+
+    def _layer_problems(self) -> list[str]:
+        if self.num_mtp_layers < self.num_layers:
+            return []
+        return [f"num_mtp_layers = {self.num_mtp_layers} must be less than num_layers = {self.num_layers}, which counts them"]
 
     def _attention_problems(self) -> list[str]:
         problems = positive(self, ("nope_head_size", "rope_head_size", "value_head_size")) if self.kv_lora_rank else []

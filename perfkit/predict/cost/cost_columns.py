@@ -34,11 +34,12 @@ class CostColumns:
     """Plans by what costs time; names are those of the fields, shortened where the unit is clear.
 
     `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
-    rank compute over the mean, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
-    releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
-    pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
-    around a ring). `devices_per_node` are those that fast links join, `nodes` the machines of the job; `wide_peak_flops_per_s` is
-    the peak in 16 bits, in which attention computes beside products of fewer bits (`few_bits`).
+    rank compute over the mean, `further` the layers that predict further tokens, `stages` the layers of every stage and what they
+    compute again. `releases_before` counts the minor releases of the software before the one that calibrations refer to. `pieces`
+    of the sequence of a micro batch go through the pipeline one after the other. `head_exchange` is the most ranks of a context
+    group that exchange heads (1: keys and values go around a ring). `devices_per_node` are those that fast links join, `nodes` the
+    machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer bits
+    (`few_bits`).
     """
 
     hidden: Floats
@@ -51,6 +52,7 @@ class CostColumns:
     ffn: Floats
     ffn_matrices: Floats
     vocab: Floats
+    further: Floats
     tied: Flags
     experts: Floats
     experts_per_token: Floats
@@ -150,6 +152,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "ffn": plans.ffn_hidden_size,
         "ffn_matrices": np.where(plans.gated_ffn, 3.0, 2.0),
         "vocab": plans.vocab_size,
+        "further": plans.num_mtp_layers,
         "tied": plans.tied_embeddings,
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,

@@ -84,8 +84,9 @@ def sends_hidden(plans: CostColumns, eff: Efficiency) -> Floats:
 
 def vocab_tables(plans: CostColumns) -> Floats:
     """Parameters of the embedding, which is the head too where they are tied or stand on different stages."""
-    tables = np.where((plans.pipeline == 1) & ~plans.tied, 2.0, 1.0)
-    return np.asarray(tables * padded_vocab(plans) * plans.hidden / plans.tensor)
+    both = (plans.pipeline == 1) | (plans.further > 0)  # Layers that predict further tokens look these up on the last stage.
+    tables = np.where(both & ~plans.tied, 2.0, 1.0) * padded_vocab(plans)
+    return np.asarray((tables + plans.further * 2 * plans.hidden) * plans.hidden / plans.tensor)
 
 
 class GradientRates(NamedTuple):

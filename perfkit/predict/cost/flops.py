@@ -44,7 +44,8 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     """FLOP per token of the forward pass, by part of the model.
 
     Leaves: `layers/qkv`, `layers/scores`, `layers/values`, `layers/output`, `layers/ffn`, `layers/experts` (with the shared ones),
-    `layers/router` and `head`; a part that the model does not have is left out.
+    `layers/router` and `head` (once more, with its projection, for every layer that predicts further tokens); a part that the model
+    does not have is left out.
     """
     if seq_length <= 0 or attention not in ("full", "causal"):
         raise InputError(
@@ -56,6 +57,8 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     width = seq_length * model.num_attention_heads * (2 if attention == "full" else 1)
     experts = model.num_experts_per_token * model.expert_ffn_hidden_size + shared_width(model)
     router = model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0))
+    further = model.num_mtp_layers
+    projected = (1 + further) * model.vocab_size + 2 * further * model.hidden_size
     parts = {
         "layers/qkv": 2 * L * weights["qkv"],
         "layers/scores": L * width * key,
@@ -64,7 +67,7 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
         "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
         "layers/experts": 2 * mixed * ffn_weights(model, experts),
         "layers/router": 2 * mixed * router,
-        "head": 2 * model.hidden_size * model.vocab_size if head else 0,
+        "head": 2 * model.hidden_size * projected if head else 0,
     }
     return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, SOURCE)
 

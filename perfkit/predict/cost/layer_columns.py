@@ -22,6 +22,7 @@ from perfkit.predict.cost.operators import (
 )
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
+FURTHER_PASSES = 15.0  # three norms, forward and backward, each two accesses and three
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
 CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
 EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
@@ -156,12 +157,21 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
 
 
 def head_pass(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Pass:
-    """Forward and backward seconds of the output projection and the loss."""
+    """Forward and backward seconds of the output projection and the loss, once more for every layer that predicts further tokens.
+
+    Such a layer also looks its tokens up and joins them with the hidden states: three norms and a product of 2h to h.
+    """
     columns = padded_vocab(plans) / plans.tensor
     forward, backward = weight_product_s(tokens, columns, plans.hidden, device, 1.0)
     ragged = np.where((plans.tensor == 1) & off_grain(plans.vocab, TENSOR_ALIGNMENT), eff.unpadded, 1.0)
     loss = tokens * columns * eff.logit_bytes / device.bytes_per_s
-    return Pass((forward + backward) * ragged, np.zeros(len(plans)), loss)
+    products, light = (forward + backward) * ragged, loss
+    if plans.further.any():
+        joined = sum(weight_product_s(tokens, plans.hidden / plans.tensor, 2 * plans.hidden, device, 1.0))
+        norms = tokens * FURTHER_PASSES * plans.hidden * plans.element_bytes / device.bytes_per_s
+        products = products + plans.further * (products + joined)
+        light = light + plans.further * (light + norms + embedding_s(plans, device, tokens))
+    return Pass(products, np.zeros(len(plans)), light)
 
 
 def embedding_s(plans: CostColumns, device: Device, tokens: Floats) -> Floats:

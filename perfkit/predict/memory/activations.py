@@ -127,14 +127,17 @@ def outside_layers(kind: Kind, batch: MicroBatch, sizes: Sizes) -> dict[str, Num
     """Activations of one micro batch outside of the layers.
 
     `embedding` is its dropout mask (first stage), `head` the final norm's input and its output, which is the head's input (last
-    stage), `batch` the batch itself (both): token ids, labels and positions in 64 bit, a loss mask in 32 bit.
+    stage; for every layer that predicts further tokens also its two inputs, normed and joined), `batch` the batch itself (both):
+    token ids, labels and positions in 64 bit, a loss mask in 32 bit.
     """
     wide = kind.settings.keeps_norm_in_fp32 and kind.element_bytes == 2
     inputs = batch.hidden if kind.settings.keeps_gathered_inputs else batch.split
     masks = batch.tokens * sizes.seq_length if kind.settings.masks_in_batch else 0.0
+    head = (2 * batch.split if wide else batch.split) + inputs
+    joined = 2 * (2 * batch.split if wide else batch.split) + 2 * inputs
     return {
         "embedding": batch.split / kind.element_bytes if kind.dropout else 0.0,
-        "head": (2 * batch.split if wide else batch.split) + inputs,
+        "head": head + sizes.num_mtp_layers * (head + joined),
         "batch": batch.tokens * (8 + 8 + 8 + 4) + masks,
     }
 

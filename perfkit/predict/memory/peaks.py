@@ -104,6 +104,7 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     parameters = [stage_parameters(kind, sizes, part) for part in rows.parts]
     static = [static_bytes(kind, sizes, held) for held in parameters]
     logits = batch.tokens * padded_vocab(kind, sizes) / sizes.tensor_parallel_size * kind.settings.logits_bytes_per_element
+    logits = (1 + sizes.num_mtp_layers) * logits  # of every loss until the backward pass
     copies = _gradient_copies(kind, sizes, parameters[0])
     waits: Number = sum(held.values())
     moments = np.empty((3, len(stage.layers)))

@@ -64,6 +64,7 @@ class Sizes:
     max_position_embeddings: Number
     embedding_norm: Number
     query_key_norm: Number
+    num_mtp_layers: Number
     num_experts: Number
     num_experts_per_token: Number
     expert_ffn_hidden_size: Number

@@ -68,18 +68,20 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
     every, of_dense, of_mixed = _small_weights(kind, sizes)
     table = padded_vocab(kind, sizes) * h / t
     positions = sizes.max_position_embeddings * h + sizes.embedding_norm * sizes.norm_values * h
-    # One device holds a tied table once; two stages hold a copy each.
-    tables = stage.first + stage.last * (1.0 - stage.first * sizes.tied_embeddings)
+    further = stage.last * sizes.num_mtp_layers
+    # One device holds a tied table once; two stages hold a copy each. Layers that predict further tokens look these up again.
+    again = (further > 0) * (1.0 - stage.first) * (1.0 - sizes.tied_embeddings)
+    tables = stage.first + stage.last * (1.0 - stage.first * sizes.tied_embeddings) + again
     inner = np.maximum((dense > 0) * ffn, (mixed > 0) * (shared + experts))
     return StageParameters(
-        matrices=stage.layers * attention + dense * ffn + mixed * shared,
+        matrices=stage.layers * attention + dense * ffn + mixed * shared + further * 2 * h * h / t,
         experts=mixed * experts,
         embedding=tables * table,
         others=stage.layers * every
         + dense * of_dense
         + mixed * of_mixed
         + stage.first * positions
-        + stage.last * sizes.norm_values * h,
+        + (stage.last + 3 * further) * sizes.norm_values * h,
         largest_layer=(stage.layers > 0) * (attention + inner),
     )
 

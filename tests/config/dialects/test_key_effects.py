@@ -103,6 +103,6 @@ def test_a_key_that_nobody_knows_is_named(dialect):
 
 
 def test_a_switch_that_is_off_is_not_named():
-    assert left_over("megatron", {"swap_optimizer": False, "mtp_num_layers": 0}, ()).unread == ()
-    assert left_over("megatron", {"mtp_num_layers": 1}, ()).unread[0][0] == "mtp_num_layers"
+    assert left_over("megatron", {"swap_optimizer": False, "mtp_mem_efficient_logits": False}, ()).unread == ()
+    assert left_over("megatron", {"mtp_mem_efficient_logits": True}, ()).unread[0][0] == "mtp_mem_efficient_logits"
     assert left_over("mindformers", {"context": {"mode": 1}}, ()).unread[0][0] == "context.mode"

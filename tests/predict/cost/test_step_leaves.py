@@ -105,6 +105,22 @@ def test_what_one_device_computes():
     )
 
 
+def test_a_layer_that_predicts_further_tokens_projects_and_goes_through_the_head_again():
+    """2 h to h of joined inputs, three norms (two accesses forward, three back), its embedding, head and loss."""
+    base, found = leaves(plan()), leaves(plan(model=replace(MODEL, num_mtp_layers=1)))
+    m, joined = 4, 2 * TOKENS * 2 * HIDDEN * HIDDEN / FLOPS
+    more = {path: found[path] - base[path] for path in found}
+    light = m * (EMBEDDING_S + LOSS_S + 15 * TOKENS * HIDDEN * 2 / BYTES)
+    wanted = {
+        "computing/forward/matmul": m * (HEAD_MATMUL_S + joined),
+        "computing/backward/matmul": 2 * m * (HEAD_MATMUL_S + joined),
+        "computing/forward/elementwise": light / 3,
+        "computing/backward/elementwise": light * 2 / 3,
+        "computing/optimizer": 2 * HIDDEN * HIDDEN * 30 / BYTES,
+    }
+    assert more == pytest.approx(dict.fromkeys(found, 0.0) | wanted, rel=1e-6, abs=1e-12)
+
+
 def test_one_micro_batch_adds_no_gradients_to_earlier_ones():
     assert "computing/backward/accumulate" not in leaves(plan(1))
 

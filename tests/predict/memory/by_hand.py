@@ -60,6 +60,11 @@ def weights(plan, settings, stage):
         found += [("small", size, None) for size in norm]
         if not (model.tied_embeddings and stage == 0):
             found.append(("table", rows * h / t, None))
+        if model.num_mtp_layers and stage > 0 and not model.tied_embeddings:
+            found.append(("table", rows * h / t, None))
+        for _ in range(model.num_mtp_layers):
+            found.append(("matrix", 2 * h * h / t, None))
+            found += [("small", size, None) for _ in ("hidden state", "embedding", "output") for size in norm]
     for (_, where), numbers in layer_numbers(plan).items():
         for number in numbers if where == stage else ():
             found += [(kind, size, number) for kind, size in _layer_weights(plan, has_experts(plan, number))]
@@ -336,7 +341,11 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
         held["dynamic/activations/embedding"] = most[0] * stream / e
     if last:
         final_input = 2 * stream if settings.keeps_norm_in_fp32 and e == 2 else stream
-        held["dynamic/activations/head"] = final_input + (whole if settings.keeps_gathered_inputs else stream)
+        normed = whole if settings.keeps_gathered_inputs else stream
+        held["dynamic/activations/head"] = final_input + normed
+        for _ in range(model.num_mtp_layers):
+            for _ in ("hidden state", "embedding", "output"):
+                held["dynamic/activations/head"] += final_input + normed
     if stage == 0 or last:
         held["dynamic/activations/batch"] = n * (3 * 8 + 4) + (n * work.seq_length if settings.masks_in_batch else 0)
     fixed, total = static(plan, settings, stage)
@@ -350,7 +359,9 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
     moments = {"in the backward pass of a layer" if own else "while micro batches wait": held | own}
     if last:
         rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
-        moments["at the loss of a micro batch"] = held | {"dynamic/logits": n * rows * settings.logits_bytes_per_element}
+        moments["at the loss of a micro batch"] = held | {
+            "dynamic/logits": sum(n * rows * settings.logits_bytes_per_element for _ in range(1 + model.num_mtp_layers))
+        }
     moments["in the optimizer step"] = {}
     if settings.bucket_elements:
         part = total / parallel.optimizer_shard_size
