@@ -8,7 +8,7 @@ from pathlib import Path
 from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
-from perfkit.core.roots import checked
+from perfkit.core.roots import checked, is_allowed
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import Workload
@@ -43,7 +43,9 @@ def config_beside(recording: str) -> str:
         return ""
     place = checked(recording)
     folder = place if place.is_dir() else place.parent
-    found = sorted(file for file in folder.iterdir() if file.suffix in CONFIG_SUFFIXES) if folder.is_dir() else []
+    if not is_allowed(folder) or not folder.is_dir():  # of a file that was named alone its folder is not open
+        return ""
+    found = sorted(file for file in folder.iterdir() if file.suffix in CONFIG_SUFFIXES)
     return str(found[0]) if len(found) == 1 and _is_plan(found[0]) else ""
 
 

@@ -23,6 +23,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "perfkit"
 
 
+def projects_folder() -> Path:
+    """Where projects are made for what was opened without one (`PERFKIT_PROJECTS`), by default in the user's data folder."""
+    if folder := os.environ.get("PERFKIT_PROJECTS"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "perfkit" / "projects"
+
+
 def cache_limit_bytes() -> int:
     """How much converted runs may take on the disk (`PERFKIT_CACHE_LIMIT`, for example `5GiB`), by default 20 GiB; 0 keeps none."""
     text = os.environ.get("PERFKIT_CACHE_LIMIT") or "20GiB"

@@ -40,7 +40,8 @@ class Project:
     """A tuning project as it was read; change it with `dataclasses.replace` and `save` it.
 
     `attention` and `count_head` are the counting convention of all MFU figures. `usable_limit_bytes` is the part of the device
-    memory that a plan may fill. `pages` holds what pages remember. `document` is the file as it was read.
+    memory that a plan may fill. `recent` is what was opened, the newest first; `pages` holds what pages remember. `document` is the
+    file as it was read.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class Project:
     open_run: Path | None = None
     open_config: Path | None = None
     open_round: int | None = None
+    recent: tuple[Path, ...] = ()
     sample_case: str | None = None
     pages: Mapping[str, Scalar] = field(default_factory=dict)
     read_only: bool = False
@@ -92,6 +94,7 @@ def open_project(folder: Path | str) -> Project:
             values[name] = folder / values[name]
             if not values[name].exists():
                 warnings.append(f"{name.replace('_', '.')}: {values[name]} does not exist; was it moved?")
+    values["recent"] = tuple(folder / path for path in values.get("recent", ()))
     values.setdefault("name", folder.name or "project")
     return Project(
         folder=folder,
@@ -176,11 +179,17 @@ def _written(project: Project) -> Document:
     for key, (name, _, _) in KEYS.items():
         value = getattr(project, name)
         if value != defaults[name] or lookup(project.document, key) is not None:
-            values[tuple(key.split("."))] = _stored_path(project.folder, value) if isinstance(value, Path) else value
+            values[tuple(key.split("."))] = _stored(project.folder, value)
     document = changed(project.document, values)
     if project.pages or "pages" in document:
         document["pages"] = dict(project.pages)
     return document
+
+
+def _stored(folder: Path, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_stored_path(folder, path) for path in value]
+    return _stored_path(folder, value) if isinstance(value, Path) else value
 
 
 def _stored_path(folder: Path, path: Path) -> str:

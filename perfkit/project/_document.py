@@ -59,6 +59,7 @@ KEYS: Mapping[str, tuple[str, Check, str]] = {
     "cycle.order": ("cycle_order", lambda value: value in ("newer", "classic"), "'newer' or 'classic'"),
     "open.run": ("open_run", lambda value: is_text(value) and bool(value), "a path"),
     "open.config": ("open_config", lambda value: is_text(value) and bool(value), "a path"),
+    "open.recent": ("recent", lambda value: isinstance(value, list) and all(map(is_text, value)), "a list of paths"),
     "open.round": ("open_round", lambda value: is_whole(value, 0), "a round number, at least 0"),
     "samples.case": ("sample_case", is_text, "a text"),
 }

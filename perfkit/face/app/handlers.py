@@ -156,12 +156,13 @@ class PageHandler(PlainErrors, PageRequest):
 
 
 class RootHandler(PlainErrors, JupyterHandler):
-    """/ leads to the first page."""
+    """/ leads to the page that shows what the server was started with."""
 
     def get(self) -> None:
         """Redirect."""
+        page, mark, values = str(self.settings.get("first_page", ROOT_PAGE)).partition("#")
         query = without_token(self.request.uri).partition("?")[2]
-        self.redirect(f"{self.base_url}{ROOT_PAGE}{'?' + query if query else ''}")
+        self.redirect(f"{self.base_url}{page}{'?' + query if query else ''}{mark}{values}")
 
 
 class HealthHandler(PlainErrors, JupyterHandler):

@@ -35,8 +35,8 @@ from perfkit.face.app.kernels import page_start
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
 from perfkit.face.app.room import CONNECTION_RESERVE, raise_descriptor_limit, room
+from perfkit.face.app.start import Start, start_with
 from perfkit.face.app.web import HEADERS
-from perfkit.project import find_project, open_project
 
 CULL_IDLE_S = 15 * 60
 CULL_CHECK_S = 60
@@ -60,8 +60,7 @@ WIDGET_EXTENSIONS = ["@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/w
 
 
 def serve(
-    folder: str | Path = ".",
-    *,
+    *paths: str | Path,
     port: int = 8866,
     lab: bool = False,
     read_only: bool = False,
@@ -75,14 +74,18 @@ def serve(
     no_token: bool = False,
     user_header: str = "",
 ) -> None:
-    """Serve the guided pages on `host`:`port` with `folder` as the tuning project, until Ctrl-C.
+    """Serve the guided pages on `host`:`port` with what lies at `paths` open, until Ctrl-C.
 
-    `lab` opens JupyterLab on the same pages, with the code visible; `read_only` never writes to the project. Raises InputError
-    if the folder does not exist or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need
-    `token`, by default one that is made and printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a
-    proxy, and `user_header` where that proxy, which sends the token, names the visitor.
+    A path is a tuning project, or a recording, a log, a configuration, a graph dump, or a folder of them: then a project is made
+    for it in the user's data folder. Without one this folder is the project. `lab` opens JupyterLab on the same pages, with the
+    code visible; `read_only` never writes to the project. Raises InputError if nothing can read a path or the port is taken.
+    `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by default one that is made and printed, unless `no_token`
+    says that nobody is asked; `base_url` is the path behind a proxy, and `user_header` where that proxy, which sends the token,
+    names the visitor.
     """
-    project = _checked_folder(folder)
+    settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
+    start = start_with(paths, classroom=classroom)
+    project = start.project
     access = access_to(host, token or os.environ.pop("PERFKIT_TOKEN", None), base_url, no_token=no_token, user_header=user_header)
     _check_port(port, access.host)
     if classroom and lab:
@@ -90,24 +93,28 @@ def serve(
     if classroom:
         print("\n".join(start_class(project, seed=class_seed, token=class_admin)), flush=True)
     os.environ["PERFKIT_PROJECT"] = str(project)
-    os.environ["PERFKIT_NAMED"] = os.pathsep.join(map(str, _opened_by(project)))
+    os.environ["PERFKIT_NAMED"] = os.pathsep.join(map(str, start.roots))
     if read_only:
         os.environ["PERFKIT_READ_ONLY"] = "1"
     if lab:
         os.environ.pop("PERFKIT_APP", None)
-        _start_lab(port, access, open_browser=open_browser)
+        _start_lab(port, access, start, open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
     raise_descriptor_limit()
     register_provisioner()
     App.clear_instance()
-    app = App.instance(config=_configuration(port, access, shared=classroom or not access.is_local))  # whose log all modules write
+    app = App.instance(
+        config=_configuration(port, access, start, shared=classroom or not access.is_local)
+    )  # whose log all modules write
     app.initialize(argv=[])
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
     # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
     logging.getLogger("tornado.general").addFilter(lambda record: "websocket_ping_timeout" not in record.getMessage())
     url = access.address(port)
+    for line in start.told:
+        print(line, flush=True)
     print(f"perfkit serves {project} at {url} (Ctrl-C ends it)", flush=True)
     if not access.token:
         print("NO TOKEN: every account of this machine can do what you can do with this project", flush=True)
@@ -201,7 +208,7 @@ def _only_seen(_handler: object, *, notebook: Any, cwd: str) -> Any:
     return notebook
 
 
-def _configuration(port: int, access: Access, *, shared: bool) -> Config:
+def _configuration(port: int, access: Access, start: Start, *, shared: bool) -> Config:
     return Config(
         {
             "Voila": {
@@ -223,6 +230,7 @@ def _configuration(port: int, access: Access, *, shared: bool) -> Config:
                     "allow_remote_access": bool(access.token),
                     "allow_unauthenticated_access": not access.token,
                     "pages_folder": str(_pages_folder()),
+                    "first_page": start.first_page,
                     "headers": dict(HEADERS),
                     "log_function": handlers.log_refusal,
                 },
@@ -266,7 +274,7 @@ def _kept_visits(access: Access) -> dict[str, bytes]:
     return {"cookie_secret": hashlib.sha256(f"perfkit visits {access.token}".encode()).digest()}
 
 
-def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
+def _start_lab(port: int, access: Access, start: Start, *, open_browser: bool) -> None:
     from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
 
     arguments = {
@@ -281,28 +289,11 @@ def _start_lab(port: int, access: Access, *, open_browser: bool) -> None:
         "LabApp.check_for_updates_class": "jupyterlab.handlers.announcements.NeverCheckForUpdate",
         "LabApp.app_settings_dir": str(Path(__file__).parent / "lab"),  # no question about news from elsewhere
         "LabApp.extension_manager": "readonly",
-        "LabApp.default_url": "/lab/tree/00_start_here.ipynb",
+        "LabApp.default_url": "/lab/tree/{}.ipynb{}{}".format(*start.first_page.partition("#")),
     }
     if not access.made:  # else JupyterLab makes one, and prints it once it listens
         arguments["IdentityProvider.token"] = access.token
     LabApp.launch_instance(argv=[f"--{name}={value}" for name, value in arguments.items()])
-
-
-def _checked_folder(folder: str | Path) -> Path:
-    project = Path(folder).expanduser().resolve()
-    if not project.is_dir():
-        raise InputError(str(folder), ["is no folder; `perfkit demo FOLDER` writes a sample project"])
-    settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
-    return project
-
-
-def _opened_by(project: Path) -> list[Path]:
-    """The recording and the configuration that the project's own file opens, wherever they lie."""
-    try:
-        found = open_project(project) if find_project(project) else None
-    except InputError:  # the pages say what is wrong with the file
-        return []
-    return [path for path in (found.open_run, found.open_config) if path is not None] if found else []
 
 
 def _check_port(port: int, host: str) -> None:

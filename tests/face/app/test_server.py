@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from pathlib import Path
 
 import pytest
 from tornado.netutil import bind_sockets
@@ -18,6 +19,7 @@ from perfkit.face.app.kernels import PageKernels, PageStart
 from perfkit.face.app.navigation import navigation
 from perfkit.face.app.room import CONNECTION_RESERVE, Room
 from perfkit.face.app.server import MAX_MESSAGE_BYTES, _configuration, serve
+from perfkit.face.app.start import Start
 
 
 def write_page(folder, name, *cells):
@@ -41,7 +43,7 @@ def test_a_number_that_is_no_port_is_refused(tmp_path, port):
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(InputError, match="is no folder; `perfkit demo FOLDER`"):
+    with pytest.raises(InputError, match="no such file or folder; `perfkit demo FOLDER`"):
         serve(tmp_path / "gone")
 
 
@@ -106,7 +108,7 @@ def test_an_upload_may_be_larger_than_tornado_allows_by_itself():
 
 
 def test_a_browser_that_is_busy_for_two_minutes_keeps_its_page_and_a_proxy_its_connection():
-    settings = _configuration(8866, access_to("127.0.0.1"), shared=False)["Voila"]["tornado_settings"]
+    settings = _configuration(8866, access_to("127.0.0.1"), Start(project=Path()), shared=False)["Voila"]["tornado_settings"]
     assert settings["ws_ping_timeout"] > 120_000
     assert settings["ws_ping_interval"] < 60_000
 
