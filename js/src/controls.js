@@ -137,12 +137,12 @@ function makeSelect(spec, id, onValue) {
 }
 
 // Options of one group stand together in the list, so the values must too: the list knows them by their place only.
-function inGroups(options) {
+export function inGroups(options) {
   const groups = [...new Set(["", ...options.map((option) => option.group ?? "")])];
   return groups.flatMap((group) => options.filter((option) => (option.group ?? "") === group));
 }
 
-function grouped(options) {
+export function grouped(options) {
   const nodes = [];
   const groups = new Map();
   for (const option of options) {
@@ -248,7 +248,7 @@ function makePath(spec, id, onValue, send) {
 }
 
 // A file of the visitor's own machine, sent in parts: the next one goes out when the kernel has written the last.
-function makeUpload(spec, send) {
+export function makeUpload(spec, send) {
   let file = null;
   let limits = {};
   const input = el("input", { type: "file", hidden: true, tabindex: "-1", "aria-label": `${spec.label}: upload` });
@@ -264,12 +264,15 @@ function makeUpload(spec, send) {
     text.textContent = message;
   };
   const open = el("button", { type: "button", class: "pk-button", onclick: () => input.click() }, t("Upload"));
-  input.addEventListener("change", () => {
-    [file] = input.files;
-    input.value = "";
-    if (!file) return;
+  const start = (chosen) => {
+    file = chosen;
     say(t("Sending {0}…", file.name), 0);
     send({ type: "upload", step: "begin", name: spec.name, file: file.name, bytes: file.size });
+  };
+  input.addEventListener("change", () => {
+    const [chosen] = input.files;
+    input.value = "";
+    if (chosen) start(chosen);
   });
   cancel.addEventListener("click", () => {
     send({ type: "upload", step: "cancel", name: spec.name });
@@ -280,6 +283,7 @@ function makeUpload(spec, send) {
   return {
     button,
     progress,
+    start,
     offer(offered) {
       limits = offered ?? {};
       button.hidden = !limits.max_bytes;
@@ -303,7 +307,7 @@ function makeUpload(spec, send) {
 
 const mebibytes = (bytes) => (bytes / 2 ** 20).toFixed(bytes < 2 ** 20 ? 1 : 0);
 
-function drawFiles(list, listing, act) {
+export function drawFiles(list, listing, act) {
   if (!listing) return;
   const row = (label, onclick, use) =>
     el("li", {}, el("button", { type: "button", class: "pk-file", onclick }, label),

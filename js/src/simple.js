@@ -2,6 +2,7 @@
 import { Chart } from "./chart.js";
 import { ClassBar } from "./class_bar.js";
 import { el } from "./dom.js";
+import { renderOpener } from "./opener.js";
 import { copyButton } from "./panel.js";
 import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
@@ -75,7 +76,7 @@ export const renderLinks = follow((root, content) => {
 
 /** The header is on every page, so it also keeps the page's address. */
 export function renderHeader(context) {
-  const stops = [drawHeader(context), followAddress(context.model), followClass(context), drawChanged(context)];
+  const stops = [drawHeader(context), followAddress(context.model), followClass(context), drawChanged(context), renderOpener(context)];
   return () => stops.forEach((stop) => stop());
 }
 

@@ -34,6 +34,17 @@ def list_folder(folder: str) -> dict[str, Any]:
     }
 
 
+def completions(text: str, most: int = 20) -> list[str]:
+    """Paths that begin with `text`, folders with a slash at the end; none outside of the roots."""
+    text = text.strip()
+    folder, _, begin = text.rpartition(os.sep)
+    place = Path(folder or os.sep).expanduser()
+    if os.sep not in text or not is_allowed(place) or not place.is_dir():
+        return [str(root) for root in roots() if text and str(root).startswith(text)][:most]
+    found = [row for row in _entries(place)[0] if row["name"].lower().startswith(begin.lower())]
+    return [f"{folder}{os.sep}{row['name']}{os.sep if row['folder'] else ''}" for row in found[:most]]
+
+
 def _entries(place: Path) -> tuple[list[dict[str, Any]], str]:
     try:
         with os.scandir(place) as found:

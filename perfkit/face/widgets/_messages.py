@@ -68,8 +68,11 @@ TYPES: dict[str, tuple[str, ...]] = {
     "upload": ("name", "step", "file", "bytes"),
     # the header and the loader
     "class": (),
+    "find": ("text",),
     "hash": ("values",),
     "need-module": ("name",),
+    "open-path": ("path",),
+    "switch": ("name", "path"),
     # the timeline
     "tiles": ("seq", "width", "first", "last", "units"),
     "counters": ("seq", "width", "first", "last", "units"),

@@ -93,6 +93,8 @@ def config_options(_state: object = None) -> list[tuple[str, str, str]]:
         paths = [*([project.open_config] if project.open_config else []), *sorted(project.folder.glob("rounds/*/config.yaml"))]
         found |= {str(path): (_relative(project.folder, path), "Project") for path in paths}
         found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if path.suffix in CONFIG_SUFFIXES}
+        before = [path for path in project.recent if str(path) not in found and path.suffix in CONFIG_SUFFIXES and path.is_file()]
+        found |= {str(path): (path.name, "Opened before") for path in before}
     found |= {path: (label, "Samples") for path, label in _sample_configs()}
     return [(label, path, group) for path, (label, group) in found.items()]
 
@@ -170,6 +172,8 @@ def _options(samples: Mapping[str, str], wanted: Callable[[Path], bool]) -> list
         if project.open_run is not None and project.open_run.exists() and wanted(project.open_run):
             found[str(project.open_run)] = (_relative(project.folder, project.open_run), "Project")
         found |= {str(path): (path.name, "Uploads") for path in _uploads(project) if wanted(path)}
+        before = [path for path in project.recent if str(path) not in found and path.exists() and wanted(path)]
+        found |= {str(path): (path.name, "Opened before") for path in before}
     found |= {str(data_folder() / path): (label, "Samples") for label, path in samples.items() if (data_folder() / path).exists()}
     return [(label, path, group) for path, (label, group) in found.items()]
 

@@ -20,6 +20,7 @@ from perfkit.core.units import format_ns, format_ratio, significant
 from perfkit.face.widgets.class_ import bulletin
 from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
+from perfkit.face.widgets.opener import Opener, what_is_open
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.view import Content
 from perfkit.project import CycleOrder, Project, find_project, open_project
@@ -48,12 +49,19 @@ class HeaderView(Content):
     bulletin = traitlets.Dict().tag(sync=True)
     changed = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, read: Callable[[], Mapping[str, Any]], folder: Path | None = None) -> None:
+    places = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, read: Callable[[], Mapping[str, Any]], folder: Path | None = None, page: str = "") -> None:
         state = page_state()
+        self._opener = Opener(self.send, page)
         self._read, self._folder = read, folder
         self._seen = _seen(folder)
         super().__init__(
-            kind="header", content=dict(read()), values=dict(state.values), bulletin=bulletin(state.values.get("student", ""))
+            kind="header",
+            content=dict(read()),
+            values=dict(state.values),
+            bulletin=bulletin(state.values.get("student", "")),
+            places=what_is_open() if settings.in_app() else {},
         )
         state.on_change(self._on_change)
         state.on_saved(self._on_saved)
@@ -80,6 +88,7 @@ class HeaderView(Content):
         self._seen = _seen(self._folder)
         with self.lock:
             self.content, self.changed = dict(self._read()), ""
+            self.places = what_is_open() if settings.in_app() else {}
 
     def on_message(self, message: dict[str, Any]) -> None:
         """The visitor changed the address, or opened a link with values in it."""
@@ -89,6 +98,12 @@ class HeaderView(Content):
         elif message.get("type") == "class":
             with self.lock:
                 self.bulletin = bulletin(page_state().values.get("student", ""))
+        else:
+            self._opener.answer(message)
+
+    def on_upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
+        """A file that was dropped on the page, or chosen in the header."""
+        self._opener.upload(message, parts)
 
     def _on_change(self, values: Mapping[str, str], origin: object) -> None:
         if origin is not self:
@@ -101,7 +116,7 @@ def header(page: str = "", *, sample: bool = False) -> HeaderView:
     `sample` marks what the page shows as a sample that is not the project's own.
     """
     page = page or os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
-    return HeaderView(lambda: _content(page, sample=sample), find_project())
+    return HeaderView(lambda: _content(page, sample=sample), find_project(), page)
 
 
 def _seen(folder: Path | None) -> Seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from urllib.parse import quote
 
 from perfkit.core import settings
 from perfkit.core.resources import pages
@@ -15,7 +16,7 @@ from perfkit.face.widgets.view import Content
 def page_link(name: str, **values: object) -> str:
     """The address of the page `name`, in the app or in JupyterLab, with `values` after # to restore a view."""
     suffix = "" if settings.in_app() else ".ipynb"
-    hash_ = "&".join(f"{key}={value}" for key, value in values.items())
+    hash_ = "&".join(f"{key}={quote(str(value), safe='/:,')}" for key, value in values.items())
     return f"{name}{suffix}" + (f"#{hash_}" if hash_ else "")
 
 

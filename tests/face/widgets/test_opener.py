@@ -1,0 +1,75 @@
+"""The header's opener without a browser: what it answers, where it leads, what it refuses, and what it never lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.face.widgets import opener
+from perfkit.face.widgets._files import completions
+from perfkit.face.widgets.page_state import page_state
+from perfkit.project import open_project
+from perfkit.project.sample import demo
+
+TRACE = data_folder() / "traces" / "kineto_resnet"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    folder = demo(tmp_path / "demo").folder
+    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
+    return folder
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+def test_a_recording_becomes_the_open_one_and_leads_to_the_first_page(project, said):
+    assert opener.Opener(said.append, "12_operators").open(str(TRACE))
+    assert said == [{"type": "go", "href": "00_start_here.ipynb"}]
+    assert open_project(project).open_run == TRACE
+    switches = {switch["name"]: switch for switch in opener.what_is_open()["switches"]}
+    assert (switches["run"]["value"], switches["run"]["sample"]) == (str(TRACE), True)
+    assert [row["path"] for row in opener.what_is_open()["recent"]] == [str(TRACE)]
+
+
+def test_a_project_that_is_only_read_is_not_written_and_the_address_names_it(project, said, monkeypatch):
+    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
+    before = (project / "perfkit.toml").read_bytes()
+    assert opener.Opener(said.append, "12_operators").open(str(TRACE))
+    assert said == [{"type": "go", "href": f"00_start_here.ipynb#run={TRACE}"}]
+    said.clear()
+    opener.Opener(said.append, "12_operators").answer({"type": "switch", "name": "run", "path": str(TRACE)})
+    assert said == [{"type": "go", "href": f"12_operators.ipynb#run={TRACE}"}]
+    assert (project / "perfkit.toml").read_bytes() == before
+
+
+def test_another_round_is_opened_and_an_unknown_kind_of_switch_is_no_message(project, said):
+    opener.Opener(said.append, "12_operators").answer({"type": "switch", "name": "round", "path": "3"})
+    assert open_project(project).open_round == 3
+    with pytest.raises(KeyError):
+        opener.Opener(said.append, "12_operators").answer({"type": "switch", "name": "folder", "path": str(TRACE)})
+
+
+def test_what_lies_outside_of_the_roots_is_neither_opened_nor_completed(project, said, tmp_path, monkeypatch):
+    (tmp_path / "secret" / "profile").mkdir(parents=True)
+    monkeypatch.setenv("PERFKIT_ROOTS", str(project))
+    assert not opener.Opener(said.append, "12_operators").open(str(tmp_path / "secret" / "profile"))
+    assert "outside of the folders" in said[0]["problems"][0]
+    assert completions(f"{tmp_path}/sec") == []
+    assert completions(f"{project}/sam") == [f"{project}/samples/"]
+
+
+def test_a_path_in_an_address_stays_one_value(project, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
+    graph = tmp_path / "a&b=c#d <img>.ir"
+    graph.write_bytes((data_folder() / "ir" / "column_row.ir").read_bytes())
+    opener.Opener(said.append, "12_operators").open(str(graph))
+    assert said[0]["href"].endswith("/a%26b%3Dc%23d%20%3Cimg%3E.ir")
+
+
+def test_the_address_of_the_page_says_what_is_open(project):
+    page_state().set({"run": str(TRACE)})
+    assert opener.what_is_open()["switches"][0]["value"] == str(TRACE)
