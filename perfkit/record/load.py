@@ -200,11 +200,16 @@ def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Matc
     return sorted(found, key=lambda pair: (-pair[0].detail, -len(pair[1].files), pair[0].name))
 
 
+def looks_like(listing: Listing) -> list[str]:
+    """What the files look like that no format takes, one line a kind with where it belongs; empty if nothing is known of them."""
+    return what_they_are([file for file in listing.files if file.size_bytes])
+
+
 def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
     names = [file.label for file in listing.files[:5]]
     more = f" and {len(listing.files) - 5} more" if len(listing.files) > 5 else ""
     empty = sum(file.size_bytes == 0 for file in listing.files)
-    if len(candidates) > 1 and (known := what_they_are([file for file in listing.files if file.size_bytes])):
+    if len(candidates) > 1 and (known := looks_like(listing)):
         return known
     problems = [f"no known format in {len(listing.files)} files: {', '.join(names)}{more}"]
     if empty:

@@ -30,7 +30,7 @@ class Start:
 def start_with(paths: Sequence[str | Path], *, classroom: bool = False) -> Start:
     """Open what lies at `paths`, by default in this folder. Raises InputError for what does not exist or nothing can read.
 
-    An empty folder, and this one whatever is in it, is served as the project that it may become.
+    A folder of which nothing is known, such as an empty one, and this one, are served as the project that they may become.
     """
     places = [Path(path).expanduser().resolve() for path in paths or ["."]]
     missing = [str(path) for path, place in zip(paths, places, strict=False) if not place.exists()]
@@ -44,9 +44,16 @@ def start_with(paths: Sequence[str | Path], *, classroom: bool = False) -> Start
     try:
         return _opened(places)
     except InputError:
-        if paths or here is None:
+        if here is None or (paths and _is_of_other_tools(here)):
             raise
-        return Start(project=here)
+        return Start(project=here, told=(f"nothing in {here} can be opened; it is served as a project without a recording",))
+
+
+def _is_of_other_tools(folder: Path) -> bool:
+    from perfkit.record.listing import list_files  # noqa: PLC0415
+    from perfkit.record.load import looks_like  # noqa: PLC0415
+
+    return bool(looks_like(list_files(folder)))
 
 
 def _opened(places: Sequence[Path]) -> Start:

@@ -49,6 +49,13 @@ def test_what_nothing_reads_is_said_with_what_it_looks_like_unless_nothing_was_n
     assert start_with([]).project == tmp_path
 
 
+def test_a_folder_of_which_nothing_is_known_is_served_and_that_is_said(tmp_path: Path):
+    (tmp_path / "notes.dat").write_bytes(b"whatever")
+    start = start_with([tmp_path])
+    assert (start.project, start.first_page) == (tmp_path, "00_start_here")
+    assert "nothing in" in start.told[0]
+
+
 def test_this_folder_is_opened_without_naming_it(monkeypatch):
     monkeypatch.chdir(TRACE)
     assert start_with([]).told[0].startswith("opened a recording")
