@@ -1,66 +1,113 @@
-"""Jobs: recordings of different jobs that lie in one folder, told apart by when they were made.
+"""Jobs: recordings of different jobs that lie in one folder, told apart by when they were made and by what they did together.
 
-The ranks of one job are recorded at the same time, but their clocks may be wrong, by as much as two time zones. What lies further
-apart than that is of different jobs: to align their clocks would make one run of two that never met.
+The ranks of one job are recorded at the same time, though their clocks may be wrong, by as much as two time zones. So ranks whose
+recordings do not overlap are of one job only if their collectives end together once the clocks are aligned: those of another run
+of the same program end at times of their own. What lies further apart than two time zones is of different jobs in any case.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
+import pandas as pd
+
+from perfkit.core import clock
+from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_S
-from perfkit.record.format import Sink
+from perfkit.record.format import Sink, stacked
 
 APART_NS = 26 * 3600 * NS_PER_S
 """Local times of one moment differ by up to 26 hours, from UTC-12 to UTC+14."""
+GAP_NS = 60 * NS_PER_S
+"""Clocks that a network sets, and schedules of profilers, differ by less."""
+TOGETHER_NS = 200_000
+"""Members leave a collective within microseconds of each other; runs of one program differ by far more from step to step."""
 _EPOCH_NS = 10**18
 """Earlier moments count from the start of a machine, which differs for the machines of one job."""
-_DAY_NS = 24 * 3600 * NS_PER_S
+
+Windows = Mapping[int, tuple[int, int]]
+"""First and last moment of each rank, in ns."""
 
 
 def keep_one_job(sink: Sink) -> None:
     """Leave out the ranks of all jobs but one, if a sink has several, and say so: it keeps most ranks, or the latest."""
-    moments = _moments(sink)
-    jobs = apart(moments)
+    windows = _windows(sink)
+    jobs = _joined(apart(windows), windows, sink)
     if len(jobs) < 2:
         return
-    kept = max(jobs, key=lambda ranks: (len(ranks), min(moments[rank] for rank in ranks)))
+    kept = max(jobs, key=lambda ranks: (len(ranks), min(windows[rank] for rank in ranks)))
     left = [job for job in jobs if job != kept]
     for job in left:
-        days = (min(moments[rank] for rank in job) - min(moments[rank] for rank in kept)) / _DAY_NS
-        when = f"{abs(days):.1f} days {'later' if days > 0 else 'earlier'}"
+        later_ns = min(windows[rank][0] for rank in job) - min(windows[rank][0] for rank in kept)
+        when = f"{_span(abs(later_ns))} {'later' if later_ns > 0 else 'earlier'}"
         sink.drop(f"rank of another job, recorded {when} ({_ranks(job)}); open it on its own", len(job), "the folder")
     sink.note(
-        f"the folder holds recordings of {len(jobs)} jobs that lie days apart; shown is the one of {_ranks(kept)}, which has "
-        "the most ranks, of equal ones the latest. Put each job into a folder of its own to see the others"
+        f"the folder holds recordings of {len(jobs)} jobs that were not recorded at one time and share no collective; shown "
+        f"is the one of {_ranks(kept)}, which has the most ranks, of equal ones the latest. Put each job into a folder of its own "
+        "to see the others"
     )
     sink.leave_out({rank for job in left for rank in job})
 
 
-def apart(moments: Mapping[int, int]) -> list[list[int]]:
-    """The ranks of each job, by a moment of each rank in ns of the epoch; clocks of machines tell nothing."""
-    dated = sorted((moment, rank) for rank, moment in moments.items() if moment >= _EPOCH_NS)
-    jobs: list[list[int]] = []
-    before = None
-    for moment, rank in dated:
-        if before is None or moment - before > APART_NS:
-            jobs.append([])
-        jobs[-1].append(rank)
-        before = moment
-    return [sorted(job) for job in jobs]
+def apart(windows: Windows) -> list[list[int]]:
+    """The ranks that were recorded at one time, by the windows of each in ns of the epoch; clocks of machines tell nothing."""
+    dated = sorted((window, rank) for rank, window in windows.items() if window[0] >= _EPOCH_NS)
+    found: list[list[int]] = []
+    reached = 0
+    for (start_ns, end_ns), rank in dated:
+        if not found or start_ns - reached > GAP_NS:
+            found.append([])
+        found[-1].append(rank)
+        reached = max(reached, end_ns)
+    return [sorted(ranks) for ranks in found]
 
 
-def _moments(sink: Sink) -> dict[int, int]:
-    """When each rank began, as far as its steps or kernels say."""
-    found: dict[int, int] = {}
+def _joined(parts: list[list[int]], windows: Windows, sink: Sink) -> list[list[int]]:
+    """The parts, of which those that have left collectives together are one job."""
+    if len(parts) < 2:
+        return parts
+    pieces = list(sink.pieces("collectives"))
+    rows = stacked(pieces) if pieces else pd.DataFrame()
+    jobs = [parts[0]]
+    for before, part in pairwise(parts):
+        near = min(windows[rank][0] for rank in part) - max(windows[rank][0] for rank in before) <= APART_NS
+        if near and len(rows) and _met(jobs[-1], part, rows, sink):
+            jobs[-1] = sorted([*jobs[-1], *part])
+        else:
+            jobs.append(part)
+    return jobs
+
+
+def _met(job: list[int], part: list[int], collectives: pd.DataFrame, sink: Sink) -> bool:
+    """Whether ranks of two parts ended their collectives together, but for what one line of time explains."""
+    ranks = {*job, *part}
+    groups = {"groups": stacked(list(sink.pieces("groups")))} if sink.count("groups") else {}
+    tables = {"collectives": collectives[collectives["rank"].isin(ranks)], **groups}
+    clocks = clock.estimate(Run(name="", kind=sink.kind, format="", tables=tables, placement=sink.placement))
+    known = [set(clocks).intersection(ranks_of) for ranks_of in (job, part)]
+    return all(known) and max(clocks[rank].residual_ns for own in known for rank in own) <= TOGETHER_NS
+
+
+def _windows(sink: Sink) -> dict[int, tuple[int, int]]:
+    """When each rank began and ended, as far as its steps or kernels say."""
+    found: dict[int, tuple[int, int]] = {}
     for table in ("steps", "kernels"):
         for frame in sink.pieces(table):
-            starts = frame[frame["start_ns"].notna()].groupby("rank")["start_ns"].min()
-            for rank, start_ns in starts.items():
-                found[int(rank)] = min(int(start_ns), found.get(int(rank), int(start_ns)))  # type: ignore[call-overload]
+            rows = frame.loc[frame["start_ns"].notna(), ["rank", "start_ns", "duration_ns"]]
+            ends = rows["start_ns"] + rows["duration_ns"].fillna(0)
+            for rank, start_ns, end_ns in rows.assign(end=ends).groupby("rank").agg({"start_ns": "min", "end": "max"}).itertuples():
+                before = found.get(int(rank), (int(start_ns), int(end_ns)))
+                found[int(rank)] = min(int(start_ns), before[0]), max(int(end_ns), before[1])
         if found:
             break
     return found
+
+
+def _span(span_ns: int) -> str:
+    """A long time as people say it."""
+    name, unit_s = next((pair for pair in (("days", 86_400), ("hours", 3600)) if span_ns >= pair[1] * NS_PER_S), ("minutes", 60))
+    return f"{span_ns / (unit_s * NS_PER_S):.1f} {name}"
 
 
 def _ranks(ranks: list[int]) -> str:

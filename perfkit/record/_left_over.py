@@ -34,7 +34,7 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
 
 
 def _pattern(file: File) -> str:
-    return _CHANGING.sub("#", file.name)
+    return _CHANGING.sub("#", file.name.partition(".")[0])
 
 
 def _is_known(file: File) -> bool:

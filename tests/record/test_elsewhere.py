@@ -1,12 +1,13 @@
 """What is no recording is named in one line with where it belongs; two jobs in one folder are never made one run."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.record._jobs import APART_NS, apart
+from perfkit.record._jobs import GAP_NS, apart
 from perfkit.record.load import load
 
 DAY_US = 24 * 3600 * 10**6
@@ -36,10 +37,12 @@ def test_a_file_of_another_kind_is_named_in_one_line(tmp_path: Path, name: str, 
         assert where in refused.value.problems[0]
 
 
-def _trace(rank: int, base_us: int) -> str:
+def _trace(rank: int, base_us: int, jitter_us: int = 0) -> str:
+    """Twenty all-reduces, their times off by up to `jitter_us` from those of another run."""
+    chance = random.Random(rank)
     args = {"stream": 7, "Collective name": "allreduce", "Process Group Name": "0", "Group size": 2, "In msg nelems": 8}
     kernel = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0, "tid": 7, "dur": 50, "args": args}
-    events = [kernel | {"ts": base_us + number * 100} for number in range(20)]
+    events = [kernel | {"ts": base_us + number * 100_000 + chance.randint(0, jitter_us)} for number in range(20)]
     return json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events})
 
 
@@ -54,8 +57,36 @@ def test_ranks_recorded_days_apart_are_two_jobs_of_which_one_is_shown_and_the_ot
     assert all(abs(offset_ns) < 10**9 for offset_ns in run.clock.values())
 
 
-def test_clocks_of_different_time_zones_and_of_machines_are_one_job():
+def test_recordings_that_overlap_are_of_one_time_whatever_clocks_of_machines_say():
     epoch = 1_700_000_000 * 10**9
-    assert apart({0: epoch, 1: epoch + APART_NS}) == [[0, 1]]
-    assert apart({0: epoch, 1: epoch + APART_NS + 9, 2: epoch + 5}) == [[0, 2], [1]]
-    assert apart({0: 5, 1: 10**17}) == []
+    second = (epoch + GAP_NS + 9, epoch + GAP_NS + 10)
+    assert apart({0: (epoch, epoch + 9), 1: second}) == [[0, 1]]
+    assert apart({0: (epoch, epoch + 8), 1: second, 2: (epoch + 5, epoch + 6)}) == [[0, 2], [1]]
+    assert apart({0: (5, 6), 1: (10**17, 10**17)}) == []
+
+
+@pytest.mark.parametrize("hours", [1, 2.5, 25])
+def test_ranks_recorded_hours_apart_are_one_job_only_where_they_left_their_collectives_together(tmp_path: Path, hours: float):
+    base_us = 1_700_000_000_000_000
+    for name, jitter_us in (("one", 0), ("two", 40_000)):
+        (tmp_path / name).mkdir()
+        for rank, at_us in ((0, base_us), (1, base_us + int(hours * 3600 * 10**6))):
+            text = _trace(rank, at_us, jitter_us * rank)
+            (tmp_path / name / f"rank{rank}.json").write_text(text)
+    together, apart_ = (load(tmp_path / name, cache=False) for name in ("one", "two"))
+    assert together.ranks == (0, 1)
+    assert abs(together.clock[1] - together.clock[0]) == hours * 3600 * 10**9
+    assert not together.dropped
+    assert apart_.ranks == (1,)
+    assert not any(apart_.clock.values())
+    assert [f"{hours:.1f} hours earlier" in lost.what or hours > 24 for lost in apart_.dropped] == [True]
+
+
+def test_two_jobs_that_never_communicated_are_two(tmp_path: Path):
+    for rank in range(2):
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "dur": 50, "args": {"stream": 7}}
+        events = [kernel | {"ts": 1_700_000_000_000_000 + rank * 3600 * 10**6 + number * 100} for number in range(20)]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}))
+    run = load(tmp_path, cache=False)
+    assert run.ranks == (1,)
+    assert ["1.0 hours earlier" in lost.what for lost in run.dropped] == [True]

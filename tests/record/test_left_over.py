@@ -54,3 +54,10 @@ def test_a_database_cut_short_beside_a_recording_is_counted(tmp_path: Path):
     _traces(tmp_path)
     (tmp_path / "recorded.db").write_bytes(b"SQLite format 3\0" + bytes(50))
     assert any(lost.file == "recorded.db" for lost in load(tmp_path, cache=False).dropped)
+
+
+def test_a_dump_beside_one_of_another_kind_is_counted(tmp_path: Path):
+    folder = Path(__file__).parents[1] / "data" / "traces" / "memscope"
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes()[400 if path.suffix == ".csv" else 0 :])
+    assert [lost.file for lost in load(tmp_path, cache=False).dropped] == ["memscope_dump_20250428113810.csv"]
