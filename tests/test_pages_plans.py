@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.params import count_params
 from perfkit.core.units import GIB
 from perfkit.face.cli import main
 from perfkit.face.widgets.page_state import page_state
@@ -90,3 +91,54 @@ def test_page_04_writes_its_peak_to_the_open_round(tmp_path: Path):
     number = ExperimentLog(tmp_path).start("a first round")
     save(replace(open_project(project.folder), open_round=number))
     assert keep.press().value.startswith(f"Round {number} now predicts peak memory bytes")
+
+
+@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
+def test_page_02_agrees_with_the_estimate(path: Path):
+    page = run_page("02_model_cost", path=path)
+    found = page["predicted"]
+    told = predicted(path, "Ascend-910B2")
+    assert json.loads(json.dumps(found.to_dict())) == told
+    assert found.to_frame()["time_ns"].sum() == pytest.approx(told["step_time_s"] * 1e9)
+    assert page["what_a_token_costs"].value[0].parameters.total == count_params(page["model"]).total
+
+
+def test_page_02_follows_its_sizes_and_asks_the_plan_above():
+    page = run_page("02_model_cost", path="llama2-13b")
+    costs = page["what_a_token_costs"]
+    costs.set(num_layers=20)
+    assert costs.value[0].model.num_layers == 20
+    assert page["which_mfu_is_that"].wait().text.startswith("At 2\u2009562 tokens/s/device MFU is 30.04 %")
+    page["open_plan"].choose("llama2-70b")
+    assert (costs.value[0].model.num_layers, costs.value[0].model.num_key_value_heads) == (80, 8)
+    step = page["how_long_a_step"]
+    before = step.value[0].step_time_s
+    step.set(recompute="all layers")
+    assert step.value[0].step_time_s > before
+    assert page["what_matters_most"].wait().text.startswith("What matters most is the peak of bfloat16")
+    step.set(tensor_parallel_size=1024, pipeline_parallel_size=1024)
+    with pytest.raises(InputError) as error:
+        step.wait()
+    assert len(error.value.problems) >= 2
+
+
+def test_page_02_locks_its_prediction_and_its_convention(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    page = run_page("02_model_cost", path="llama2-7b")
+    lock = page["what_the_round_predicts"]
+    with pytest.raises(InputError, match="no round is open"):
+        lock.press().wait()
+    number = ExperimentLog(tmp_path).start("a first round")
+    expected = page["predicted"].tokens_per_s_per_device
+    assert lock.press().value[0].startswith(f"Round {number} now predicts")
+    (kept,) = ExperimentLog(tmp_path).show("json")["rounds"][-1]["predictions"]
+    assert kept["value"] == pytest.approx(expected, rel=1e-3)
+    with pytest.raises(InputError) as error:
+        lock.set(value=5.0, method=" ").press().wait()
+    assert len(error.value.problems) == 2
+    page["what_a_token_costs"].set(attention="causal", head=False)
+    page["which_mfu_is_that"].set(peak=313.0)
+    assert "causal attention without head, of 313 TFLOP/s" in page["how_the_project_counts"].press().value
+    project = open_project(tmp_path)
+    assert (project.attention, project.count_head, project.peak_flops_per_s) == ("causal", False, 313e12)
+    assert run_page("02_model_cost", path="llama2-7b")["attention"].value == "causal"

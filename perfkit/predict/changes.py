@@ -1,4 +1,4 @@
-"""Changes: a plan with other sizes, on another device, under another limit, with other recomputation, by the names of its fields.
+"""Changes: a plan or a model with other sizes, a plan on another device, under another limit, with other recomputation.
 
 A configuration says what a plan is; a page, a script or a search asks what it would be otherwise. Nothing changes that is not
 named, so that `changed_plan(plan)` is the plan.
@@ -14,6 +14,7 @@ from typing import Any
 from perfkit.core import catalog
 from perfkit.core.answer import nearest
 from perfkit.core.errors import InputError
+from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
@@ -34,7 +35,7 @@ RECOMPUTATIONS: Mapping[str, Callable[[Plan, int], RecomputePlan]] = MappingProx
     }
 )
 """Recomputation by its name, of a plan and a number of layers a chunk and stage."""
-_LAYOUT, _WORK = (frozenset(one.name for one in fields(part)) for part in (ParallelPlan, Workload))
+_LAYOUT, _WORK, _MODEL = (frozenset(one.name for one in fields(part)) for part in (ParallelPlan, Workload, ModelSpec))
 _GIB_APART = 1e-6
 
 
@@ -76,6 +77,19 @@ def changed_plan(
     if recompute == AS_PLANNED:
         return replace(plan, recompute=respread(own, base.stage_layers, plan.stage_layers))
     return replace(plan, recompute=RECOMPUTATIONS[recompute](plan, full_layers))
+
+
+def changed_model(base: ModelSpec, **sizes: int) -> ModelSpec:
+    """The model with other sizes; the head size follows the hidden size and the number of heads where these change.
+
+    Raises InputError with every name that is no field, and with every contradiction of the new model.
+    """
+    if problems := [nearest(name, sorted(_MODEL), "field of a model") for name in sizes if name not in _MODEL]:
+        raise InputError("changed_model", problems)
+    hidden, heads = (sizes.get(name, getattr(base, name)) for name in ("hidden_size", "num_attention_heads"))
+    if (hidden, heads) != (base.hidden_size, base.num_attention_heads):
+        sizes = {"head_size": max(1, hidden // heads), **sizes}
+    return replace(base, **sizes)  # type: ignore[arg-type]
 
 
 def on_device(plan: Plan, device: str) -> Plan:

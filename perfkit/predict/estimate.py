@@ -21,6 +21,7 @@ from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan, usable_limit
+from perfkit.core.units import NS_PER_S, format_ns, format_ratio, significant
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
 from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced, unpriced
@@ -69,6 +70,19 @@ class Estimate:
     def peak_memory_bytes(self) -> int | None:
         """Bytes of the fullest stage at its peak."""
         return None if self.memory is None else round(self.memory.total)
+
+    def told(self) -> tuple[str, ...]:
+        """The step and its interval in a sentence, and what warns of it."""
+        low, high = (format_ns(bound * NS_PER_S) for bound in self.interval_s)
+        rates = f"{significant(self.tokens_per_s_per_device, 4)} tokens/s/device, MFU {format_ratio(self.mfu, 4)}"
+        return f"{format_ns(self.step_time_s * NS_PER_S, 4)} a step, 80 % between {low} and {high}; {rates}.", *self.warnings
+
+    def to_frame(self) -> pd.DataFrame:
+        """The step by part: columns `part`, `time_ns`, `share`."""
+        frame = self.breakdown.to_frame().rename(columns={"path": "part", "amount": "time_ns"})
+        frame["time_ns"] *= NS_PER_S
+        frame.attrs = {"title": "The predicted step by part"}
+        return frame
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `perfkit estimate --json`."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.settings import find_project
-from perfkit.project import Project, open_project
+from perfkit.core.units import format_si
+from perfkit.project import Attention, Project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 
 
@@ -43,3 +45,35 @@ def keep_prediction(metric: str, value: float, *, method: str) -> str:
         raise InputError(metric, ["no round is open; start one on page 00"])
     ExperimentLog(project.folder).predict(project.open_round, metric, value, method=method)
     return f"Round {project.open_round} now predicts {metric.replace('_', ' ')} of {value:,.0f}.".replace(",", "\u2009")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counting:
+    """How the figures of a project count FLOPs, and the peak that its MFU is a share of (None: that of its device)."""
+
+    attention: Attention = "full"
+    count_head: bool = True
+    peak_flops_per_s: float | None = None
+
+
+def counting() -> Counting:
+    """As the project of the page counts; the usual way where there is none."""
+    folder = find_project()
+    if folder is None:
+        return Counting()
+    try:
+        project = open_project(folder)
+    except PerfkitError:
+        return Counting()  # the header of the page says what is wrong with it
+    return Counting(attention=project.attention, count_head=project.count_head, peak_flops_per_s=project.peak_flops_per_s)
+
+
+def keep_counting(asked: Counting) -> str:
+    """Let all MFU figures of the project count like this, and say so; raises InputError if there is no project to write to."""
+    project = own_project("convention")
+    peak = asked.peak_flops_per_s
+    save(replace(project, attention=asked.attention, count_head=asked.count_head, peak_flops_per_s=peak))
+    text = (
+        f"All MFU figures of {project.name} now count {asked.attention} attention {'with' if asked.count_head else 'without'} head"
+    )
+    return f"{text}, of {format_si(peak, 'FLOP/s')}." if peak else f"{text}."

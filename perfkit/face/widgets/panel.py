@@ -380,6 +380,8 @@ class PanelView(View):
                 self.state = self._accept(before, {path: value})
             except InputError as error:  # of a value that no control shows
                 self._notes[path] = error.problems[0]
+            except NothingYet:  # its options follow something that is not there yet
+                continue
             self._shared.took(path, before, self.state)
 
 

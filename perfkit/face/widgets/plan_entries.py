@@ -1,4 +1,4 @@
-"""Plan entries: the controls that change a plan, named as `perfkit.predict.changes.changed_plan` names what they change.
+"""Plan entries: the controls that change a plan or its model, named as `perfkit.predict.changes` names what they change.
 
     @widgets.step(base=open_plan, **plan_entries())
     def does_it_fit(base, **changes):
@@ -161,3 +161,39 @@ def _layers_of_a_chunk(base: Plan, pipeline_parallel_size: int, virtual_pipeline
     own = (base.parallel.pipeline_parallel_size, base.parallel.virtual_pipeline_parallel_size)
     layers = base.stage_layers if sizes == own else even_layers(base.model.num_layers, *sizes)
     return range(1, max(1, *map(max, layers)) + 1)
+
+
+def model_entries() -> dict[str, Entry]:
+    """The sizes of the model of the plan `base`, for `changed_model`."""
+    return {
+        "hidden_size": _dimension("hidden_size", 64, 65_536, label="Hidden size", key="model.model_config.hidden_size"),
+        "num_layers": _dimension("num_layers", 1, 1024, label="Layers", key="model.model_config.num_layers"),
+        "num_attention_heads": _dimension(
+            "num_attention_heads", 1, 512, label="Attention heads", key="model.model_config.num_heads"
+        ),
+        "num_key_value_heads": Slider(
+            values=lambda num_attention_heads: [
+                size for size in range(1, num_attention_heads + 1) if num_attention_heads % size == 0
+            ],
+            default=lambda base: base.model.num_key_value_heads,
+            label="Key-value heads",
+            key="model.model_config.n_kv_heads",
+            help="must divide the attention heads",
+        ),
+        "ffn_hidden_size": _dimension(
+            "ffn_hidden_size", 64, 262_144, label="FFN hidden size", key="model.model_config.intermediate_size"
+        ),
+        "vocab_size": Number(
+            lambda base: base.model.vocab_size,
+            low=1,
+            high=10_000_000,
+            step=1,
+            label="Vocabulary",
+            unit="tokens",
+            key="model.model_config.vocab_size",
+        ),
+    }
+
+
+def _dimension(field: str, low: int, high: int, *, label: str, key: str) -> Slider:
+    return Slider(low, high, scale="log", default=lambda base: getattr(base.model, field), label=label, key=key)

@@ -62,11 +62,10 @@ class StepView(PanelView):
         self._recipe = recipe
         self.result, self.selection = Value(recipe.title), Value(recipe.title)
         self._resolved: dict[str, Any] = {}
-        self._ready = not recipe.sources
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
-        self._presses = self._answered_presses = 0
+        self._presses = self._seen_presses = self._answered_presses = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
         self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
         self._questions: dict[Value, int] = {}
@@ -124,6 +123,7 @@ class StepView(PanelView):
 
     def _work(self, progress: Progress) -> None:
         self._questions = {value: value.question() for value in self._values()}
+        self._seen_presses = self._presses  # a later press is not for the values that this run finds
         super()._work(progress)
 
     def _settle_choices(self) -> None:
@@ -131,18 +131,11 @@ class StepView(PanelView):
         self._resolved = dict(self._recipe.constants)
         for name, source in self._recipe.sources.items():
             self._resolved[name] = source.needed(late=self._late, check=_check)
-        if not self._ready:
-            self._ready = True
-            self._follow_address()
+        self._follow_address()  # also what has options that are made of what the step follows
         self._fill()
         super()._settle_choices()
         for name, value in self._own.items():
             self._finish(value, self.state[name])
-
-    def _follow_address(self) -> None:
-        """Options may be made of what the step follows: its first look at the address is when that is there."""
-        if self._ready:
-            super()._follow_address()
 
     def own(self, name: str) -> Value:
         """The newest value of a control."""
@@ -180,7 +173,7 @@ class StepView(PanelView):
     def compute(self, state: Mapping[str, Any]) -> Whole:
         """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
-        pressed, self._answered_presses = self._presses > self._answered_presses, self._presses
+        pressed, self._answered_presses = self._seen_presses > self._answered_presses, self._seen_presses
         same = self._remembered is not None and _same(self._remembered[0], given)
         if not same or pressed:
             self._remembered, self._complete = None, False

@@ -15,6 +15,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.workload import Workload
+from perfkit.core.units import format_ratio
 
 BYTES_PER_ELEMENT = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 1.0, "float4": 0.5}
 
@@ -62,3 +63,12 @@ def layer_matmuls(model: ModelSpec, workload: Workload, parallel: ParallelPlan, 
 
 def _product(m: float, n: float, k: float, count: int = 1) -> tuple[float, float]:
     return count * (2 * m * n * k), count * (m * k + k * n + m * n)
+
+
+def products_told(products: pd.DataFrame) -> str:
+    """Which products of a layer memory holds up and how much of the layer's time they take, in a sentence."""
+    held = products[products["bound"] == "memory"]
+    if held.empty:
+        return "No product of the layer is held up by memory: all are bound by computing."
+    share = format_ratio(float(held["time_s"].sum() / products["time_s"].sum()))
+    return f"Memory holds up {', '.join(held['part'])}: {share} of the time of the layer's products."

@@ -12,6 +12,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.units import format_ratio
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
@@ -51,6 +52,15 @@ def sensitivity(plan: Plan, change: float = CHANGE, *, chosen: str | Calibration
     ]
     rows.sort(key=lambda row: -row[3])
     return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def sensitivity_told(found: pd.DataFrame, change: float = CHANGE) -> str:
+    """The input that moves the step most, in a sentence."""
+    if found.empty:
+        return "No number of the machine moves this step."
+    first = found.iloc[0]
+    each = format_ratio(float(first["swing_ratio"]) / 2)
+    return f"What matters most is the {first['input']}: {format_ratio(change)} better or worse moves the step by {each} each way."
 
 
 def _inputs(plan: Plan, device: HardwareSpec, known: Calibration) -> Iterator[Input]:

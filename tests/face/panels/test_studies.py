@@ -7,29 +7,8 @@ from dataclasses import replace
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.core.units import NS_PER_S, format_ns
-from perfkit.face.panels import growth, parallel_features, plan_cost
-from perfkit.face.panels._plan_state import State, plan_of
-from perfkit.predict.estimate import estimate
+from perfkit.face.panels import growth, parallel_features
 from perfkit.predict.studies.features import FEATURES
-
-PLAN = State(preset="llama2-13b", recompute="all layers")
-
-
-def test_the_sentence_and_the_table_are_those_of_the_prediction():
-    result = plan_cost.compute(PLAN)
-    answer = plan_cost.view(result).whole()
-    known = estimate(plan_of(PLAN))
-    assert format_ns(known.step_time_s * NS_PER_S) in answer.text
-    assert list(answer.tables["parts"].frame["part"]) == list(known.breakdown.parts)
-    assert "peak of bfloat16" in answer.notes[-1]
-
-
-def test_the_bars_of_the_tornado_start_at_the_prediction():
-    result = plan_cost.compute(PLAN)
-    rows = plan_cost.view(result).whole().charts["tornado"].chart.to_dict()["datasets"]["sides"]
-    assert {row["from"] for row in rows} == {result.estimate.step_time_s}
-    assert len(rows) == 2 * len(result.sensitivity)
 
 
 def test_every_feature_stands_in_the_table_with_its_effect_or_reason():
@@ -58,7 +37,7 @@ def test_growth_is_said_in_a_sentence():
     assert "falls below 80%" in stays.text
 
 
-@pytest.mark.parametrize("panel", [plan_cost, parallel_features, growth])
+@pytest.mark.parametrize("panel", [parallel_features, growth])
 def test_an_impossible_plan_is_answered_with_all_reasons(panel):
     state = panel.PANEL.start()
     with pytest.raises(InputError) as raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import altair as alt
@@ -345,3 +346,37 @@ def test_an_address_that_was_there_first_is_followed_once_its_options_are_known(
         return f"rank {rank}"
 
     assert one_rank.value == "rank 3"
+
+
+def test_a_press_is_for_what_stands_on_the_page_and_not_for_a_run_that_had_begun():
+    begun, go = threading.Event(), threading.Event()
+
+    @widgets.step(size=widgets.Number(1, low=0, high=9, step=1))
+    def the_size(size):
+        return size
+
+    written = []
+
+    @widgets.step(size=the_size, label=widgets.Text("a"), button="Write")
+    def what_is_written(size, label):
+        written.append((size, label))
+        return f"{size} {label}"
+
+    settle = what_is_written.view._settle_choices
+
+    def slow() -> None:
+        settle()
+        if not begun.is_set():
+            begun.set()
+            assert go.wait(30)
+
+    with contextlib.suppress(NothingYet):
+        what_is_written.wait()
+    what_is_written.view._settle_choices = slow
+    the_size.set(size=2)
+    assert begun.wait(30)
+    the_size.set(size=3)
+    what_is_written.press()
+    go.set()
+    assert what_is_written.value == "3 a"
+    assert written == [(3, "a")]

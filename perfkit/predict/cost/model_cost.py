@@ -1,0 +1,175 @@
+"""Model cost: parameters and FLOPs of a model by part, and the MFU of a measured speed in every convention, in words and as tables.
+
+Conventions differ in whether attention counts in full or as its causal half, and in whether the output head counts; beside them
+stand the totals and utilizations that the guides print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pandas as pd
+
+from perfkit.core.breakdown import Breakdown
+from perfkit.core.params import active_params, count_params
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.units import format_ratio, format_si, significant
+from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
+from perfkit.predict.cost.guide import guide_flops
+from perfkit.predict.cost.utilization import guide_selective_hfu, hfu, judge_utilization, mfu, published_cases
+
+CONVENTIONS: tuple[tuple[str, Attention, bool], ...] = (
+    ("full attention, with head", "full", True),
+    ("full attention, without head", "full", False),
+    ("causal half, with head", "causal", True),
+    ("causal half, without head", "causal", False),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelCost:
+    """The parameters of a model by part, and the FLOP of a token by pass ("forward", "backward", "recompute") and part."""
+
+    model: ModelSpec
+    seq_length: int
+    attention: Attention
+    count_head: bool
+    parameters: Breakdown
+    active_parameters: Breakdown
+    passes: Mapping[str, Breakdown]
+
+    @property
+    def training_flops(self) -> Breakdown:
+        """FLOP of a token in training by part, without what is recomputed."""
+        return training_flops(self.model, self.seq_length, self.attention, head=self.count_head)
+
+    def mfu(self, tokens_per_s_per_device: float, peak_flops_per_s: float) -> float:
+        """The share of the peak that the model's own work takes at a speed."""
+        return mfu(self.training_flops, tokens_per_s_per_device, peak_flops_per_s)
+
+    def hfu(self, tokens_per_s_per_device: float, peak_flops_per_s: float) -> float:
+        """As `mfu`, with what is recomputed."""
+        return hfu(self.training_flops, self.passes["recompute"], tokens_per_s_per_device, peak_flops_per_s)
+
+    def told(self) -> tuple[str, ...]:
+        """The counts in a sentence, and what is odd about the sizes."""
+        count = int(self.parameters.total)
+        text = f"{self.model.name or 'The model'}: {significant(count, len(str(count)))} parameters"
+        if self.model.num_experts:
+            text += f", {format_si(self.active_parameters.total, '')} of them active per token"
+        text += f"; {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."
+        if self.model.hidden_size % self.model.num_attention_heads:
+            return text, "The hidden size is not a multiple of the heads: the head size is rounded down."
+        return (text,)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Parameters by part, most first: columns `part`, `parameters`, `share`."""
+        frame = self.parameters.to_frame().rename(columns={"path": "part", "amount": "parameters"})
+        frame = frame.sort_values("parameters", ascending=False, ignore_index=True)
+        frame.attrs = {"title": "Parameters by part"}
+        return frame
+
+
+def model_cost(
+    model: ModelSpec, *, seq_length: int, attention: Attention = "full", count_head: bool = True, recomputed_layers: int = 0
+) -> ModelCost:
+    """Count a model at a sequence length; `recomputed_layers` of its layers run their forward pass twice."""
+    recompute = RecomputePlan(full_layers=((min(recomputed_layers, model.num_layers),),))
+    return ModelCost(
+        model=model,
+        seq_length=seq_length,
+        attention=attention,
+        count_head=count_head,
+        parameters=count_params(model),
+        active_parameters=active_params(model),
+        passes=pass_flops(model, seq_length, recompute, attention, head=count_head),
+    )
+
+
+def utilization_told(cost: ModelCost, tokens_per_s_per_device: float, peak_flops_per_s: float) -> tuple[str, ...]:
+    """The utilization of a speed in a sentence, whether it can be true, and HFU with only the attention core recomputed."""
+    value, peak = cost.mfu(tokens_per_s_per_device, peak_flops_per_s), format_si(peak_flops_per_s, "FLOP/s")
+    text = f"At {significant(tokens_per_s_per_device, 4)} tokens/s/device MFU is {format_ratio(value, 4)} of {peak}"
+    if cost.passes["recompute"].total:
+        text += f", HFU {format_ratio(cost.hfu(tokens_per_s_per_device, peak_flops_per_s), 4)}"
+    judged = {
+        "impossible": f"Impossible: MFU {format_ratio(value)} is above 1. Check speed, sequence length and peak (X08a).",
+        "suspicious": f"Suspicious: no published training of a large model reaches an MFU of {format_ratio(value)}.",
+    }.get(judge_utilization(value), "")
+    model, length, attention = cost.model, cost.seq_length, cost.attention
+    core = pass_flops(model, length, RecomputePlan(attention_core=True), attention)["recompute"]
+    right = hfu(training_flops(model, length, attention), core, tokens_per_s_per_device, peak_flops_per_s)
+    printed = guide_selective_hfu(model, length, tokens_per_s_per_device, peak_flops_per_s, attention)
+    selective = f"With only the attention core recomputed, HFU is {format_ratio(right, 4)}"
+    selective += f"; the variant that the guides print gives {format_ratio(printed, 4)} (X06)."
+    return (f"{text}.", *([judged] if judged else []), selective)
+
+
+def utilization_table(cost: ModelCost, tokens_per_s_per_device: float, peak_flops_per_s: float) -> pd.DataFrame:
+    """The utilization of a speed by convention: `convention`, `training_flops`, `mfu_ratio`, `full_recompute_hfu_ratio`."""
+    rows = []
+    for name, attention, head in CONVENTIONS:
+        work = training_flops(cost.model, cost.seq_length, attention, head=head)
+        again = pass_flops(cost.model, cost.seq_length, RecomputePlan(all_layers=True), attention, head=head)["recompute"]
+        rows.append(
+            {
+                "convention": name,
+                "training_flops": work.total,
+                "mfu_ratio": mfu(work, tokens_per_s_per_device, peak_flops_per_s),
+                "full_recompute_hfu_ratio": hfu(work, again, tokens_per_s_per_device, peak_flops_per_s),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    frame.attrs["labels"] = {
+        "training_flops": "FLOP per token",
+        "mfu_ratio": "MFU",
+        "full_recompute_hfu_ratio": "HFU, all layers recomputed",
+    }
+    return frame
+
+
+def guide_table(model: ModelSpec, seq_length: int) -> pd.DataFrame:
+    """The totals of the guides for one sequence: `quantity`, `guide_flops`, `exact_flops`, `difference_ratio`, `why`."""
+    return pd.DataFrame(
+        [
+            {
+                "quantity": figure.name,
+                "guide_flops": figure.guide_flops,
+                "exact_flops": figure.exact_flops,
+                "difference_ratio": figure.ratio - 1,
+                "why": f"{figure.erratum}: {figure.why}",
+            }
+            for figure in guide_flops(model, seq_length)
+        ]
+    )
+
+
+def guide_told(model: ModelSpec, seq_length: int) -> str:
+    """How far the totals of the guides are from the exact ones, in a sentence."""
+    apart = [
+        f"{figure.name} {format_ratio(abs(figure.ratio - 1))} {_side(figure.ratio)}" for figure in guide_flops(model, seq_length)
+    ]
+    return f"The guides' totals are off: {', '.join(apart)}."
+
+
+def _side(ratio: float) -> str:
+    return "too large" if ratio > 1 else "too small"
+
+
+@cache
+def published_table() -> pd.DataFrame:
+    """Speeds and utilizations that the guides print, recomputed: see `published_cases`."""
+    columns = {
+        "case": "case",
+        "tokens_per_s_per_device": "tokens_per_s_per_device",
+        "published_mfu": "printed_mfu_ratio",
+        "mfu": "recomputed_mfu_ratio",
+        "convention": "counted_as",
+        "judgement": "verdict",
+    }
+    frame = published_cases()[list(columns)].rename(columns=columns)
+    frame.attrs["labels"] = {"tokens_per_s_per_device": "tokens/s/device", "printed_mfu_ratio": "printed MFU"}
+    return frame
