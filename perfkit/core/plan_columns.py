@@ -122,6 +122,8 @@ class PlanColumns:
     router_bias: Flags
     num_dense_layers: Floats
     num_mtp_layers: Floats
+    attention_window: Floats
+    num_windowed_layers: Floats
     expert_capacity_factor: Floats
     query_lora_rank: Floats
     kv_lora_rank: Floats

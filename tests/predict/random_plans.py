@@ -32,13 +32,16 @@ def random_plans(count: int, seed: int = 0) -> list[Plan]:
             plan = _plan(draw)
         except InputError:
             continue
-        found.append(_with_further_tokens(plan, random.Random(f"{seed} {len(found)}")))
+        found.append(_of_today(plan, random.Random(f"{seed} {len(found)}")))
     return found
 
 
-def _with_further_tokens(plan: Plan, draw: random.Random) -> Plan:
-    """One plan in six predicts further tokens in its last layers; drawn apart, so that all else stays as it was."""
-    return replace(plan, model=replace(plan.model, num_mtp_layers=draw.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2))))
+def _of_today(plan: Plan, draw: random.Random) -> Plan:
+    """Some plans predict further tokens or have a sliding window; drawn apart, so that all else stays as it was."""
+    further = draw.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2))
+    windowed = draw.choice((0, 0, 0, 0, 1, plan.model.num_layers // 2))
+    model = replace(plan.model, num_mtp_layers=further, num_windowed_layers=windowed, attention_window=512 if windowed else 0)
+    return replace(plan, model=model)
 
 
 def _plan(draw: random.Random) -> Plan:

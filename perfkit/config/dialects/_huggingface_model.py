@@ -43,6 +43,20 @@ ALL_BIASES = ("gpt2", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "
 QKV_BIASES = ("qwen", "qwen2", "qwen2_moe", "chatglm")
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2")
 OTHER = ("bert", "roberta", "t5", "vit", "clip", "whisper", "bart", "mamba", "xlnet", "electra", "deberta", "wav2vec2", "dinov2")
+SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
+"""Families that have a window only where `use_sliding_window` says so, from layer `max_window_layers` on."""
+WINDOWED = {
+    "mistral": 1,
+    "mixtral": 1,
+    "phi3": 1,
+    "starcoder2": 1,
+    "gemma2": 2,
+    "gpt_oss": 2,
+    "cohere2": 4,
+    "gemma3": 6,
+    "gemma3_text": 6,
+}
+"""One layer in so many attends to all tokens (1: none does), where the file does not list them."""
 INNER = ("text_config", "llm_config", "language_config")
 
 
@@ -100,8 +114,27 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
             rope_head_size=rope,
             value_head_size=config.integer("v_head_dim", default=0),
             **_experts(config, ffn, layers),
+            **_windows(config, family, layers),
         )
     )
+
+
+def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:
+    """The sliding window and how many layers have it (transformers: `layer_types`, else as the family's model builds them)."""
+    window = config.integer("sliding_window", default=0)
+    kinds = config.raw("layer_types")
+    off = family in SWITCHED and not config.flag("use_sliding_window", default=False)
+    first, every = config.integer("max_window_layers", default=0), config.integer("sliding_window_pattern", default=0)
+    if not window or off:
+        return {}
+    if isinstance(kinds, list):
+        count = min(layers, kinds.count("sliding_attention"))
+    elif family in SWITCHED:
+        count = max(0, layers - first)
+    else:
+        every = every or WINDOWED.get(family, 0)
+        count = layers - layers // every if every > 1 else layers if every else 0
+    return {"attention_window": window, "num_windowed_layers": count} if count else {}
 
 
 def _key_value_heads(config: Section, heads: int) -> int:

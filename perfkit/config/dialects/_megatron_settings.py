@@ -64,12 +64,24 @@ def _model(model: ModelSpec, seq_length: int) -> Options:
         "embed_layernorm": _flag(model.embedding_norm),
         "qk_layernorm": _flag(model.query_key_norm),
         "multi_latent_attention": _flag(latent),
+        "window_size": f"{model.attention_window - 1},0" if model.attention_window else None,
+        "window_attn_skip_freq": _skipped(model),
         "q_lora_rank": model.query_lora_rank or None,
         "kv_lora_rank": model.kv_lora_rank or None,
         "qk_head_dim": model.nope_head_size if latent else None,
         "qk_pos_emb_head_dim": model.rope_head_size if latent else None,
         "v_head_dim": model.value_head_size if latent else None,
     }
+
+
+def _skipped(model: ModelSpec) -> str | int | None:
+    """Which layers have the window: one in so many has none where that says it, else the first ones listed."""
+    whole, layers = model.num_layers - model.num_windowed_layers, model.num_layers
+    if not model.attention_window or not whole:
+        return None
+    if layers // (layers // whole) == whole:
+        return layers // whole
+    return f"([1]*{model.num_windowed_layers}+[0]*{whole})"
 
 
 def _vocabulary(plan: Plan) -> Options:

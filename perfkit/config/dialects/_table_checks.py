@@ -70,7 +70,10 @@ def _experts(plans: PlanColumns) -> Flags:
 def _model(plans: PlanColumns) -> Flags:
     sizes = (plans.nope_head_size, plans.rope_head_size, plans.value_head_size)
     latent = (plans.kv_lora_rank > 0) & np.any([size < 1 for size in sizes], axis=0)
-    return np.asarray(latent | _over(plans.num_attention_heads, plans.num_key_value_heads))
+    windowed = plans.num_windowed_layers
+    layers = (plans.num_mtp_layers >= plans.num_layers) | (windowed > plans.num_layers)
+    layers |= (windowed > 0) != (plans.attention_window > 0)
+    return np.asarray(latent | layers | _over(plans.num_attention_heads, plans.num_key_value_heads))
 
 
 def _recompute(plans: PlanColumns) -> Flags:

@@ -33,6 +33,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "expert_ffn_hidden_size": ("expert_ffn_hidden", "moe_intermediate_size", "moe_ffn_hidden_size"),
     "num_dense_layers": ("dense_layers", "first_k_dense_replace"),
     "num_mtp_layers": ("mtp_num_layers", "mtp_depth", "num_nextn_predict_layers"),
+    "attention_window": ("sliding_window", "window_size"),
     "expert_capacity_factor": ("capacity_factor", "moe_expert_capacity_factor"),
     "tied_embeddings": ("tie_word_embeddings",),
     "bias": ("biases",),

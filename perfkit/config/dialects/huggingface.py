@@ -87,6 +87,13 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         "torch_dtype": plan.workload.dtype if plan.workload.dtype in DTYPES else "bfloat16",
     }
     values |= {"rms_norm_eps": 1e-6} if model.norm == "rmsnorm" else {"layer_norm_epsilon": 1e-5}
+    if model.attention_window:
+        whole = model.num_layers - model.num_windowed_layers
+        values |= {
+            "sliding_window": model.attention_window,
+            "use_sliding_window": True,
+            "layer_types": ["sliding_attention"] * model.num_windowed_layers + ["full_attention"] * whole,
+        }
     if model.num_mtp_layers:
         values["num_nextn_predict_layers"] = model.num_mtp_layers
     if model.bias == "attention":

@@ -154,8 +154,41 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
             rope_head_size=rope if latent else 0,
             value_head_size=value if latent else 0,
             **_experts(options, ffn, layers),
+            **_windows(options, layers),
         )
     )
+
+
+def _windows(options: Section, num_layers: int) -> dict[str, Any]:
+    """Sliding window: `--window-size LEFT,RIGHT` and `--window-attn-skip-freq`, one layer in so many without, or a list of 0 and 1.
+
+    The token itself is seen beside those to its left (megatron/core/transformer/transformer_config.py).
+    """
+    value, skip = options.raw("window_size"), options.raw("window_attn_skip_freq")
+    if value is None:
+        return {}
+    texts = re.findall(r"-?\d+", " ".join(map(str, value)) if isinstance(value, list) else str(value))
+    if len(texts) != 2 or int(texts[0]) < -1:
+        options.reading.problem("window_size", f"{value!r} must be two numbers of tokens, to the left and to the right")
+        return {}
+    listed = re.sub(r"\s", "", str(skip if skip is not None else 0))
+    if listed.isdigit():
+        every = int(listed)
+        windowed = num_layers - num_layers // every if every > 0 else num_layers
+    else:
+        pattern = [
+            int(one)
+            for kind, count in re.findall(r"\[([01,]+)\](?:\*(\d{1,6}))?", listed)
+            for one in kind.split(",") * int(count or 1)
+        ]
+        if len(pattern) != num_layers:
+            options.reading.problem(
+                "window_attn_skip_freq", f"{skip!r} must be a number or a list of 0 and 1 for {num_layers} layers"
+            )
+            return {}
+        windowed = sum(pattern)
+    window = int(texts[0]) + 1
+    return {"attention_window": window, "num_windowed_layers": windowed} if window > 0 and windowed else {}
 
 
 def _experts(options: Section, ffn: int, num_layers: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ LISTS = frozenset(
     {
         "recompute_modules",
         "num_layer_list",
+        "window_size",
         "hierarchical_context_parallel_sizes",
         "cp_comm_type",
         "data_path",

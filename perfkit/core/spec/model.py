@@ -29,6 +29,8 @@ OPTIONAL_SIZES = (
     "shared_expert_ffn_hidden_size",
     "num_dense_layers",
     "num_mtp_layers",
+    "attention_window",
+    "num_windowed_layers",
     "query_lora_rank",
     "kv_lora_rank",
     "nope_head_size",
@@ -50,6 +52,8 @@ class ModelSpec:
     The last `num_mtp_layers` of `num_layers` predict further tokens (multi-token prediction, arXiv 2412.19437, section 2.2): each
     joins the hidden state and the embedding of a token with a projection of 2 hidden_size to hidden_size, and goes through the
     shared output head once more. They stand at the end of the pipeline.
+
+    `num_windowed_layers` layers, spread evenly over the model, attend to the last `attention_window` tokens alone (sliding window).
 
     `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
 
@@ -81,6 +85,8 @@ class ModelSpec:
     router_bias: bool = False
     num_dense_layers: int = 0
     num_mtp_layers: int = 0
+    attention_window: int = 0
+    num_windowed_layers: int = 0
     expert_capacity_factor: float = 0.0
     query_lora_rank: int = 0
     kv_lora_rank: int = 0
@@ -97,9 +103,18 @@ class ModelSpec:
             raise InputError(f"ModelSpec {self.name}".rstrip(), problems)
 
     def _layer_problems(self) -> list[str]:
-        if self.num_mtp_layers < self.num_layers:
-            return []
-        return [f"num_mtp_layers = {self.num_mtp_layers} must be less than num_layers = {self.num_layers}, which counts them"]
+        problems, windowed = [], self.num_windowed_layers
+        if self.num_mtp_layers >= self.num_layers:
+            problems.append(
+                f"num_mtp_layers = {self.num_mtp_layers} must be less than num_layers = {self.num_layers}, which counts them"
+            )
+        if windowed > self.num_layers:
+            problems.append(f"num_windowed_layers = {windowed} is more than num_layers = {self.num_layers}")
+        if (windowed > 0) != (self.attention_window > 0):
+            problems.append(
+                f"num_windowed_layers = {windowed} and attention_window = {self.attention_window}: give both or neither"
+            )
+        return problems
 
     def _attention_problems(self) -> list[str]:
         problems = positive(self, ("nope_head_size", "rope_head_size", "value_head_size")) if self.kv_lora_rank else []

@@ -17,6 +17,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import FEW_BITS
+from perfkit.predict.cost.flops import attended_share
 from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 
@@ -26,6 +27,8 @@ TYPICAL_UNITS = 100.0
 """Matrix units of a device that does not state them."""
 WIDE = ("bfloat16", "float16")
 GRADIENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "float16": 2.0}
+FLASH_BLOCK = 128.0
+"""Rows of a block of fused attention (arXiv 2307.08691, section 3.3)."""
 MANY = 2.0**20  # more ranks than a context group has
 
 
@@ -34,12 +37,12 @@ class CostColumns:
     """Plans by what costs time; names are those of the fields, shortened where the unit is clear.
 
     `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
-    rank compute over the mean, `further` the layers that predict further tokens, `stages` the layers of every stage and what they
-    compute again. `releases_before` counts the minor releases of the software before the one that calibrations refer to. `pieces`
-    of the sequence of a micro batch go through the pipeline one after the other. `head_exchange` is the most ranks of a context
-    group that exchange heads (1: keys and values go around a ring). `devices_per_node` are those that fast links join, `nodes` the
-    machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer bits
-    (`few_bits`).
+    rank compute over the mean, `further` the layers that predict further tokens, `attended` the share of all pairs of tokens that a
+    mean layer attends to, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
+    releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
+    pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
+    around a ring). `devices_per_node` are those that fast links join, `nodes` the machines of the job; `wide_peak_flops_per_s` is
+    the peak in 16 bits, in which attention computes beside products of fewer bits (`few_bits`).
     """
 
     hidden: Floats
@@ -53,6 +56,7 @@ class CostColumns:
     ffn_matrices: Floats
     vocab: Floats
     further: Floats
+    attended: Floats
     tied: Flags
     experts: Floats
     experts_per_token: Floats
@@ -153,6 +157,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "ffn_matrices": np.where(plans.gated_ffn, 3.0, 2.0),
         "vocab": plans.vocab_size,
         "further": plans.num_mtp_layers,
+        "attended": _attended(plans),
         "tied": plans.tied_embeddings,
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
@@ -160,6 +165,12 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "shared_ffn": plans.num_shared_experts * shared,
         "expert_load": np.where(plans.expert_capacity_factor > 0, plans.expert_capacity_factor, 1.0),
     }
+
+
+def _attended(plans: PlanColumns) -> Floats:
+    """The share of pairs that fused attention computes: whole blocks of keys, also at the far end of a window."""
+    windowed = plans.num_windowed_layers / plans.num_layers
+    return np.asarray(attended_share(plans.seq_length, plans.attention_window + FLASH_BLOCK, windowed))
 
 
 def attention_weights(plans: PlanColumns) -> tuple[Floats, Floats]:

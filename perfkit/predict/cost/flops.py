@@ -4,8 +4,9 @@ One multiply-add is 2 FLOP. Only matrix products count, as in MFU (arXiv 2204.02
 embedding lookup. The backward pass does each product twice, for inputs and for weights. Figures are FLOP per token of a sequence
 of s tokens; times s they are FLOP per sample.
 
-Letters: h hidden, v vocabulary, L layers, a heads, d head size, E experts, s sequence length. Attention `full` counts the square
-of scores, `causal` the half below the diagonal. A mixture layer counts the experts that a token uses.
+Letters: h hidden, v vocabulary, L layers, a heads, d head size, E experts, s sequence length. Attention `full` counts the square of
+scores, `causal` the half below the diagonal; a sliding window keeps the same share of both. A mixture layer counts the experts that
+a token uses.
 The guides' own layer tables and closed forms are in `perfkit.predict.cost.guide`.
 """
 
@@ -13,6 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
 
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
@@ -23,6 +27,7 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 
 Attention = Literal["full", "causal"]
+Number = float | npt.NDArray[np.float64]
 UNIT = "FLOP/token"
 SOURCE = Source(
     "computed", "perfkit.predict.cost.flops.forward_flops", "2 x elements of every matrix, plus scores and values of attention"
@@ -54,6 +59,7 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     L, mixed = model.num_layers, expert_layers(model)
     weights = attention_weights(model)
     key, value = _head_sizes(model)
+    share = attended_share(seq_length, model.attention_window, model.num_windowed_layers / L)
     width = seq_length * model.num_attention_heads * (2 if attention == "full" else 1)
     experts = model.num_experts_per_token * model.expert_ffn_hidden_size + shared_width(model)
     router = model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0))
@@ -61,8 +67,8 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     projected = (1 + further) * model.vocab_size + 2 * further * model.hidden_size
     parts = {
         "layers/qkv": 2 * L * weights["qkv"],
-        "layers/scores": L * width * key,
-        "layers/values": L * width * value,
+        "layers/scores": _whole(L * width * key * share),
+        "layers/values": _whole(L * width * value * share),
         "layers/output": 2 * L * weights["output"],
         "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
         "layers/experts": 2 * mixed * ffn_weights(model, experts),
@@ -70,6 +76,20 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
         "head": 2 * model.hidden_size * projected if head else 0,
     }
     return Breakdown(UNIT, {path: amount for path, amount in parts.items() if amount}, SOURCE)
+
+
+def attended_share(seq_length: Number, window: Number, windowed: Number) -> Number:
+    """Share of the causal pairs of tokens that a mean layer attends to, if a share `windowed` of the layers has a window.
+
+    A token sees itself and those before it: s^2 / 2 pairs of a sequence of s tokens, with a window of w of them sw - w^2 / 2.
+    """
+    outside = 1.0 - np.minimum(window / seq_length, 1.0)
+    return 1.0 - windowed * outside * outside
+
+
+def _whole(amount: Number) -> int | float:
+    number = float(amount)
+    return int(number) if number.is_integer() else number
 
 
 def training_flops(model: ModelSpec, seq_length: int, attention: Attention = "full", *, head: bool = True) -> Breakdown:

@@ -121,12 +121,15 @@ def _feed_forwards(plans: CostColumns, tokens: Floats, mixed: Floats) -> list[tu
 
 
 def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> tuple[Floats, Floats]:
-    """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators."""
+    """Seconds of scores, softmax and values, forward and backward: fused (causal half only) or as separate operators.
+
+    A sliding window spares fused operators what lies outside of it; separate ones compute the square and mask it.
+    """
     heads = plans.heads / plans.tensor
     length = plans.seq_length
     sizes = plans.head_size + plans.value_size
     peak, factor = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s), compute_factor(plans, eff)
-    flops = tokens * heads * length * sizes  # causal: half of 2 * 2
+    flops = tokens * heads * length * sizes * plans.attended  # causal: half of 2 * 2
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
     rows = length / (plans.context * plans.pieces)
