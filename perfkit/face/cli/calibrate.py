@@ -1,0 +1,73 @@
+"""Calibrate predictions with your own cluster: collectives (nccl-tests, hccl_test), products and measured steps.
+
+example: perfkit calibrate all_reduce.log steps.csv --device Ascend-910B2 --out mine.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from perfkit.core.errors import InputError
+from perfkit.face.cli._command import Command
+from perfkit.face.cli._document import print_document
+from perfkit.face.cli._tables import print_table
+
+STANDARD_INPUT = "-"
+
+
+def _add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", help="what the tests printed, or tables; - is standard input")
+    parser.add_argument("--device", required=True, help="the device on which they were measured")
+    parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
+    parser.add_argument("--calibration", default="default", help="what holds where nothing was measured (default: default)")
+    parser.add_argument("--operation", default="", help="of hccl_test: all_reduce, all_gather, reduce_scatter or all_to_all")
+    parser.add_argument("--ranks", type=int, default=0, help="ranks of the test, where its output does not name them")
+    parser.add_argument("--nodes", type=int, default=0, help="nodes of the test, where its output does not name them")
+    parser.add_argument("--out", required=True, help="the calibration to write, for --calibration of estimate and plan")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.core import catalog
+    from perfkit.predict.calibration.file import calibration
+    from perfkit.predict.calibration.own import calibrate_with
+
+    own = catalog.read_hardware(arguments.hardware) if arguments.hardware else {}
+    device = own.get(arguments.device) or catalog.hardware_named(arguments.device)
+    found, changes = calibrate_with(
+        {name: _text(name) for name in arguments.files},
+        device,
+        base=calibration(arguments.calibration),
+        operation=arguments.operation,
+        num_ranks=arguments.ranks,
+        num_nodes=arguments.nodes,
+    )
+    target = Path(arguments.out)
+    if target.suffix != ".toml" or any(target.resolve() == Path(name).resolve() for name in arguments.files):
+        raise InputError(arguments.out, ["--out must be a new file that ends in .toml"])
+    try:
+        found.write(target)
+    except OSError as error:
+        raise InputError(arguments.out, [f"the file cannot be written: {error.strerror}"]) from error
+    if arguments.json:
+        print_document({"device": device.name, "written": str(target), "changes": [asdict(change) for change in changes]})
+        return 0
+    rows = [[one.name, f"{one.before:.3g}", f"{one.after:.3g}", f"{100 * one.error:.1f} %", one.file] for one in changes]
+    print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
+    print(f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
+    return 0
+
+
+def _text(name: str) -> str:
+    if name == STANDARD_INPUT:
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(name, [f"cannot be read as text: {error}"]) from error
+
+
+COMMAND = Command(name="calibrate", add=_add, run=_run)
