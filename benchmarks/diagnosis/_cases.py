@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 HEALTHY = "healthy"
-HEALTHY_JITTER = 0.03
+HEALTHY_JITTER = 0.05
 MAYBE_ALL = ("data_stall", "host_bound", "gc_pause", "memory_fragmentation")
 """Faults of one rank or of all."""
 WITH_SUBJECT = (*MAYBE_ALL, "slow_rank", "slow_node", "slow_link", "clock_skew", "imbalanced_pp_stage")
@@ -139,7 +139,7 @@ def label_of(faults: tuple[str, ...]) -> str:
 
 
 def cases(seeds: range, kinds: tuple[str, ...] = (), *, largest: int = 64) -> Iterator[Case]:
-    """All cases: every fault in every layout of up to `largest` ranks, and healthy runs with and without jitter of up to 3 %."""
+    """All cases: every fault in every layout of up to `largest` ranks, and healthy runs with and without jitter of up to 5 %."""
     for seed in seeds:
         for layout in (*LAYOUTS, *LARGE_LAYOUTS):
             if math.prod(layout) > largest:
@@ -148,7 +148,7 @@ def cases(seeds: range, kinds: tuple[str, ...] = (), *, largest: int = 64) -> It
             yield from (Case(*layout, seed, faults=(fault,)) for fault in faults if not kinds or fault.split(":")[0] in kinds)
             if not kinds or HEALTHY in kinds:
                 yield Case(*layout, seed)
-                for sigma in (0.02, HEALTHY_JITTER):
+                for sigma in (0.02, 0.03, HEALTHY_JITTER):
                     yield Case(*layout, seed, faults=(f"jitter:{sigma}",))
 
 

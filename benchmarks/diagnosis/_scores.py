@@ -54,7 +54,7 @@ def record_of(name: str, faults: tuple[str, ...], found: dict[str, Any], truth: 
 def _kept(finding: dict[str, Any]) -> dict[str, Any]:
     """A finding with what it costs alone: the cost that is shown leaves out what costlier findings of the step have taken."""
     alone = finding["evidence"].get("cost_alone_ns", finding["cost_ns"])
-    return {**{key: finding[key] for key in ("rule", "title", "subject")}, "cost_ns": alone}
+    return {**{key: finding[key] for key in ("rule", "severity", "title", "subject")}, "cost_ns": alone}
 
 
 def scores_of(records: Iterable[Record], *, verbose: bool = False) -> tuple[dict[str, Score], Counter[str]]:
@@ -77,7 +77,7 @@ def _judge(record: Record, score: Score, other: Counter[str], *, verbose: bool) 
             if verbose:
                 print(f"{record['name']}: alarm {finding['rule']}: {finding['title']}")
     if not record["faults"]:
-        score.hits += not record["findings"]
+        score.hits += not any(finding["severity"] != "low" or finding["rule"] == "jitter" for finding in record["findings"])
         _count_named(None, record, score)
         return
     fault = record["faults"][0]
@@ -138,7 +138,7 @@ def print_scores(scores: dict[str, Score], other: Counter[str]) -> None:
     named, right = (sum(getattr(score, name) for score in scores.values()) for name in ("named", "named_right"))
     print(f"precision of ranks and links named: {right / named if named else 1.0:.3f} ({right} of {named})")
     if HEALTHY in scores:
-        print(f"runs without a fault that are silent: {scores[HEALTHY].hits} of {scores[HEALTHY].runs}")
+        print(f"runs without a fault, nothing above low and no jitter said: {scores[HEALTHY].hits} of {scores[HEALTHY].runs}")
     ratios = [ratio for score in scores.values() for ratio in score.cost_ratios]
     print(f"all costs of faults of {WORTH:.0%} of the step and more: {_costs(ratios)}")
     for label, count in sorted(other.items()):

@@ -27,6 +27,9 @@ WARM_UP_EXCESS = 0.5
 """A step that is warm-up is longer by half at the least. Compiling, allocating and filling caches cost more: where the first step
 of the bundled logs and recordings holds them it takes 1.5 to 60 times a usual one, and up to 1.4 times where it does not. What is
 shorter may be a fault that a diagnosis must see, and moves no median."""
+WARM_FROM_STEP = 5
+"""A recording that begins at this step or later begins warm: compiling, allocating and connecting belong to the first steps. No
+first step of the bundled recordings that begin later is long; a log that prints every tenth step begins with the first."""
 OUTLIER_SIGMAS = 3.0
 """Normal scatter passes this in 1 of 370 steps."""
 FEWEST_FOR_OUTLIERS = 4
@@ -74,8 +77,14 @@ def warm_up_steps(durations: Values) -> int:
 
 
 def warm_up(steps: pd.DataFrame) -> tuple[int, ...]:
-    """The numbers of the steps that are warm-up, of rows `step` and `duration_ns` of all ranks: the median rank decides."""
+    """The numbers of the steps that are warm-up, of rows `step` and `duration_ns` of all ranks: the median rank decides.
+
+    None of a recording that begins at WARM_FROM_STEP or later; a first row may stand for the steps before it, where only some are
+    printed.
+    """
     lengths = steps.groupby("step")["duration_ns"].median().sort_index()
+    if len(lengths) > 1 and lengths.index[0] - (lengths.index[1] - lengths.index[0]) + 1 >= WARM_FROM_STEP:
+        return ()
     return tuple(int(step) for step in lengths.index[: warm_up_steps(lengths.to_numpy())])
 
 

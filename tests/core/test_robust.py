@@ -63,13 +63,13 @@ def test_warm_up_leaves_half_of_the_steps_in_any_unit_of_time(durations_ns, fact
 
 
 def test_of_several_ranks_the_median_one_says_whether_a_step_is_warm_up():
-    rows = [{"rank": rank, "step": step, "duration_ns": 100} for rank in range(3) for step in (11, 12, 13, 14)]
+    rows = [{"rank": rank, "step": step, "duration_ns": 100} for rank in range(3) for step in (1, 2, 3, 4)]
     steps = pd.DataFrame(rows)
-    steps.loc[(steps["step"] == 11) & (steps["rank"] == 0), "duration_ns"] = 900
+    steps.loc[(steps["step"] == 1) & (steps["rank"] == 0), "duration_ns"] = 900
     assert robust.warm_up(steps) == ()
-    steps.loc[(steps["step"] == 11) & (steps["rank"] == 1), "duration_ns"] = 900
-    assert robust.warm_up(steps) == (11,)
-    assert sorted(set(robust.after_warm_up(steps)["step"])) == [12, 13, 14]
+    steps.loc[(steps["step"] == 1) & (steps["rank"] == 1), "duration_ns"] = 900
+    assert robust.warm_up(steps) == (1,)
+    assert sorted(set(robust.after_warm_up(steps)["step"])) == [2, 3, 4]
     assert robust.after_warm_up(steps).index.tolist() == list(range(9))
 
 
@@ -96,3 +96,9 @@ def test_a_change_is_real_beyond_three_standard_errors_and_the_noise_ratio():
     assert not robust.is_real_change(100, 110, num_samples=1, median_abs_devs=(1, 4))
     assert robust.is_real_change(100, 110, num_samples=0, median_abs_devs=(2,))
     assert not robust.is_real_change(100, 104, num_samples=9, median_abs_devs=(0.1,), noise_ratio=0.05)
+
+
+@pytest.mark.parametrize(("numbers", "cut"), [((15, 16, 17, 18), ()), ((10, 20, 30, 40), (10,)), ((4, 5, 6, 7), (4,))])
+def test_a_recording_that_begins_late_has_no_warm_up_unless_its_first_row_stands_for_the_first_steps(numbers, cut):
+    rows = pd.DataFrame({"rank": 0, "step": numbers, "duration_ns": (900, 100, 100, 100)})
+    assert robust.warm_up(rows) == cut

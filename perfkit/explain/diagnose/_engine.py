@@ -103,7 +103,7 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
         causes = [
             at
             for at, finding in enumerate(findings)
-            if finding.rule in said_by.get(symptom.rule, ())
+            if (finding.rule in said_by.get(symptom.rule, ()) and _may_share_ranks(finding, symptom))
             or (
                 causes_of(finding, symptom)
                 # Of two that explain each other and cost about the same, the one that explains less is the more exact.
@@ -123,6 +123,12 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
         for at, finding in enumerate(findings)
         if _last_cause(at, cause_of) == at
     ]
+
+
+def _may_share_ranks(one: Finding, other: Finding) -> bool:
+    """Whether two findings are about a rank that both name; one that names none may be about any."""
+    mine, theirs = (set(finding.subject.get("ranks", ())) for finding in (one, other))
+    return not mine or not theirs or bool(mine & theirs)
 
 
 def _last_cause(index: int, cause_of: Mapping[int, int]) -> int:

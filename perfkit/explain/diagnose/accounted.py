@@ -38,7 +38,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     "waiting/slow link": ("slow-link",),
     "waiting/transfer": ("slow-link", "bandwidth-low", "exposed-communication"),
     "waiting/late sends": ("slow-rank", "pipeline-bubble", "slow-link"),
-    "waiting/why not recorded": ("slow-rank", "stage-imbalance", "data-feed", "host-bound"),
+    "waiting/why not recorded": ("slow-rank", "late-rank", "stage-imbalance", "data-feed", "host-bound"),
     "work/conversion": ("excess-casts",),
     "work/AI CPU": ("ai-cpu-on-path",),
     "work/recomputation": ("recompute-cost",),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core import robust
@@ -28,7 +29,10 @@ SCATTERS = 4.0
 USUAL_SHARE = 1 / 3
 """The least share of the steps that show what is usual."""
 FEWEST_USUAL = 2
-"""A single step is not known to be usual; two show by how much steps differ. Of five steps three may be the episode."""
+"""Two steps show by how much steps differ. Of five steps three may be the episode."""
+PLAIN = 2.0
+"""A single step shows what is possible, not what is usual: only what is so many times as long, and so many times the least amount
+more, is not how steps differ."""
 FEW_TOLD = 6
 MOST = 0.5
 """What is this share of how much longer steps are is what they are longer for."""
@@ -63,18 +67,30 @@ class Episode:
 def episode_of(values: pd.Series, least: float) -> Episode | None:
     """The episode in values by step, whose gap is at least `least`; None if all steps are alike or too few show what is usual."""
     known = values.dropna().astype("float64").sort_values(kind="stable")
-    if len(known) <= FEWEST_USUAL:
+    amounts: npt.NDArray[np.float64] = np.asarray(known, dtype=np.float64)
+    if len(amounts) < 2:
         return None
-    amounts = known.to_numpy()
-    jumps = np.diff(amounts)
-    first = max(FEWEST_USUAL, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
-    at = first + int(jumps[first:].argmax())
-    low, high = amounts[: at + 1], amounts[at + 1 :]
-    scatter = max(robust.sigma(low), robust.sigma(high) if len(high) > 2 else 0.0, float(np.ptp(low)) / SCATTERS)
-    if jumps[at] < max(least, SCATTERS * scatter):
-        return None
+    at = _last_usual(amounts, FEWEST_USUAL)
+    if at is None or not _apart(amounts[: at + 1], amounts[at + 1 :], least):
+        at = _last_usual(amounts, 1)
+        if at != 0 or amounts[1] < PLAIN * max(amounts[0], least):
+            return None
+    low = amounts[: at + 1]
     steps = tuple(sorted(int(str(step)) for step in known.index[at + 1 :]))
     return Episode(steps, float(low.mean()), _period(steps, sorted(int(str(step)) for step in known.index)))
+
+
+def _last_usual(amounts: npt.NDArray[np.float64], fewest: int) -> int | None:
+    """The place of the last usual amount, of ascending ones: before the widest gap that leaves enough; None if none does."""
+    first = max(fewest, int(np.ceil(USUAL_SHARE * len(amounts)))) - 1
+    jumps = np.diff(amounts)[first:]
+    return first + int(jumps.argmax()) if len(jumps) else None
+
+
+def _apart(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], least: float) -> bool:
+    """Whether the gap between two groups is wider than what may be chance."""
+    scatter = max(robust.sigma(low), robust.sigma(high) if len(high) > 2 else 0.0, float(np.ptp(low)) / SCATTERS)
+    return bool(high[0] - low[-1] >= max(least, SCATTERS * scatter))
 
 
 def price_ns(case: Case, steps: Sequence[int], own_ns: int) -> int:

@@ -86,7 +86,10 @@ def summaries(steps: pd.DataFrame, members: pd.DataFrame, fed: pd.DataFrame) -> 
     parts = stated_parts(steps)
     frames = []
     unknown = parts["computing"].isna().to_numpy(dtype=bool)
-    frames.append(_column(steps[unknown], causes.UNEXPLAINED, steps.loc[unknown, "duration_ns"], "step", "free"))
+    rows, whole = steps[unknown], steps.loc[unknown, "duration_ns"].to_numpy(dtype=np.int64)
+    data = np.minimum(_looked_up(rows, fed), whole)
+    frames.append(_column(rows, causes.FEED, data, None, "free", place="before"))
+    frames.append(_column(rows, causes.UNEXPLAINED, whole - data, "step", "free"))
     rows, known = steps[~unknown], parts[~unknown]
     frames.append(_column(rows, causes.ALL_WORK, known["computing"], None, "computing"))
     bubble = np.minimum(rows["bubble_ns"].fillna(0).to_numpy(dtype=np.int64), known["communication"].to_numpy(dtype=np.int64))
@@ -132,14 +135,16 @@ def _for_whom(waits: pd.DataFrame, members: pd.DataFrame) -> pd.DataFrame:
 def latest_members(members: pd.DataFrame) -> pd.Series:
     """By operation of which several members were read, the one that waited least: it came last.
 
-    Where some were not read one of those may have come last, unless one that was waited next to nothing beside the others.
+    Where some were not read one of those may have come last, unless one that was waited next to nothing beside the others, and was
+    not held up in the operation for longer than they waited, neither waiting nor moving data.
     """
     known = members[members["wait_ns"].notna().to_numpy() & (members["num_seen"] > 1).fillna(False).to_numpy()]
     ordered = known.sort_values(["instance", "wait_ns", "rank"], kind="stable")
     least, most = (ordered.drop_duplicates("instance", keep=keep).set_index("instance") for keep in ("first", "last"))
     paired = least["operation"].isin(["send", "receive"]) & (least["num_seen"] == 2)
     whole = paired | (least["num_seen"] >= least["group_size"]).fillna(False)
-    told = (whole | (least["wait_ns"] <= NEXT_TO_NOTHING * most["wait_ns"])).to_numpy(dtype=bool)
+    held_up = (least["other_ns"] > most["wait_ns"]).fillna(False)
+    told = (whole | ((least["wait_ns"] <= NEXT_TO_NOTHING * most["wait_ns"]) & ~held_up)).to_numpy(dtype=bool)
     return least.loc[told, "rank"].astype("int64")
 
 

@@ -132,7 +132,7 @@ READ = {
     "mindinsight/run_2": {"excess-casts"},
     # 341 all-reduces and 122 of 179 ms of computing on the second stage, 14 ms on the first.
     "mindinsight/cluster_propose": {"stage-imbalance", "warm-up"},
-    # A kernel table of some rows: two idle times of seconds, and what the host did is not known.
+    # A kernel table of some rows: two idle times of seconds, what the host did is not known, and there is no price.
     "msprof_analyze/compute_advice_small": {"host-pause"},
     "msprof_analyze/compute_advice": {"exposed-communication", "host-bound", "excess-casts"},
     # 6.1 of 9.4 idle ms are before kernels that were launched 1 to 3 ms earlier; the host waits in aten::item 43 times.
@@ -144,8 +144,103 @@ READ = {
     "torch_npu_pp2dp2": {"stage-imbalance", "exposed-communication", "host-bound", "excess-casts", "clock-skew"},
     # Kernels of 14 us that start as soon as they are launched; the first calls of an allocator are no churn.
     "param/linear_kineto.json.gz": {"host-bound"},
+    # Rank 7 begins the step up to 6.2 ms after the others; all hosts launch too late, and load 1.0 of 15.8 ms at the start.
+    "dlrm_8xV100": {"host-bound", "late-rank", "data-feed"},
+    # 13.3 ms pass before the first operator, and 102 of 156 ms are all-reduces that hide behind 4.8 ms of computing at the most.
+    "ascend_trace_view/rank0_ascend_pt": {"host-bound", "data-feed", "exposed-communication", "excess-casts"},
+    # The first kernels wait 8 s and 4.2 s for cudaFree, which initialises the context.
+    "hta/critical_path": {"host-pause"},
+    # 18 kernels and 15 events of the host in 235 ms: what is left of a recording says nothing of pauses, so there is no price.
+    "hta/trace_compare": {"host-pause"},
+    # 11 kernels in 136 ms, likewise.
+    "msprof_db": {"host-pause"},
+    # 12.9 of 118 ms in which nothing runs but copies from pinned memory, and 11 cudaStreamSynchronize before idle times.
+    "hta/trace_diff": {"host-copies", "frequent-sync"},
+    # The same job as trace_filter, other steps: 59 ms without an event inside the optimizer.
+    "hta/timeline_analysis": {"host-bound", "exposed-communication", "host-pause", "fp32-hot-operator"},
+    "hta/trace_filter": {"host-bound", "exposed-communication", "host-pause", "fp32-hot-operator"},
+    # One cudaMemcpyAsync of 147 ms holds the thread while the device has nothing to do for 64 ms.
+    "hta/negative_queue_length": {"host-pause", "exposed-communication", "frequent-sync"},
+    # What no kernel is left of: marks of the host, or counters.
+    "hta/distributed_info_unavailable": set(),
+    "hta/rank_non_gpu": set(),
+    # Step traces of 4 ranks: 23.0 of 125 ms after the backward pass, and nothing says of what.
+    "mindinsight/mixed": {"gradient-allreduce-tail"},
+    "mindinsight/parallel_strategy": set(),
+    "mindinsight/run_4": set(),
+    "memory_tracker/newer": {"memory-late-release"},
+    "memory_tracker/older": {"memory-late-release"},
+    "memscope": set(),
+    "msprof_analyze/cluster_analysis_output": set(),
+    "logs/megatron": set(),
+    "logs/mindformers": set(),
+    "logs/dryrun": set(),
+    # One of the two ranks, without what they waited: 81.5 ms of all-reduces beside 4.8 ms of computing.
+    "torch_npu_db/level0": {"host-bound", "exposed-communication", "excess-casts"},
+    # 0.5 GiB of 192 are reserved and not in use: no matter that it is 1.5 times what is.
+    "tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz": {"host-bound", "hfu-low"},
+    "tracelens/mi300/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": {
+        "fusion-candidate",
+        "inefficient-operators",
+        "excess-casts",
+        "hfu-low",
+    },
+    "tracelens/h100/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": {"fusion-candidate", "inefficient-operators", "excess-casts"},
 }
 """What an expert says of each recording, and nothing else."""
+
+ELSEWHERE = (
+    "hta/nccl_parser_config",
+    "kineto_h100",
+    "kineto_tb_samples/resnet50_num_workers",
+    "msinsight_trimmed",
+    "msprof_export/alexnet",
+    "param/resnet_kineto.json.gz",
+    "torch_npu_db/level1",
+    "tracelens/h100/gaunernst_bert-small-uncased__1016001.json.gz",
+    "tracelens/mi300/ddp_resnet18_no_pool",
+)
+"""What tests of their own say the findings of."""
+UNREADABLE = ("msinsight_groups/metadata", "msinsight_groups/old", "msprof_export/empty", "msprof_export/op_summary")
+"""What holds nothing that could be diagnosed: parts of exports, kept for the errors that they give."""
+
+
+def test_every_recording_that_comes_with_the_tests_stands_in_the_table():
+    told = (*READ, *ELSEWHERE, *UNREADABLE)
+    files = [path.relative_to(MORE).as_posix() for path in MORE.rglob("*") if path.is_file()]
+    data = [name for name in files if "/" in name and "PROVENANCE" not in name]
+    assert [name for name in data if not name.startswith(told)] == []
+
+
+BUNDLED = {
+    "cluster_16card": set(),
+    "kineto_resnet": {"exposed-communication"},
+    "logs": set(),
+    "memory_tracker": {"memory-late-release"},
+    "mindinsight_feed": {"data-feed", "gradient-allreduce-tail"},
+    "torch_npu_2rank": {"host-bound", "exposed-communication", "excess-casts", "fp32-hot-operator"},
+}
+"""The same of the samples that come with perfkit."""
+
+
+def test_every_sample_of_the_package_gets_the_findings_of_an_expert_and_no_other():
+    assert set(BUNDLED) == {path.name for path in TRACES.iterdir() if path.is_dir()}
+    assert {name: said(verdicts(name)) for name in BUNDLED} == BUNDLED
+
+
+def test_a_recording_of_which_little_is_left_prices_no_pause():
+    for name in ("hta/trace_compare", "msprof_db", "msprof_analyze/compute_advice_small"):
+        found = verdicts(name, MORE)["host-pause"]
+        assert (found.cost_ns, found.severity) == (None, "low")
+        assert "may hold a part of what ran" in found.title
+
+
+def test_one_late_rank_of_many_is_named_with_what_the_step_loses():
+    # Rank 7 comes to the first exchange 5.9 ms after rank 3, which takes longest: 18.7 ms, next to 13.4 of what is left of rank 4.
+    found = verdicts("dlrm_8xV100", MORE)["late-rank"]
+    assert found.subject["ranks"] == (7,)
+    assert found.evidence["longest_wait_without_reason_ns"] == pytest.approx(6.16e6, rel=0.01)
+    assert found.cost_ns == pytest.approx(18.711e6 - 13.357e6, rel=0.01)
 
 
 @pytest.mark.parametrize("name", READ)

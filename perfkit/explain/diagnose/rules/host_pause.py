@@ -4,7 +4,8 @@ What is measured: where the host was recorded, what the ledger holds as pauses: 
 ends on the threads that launch, or garbage is collected. Else single times in the middle of a step in which a device does nothing
 at all on any stream. Both are long against the step, and far longer than what the rank does habitually: at most two a step are
 pauses. Ranks that wait for the stopped one run a collective meanwhile, and are not named; times that a data loader fills are
-`data-feed`. A garbage collection in those times is stated, or the call that fills most of them.
+`data-feed`. A garbage collection in those times is stated, or the call that fills most of them. A host that stands still for most
+of the step and in no call has no price: more likely a part of what ran was recorded.
 
 What to do: collect garbage at fixed steps on all ranks at once (gc.disable, gc.freeze, gc.collect every few hundred steps), save
 checkpoints asynchronously, keep other work off the host.
@@ -20,7 +21,7 @@ from perfkit.explain.diagnose.case import KERNELS_BY, Case
 from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import FAR_LONGER
-from perfkit.explain.ledger.causes import ALLOCATOR, DEVICE, LATENCY, LAUNCHING, PAUSE
+from perfkit.explain.ledger.causes import ALLOCATOR, COPIES, DEVICE, LATENCY, LAUNCHING, PAUSE
 
 PAUSE_SHARE = Threshold(
     name="pause-share",
@@ -38,6 +39,14 @@ PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a st
 
 HELD = (ALLOCATOR, LATENCY, DEVICE)
 """What lasts a moment; when it lasts long, somebody stood still."""
+MOST = 0.5
+"""The share of the step from which on a stop is no moment."""
+WHOLE = "record again with all kernels and the host: with most of the time empty, what is here may be a part of what ran"
+PINNED = (
+    "copy from pinned memory without waiting: DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True); a copy of "
+    "pageable memory holds its thread until it is done",
+    "look at what the device waits for at the end of those times in the timeline",
+)
 COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
 ACTIONS = (
     "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.collect() every few hundred steps",
@@ -81,6 +90,8 @@ def check(case: Case) -> Verdict:
         if call
         else "and no call of the host fills it"
     )
+    # A host that stands still most of the time and in no call is more likely one of which a part was recorded.
+    part = call is None and _a_step_ns(mine, num_steps) > MOST * step_ns
     who = _who.devices(named, case)
     first = episodes.get(named[0])
     times = f"{_who.count(len(mine), 'time')} in {_who.count(num_steps, 'step')}" + (
@@ -90,7 +101,8 @@ def check(case: Case) -> Verdict:
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who('stands', 'stand')} still {times}, up to {mine['duration_ns'].max() / 1e6:.0f} ms, {what}",
+                title=f"{who('stands', 'stand')} still {times}, up to {mine['duration_ns'].max() / 1e6:.0f} ms, {what}"
+                + (": the recording may hold a part of what ran" if part else ""),
                 subject={
                     "ranks": named,
                     "steps": tuple(sorted(int(step) for step in mine["step"].unique())),
@@ -103,15 +115,21 @@ def check(case: Case) -> Verdict:
                     "pauses_a_step": float(a_step.loc[list(named)].max()),
                     **({} if collected is None else {"share_in_garbage_collection": collected}),
                 },
-                actions=ACTIONS,
-                cost_ns=_cost_ns(case, mine, list(episodes.values())),
+                actions=PINNED if call and COPIES.search(call) else (WHOLE, *ACTIONS) if part else ACTIONS,
+                cost_ns=None if part else _cost_ns(case, mine, list(episodes.values())),
+                severity="low" if part else None,
                 next=("14_timeline",),
                 part="free",
-                loss=work.loss(mine),
+                loss=None if part else work.loss(mine),
             ),
         ),
         evidence,
     )
+
+
+def _a_step_ns(pauses: pd.DataFrame, num_steps: int) -> float:
+    """The pauses of a mean step, of the rank that has most of them."""
+    return float(pauses.groupby("rank")["duration_ns"].sum().max()) / num_steps
 
 
 def _still(case: Case) -> pd.DataFrame:

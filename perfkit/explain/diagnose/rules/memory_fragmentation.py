@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
-from perfkit.explain.diagnose import host, who, work
+from perfkit.explain.diagnose import device, host, who, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
@@ -30,7 +30,7 @@ FRAGMENTED_RATIO = Threshold(
 FRAGMENTS_SHARE = Threshold(
     name="fragments-share",
     value=0.05,
-    unit="share of the memory budget",
+    unit="share of the memory budget, or of the device",
     origin="chosen: a layer more or less moves memory by as much; less does not decide whether a job fits",
 )
 
@@ -97,6 +97,10 @@ def _curve_ratios(case: Case) -> dict[int, float]:
     peaks = (
         peaks[peaks["allocated_bytes"] > 0].sort_values("reserved_bytes", ascending=False, kind="stable").drop_duplicates("rank")
     )
+    memory = min((float(spec.memory_bytes) for spec in device.candidates(case)), default=0.0)
+    gaps = peaks["reserved_bytes"] - peaks["allocated_bytes"]
+    # What a device has plenty of decides nothing.
+    peaks["reserved_bytes"] = peaks["reserved_bytes"].where(gaps >= case.limit(FRAGMENTS_SHARE) * memory, peaks["allocated_bytes"])
     ratios = {int(row["rank"]): float(row["reserved_bytes"] / row["allocated_bytes"]) for row in peaks.to_dict("records")}
     high = [rank for rank in ratios if ratios[rank] >= case.limit(FRAGMENTED_RATIO)]
     return {} if high and _replays_graphs(case, high[0]) else ratios
@@ -163,7 +167,7 @@ def _at_calls(case: Case, gaps: pd.DataFrame) -> pd.DataFrame:
     """Of ranks whose calls are known the idle times in which one ends, of the others all."""
     for rank in [int(rank) for rank in gaps["rank"].unique()][:MOST_RANKS]:
         calls = host.rows(case, rank, host.ALLOCATORS)
-        if calls is not None and len(calls):
+        if calls is not None:
             gaps = gaps[((gaps["rank"] != rank) | gaps.index.isin(host.idle_at(case, rank, calls).index)).to_numpy(dtype=bool)]
     return gaps
 

@@ -1,0 +1,93 @@
+"""The others wait for one rank, and why it comes late was not recorded.
+
+What is measured: what the ledger holds as waiting for a rank without a reason. A rank has a reason where its timeline shows what it
+spent more time on than who waits for it; without one it began the step later than the others (what it did before is not in the
+recording), or has no timeline. Where most of the waiting has a reason, that is told by the rule about it. Where the sizes of groups
+are not known, a rank that communicates for longer itself than the others wait for it waits for one that was not recorded, and is
+not named. What it costs is how much shorter the longest of the other ranks of each step is without that waiting.
+
+What to do: record more steps in a row, so that what the rank did before is seen, and all ranks with the host side.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from perfkit.core.errors import NotMeasuredError
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.ledger import NOBODY
+from perfkit.explain.ledger.causes import WAITING_UNTOLD
+
+LATE_SHARE = Threshold(
+    name="late-rank-share", value=0.02, unit="share of the step", origin="chosen: twice what two runs can differ by"
+)
+MOSTLY = 0.5
+"""The share of the waiting for a rank that must be without a reason: else what is on record is why it is late."""
+HOW = "record kernels and communication of all ranks of a group"
+ACTIONS = (
+    "record three steps and more in a row: what the rank did before the first one is not in the recording",
+    "compare the hosts: CPU governor, other processes, NUMA placement and storage of the named rank",
+)
+
+
+def check(case: Case) -> Verdict:
+    """Ranks that others wait for without a reason on record."""
+    known = case.known_ranks if case.run.has("kernels") else frozenset[int]()
+    if len(known) < 2:
+        raise NotMeasuredError("kernels of two ranks that wait for one another", how_to_collect=HOW)
+    rows = case.ledger.entries
+    waits = rows[rows["rank"].isin(list(known)) & (rows["who"] != NOBODY) & (rows["cause"] == WAITING_UNTOLD)]
+    won = {int(str(who)): _won_ns(case, int(str(who)), own) for who, own in waits.groupby("who")}
+    limit_ns = case.limit(LATE_SHARE) * (case.step_ns or 1)
+    evidence = {"largest_late_ns": float(max(won.values(), default=0)), "limit_ns": limit_ns}
+    untold = waits.groupby("who")["ns"].sum() / rows.groupby("who")["ns"].sum()
+    late = [who for who, ns in won.items() if ns >= limit_ns and untold[who] >= MOSTLY and _is_last(case, who, ns)]
+    late.sort(key=lambda who: -won[who])
+    return Verdict(tuple(_finding(case, who, waits, won[who], evidence) for who in late), evidence)
+
+
+def _is_last(case: Case, who: int, waited_ns: int) -> bool:
+    """Whether no rank that was not recorded may come later still."""
+    own = case.members[(case.members["rank"] == who).to_numpy(dtype=bool)]
+    if (own["num_seen"] >= own["group_size"]).fillna(False).all():
+        return True
+    steps = case.steps[(case.steps["rank"] == who).to_numpy(dtype=bool)]
+    return bool(steps["exposed_communication_ns"].fillna(0).mean() <= waited_ns)
+
+
+def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: dict[str, float]) -> Finding:
+    own = waits[(waits["who"] == who).to_numpy(dtype=bool)]
+    most_ns = float(own.groupby(["rank", "step"])["ns"].sum().max())
+    of = case.ledger.entries
+    every_ns = float(of[(of["who"] == who).to_numpy(dtype=bool)].groupby(["rank", "step"])["ns"].sum().max())
+    return Finding(
+        rule=RULE.name,
+        title=f"The others wait up to {most_ns / 1e6:.1f} ms for rank {who}, and why it comes late was not recorded",
+        subject={"ranks": (who,), "steps": tuple(sorted(int(step) for step in own["step"].unique()))},
+        evidence={**evidence, "longest_wait_without_reason_ns": most_ns, "longest_wait_for_it_ns": every_ns},
+        actions=ACTIONS,
+        cost_ns=cost_ns,
+        next=("13_communication", "14_timeline"),
+        part="communication",
+    )
+
+
+def _won_ns(case: Case, who: int, waits: pd.DataFrame) -> int:
+    """How much shorter the longest of the other ranks of each step is without this waiting, a mean over steps."""
+    others = case.steps[(case.steps["rank"] != who).to_numpy(dtype=bool)]
+    lengths = others.set_index(["rank", "step"])["duration_ns"].astype("float64")
+    less = waits.groupby(["rank", "step"])["ns"].sum().reindex(lengths.index).fillna(0.0)
+    longest = pd.DataFrame({"before": lengths, "after": lengths - less}).groupby(level="step").max()
+    return round(float((longest["before"] - longest["after"]).mean()))
+
+
+RULE = Rule(
+    name="late-rank",
+    title="The others wait for a rank, for no reason on record",
+    needs=frozenset({"steps", "collectives"}),
+    how_to_collect=HOW,
+    thresholds=(LATE_SHARE,),
+    check=check,
+    symptom_of=frozenset({"slow-rank"}),
+)
