@@ -18,6 +18,7 @@ from perfkit.core.units import GIB
 from perfkit.face.cli import main
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
+from perfkit.predict.changes import AS_PLANNED
 from perfkit.project import create_project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
@@ -142,3 +143,16 @@ def test_page_02_locks_its_prediction_and_its_convention(tmp_path: Path):
     project = open_project(tmp_path)
     assert (project.attention, project.count_head, project.peak_flops_per_s) == ("causal", False, 313e12)
     assert run_page("02_model_cost", path="llama2-7b")["attention"].value == "causal"
+
+
+@pytest.mark.parametrize("path", OWN[:2], ids=lambda path: path.stem)
+def test_page_05_agrees_with_the_estimate_and_writes_its_choice(path: Path):
+    page = run_page("05_recompute", path=path)
+    choice = page["what_the_choice_does"].set(choice=AS_PLANNED)
+    told = predicted(path, "Ascend-910B2")
+    assert choice.value[0].estimate.to_dict()["step_time_s"] == told["step_time_s"]
+    assert choice.value[0].estimate.peak_memory_bytes == told["peak_memory_bytes"]
+    assert "nothing changes" in page["the_choice_as_configuration"].wait().code[0].text
+    choice.set(choice="all layers")
+    assert choice.value[0].estimate.step_time_s > page["predicted"].step_time_s * 0.9
+    assert page["the_choice_as_configuration"].wait().code[0].language == "diff"

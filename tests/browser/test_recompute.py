@@ -11,7 +11,7 @@ OpenPage = Callable[..., Page]
 
 def test_a_pattern_of_ones_own_is_checked_and_exported_by_keyboard(open_page: OpenPage):
     page = open_page("05_recompute")
-    panel = page.locator('section[data-panel="recompute"]')
+    panel = page.locator('section[data-panel="what-the-choice-does"]')
     sentence = panel.locator(".pk-sentence")
     expect(sentence).to_contain_text("216")
     choice = panel.get_by_label("Recompute", exact=True)
@@ -23,5 +23,6 @@ def test_a_pattern_of_ones_own_is_checked_and_exported_by_keyboard(open_page: Op
     patterns.blur()
     expect(sentence).to_contain_text("1 of 1 patterns name no operator")
     expect(panel.locator("tbody").filter(has_text="names nothing")).to_contain_text("attention_norm")
-    panel.get_by_label("Export for").select_option("Megatron arguments")
-    expect(panel).to_contain_text("The choice for Megatron")
+    export = page.locator('section[data-panel="the-choice-as-configuration"]')
+    export.get_by_label("Export for").select_option("Megatron arguments")
+    expect(export).to_contain_text("for Megatron")

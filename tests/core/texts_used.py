@@ -10,7 +10,7 @@ import importlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfkit.core import discover
@@ -157,15 +157,22 @@ def _step_texts(node: ast.AST, page: Path) -> Iterator[tuple[str, str]]:
 
 
 def _imported(page: Path, node: ast.expr) -> list[str]:
-    """The words of a constant that a page imports or a module holds."""
+    """The words of a constant that a page imports, by itself or with its module, or that a module holds."""
     if page.suffix == ".py":
-        found = getattr(importlib.import_module(f"perfkit.face.widgets.{page.stem}"), node.id)
-        return [str(each[0] if isinstance(each, tuple) else each) for each in found]
+        return _option_words(getattr(importlib.import_module(f"perfkit.face.widgets.{page.stem}"), ast.unparse(node)))
     code = "\n".join("".join(cell["source"]) for cell in json.loads(page.read_text())["cells"] if cell["cell_type"] == "code")
+    first, _, rest = ast.unparse(node).partition(".")
     for imported in ast.walk(ast.parse(code)):
-        if isinstance(imported, ast.ImportFrom) and any(alias.name == getattr(node, "id", "") for alias in imported.names):
-            return list(getattr(importlib.import_module(str(imported.module)), node.id))
+        for alias in imported.names if isinstance(imported, ast.ImportFrom) else ():
+            if (alias.asname or alias.name) == first:
+                if rest:
+                    return _option_words(getattr(importlib.import_module(f"{imported.module}.{alias.name}"), rest))
+                return _option_words(getattr(importlib.import_module(str(imported.module)), alias.name))
     return []
+
+
+def _option_words(options: Iterable[object]) -> list[str]:
+    return [str(each[0] if isinstance(each, tuple) else each) for each in options]
 
 
 def _constant(node: ast.AST | None) -> str:

@@ -26,10 +26,10 @@ SHARING = (("no", 0), ("optimizer state", 1), ("+ gradients", 2), ("+ parameters
 POWERS = tuple(2**power for power in range(12))
 
 
-def plan_entries(*, without: Iterable[str] = ()) -> dict[str, Entry]:
-    """Controls by what they change, in the order in which they are drawn; `without` names those that a page has no use for."""
+def plan_entries(*only: str, without: Iterable[str] = ()) -> dict[str, Entry]:
+    """Controls by what they change, in the order in which they are drawn: all but those `without`, or `only` the named ones."""
     left_out = frozenset(without)
-    return {name: entry for name, entry in _entries().items() if name not in left_out}
+    return {name: entry for name, entry in _entries().items() if name not in left_out and (not only or name in only)}
 
 
 def _entries() -> dict[str, Entry]:

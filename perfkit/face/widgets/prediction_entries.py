@@ -4,7 +4,7 @@
     def what_the_round_predicts(found, **expected):
         return predict_goal(**expected), predictions_table()
 
-The answer of the step `found` begins with the estimate.
+The answer of the step `found` begins with the estimate, or with what has one as `estimate`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from perfkit.face.widgets import context
 from perfkit.face.widgets.entries import Entry, Number, Text
+from perfkit.predict.estimate import Estimate
 from perfkit.project.predictions import METHOD, expected
 
 
@@ -30,4 +31,5 @@ def prediction_entries() -> dict[str, Entry]:
 def _of(found: Any, place: int) -> float:
     project = context.current_project()
     metric = "tokens_per_s_per_device" if project is None else project.goal_metric
-    return expected(found[0], metric)[place]
+    first = found[0]
+    return expected(first if isinstance(first, Estimate) else first.estimate, metric)[place]

@@ -1,10 +1,10 @@
 """Shown: what the function of a step returns, as charts, tables and sentences of a page.
 
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
-tuple or list, in any order; a mapping gives them titles. The first sentence is the answer, the others are notes under it; a text of
-several lines under a title is code to copy. What has `to_frame()`, and perhaps `told()`, is shown as these. A frame
-without rows is left out. Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and
-`frame.attrs["units"]`; one without a title has that of `frame.attrs["title"]`.
+tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
+sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. What has `to_frame()`,
+and perhaps `told()`, is shown as these. A frame without rows is left out. Words and units of a frame's columns are those of their
+names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; one without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.config.export_text import Export
 from perfkit.core.errors import InputError
 from perfkit.core.texts import t
 from perfkit.face.charts.spec import AnyChart
@@ -42,6 +43,8 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
                 continue
             words = title or str(thing.attrs.get("title", ""))
             tables[_key(words, "table", tables)] = _table(thing, words, choose)
+        elif isinstance(thing, Code):
+            blocks.append(thing)
         elif isinstance(thing, str):
             _say(title, thing, texts, blocks)
         else:
@@ -57,6 +60,8 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(result, Mapping):
         for name, part in result.items():
             yield from _things(str(name), part)
+    elif isinstance(result, Export):
+        yield result.title, Code(result.text, result.language, result.title)
     elif isinstance(result, tuple | list):
         for part in result:
             yield from _things(title, part)
