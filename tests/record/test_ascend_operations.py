@@ -23,7 +23,7 @@ def _file(path: Path) -> File:
 def test_all_samples_at_once_are_what_each_of_them_is():
     files = {rank: _file(path) for rank, path in enumerate(FILES)}
     found, careful = read_columns(files)
-    one_by_one = told_of([(rank, read_operations(file, rank, Sink()), None) for rank, file in files.items() if rank not in careful])
+    one_by_one = told_of([(rank, read_operations(file, rank, Sink())) for rank, file in files.items() if rank not in careful])
     assert len(found)
     pd.testing.assert_frame_equal(found, one_by_one, check_dtype=False)
 

@@ -130,3 +130,24 @@ def test_a_row_that_is_gone_is_counted(tmp_path: Path, sample: str, damage):
         run = opened(tmp_path / "run", sample, damage(content_of(sample), random.Random(f"{sample}{seed}")))
         if run is not None and any(run_rows < totals(plain)[name] for name, run_rows in totals(run).items() if "." not in name):
             assert sum(lost.count for lost in run.dropped) > sum(lost.count for lost in plain.dropped)
+
+
+def test_a_table_that_ends_after_its_header_is_said(tmp_path: Path):
+    sample = TESTS / "mindinsight" / "run_3"
+    name = "step_trace_raw_1_detail_time.csv"
+    shutil.copytree(sample, tmp_path / "run")
+    header = (sample / name).read_bytes().partition(b"\n")[0]
+    for content in (header, header[: header.index(b",tail")], header + b"\n"):
+        (tmp_path / "run" / name).write_bytes(content)
+        run = load(tmp_path / "run", cache=False)
+        assert run.steps().empty
+        assert [(lost.what, lost.file) for lost in run.dropped] == [("table that ends after its header", name)]
+
+
+def test_operations_that_stand_in_one_of_two_files_are_said(tmp_path: Path):
+    shutil.copytree(TWO_RANKS, tmp_path / "run")
+    assert not any("alone" in note for note in load(tmp_path / "run", cache=False).notes)
+    file = next((tmp_path / "run").glob("rank1*/**/communication.json"))
+    file.write_bytes(file.read_bytes().replace(b"hcom_allReduce__", b"hcom_allRedtce__", 1))
+    notes = [note for note in load(tmp_path / "run", cache=False).notes if "alone" in note]
+    assert [("communication.json" in note, "1 operation(s)" in note, "and 1 in" in note) for note in notes] == [(True, True, True)]

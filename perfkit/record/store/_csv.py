@@ -49,7 +49,7 @@ class Csv:
         lost = {f"{name}: not a number": count for name, count in self.unparsed.items()}
         if self.misshapen:
             lost[MISSHAPEN] = self.misshapen
-        return lost
+        return lost or ({"table that ends after its header": 1} if self.frame.empty else {})
 
 
 def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str] = ()) -> Csv:

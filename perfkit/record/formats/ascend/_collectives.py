@@ -66,7 +66,7 @@ def use_of(operations: Sequence[Operation]) -> set[Use]:
 
 
 def use_rows(uses: Mapping[int, Collection[Use]], groups: Groups) -> pd.DataFrame:
-    """The different `rank`, `group`, `group_size` and `operation` of the rows that `collectives` makes of the same operations."""
+    """The different `rank`, `group`, `group_size` and `operation` of the rows that `as_table` makes of the same operations."""
     tails = _tails(groups)
     rows = [
         (rank, *pair)
@@ -114,16 +114,28 @@ def _report(losses: Losses, file: File, sink: Sink) -> None:
         sink.drop(what, count, file)
 
 
-def collectives(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]], groups: Groups) -> pd.DataFrame:
-    """The communication of ranks, of each its number, operations and kernels, with the columns of the table `collectives`."""
-    return joined(told_of(recorded), [(rank, kernels) for rank, _, kernels in recorded if kernels is not None], groups)
-
-
 def joined(told: pd.DataFrame, executed: Sequence[tuple[int, pd.DataFrame]], groups: Groups) -> pd.DataFrame:
     """What communication files have `told` of ranks, and the kernels of ranks, as the table `collectives`."""
+    return as_table(matched(told, executed), groups)
+
+
+def matched(told: pd.DataFrame, executed: Sequence[tuple[int, pd.DataFrame]]) -> pd.DataFrame:
+    """What is told of each operation beside its kernel; null where there is only one of them."""
     timed = pd.concat([_timed(rank, kernels) for rank, kernels in executed] or [_timed(0, None)])
     _number_steps(told, timed)
-    both = _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
+    return _numbered(timed).merge(_numbered(told), on=_KEY, how="outer", suffixes=("", "_told"))
+
+
+def unmatched(both: pd.DataFrame) -> tuple[int, int]:
+    """How many operations have no kernel, and how many kernels are not told of, of ranks that have some of both."""
+    is_kernel, is_told = both["start_ns"].notna(), both["start_ns_told"].notna()
+    ranks = set(both.loc[is_kernel, "rank"]) & set(both.loc[is_told, "rank"])
+    known = both["rank"].isin(ranks)
+    return int((known & ~is_kernel).sum()), int((known & ~is_told).sum())
+
+
+def as_table(both: pd.DataFrame, groups: Groups) -> pd.DataFrame:
+    """Operations beside their kernels as the table `collectives`."""
     tails = _tails(groups)
     names = pd.Series(both["name"].unique(), dtype="object")
     kinds = {name: operation_of(name) for name in names}
@@ -146,13 +158,13 @@ def joined(told: pd.DataFrame, executed: Sequence[tuple[int, pd.DataFrame]], gro
     return rows.sort_values(["rank", "step", "start_ns"], ignore_index=True)
 
 
-def told_of(recorded: Sequence[tuple[int, list[Operation], pd.DataFrame | None]]) -> pd.DataFrame:
-    """Operations as columns."""
-    items = [item for _, operations, _ in recorded for item in operations]
-    ranks = [rank for rank, _, _ in recorded]
+def told_of(recorded: Sequence[tuple[int, Sequence[Operation]]]) -> pd.DataFrame:
+    """The operations of each rank as columns."""
+    items = [item for _, operations in recorded for item in operations]
+    ranks = [rank for rank, _ in recorded]
     return pd.DataFrame(
         {
-            "rank": np.repeat(np.array(ranks, dtype=np.int64), [len(operations) for _, operations, _ in recorded]),
+            "rank": np.repeat(np.array(ranks, dtype=np.int64), [len(operations) for _, operations in recorded]),
             "step": pd.array([item.step for item in items], dtype="Int64"),
             "name": pd.Series([item.name for item in items], dtype="object"),
             "group": pd.Series([item.group for item in items], dtype="object"),

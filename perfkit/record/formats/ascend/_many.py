@@ -238,7 +238,7 @@ class _Later:
         """The operations of some ranks, read with care where that is needed."""
         files = {rank: file for rank in ranks if (file := self._ranks[rank].file(COLLECTIVES)) is not None}
         frame, careful = read_columns(files)
-        return pd.concat([frame, told_of([(rank, self._operations_of(rank), None) for rank in careful])], ignore_index=True)
+        return pd.concat([frame, told_of([(rank, self._operations_of(rank)) for rank in careful])], ignore_index=True)
 
     def _executed(self, ranks: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame]]:
         """What of the kernels of some ranks the collectives are made of."""

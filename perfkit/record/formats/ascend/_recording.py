@@ -15,9 +15,9 @@ from perfkit.core.placement import members_text
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _layout
 from perfkit.record.formats.ascend import steps as _ascend_steps
-from perfkit.record.formats.ascend._collectives import collectives
+from perfkit.record.formats.ascend._collectives import as_table, matched, told_of, unmatched
 from perfkit.record.formats.ascend.communication import Link, Operation, add_links
-from perfkit.record.formats.ascend.folders import KERNELS, LINKS, STEPS, Rank
+from perfkit.record.formats.ascend.folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.record.listing import File
 from perfkit.record.placing import account_of, spans_of
 from perfkit.record.steps import add_summary_steps, add_window_steps, windows_until
@@ -30,6 +30,7 @@ class Names:
     steps: str = STEPS
     kernels: str = KERNELS
     links: str = LINKS
+    collectives: str = COLLECTIVES
 
 
 TEXT_NAMES = Names()
@@ -112,7 +113,7 @@ def add_communication(
 ) -> None:
     """Add the collectives and links of all ranks; `named` are the process groups that the run names."""
     groups = groups_of_users(recordings, named)
-    add_collectives(recordings, groups, sink)
+    add_collectives(recordings, groups, sink, names)
     add_groups(groups, named, sink)
     peers = add_all_links(recordings, groups, sink, names)
     fact = sink.facts.get("num_devices")
@@ -155,10 +156,17 @@ def add_groups(groups: _layout.Groups, named: list[tuple[str, tuple[int, ...]]],
         )
 
 
-def add_collectives(recordings: list[Recording], groups: _layout.Groups, sink: Sink) -> None:
-    """Add the collectives of some ranks."""
-    recorded = [(recording.rank.rank, recording.operations, recording.kernels) for recording in recordings]
-    add_rows(collectives(recorded, groups), sink)
+def add_collectives(recordings: list[Recording], groups: _layout.Groups, sink: Sink, names: Names = TEXT_NAMES) -> None:
+    """Add the collectives of some ranks, and say where their files and their kernels are not of the same operations."""
+    told = told_of([(recording.rank.rank, recording.operations) for recording in recordings])
+    both = matched(told, [(item.rank.rank, item.kernels) for item in recordings if item.kernels is not None])
+    without, untold = unmatched(both)
+    if without or untold:
+        sink.note(
+            f"{names.collectives} and {names.kernels} differ: {without} operation(s) stand in the former alone and {untold} in the "
+            "latter alone; all are counted"
+        )
+    add_rows(as_table(both, groups), sink)
 
 
 def add_rows(rows: pd.DataFrame, sink: Sink) -> None:

@@ -41,7 +41,7 @@ from perfkit.record.readers import host_tables, sqlite
 from perfkit.record.readers.ranks_apart import read_ranks
 
 _SUFFIXES = (".db", ".dat", ".sqlite", ".sqlite3")
-_NAMES = Names(steps="StepTraceTime", kernels="TASK", links="CommAnalyzerMatrix")
+_NAMES = Names(steps="StepTraceTime", kernels="TASK", links="CommAnalyzerMatrix", collectives="CommAnalyzerTime")
 _EVENT_TABLES = {"task", "string_ids"}
 _TABLES = {
     STEPS: _db_analysis.SUMMARY,
@@ -205,9 +205,8 @@ def _load_tasks(recording: Recording, database: sqlite.Database, sink: Sink) -> 
     missing = [table for table in _db.TABLES if not database.has(table)]
     if missing:
         sink.note(f"{database.file.label} has no table {', '.join(missing)}")
-    lost = sum(database.lost.values())
     tasks = _db.read_tasks(database)
-    recording.lost = sum(database.lost.values()) - lost
+    recording.lost = sum(count for (_, table), count in database.lost.items() if table == "kernels")
     if not recording.operations and (tasks["kind"] == "communication").any():
         recording.operations = _db.read_payloads(database, tasks, recording.rank.rank)
         if any(item.size_bytes for item in recording.operations):

@@ -50,13 +50,14 @@ def read_kernels(group: RankFiles, sink: Sink) -> Kernels | None:
     """The kernels of one rank; None if it has no file with executions."""
     if file := group.get("timeline data"):
         try:
-            rows = pd.concat([_timeline_data(file, group, sink), _ai_cpu(group, sink)], ignore_index=True)
-            return _sound(rows, file, sink, on_step_clock=True)
+            (rows, lost), (others, others_lost) = _timeline_data(file, group, sink), _ai_cpu(group, sink)
+            both = pd.concat([rows, others], ignore_index=True)
+            return _sound(both, lost + others_lost, file, sink, on_step_clock=True)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if file := group.get("timeline display"):
         try:
-            return _sound(_timeline_display(file, sink), file, sink, on_step_clock=False)
+            return _sound(*_timeline_display(file, sink), file, sink, on_step_clock=False)
         except InputError as error:
             sink.drop(error.problems[0], 1, file)
     if group.get("operator detail") or group.get("operator type"):
@@ -64,13 +65,14 @@ def read_kernels(group: RankFiles, sink: Sink) -> Kernels | None:
     return None
 
 
-def _sound(rows: pd.DataFrame, file: File, sink: Sink, *, on_step_clock: bool) -> Kernels:
-    """The kernels whose times can be true; the others are counted."""
+def _sound(rows: pd.DataFrame, lost: int, file: File, sink: Sink, *, on_step_clock: bool) -> Kernels:
+    """The kernels whose times can be true; the others are counted beside those that were `lost` before."""
     kept = sink.sound("kernels", rows, file).reset_index(drop=True)
-    return Kernels(_with_kinds(kept), file, on_step_clock, len(rows) - len(kept))
+    return Kernels(_with_kinds(kept), file, on_step_clock, lost + len(rows) - len(kept))
 
 
-def _timeline_data(file: File, group: RankFiles, sink: Sink) -> pd.DataFrame:
+def _timeline_data(file: File, group: RankFiles, sink: Sink) -> tuple[pd.DataFrame, int]:
+    """The operators with their times, and how many rows are lost."""
     csv = store.read_csv(
         file,
         {"op_name": "text", "stream_id": "text", "start_time(ms)": "ms", "duration(ms)": "ms"},
@@ -83,7 +85,7 @@ def _timeline_data(file: File, group: RankFiles, sink: Sink) -> pd.DataFrame:
     on_core = _ai_core_names(group, sink)
     nothing = (None, None, None)
     types, shapes, dtypes = ([properties.get(name, nothing)[at] for name in names] for at in range(3))
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
             "name": names,
             "type": types,
@@ -95,6 +97,7 @@ def _timeline_data(file: File, group: RankFiles, sink: Sink) -> pd.DataFrame:
             "input_dtypes": dtypes,
         }
     )
+    return rows, csv.misshapen
 
 
 def _properties(group: RankFiles, sink: Sink) -> dict[str, tuple[str | None, str | None, str | None]]:
@@ -131,10 +134,11 @@ def _ai_core_names(group: RankFiles, sink: Sink) -> frozenset[str]:
     return frozenset(name for column in columns for name in frame[column] if isinstance(name, str))
 
 
-def _ai_cpu(group: RankFiles, sink: Sink) -> pd.DataFrame:
+def _ai_cpu(group: RankFiles, sink: Sink) -> tuple[pd.DataFrame, int]:
+    """What ran on the AI CPU, and how many rows are lost."""
     file = group.get("ai cpu")
     if file is None:
-        return pd.DataFrame(columns=_COLUMNS)
+        return pd.DataFrame(columns=_COLUMNS), 0
     try:
         csv = store.read_csv(
             file,
@@ -143,9 +147,11 @@ def _ai_cpu(group: RankFiles, sink: Sink) -> pd.DataFrame:
         )
     except InputError as error:
         sink.drop(error.problems[0], 1, file)
-        return pd.DataFrame(columns=_COLUMNS)
+        return pd.DataFrame(columns=_COLUMNS), 0
+    for what, count in csv.losses().items():
+        sink.drop(what, count, file)
     frame = csv.frame
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
             "name": frame["kernel_type"],
             "type": frame["kernel_type"],
@@ -157,10 +163,11 @@ def _ai_cpu(group: RankFiles, sink: Sink) -> pd.DataFrame:
             "input_dtypes": None,
         }
     )
+    return rows, csv.misshapen
 
 
-def _timeline_display(file: File, sink: Sink) -> pd.DataFrame:
-    """The operators of a timeline; spans that repeat them (parallel streams, operators of the GPU host) are left out."""
+def _timeline_display(file: File, sink: Sink) -> tuple[pd.DataFrame, int]:
+    """The operators of a timeline, without spans that repeat them (parallel streams, the GPU host's), and how many have no time."""
     content, lost_bytes = read_json(file, depth=1)
     sink.drop("bytes after the last whole event of a cut file", lost_bytes, file)
     rows, broken = [], 0
@@ -177,7 +184,7 @@ def _timeline_display(file: File, sink: Sink) -> pd.DataFrame:
             continue
         rows.append((*_described(event, arguments, process), start_ns, duration_ns, *_inputs(arguments)))
     sink.drop("timeline event without a time", broken, file, "kernels")
-    return pd.DataFrame(rows, columns=_COLUMNS)
+    return pd.DataFrame(rows, columns=_COLUMNS), broken
 
 
 def _described(event: Mapping[str, Any], arguments: Mapping[str, Any], process: Any) -> tuple[str, str | None, str | None, str]:
