@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.explain.diagnose import accounted
-from perfkit.explain.diagnose.rule import Diagnosis, Finding
+from perfkit.explain.diagnose.rule import Diagnosis, Finding, by_recording
 
 
 def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
@@ -24,6 +24,10 @@ def to_dict(diagnosis: Diagnosis) -> dict[str, Any]:
         "not_measured": [
             {"rule": entry.rule, "missing": list(entry.missing), "how_to_collect": entry.how_to_collect}
             for entry in diagnosis.not_measured
+        ],
+        "to_collect": [
+            {"how_to_collect": how, "rules": [entry.rule for entry in entries]}
+            for how, entries in by_recording(diagnosis.not_measured).items()
         ],
         "failed": [{"rule": entry.rule, "error": entry.error} for entry in diagnosis.failed],
         "notes": list(diagnosis.notes),

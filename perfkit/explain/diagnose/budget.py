@@ -6,6 +6,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Threshold
 
 OUT_OF_MEMORY_STATIC = Threshold(
@@ -15,7 +16,6 @@ OUT_OF_MEMORY_STATIC = Threshold(
     origin="chosen: from here on less than 40 % is left for activations, so they are not the cause",
 )
 
-HOW = "set MS_MEMORY_STATISTIC=1 and keep the log, or compile with a dry run"
 GIB = 2**30
 
 
@@ -31,7 +31,7 @@ def reports(case: Case) -> pd.DataFrame:
     found = rows.assign(budget=budget, peak=peak, static_share=rows["static_bytes"].astype("Float64") / budget)
     found = found[found["budget"].notna() & found["peak"].notna()].drop_duplicates("rank", keep="last")
     if found.empty:
-        raise NotMeasuredError("a peak of memory and its budget", how_to_collect=HOW)
+        raise NotMeasuredError("a peak of memory and its budget", how_to_collect=MEMORY_BY)
     return found.assign(over=(found["peak"] > found["budget"]).to_numpy(dtype=bool))
 
 

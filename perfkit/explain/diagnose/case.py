@@ -19,6 +19,7 @@ from perfkit.core.run import LazyTables, Position, Run
 from perfkit.explain import collectives, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 from perfkit.explain.ledger import Ledger, ledger
@@ -315,13 +316,6 @@ class Case:
         """The node of every rank where the run says so."""
         placement: Mapping[int, Position] = self.run.placement
         return {rank: position.node for rank, position in placement.items() if position.node is not None}
-
-
-STEPS_BY = "mark steps: call profiler.step() after each, or record with a schedule"
-KERNELS_BY = (
-    "record device activity: torch.profiler with activities CPU and CUDA or NPU, or profiler_level 1 (MindSpore), which writes "
-    "kernel_details.csv"
-)
 
 
 def _left_out(steps: tuple[int, ...]) -> str:

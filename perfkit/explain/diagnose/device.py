@@ -19,7 +19,6 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.explain.diagnose.case import Case
 from perfkit.predict.calibration import calibration
 
-HOW = "record which device ran it: a profile with device properties, or a plan with its hardware"
 _SIZE = re.compile(r"\d+ ?GB")
 
 

@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Threshold
 
 SLOW_RANK_Z = Threshold(
@@ -148,7 +149,7 @@ def _table(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     if known["rank"].nunique() < MIN_PEERS:
         raise NotMeasuredError(
             f"peers: computing time is known of {known['rank'].nunique()} rank(s), and {MIN_PEERS} of equal work are needed",
-            how_to_collect="record all ranks of a stage, at least three",
+            how_to_collect=COMMUNICATION_BY,
         )
     return known.pivot(index="rank", columns="step", values=column).astype("float64")
 
@@ -174,7 +175,7 @@ def _log_ratios(table: pd.DataFrame, case: Case, *, by_operator: bool) -> tuple[
     if not pieces:
         raise NotMeasuredError(
             f"peers: no pipeline stage has {MIN_PEERS} ranks of equal work, and no kernels to compare stages by",
-            how_to_collect="record all ranks of a stage, or kernels of at least three ranks (profiler level 1)",
+            how_to_collect=COMMUNICATION_BY,
         )
     return pd.concat(pieces).sort_index(), of_slow_nodes
 

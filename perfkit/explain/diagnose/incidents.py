@@ -11,7 +11,6 @@ import pandas as pd
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Verdict
 
-HOW = "keep the log of every rank (msrun --log_dir, torchrun --log-dir), with the lines of drivers and of HCCL or NCCL"
 FEW_TOLD = 6
 
 

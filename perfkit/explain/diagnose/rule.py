@@ -6,7 +6,7 @@ the tables of a run (`Case`), and says "healthy" only with numbers. Data that a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -130,6 +130,14 @@ class NotMeasured:
     rule: str
     missing: tuple[str, ...]
     how_to_collect: str
+
+
+def by_recording(entries: Iterable[NotMeasured]) -> dict[str, tuple[NotMeasured, ...]]:
+    """What was not measured by how to collect it: what one more recording would answer, the one that answers most first."""
+    found: dict[str, list[NotMeasured]] = {}
+    for entry in entries:
+        found.setdefault(entry.how_to_collect, []).append(entry)
+    return {how: tuple(found[how]) for how in sorted(found, key=lambda how: -len(found[how]))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import pandas as pd
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.roofline import operator_costs
 
-HOW = "record input shapes and types: record_shapes=True, or profiler_level 1 on Ascend devices"
 MOST_ROLES = 4
 PRODUCTS = re.compile(r"mat_?mul|(?:^|::)(?:mm|bmm|addmm|baddbmm|linear)$|(?<!fb)gemm|conv(?!ert)|attention|sdpa", re.IGNORECASE)
 """Operators that a matrix unit runs."""

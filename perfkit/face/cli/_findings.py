@@ -65,8 +65,8 @@ def _print_others(document: dict[str, Any], out: TextIO) -> None:
             print(f"  {entry['rule']}: {_evidence(entry['evidence'])}", file=out)
     if document["not_measured"]:
         print("\nnot measured:", file=out)
-        for entry in document["not_measured"]:
-            print(f"  {entry['rule']}: {printable('; '.join(entry['missing']))}. To collect: {entry['how_to_collect']}", file=out)
+        for entry in document["to_collect"]:
+            print(f"  {', '.join(entry['rules'])}. To collect: {entry['how_to_collect']}", file=out)
     for entry in document["failed"]:
         print(f"\nrule {entry['rule']} failed, which is a bug of perfkit: {printable(entry['error'])}", file=out)
 

@@ -15,6 +15,7 @@ from perfkit.core.run import Run
 from perfkit.core.texts import t, told
 from perfkit.core.units import NS_PER_MS, format_ns, format_ratio
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
+from perfkit.explain.diagnose.rule import by_recording
 from perfkit.face.charts.findings import cost_bars
 from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import part_rows, rank_bars
@@ -197,12 +198,8 @@ def _other_tables(diagnosis: Diagnosis) -> dict[str, Table]:
         tables["healthy"] = Table(frame=pd.DataFrame(rows), title="Healthy, with the numbers that say so")
     if diagnosis.not_measured:
         missing = [
-            {
-                "rule": entry.rule,
-                "missing": "; ".join(map(told, entry.missing)),
-                "how to collect it": told(entry.how_to_collect),
-            }
-            for entry in diagnosis.not_measured
+            {"how to collect it": told(how), "would answer": ", ".join(entry.rule for entry in entries)}
+            for how, entries in by_recording(diagnosis.not_measured).items()
         ]
         tables["not_measured"] = Table(frame=pd.DataFrame(missing), title="Not measured, and how to collect it")
     if diagnosis.failed:

@@ -164,9 +164,9 @@ def _findings(run: Run) -> Iterator[Part]:
     healthy = [(item["rule"], evidence_text(item["evidence"])) for item in document["healthy"]]
     if healthy:
         yield table_part("Healthy", ("rule", "evidence"), healthy, folded=True)
-    missing = [(item["rule"], "; ".join(item["missing"]), item["how_to_collect"]) for item in document["not_measured"]]
+    missing = [(item["how_to_collect"], ", ".join(item["rules"])) for item in document["to_collect"]]
     if missing:
-        yield table_part("Not measured", ("rule", "missing", "how to collect"), missing, folded=True)
+        yield table_part("Not measured", ("one more recording", "would answer"), missing, folded=True)
     if document["failed"]:
         failed = [(item["rule"], item["error"]) for item in document["failed"]]
         yield table_part("Rules that failed, which is a bug of perfkit", ("rule", "error"), failed)

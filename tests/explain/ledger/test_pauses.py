@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit.explain.ledger import _host
+from perfkit.explain.ledger import _host, causes
 from perfkit.record.overlap import Intervals
 
 MS = 1_000_000
@@ -46,3 +46,17 @@ def test_a_host_that_is_slow_in_everything_makes_no_pauses_and_hides_none(factor
 def test_silence_while_the_device_is_busy_is_none():
     silent = silences(40.0, 50.0)
     assert pauses(silent, 2, Intervals(silent.starts[:1], silent.ends[:1])) == [40.0]
+
+
+def test_silence_after_a_call_that_waited_for_the_device_is_a_pause_and_not_the_call():
+    # The device falls idle at 0 when aten::item ends; nothing happens on the host from 1 to 190 ms; it launches at 195.
+    call = Intervals(np.array([-5 * MS]), np.array([MS // 100]))
+    silent = Intervals(np.array([MS]), np.array([190 * MS]))
+    names = np.array(["aten::item"], dtype=object)
+    host = _host.Host(
+        pd.Series([195 * MS], index=[200 * MS]), EMPTY, EMPTY, EMPTY, call, EMPTY, silent, call.starts, call.ends, names
+    )
+    gap = Intervals(np.array([0]), np.array([200 * MS]))
+    idle = _host.explain(host, gap, (np.array([200 * MS]), np.array([False])))
+    spent = pd.Series(idle.ends - idle.starts).groupby(idle.causes).sum()
+    assert spent.to_dict() == {causes.PAUSE: 189 * MS, causes.BLOCKING: 6 * MS, causes.LATENCY: 5 * MS}

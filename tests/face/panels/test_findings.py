@@ -45,7 +45,9 @@ def test_the_ranking_is_that_of_the_diagnosis():
     assert frame["cost_ns"].dropna().is_monotonic_decreasing
     assert frame["cost_ns"].dropna().sum() <= expected.step_ns
     assert expected.findings[0].title in answer.text
-    assert len(answer.tables["not_measured"].frame) == len(expected.not_measured)
+    told = [rule for rules in answer.tables["not_measured"].frame["would answer"] for rule in rules.split(", ")]
+    assert sorted(told) == sorted(entry.rule for entry in expected.not_measured)
+    assert len(answer.tables["not_measured"].frame) < len(told)
     assert (answer.tables["not_measured"].frame["how to collect it"].str.len() > 10).all()
 
 

@@ -14,6 +14,7 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
 
 AI_CPU_SHARE = Threshold(
@@ -24,7 +25,6 @@ AI_CPU_SHARE = Threshold(
 )
 
 PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)
-HOW = "record kernels of an Ascend device with profiler_level 1, which states the unit (Accelerator Core)"
 ACTIONS = (
     "use a form of the operator that runs on AI cores: another data type, int32 indices, a fused operator",
     "move the operator out of the step, or into the dataset",
@@ -34,7 +34,7 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """The time of kernels on the AI CPU."""
     if case.computing["core"].isna().all():
-        raise NotMeasuredError("the unit that ran each kernel", how_to_collect=HOW)
+        raise NotMeasuredError("the unit that ran each kernel", how_to_collect=KERNELS_BY)
     rows = kernels.matching(case, PATTERN, "core")
     share = kernels.share_of_step(case, rows)
     evidence = {"ai_cpu_share": share, "num_kernels": len(rows)}
@@ -55,7 +55,7 @@ RULE = Rule(
     name="ai-cpu-on-path",
     title="Operators on the AI CPU",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=KERNELS_BY,
     thresholds=(AI_CPU_SHARE,),
     check=check,
 )

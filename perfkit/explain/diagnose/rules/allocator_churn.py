@@ -17,7 +17,8 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, who, work
-from perfkit.explain.diagnose.case import STEPS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 CHURN_CALLS = Threshold(
@@ -27,7 +28,6 @@ CHURN_CALLS = Threshold(
     origin="chosen: healthy bundled recordings give memory back once a step at most",
 )
 
-HOW = "record memory (profile_memory True), or the calls of the host"
 FREES = re.compile(r"(?:cuda|hip|aclrt)(?:Free|MemUnmap)\w*", re.IGNORECASE)
 LEAST_BYTES = 2**20
 MOST_RANKS = 16
@@ -54,7 +54,7 @@ def check(case: Case) -> Verdict:
         if calls is not None and counts[rank] >= case.limit(CHURN_CALLS):
             idle.append(host.idle_at(case, rank, calls)[work.COLUMNS])
     if not counts:
-        raise NotMeasuredError("memory reserved over time, or calls that free it", how_to_collect=HOW)
+        raise NotMeasuredError("memory reserved over time, or calls that free it", how_to_collect=MEMORY_BY)
     most = max(counts.values())
     evidence = {"most_returns_a_step": most}
     ranks = tuple(rank for rank, count in counts.items() if count >= case.limit(CHURN_CALLS))
@@ -113,7 +113,7 @@ RULE = Rule(
     name="allocator-churn",
     title="Memory taken and returned inside steps",
     needs=frozenset(),
-    how_to_collect=HOW,
+    how_to_collect=MEMORY_BY,
     thresholds=(CHURN_CALLS,),
     check=check,
     symptom_of=frozenset({"memory-fragmentation"}),

@@ -25,6 +25,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import hidden, planned
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
 
@@ -35,7 +36,6 @@ REPEATED_COUNT = Threshold(
     origin="chosen: once for each of forward and backward pass may be meant, four times is a habit",
 )
 
-HOW = "record kernels and collectives with sizes, start and the purpose of their groups (profiler level 1, distributed info)"
 MOST_RANKS = 4
 LOSS = re.compile(r"cross_?entropy|nll_?loss|(?:log_?softmax|cunn_softmax)(?!.*(?:grad|backward))", re.IGNORECASE)
 INPUT = re.compile(r"embedding|gather_?v2|indexselect|embedding_lookup", re.IGNORECASE)
@@ -48,10 +48,10 @@ def check(case: Case) -> Verdict:
     """Repeated, cut and joined communication."""
     rows = case.members
     if rows.empty or case.kernels.empty or rows["start_ns"].isna().all() or rows["bytes"].isna().all():
-        raise NotMeasuredError("collectives with sizes and kernels with their start", how_to_collect=HOW)
+        raise NotMeasuredError("collectives with sizes and kernels with their start", how_to_collect=COMMUNICATION_BY)
     rows = _with_dimension(case, rows)
     if rows["dimension"].isna().all():
-        raise NotMeasuredError("what the process groups are for", how_to_collect=HOW)
+        raise NotMeasuredError("what the process groups are for", how_to_collect=COMMUNICATION_BY)
     evidence: dict[str, float] = {}
     findings = []
     for what, (title, action, look) in KINDS.items():
@@ -192,7 +192,7 @@ RULE = Rule(
     name="avoidable-communication",
     title="Communication that is not needed",
     needs=frozenset({"steps", "collectives", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(REPEATED_BYTES, REPEATED_COUNT),
     check=check,
     explains=frozenset({"exposed-communication", "gradient-allreduce-tail"}),

@@ -18,6 +18,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import hidden
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 BANDWIDTH_RATIO = Threshold(
@@ -33,7 +34,6 @@ BANDWIDTH_COUNT = Threshold(
     name="bandwidth-count", value=4.0, unit="large messages", origin="chosen: as many as like links (link-peers)"
 )
 
-HOW = "record communication of all ranks of a group with sizes (record_shapes, profile_communication) and the name of the device"
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 WORDS = {"intra_node": "inside nodes", "inter_node": "between nodes"}
 ACTIONS = (
@@ -47,12 +47,12 @@ def check(case: Case) -> Verdict:
     """Kinds of links whose median bandwidth is far below what they state."""
     devices = _device.candidates(case)
     if not devices:
-        raise NotMeasuredError("which device it is, to know its links", how_to_collect=HOW)
+        raise NotMeasuredError("which device it is, to know its links", how_to_collect=COMMUNICATION_BY)
     rows = case.operations
     known = rows["basis"].isin(("arrival", "recorded")) & rows["bus_bytes_per_s"].notna() & rows["operation"].isin(OPERATIONS)
     large = rows[known.to_numpy(dtype=bool) & (rows["bytes"] >= case.limit(BANDWIDTH_BYTES)).fillna(False).to_numpy(dtype=bool)]
     if large.empty:
-        raise NotMeasuredError("large messages whose moving is told from waiting", how_to_collect=HOW)
+        raise NotMeasuredError("large messages whose moving is told from waiting", how_to_collect=COMMUNICATION_BY)
     large = large.assign(link=_device.kinds_of_links(case, large, devices[0]))
     large = large.assign(bus_bytes_per_s=large["bus_bytes_per_s"] / _device.used_share(large, devices[0]))
     evidence: dict[str, float] = {}
@@ -66,7 +66,9 @@ def check(case: Case) -> Verdict:
         if measured < case.limit(BANDWIDTH_RATIO) * nominal:
             found.append(_finding(case, str(link), part, measured, nominal))
     if not evidence:
-        raise NotMeasuredError(f"{case.limit(BANDWIDTH_COUNT):.0f} large messages over one kind of link", how_to_collect=HOW)
+        raise NotMeasuredError(
+            f"{case.limit(BANDWIDTH_COUNT):.0f} large messages over one kind of link", how_to_collect=COMMUNICATION_BY
+        )
     return Verdict(tuple(found), evidence)
 
 
@@ -99,7 +101,7 @@ RULE = Rule(
     name="bandwidth-low",
     title="Links slower than they state",
     needs=frozenset({"steps", "collectives"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(BANDWIDTH_RATIO, BANDWIDTH_BYTES, BANDWIDTH_COUNT),
     check=check,
 )

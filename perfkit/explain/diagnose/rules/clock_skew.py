@@ -11,6 +11,7 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SKEW_LEAST = Threshold(
@@ -23,14 +24,12 @@ SKEW_SIGMAS = Threshold(
     name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen: 1 of 3.5 million by chance, for thousands of ranks"
 )
 
-HOW = "record collectives with their start of at least two ranks of a group, for example all ranks of one node"
-
 
 def check(case: Case) -> Verdict:
     """Ranks whose clock is off by more than its uncertainty."""
     clocks = case.clocks
     if not clocks:
-        raise NotMeasuredError("collectives that several ranks ran together", how_to_collect=HOW)
+        raise NotMeasuredError("collectives that several ranks ran together", how_to_collect=COMMUNICATION_BY)
     off = {
         rank: clock
         for rank, clock in clocks.items()
@@ -59,7 +58,7 @@ RULE = Rule(
     name="clock-skew",
     title="Clocks of ranks differ",
     needs=frozenset({"collectives"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(SKEW_LEAST, SKEW_SIGMAS),
     check=check,
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
 ACTIONS = (
@@ -31,7 +32,7 @@ RULE = Rule(
     name="collective-timeout",
     title="A collective timed out",
     needs=frozenset({"incidents"}),
-    how_to_collect=incidents.HOW,
+    how_to_collect=LOG_BY,
     thresholds=(),
     check=check,
 )

@@ -17,6 +17,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import HOST_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 CORE_IDLE_SHARE = Threshold(name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: 2 % of the step")
@@ -24,7 +25,6 @@ CORE_IDLE_LEAST = Threshold(
     name="core-idle-least", value=2e4, unit="ns", origin="chosen: 20 us; longer than a switch between streams"
 )
 
-HOW = "record the host side with launches: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
 ACTIONS = (
     "look for waits between streams (events) before the named kernels in the timeline",
     "record with a higher level: operators on the AI CPU or in other streams may be missing",
@@ -36,7 +36,7 @@ def check(case: Case) -> Verdict:
     """Times in which nothing runs though work was queued."""
     found = {rank: gaps for rank in host.busiest(case) if (gaps := _unexplained(case, rank)) is not None}
     if not found:
-        raise NotMeasuredError("when kernels were launched", how_to_collect=HOW)
+        raise NotMeasuredError("when kernels were launched", how_to_collect=HOST_BY)
     steps = case.num_kernel_steps
     idle = {rank: float(gaps["duration_ns"].sum()) / steps for rank, gaps in found.items()}
     rank = max(idle, key=lambda known: idle[known])
@@ -83,7 +83,7 @@ RULE = Rule(
     name="core-idle",
     title="Idle though work is queued",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=HOST_BY,
     thresholds=(CORE_IDLE_SHARE, CORE_IDLE_LEAST),
     check=check,
 )

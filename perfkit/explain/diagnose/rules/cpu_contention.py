@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import HOST_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import causes
 from perfkit.record.overlap import overlap_ns, union
@@ -40,7 +41,6 @@ HELD_UP_LEAST = Threshold(
     origin="chosen: a slice of a scheduler is 0.75 to 4 ms; bundled healthy ones have one call of 0.16 ms",
 )
 
-HOW = "record the host side with launches (activities CPU and CUDA or NPU); look at affinity with taskset -p or numactl --show"
 LEAST_CALLS = 3
 """Fewer show no habit."""
 ACTIONS = (
@@ -54,7 +54,7 @@ def check(case: Case) -> Verdict:
     """Ranks whose launch calls are held up while the device has nothing to do."""
     found = {rank: held for rank in host.busiest(case) if (held := _held_up(case, rank)) is not None}
     if not found:
-        raise NotMeasuredError("calls that launch kernels", how_to_collect=HOW)
+        raise NotMeasuredError("calls that launch kernels", how_to_collect=HOST_BY)
     steps = case.num_kernel_steps
     lost = {rank: idle_ns / steps for rank, (_, idle_ns) in found.items()}
     rank = max(lost, key=lambda known: lost[known])
@@ -110,7 +110,7 @@ RULE = Rule(
     name="cpu-contention",
     title="Launches that are held up",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=HOST_BY,
     thresholds=(CONTENTION_SHARE, HELD_UP_RATIO, HELD_UP_LEAST),
     check=check,
     explains=frozenset({"host-pause", "jitter"}),

@@ -22,7 +22,8 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
 from perfkit.explain.diagnose import host, launching, work
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -74,7 +75,7 @@ def check(case: Case) -> Verdict:
     }
     if len(case.step_numbers) < 2 and evidence["largest_interval_ns"] < GRAIN_NS:
         # One step that begins with its first kernel: what the device did before it is not in the recording.
-        raise NotMeasuredError("when the step began", how_to_collect="record several steps in a row, or a step trace")
+        raise NotMeasuredError("when the step began", how_to_collect=STEPS_BY)
     bar_ns = max(case.limit(FEED_SHARE) * step_ns, case.limit(FEED_LEAST))
     if means.empty or means.max() < bar_ns:
         return Verdict((), evidence)

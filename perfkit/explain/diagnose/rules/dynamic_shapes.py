@@ -15,7 +15,8 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, kernels
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SHAPES_SHARE = Threshold(
@@ -25,7 +26,6 @@ SHAPES_SHARE = Threshold(
     origin="chosen: static graphs repeat every shape in every step; bundled ones have 0",
 )
 
-HOW = f"{KERNELS_BY}; with shapes (record_shapes=True), for three steps at least"
 MIN_STEPS = 3
 ACTIONS = (
     "pad or pack sequences to one length, or to a few buckets",
@@ -43,7 +43,7 @@ def check(case: Case) -> Verdict:
     rows = rows[rows["input_shapes"].astype(str).str.contains(r"\d", regex=True).to_numpy(dtype=bool)]
     steps = rows.groupby("rank")["step"].nunique()
     if rows.empty or steps.max() < MIN_STEPS:
-        raise NotMeasuredError(f"input shapes of kernels in {MIN_STEPS} steps", how_to_collect=HOW)
+        raise NotMeasuredError(f"input shapes of kernels in {MIN_STEPS} steps", how_to_collect=SHAPES_BY)
     rows = rows[rows["rank"].map(steps).to_numpy() >= MIN_STEPS]
     keys: list[pd.Series] = [rows["rank"], rows["op"].astype(str), rows["input_shapes"].astype(str)]
     in_steps = rows.groupby(keys)["step"].transform("nunique")
@@ -70,7 +70,7 @@ RULE = Rule(
     name="dynamic-shapes",
     title="Shapes that change from step to step",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=SHAPES_BY,
     thresholds=(SHAPES_SHARE,),
     check=check,
     explains=frozenset({"jitter"}),

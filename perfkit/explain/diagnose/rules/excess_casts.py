@@ -11,7 +11,8 @@ type at hand and in-place forms, and set the private format for weights once.
 from __future__ import annotations
 
 from perfkit.explain.diagnose import kernels
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
 
 CASTS_SHARE = Threshold(

@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, planned
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
 
@@ -31,7 +32,6 @@ HIDDEN_RATIO = Threshold(
     origin="chosen: less than 30 % of hideable communication hidden",
 )
 
-HOW = "record kernels and collectives with their start: profiler level 1 with communication"
 SAMPLE = 8
 """Groups that are looked at: those of one kind do the same."""
 LEAST_BYTES = 4096
@@ -105,7 +105,7 @@ def _hideable(case: Case) -> pd.DataFrame:
     """Members of operations between ranks that do not split tensors or pass activations on."""
     rows = case.members
     if rows.empty or not len(case.kernels) or rows["start_ns"].isna().all():
-        raise NotMeasuredError("collectives and kernels with their start", how_to_collect=HOW)
+        raise NotMeasuredError("collectives and kernels with their start", how_to_collect=COMMUNICATION_BY)
     dimensions = {(group.name, rank): group.dimension for group in case.groups for rank in group.members}
     names = rows["group"].astype("object").where(rows["group"].notna(), None)
     of_group = [dimensions.get((name, int(rank))) for name, rank in zip(names, rows["rank"], strict=True)]
@@ -134,7 +134,7 @@ def _sample(case: Case, rows: pd.DataFrame) -> list[int]:
     if case.detail_ranks != case.run.ranks:
         least = least[least["wait_ns"] <= least["transfer_ns"]]
         if least.empty:
-            raise NotMeasuredError("kernels of a rank that the others of its group wait for", how_to_collect=HOW)
+            raise NotMeasuredError("kernels of a rank that the others of its group wait for", how_to_collect=COMMUNICATION_BY)
     return sorted({int(rank) for rank in least["rank"]})[:SAMPLE]
 
 
@@ -185,7 +185,7 @@ RULE = Rule(
     name="exposed-communication",
     title="Communication that is not hidden",
     needs=frozenset({"steps", "collectives", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(EXPOSED_SHARE, HIDDEN_RATIO, LATE_SHARE),
     check=check,
 )

@@ -16,6 +16,7 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import device, kernels, shapes, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 HOT_OPERATOR_SHARE = Threshold(
@@ -43,7 +44,7 @@ def check(case: Case) -> Verdict:
     first = rows["input_dtypes"].astype("object").fillna("").astype(str).str.strip("; ").str.split(";").str[0].str.strip()
     known = rows[(first != "").to_numpy(dtype=bool)]
     if known.empty:
-        raise NotMeasuredError("types of the inputs of products", how_to_collect=shapes.HOW)
+        raise NotMeasuredError("types of the inputs of products", how_to_collect=SHAPES_BY)
     hot = known[first.loc[known.index].str.match(SINGLE).to_numpy(dtype=bool)]
     by_rank = hot.groupby("rank")["per_step_ns"].sum()
     share = float(by_rank.max()) / (case.step_ns or 1) if len(by_rank) else 0.0
@@ -76,7 +77,7 @@ RULE = Rule(
     name="fp32-hot-operator",
     title="Products in float32",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=shapes.HOW,
+    how_to_collect=SHAPES_BY,
     thresholds=(HOT_OPERATOR_SHARE,),
     check=check,
 )

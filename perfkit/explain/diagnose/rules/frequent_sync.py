@@ -15,10 +15,10 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import blocking, launching, work
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
-from perfkit.explain.diagnose.case import STEPS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import HOST_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
-HOW = "record the host side too: activities CPU and CUDA or NPU; for Ascend text output keep trace_view.json"
 ALIKE = 0.5
 """Ranks with this share of the most calls wait as the one with the most does."""
 ACTIONS = (
@@ -34,7 +34,7 @@ def check(case: Case) -> Verdict:
         raise NotMeasuredError("marks of steps, to count calls in one", how_to_collect=STEPS_BY)
     found = {rank: calls for rank in blocking.ranks_read(case) if (calls := blocking.calls(case, rank)) is not None}
     if not found:
-        raise NotMeasuredError("what the host did", how_to_collect=HOW)
+        raise NotMeasuredError("what the host did", how_to_collect=HOST_BY)
     a_step = {rank: len(calls) / case.num_kernel_steps for rank, calls in found.items()}
     idle = {rank: blocking.idle_after(case, rank, calls) for rank, calls in found.items()}
     rank = max(found, key=lambda known: (a_step[known], float(idle[known]["duration_ns"].sum())))
@@ -84,7 +84,7 @@ RULE = Rule(
     name="frequent-sync",
     title="The host waits for the device inside the step",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=HOST_BY,
     thresholds=(SYNC_CALLS,),
     check=check,
     explains=frozenset({"host-bound"}),

@@ -12,7 +12,8 @@ afterwards.
 from __future__ import annotations
 
 from perfkit.explain.diagnose import chains, kernels
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 FUSION_SHARE = Threshold(

@@ -21,7 +21,8 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels as _kernels
 from perfkit.explain.diagnose import planned, work
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
@@ -33,7 +34,6 @@ TAIL_SHARE = Threshold(
 )
 TAIL_PART = Threshold(name="tail-part", value=0.5, unit="share of the tail", origin="chosen: half of the tail")
 
-HOW = f"{KERNELS_BY}; or a MindSpore step trace"
 HEAVY = re.compile(
     r"mat_?mul|gemm|\bmm\b|bmm|conv(?!ert)|attention|flash|fmha|nvjet|cijk_|cudnn|xmma|[dw]grad|fprop|winograd|"
     r"grad\b|backward|_bwd|_bw_|batch_?norm",
@@ -63,10 +63,10 @@ def check(case: Case) -> Verdict:
     if stated is not None:
         return _verdict(case, stated, None, {})
     if not case.run.has("kernels"):
-        raise NotMeasuredError("kernels, or the tail of steps", how_to_collect=HOW)
+        raise NotMeasuredError("kernels, or the tail of steps", how_to_collect=KERNELS_BY)
     rows = _after_backward(case)
     if rows.empty:
-        raise NotMeasuredError("products of the backward pass, after which the tail begins", how_to_collect=HOW)
+        raise NotMeasuredError("products of the backward pass, after which the tail begins", how_to_collect=KERNELS_BY)
     tails = _tails(rows)
     # Of each step the rank that waits for no other, and of these the middle one: a host that stops in one step is no habit.
     least = tails.sort_values("tail", kind="stable").drop_duplicates("step")
@@ -176,7 +176,7 @@ RULE = Rule(
     name="gradient-allreduce-tail",
     title="A long tail after the backward pass",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=KERNELS_BY,
     thresholds=(TAIL_SHARE, TAIL_PART),
     check=check,
     symptom_of=frozenset({"exposed-communication", "small-messages", "slow-link", "bandwidth-low"}),

@@ -12,8 +12,9 @@ devices.
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
-from perfkit.explain.diagnose import device, shapes, use
+from perfkit.explain.diagnose import use
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 HFU_LOW = Threshold(
@@ -23,7 +24,6 @@ HFU_LOW = Threshold(
     origin="chosen: guides call 0.5 good, small models in a pipeline reach 0.3; the bundled log has 0.23",
 )
 
-HOW = f"{device.HOW}; {shapes.HOW}; or a log that prints TFLOP/s"
 GOOD = 0.5
 ACTIONS = (
     "work through the findings that cost time, the largest first",
@@ -35,10 +35,10 @@ def check(case: Case) -> Verdict:
     """Operations a second over the peak."""
     peaks = use.peaks(case)
     if peaks is None:
-        raise NotMeasuredError("the peak of the device", how_to_collect=HOW)
+        raise NotMeasuredError("the peak of the device", how_to_collect=SHAPES_BY)
     rate = use.flops_per_s(case)
     if rate is None:
-        raise NotMeasuredError("operations of a step", how_to_collect=HOW)
+        raise NotMeasuredError("operations of a step", how_to_collect=SHAPES_BY)
     hfu = rate[0] / peaks[0]
     evidence = {"hfu": hfu, "flops_per_s_per_device": rate[0], "peak_flops_per_s": peaks[0], "good_hfu": GOOD}
     if hfu >= case.limit(HFU_LOW):
@@ -59,7 +59,7 @@ RULE = Rule(
     name="hfu-low",
     title="Little of the peak is used",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=SHAPES_BY,
     thresholds=(HFU_LOW,),
     check=check,
 )

@@ -21,7 +21,8 @@ import pandas as pd
 
 from perfkit.explain.diagnose import blocking, launching, planned, who, work
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.launching import GAP_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict

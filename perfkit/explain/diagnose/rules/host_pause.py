@@ -17,7 +17,8 @@ import pandas as pd
 
 from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose import who as _who
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import FAR_LONGER

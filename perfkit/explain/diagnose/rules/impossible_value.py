@@ -15,10 +15,10 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import shapes, use
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
 PARTS = ("computing_ns", "exposed_communication_ns", "bubble_ns", "free_ns")
-HOW = "record steps, or keep the training log"
 LEAST_NS = 1_000_000
 ACTIONS = ("check the unit of the figure, the number of devices and the peak of the device", "record again")
 
@@ -27,7 +27,7 @@ def check(case: Case) -> Verdict:
     """Counts of figures that cannot be."""
     steps, log = case.run.frame("steps"), case.run.frame("log")
     if steps.empty and log.empty:
-        raise NotMeasuredError("steps or a log", how_to_collect=HOW)
+        raise NotMeasuredError("steps or a log", how_to_collect=STEPS_BY)
     evidence = {
         "steps_without_length": float((steps["duration_ns"] <= 0).sum() + (log["duration_ns"] <= 0).sum()),
         "negative_parts": float(sum((steps[name] < 0).sum() for name in PARTS)),
@@ -74,7 +74,7 @@ RULE = Rule(
     name="impossible-value",
     title="Figures that cannot be right",
     needs=frozenset(),
-    how_to_collect=HOW,
+    how_to_collect=STEPS_BY,
     thresholds=(),
     check=check,
 )

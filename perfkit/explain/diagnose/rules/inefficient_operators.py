@@ -20,6 +20,7 @@ from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import shapes as _shapes
 from perfkit.explain.diagnose import use, who, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.roofline import roofline
 
@@ -49,14 +50,14 @@ def check(case: Case) -> Verdict:
     """Products far below the roof of the device."""
     devices, known = _device.candidates(case), use.peaks(case)
     if known is None:
-        raise NotMeasuredError("the peak of the device", how_to_collect=_device.HOW)
+        raise NotMeasuredError("the peak of the device", how_to_collect=SHAPES_BY)
     rows = _shapes.typical_costs(case)
     rows = rows[rows["kind"].isin(("matmul", "attention")).to_numpy() & rows["flops"].notna().to_numpy()]
     first = rows["input_dtypes"].astype(str).str.split(";").str[0].str.strip()
     rows = rows[first.str.match(HALF_NAMES).to_numpy(dtype=bool)]
     rows = rows[(rows["flops"] / rows["count"] >= case.limit(EFFICIENCY_FLOPS)).to_numpy(dtype=bool)]
     if rows.empty:
-        raise NotMeasuredError("shapes of large products in 16 bits", how_to_collect=_shapes.HOW)
+        raise NotMeasuredError("shapes of large products in 16 bits", how_to_collect=SHAPES_BY)
     peak, _ = known
     memory = min(device.memory_bytes_per_s for device in devices)
     rows = roofline(rows, peak_flops_per_s=peak, memory_bytes_per_s=memory)
@@ -102,7 +103,7 @@ RULE = Rule(
     name="inefficient-operators",
     title="Products far below the roof of the device",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=f"{_shapes.HOW}; {_device.HOW}",
+    how_to_collect=SHAPES_BY,
     thresholds=(EFFICIENCY_LOW, EFFICIENCY_FLOPS, INEFFICIENT_SHARE),
     check=check,
 )

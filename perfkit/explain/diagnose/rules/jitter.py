@@ -16,7 +16,8 @@ import pandas as pd
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import work
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 JITTER_SPREAD = Threshold(
@@ -35,9 +36,7 @@ def check(case: Case) -> Verdict:
     """The spread of equal kernels over steps."""
     rows = _numbered(case)
     if rows.empty:
-        raise NotMeasuredError(
-            f"equal kernels in {MIN_STEPS} steps", how_to_collect="record at least three equal steps with kernels"
-        )
+        raise NotMeasuredError(f"equal kernels in {MIN_STEPS} steps", how_to_collect=STEPS_BY)
     logs = pd.Series(np.log(rows["duration_ns"].to_numpy(dtype=np.float64)), index=rows.index)
     # Distances from a median of few steps, one of which is the median, would be too large or too small.
     changes = logs.groupby([rows["rank"], rows["place"]]).diff().dropna()

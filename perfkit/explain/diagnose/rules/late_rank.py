@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import NOBODY
 from perfkit.explain.ledger.causes import WAITING_UNTOLD
@@ -24,7 +25,6 @@ LATE_SHARE = Threshold(
 )
 MOSTLY = 0.5
 """The share of the waiting for a rank that must be without a reason: else what is on record is why it is late."""
-HOW = "record kernels and communication of all ranks of a group"
 ACTIONS = (
     "record three steps and more in a row: what the rank did before the first one is not in the recording",
     "compare the hosts: CPU governor, other processes, NUMA placement and storage of the named rank",
@@ -35,7 +35,7 @@ def check(case: Case) -> Verdict:
     """Ranks that others wait for without a reason on record."""
     known = case.known_ranks if case.run.has("kernels") else frozenset[int]()
     if len(known) < 2:
-        raise NotMeasuredError("kernels of two ranks that wait for one another", how_to_collect=HOW)
+        raise NotMeasuredError("kernels of two ranks that wait for one another", how_to_collect=COMMUNICATION_BY)
     rows = case.ledger.entries
     waits = rows[rows["rank"].isin(list(known)) & (rows["who"] != NOBODY) & (rows["cause"] == WAITING_UNTOLD)]
     won = {int(str(who)): _won_ns(case, int(str(who)), own) for who, own in waits.groupby("who")}
@@ -86,7 +86,7 @@ RULE = Rule(
     name="late-rank",
     title="The others wait for a rank, for no reason on record",
     needs=frozenset({"steps", "collectives"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(LATE_SHARE,),
     check=check,
     symptom_of=frozenset({"slow-rank"}),

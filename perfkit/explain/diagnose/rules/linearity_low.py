@@ -13,6 +13,7 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.predict.cost.scaling import linearity
 
@@ -20,7 +21,6 @@ LINEARITY_LOW = Threshold(
     name="linearity-low", value=0.8, unit="throughput kept when growing", origin="guide: 0.8 and more is good"
 )
 
-HOW = "give a run on fewer devices with --baseline; both must state num_devices and global_batch_size (log or configuration)"
 MOST = 1.02
 ACTIONS = (
     "look at communication between nodes, at slow ranks and stages: the findings that cost time",
@@ -32,13 +32,13 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Throughput against that of the baseline times the growth."""
     if case.baseline is None:
-        raise NotMeasuredError("a run on fewer devices", how_to_collect=HOW)
+        raise NotMeasuredError("a run on fewer devices", how_to_collect=BASELINE_BY)
     before = Case(case.baseline, None, case.limits)
     with_tokens = all(_number(one, "seq_length") for one in (case, before))
     devices, base_devices = (_number(one, "num_devices") for one in (case, before))
     rate, base = (_per_s(one, with_tokens=with_tokens) for one in (case, before))
     if not devices or not base_devices or devices <= base_devices or rate is None or base is None:
-        raise NotMeasuredError("devices and batches of two runs of different size", how_to_collect=HOW)
+        raise NotMeasuredError("devices and batches of two runs of different size", how_to_collect=BASELINE_BY)
     kept = linearity(rate, int(devices), base, int(base_devices))
     evidence = {
         "linearity": kept,
@@ -95,7 +95,7 @@ RULE = Rule(
     name="linearity-low",
     title="More devices bring too little",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=BASELINE_BY,
     thresholds=(LINEARITY_LOW,),
     check=check,
 )

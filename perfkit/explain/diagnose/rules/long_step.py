@@ -12,6 +12,7 @@ import itertools
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 LONG_STEP = Threshold(
@@ -21,7 +22,6 @@ LONG_STEP = Threshold(
     origin="chosen: healthy bundled logs reach 1.2; a checkpoint or an evaluation takes many steps' time",
 )
 
-HOW = "record or log at least ten steps"
 MIN_STEPS = 10
 MOST = 0.1
 
@@ -30,7 +30,7 @@ def check(case: Case) -> Verdict:
     """Single steps that are far longer than the median."""
     lengths = case.steps.groupby("step")["duration_ns"].max().sort_index().astype("float64")
     if len(lengths) < MIN_STEPS:
-        raise NotMeasuredError("ten steps", how_to_collect=HOW)
+        raise NotMeasuredError("ten steps", how_to_collect=STEPS_BY)
     usual = float(lengths.median())
     long = lengths[lengths >= case.limit(LONG_STEP) * usual]
     evidence = {"longest_over_median": float(lengths.max()) / usual, "num_steps": float(len(lengths)), "num_long": float(len(long))}
@@ -60,7 +60,7 @@ RULE = Rule(
     name="long-step",
     title="Single long steps",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=STEPS_BY,
     thresholds=(LONG_STEP,),
     check=check,
     symptom_of=frozenset({"host-pause", "data-feed"}),

@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import device, host, who, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 FRAGMENTED_RATIO = Threshold(
@@ -34,7 +35,6 @@ FRAGMENTS_SHARE = Threshold(
     origin="chosen: a layer more or less moves memory by as much; less does not decide whether a job fits",
 )
 
-HOW = "record memory: profile_memory True; or set MS_MEMORY_STATISTIC=1 and keep the log"
 RETRIES_A_STEP = 2.0
 MOST_RANKS = 16
 UNCACHED = 0.5
@@ -53,7 +53,7 @@ def check(case: Case) -> Verdict:
     ratios = {**_curve_ratios(case), **_report_ratios(case)}
     retries = _retries(case)
     if not ratios and not retries:
-        raise NotMeasuredError("memory reserved and allocated", how_to_collect=HOW)
+        raise NotMeasuredError("memory reserved and allocated", how_to_collect=MEMORY_BY)
     evidence: dict[str, float] = {}
     if ratios:
         evidence["largest_reserved_over_allocated"] = max(ratios.values())
@@ -176,7 +176,7 @@ RULE = Rule(
     name="memory-fragmentation",
     title="Fragmented memory",
     needs=frozenset(),
-    how_to_collect=HOW,
+    how_to_collect=MEMORY_BY,
     thresholds=(FRAGMENTED_RATIO, FRAGMENTS_SHARE),
     check=check,
     explains=frozenset({"host-pause", "host-bound", "jitter"}),

@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import who
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record import memory
 
@@ -32,7 +33,6 @@ GROWTH_SHARE = Threshold(
     origin="chosen: at this rate the peak doubles in 100 steps",
 )
 
-HOW = f"{memory.TRACKER}; or record memory over three steps (profile_memory)"
 MIN_STEPS = 3
 SHOWN = 5
 GIB = 2**30
@@ -47,7 +47,7 @@ def check(case: Case) -> Verdict:
     """Ranks whose memory is held after its last use, or grows."""
     held, grown = _held(case), _grown(case)
     if not held and not grown:
-        raise NotMeasuredError("uses of memory blocks, or memory over three steps", how_to_collect=HOW)
+        raise NotMeasuredError("uses of memory blocks, or memory over three steps", how_to_collect=MEMORY_BY)
     evidence: dict[str, float] = {}
     findings = []
     if held:
@@ -133,7 +133,7 @@ RULE = Rule(
     name="memory-late-release",
     title="Memory that is held after its last use",
     needs=frozenset(),
-    how_to_collect=HOW,
+    how_to_collect=MEMORY_BY,
     thresholds=(HELD_RATIO, GROWTH_SHARE),
     check=check,
 )

@@ -15,10 +15,10 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels, planned
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
 
-HOW = "record whole steps with communication, and state the data parallel size (configuration, distributed info)"
 BACKWARD = re.compile(r"grad\b|grad_?|backward|_bwd", re.IGNORECASE)
 REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 
@@ -31,7 +31,9 @@ def check(case: Case) -> Verdict:
     rows = case.run.frame("collectives", ranks=case.detail_ranks, columns=("rank", "step", "operation", "group", "bytes"))
     rows = rows[rows["step"].isin(case.step_numbers).to_numpy(dtype=bool)]
     if count is None or not trains or rows.empty or rows["bytes"].isna().all():
-        raise NotMeasuredError("replicas, and whole steps of a training with the sizes of messages", how_to_collect=HOW)
+        raise NotMeasuredError(
+            "replicas, and whole steps of a training with the sizes of messages", how_to_collect=COMMUNICATION_BY
+        )
     others = {group.name for group in case.groups if group.dimension not in (None, "data")}
     reduced = rows[(rows["operation"].isin(REDUCTIONS) & ~rows["group"].astype("object").isin(others)).to_numpy(dtype=bool)]
     per_step = reduced.groupby(["rank", "step"])["bytes"].sum()
@@ -57,7 +59,7 @@ RULE = Rule(
     name="missing-communication",
     title="Gradients that are not reduced",
     needs=frozenset({"steps", "collectives", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(REPEATED_BYTES,),
     check=check,
 )

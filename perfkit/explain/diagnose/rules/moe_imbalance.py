@@ -12,7 +12,8 @@ import re
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import kernels, work
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 EXPERT_LOAD = Threshold(

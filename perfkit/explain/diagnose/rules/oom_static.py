@@ -11,6 +11,7 @@ from __future__ import annotations
 from perfkit.explain.diagnose import budget
 from perfkit.explain.diagnose.budget import OUT_OF_MEMORY_STATIC
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
 ACTIONS = (
@@ -33,7 +34,7 @@ RULE = Rule(
     name="oom-static",
     title="Out of memory, static part",
     needs=frozenset({"memory_reports"}),
-    how_to_collect=budget.HOW,
+    how_to_collect=MEMORY_BY,
     thresholds=(OUT_OF_MEMORY_STATIC,),
     check=check,
 )

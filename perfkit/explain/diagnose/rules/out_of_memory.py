@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from perfkit.explain.diagnose import incidents
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
 ACTIONS = (
@@ -35,7 +36,7 @@ RULE = Rule(
     name="out-of-memory",
     title="A rank ran out of memory",
     needs=frozenset({"incidents"}),
-    how_to_collect=incidents.HOW,
+    how_to_collect=LOG_BY,
     thresholds=(),
     check=check,
 )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.predict.cost.pipeline_bubble import bubble_over_ideal
 
@@ -28,7 +29,6 @@ BUBBLE_EXCESS = Threshold(
     origin="chosen: less is noise of the stages (repeats of one job differ by 1 %)",
 )
 
-HOW = "record all stages of the pipeline with communication, so that receives and their waits are known"
 ACTIONS = (
     "look at the order of sends and receives between stages in the timeline",
     "use more micro batches, or more chunks a stage (virtual pipeline)",
@@ -39,13 +39,13 @@ def check(case: Case) -> Verdict:
     """The bubble of the least waiting rank against that of the schedule."""
     stages = case.steps.loc[case.steps["stage"] >= 0, "stage"].nunique()
     if stages < 2:
-        raise NotMeasuredError("at least two pipeline stages", how_to_collect=HOW)
+        raise NotMeasuredError("at least two pipeline stages", how_to_collect=COMMUNICATION_BY)
     known = case.steps.dropna(subset=["bubble_ns"])
     if known.empty or set(known["rank"]) != set(case.steps["rank"]):
-        raise NotMeasuredError("the bubble of every rank", how_to_collect=HOW)
+        raise NotMeasuredError("the bubble of every rank", how_to_collect=COMMUNICATION_BY)
     micro_batches = case.num_micro_batches if case.run.plan is not None or case.run.has("collectives") else None
     if micro_batches is None:
-        raise NotMeasuredError("the number of micro batches", how_to_collect=HOW)
+        raise NotMeasuredError("the number of micro batches", how_to_collect=COMMUNICATION_BY)
     waits = known["bubble_ns"].astype("float64").groupby(known["rank"]).mean()
     lengths = known["duration_ns"].astype("float64").groupby(known["rank"]).mean()
     least = int(str(waits.index[int(waits.to_numpy().argmin())]))
@@ -86,7 +86,7 @@ RULE = Rule(
     name="pipeline-bubble",
     title="A longer pipeline bubble than needed",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(BUBBLE_RATIO, BUBBLE_EXCESS),
     check=check,
 )

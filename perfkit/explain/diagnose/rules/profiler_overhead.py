@@ -14,6 +14,7 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 OVERHEAD_SHARE = Threshold(
@@ -23,7 +24,6 @@ OVERHEAD_SHARE = Threshold(
     origin="chosen: high severity; from here on figures of a recording mislead",
 )
 
-HOW = "give the training log of the same job without a profiler as --baseline"
 OWN = re.compile(
     r"^(?:Buffer Flush|Activity Buffer Request|Instrumentation|Resource|Command Buffer Full|Profiler Overhead|CUPTI Overhead|"
     r"Lazy Function Loading|Runtime Triggered Module Loading)$",
@@ -40,7 +40,7 @@ def check(case: Case) -> Verdict:
     """Idle times in the profiler's own work, and the step against one without a profiler."""
     own, slower = _own_ns(case), _slower_ns(case)
     if own is None and slower is None:
-        raise NotMeasuredError("times of the profiler itself, or steps without it", how_to_collect=HOW)
+        raise NotMeasuredError("times of the profiler itself, or steps without it", how_to_collect=BASELINE_BY)
     step_ns = case.step_ns or 1
     evidence: dict[str, float] = {}
     if own is not None:
@@ -95,7 +95,7 @@ RULE = Rule(
     name="profiler-overhead",
     title="Recording slows the job down",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=BASELINE_BY,
     thresholds=(OVERHEAD_SHARE,),
     check=check,
 )

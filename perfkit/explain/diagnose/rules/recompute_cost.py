@@ -12,7 +12,8 @@ What to do: with memory to spare recompute fewer layers, or only cheap operators
 from __future__ import annotations
 
 from perfkit.explain.diagnose import kernels, recomputation
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.recomputation import RECOMPUTE_SHARE
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 

@@ -15,6 +15,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import recomputation
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 HEADROOM = Threshold(
@@ -24,7 +25,6 @@ HEADROOM = Threshold(
     origin="chosen: allocators need a tenth for fragments (fragmented-ratio)",
 )
 
-HOW = "record memory (profile_memory, or MS_MEMORY_STATISTIC=1), kernels, and the name of the device"
 GIB = 2**30
 ACTIONS = (
     "recompute fewer layers, those of the last stages first, and look at the peak again (page 05)",
@@ -37,7 +37,7 @@ def check(case: Case) -> Verdict:
     """The fullest rank's peak against its limit, in a run that recomputes."""
     used = _fullest(case)
     if used is None:
-        raise NotMeasuredError("the peak of memory and what may be used", how_to_collect=HOW)
+        raise NotMeasuredError("the peak of memory and what may be used", how_to_collect=MEMORY_BY)
     peak, limit = used
     repeated = recomputation.beyond_plan(case)
     evidence = {"peak_bytes": peak, "limit_bytes": limit, "peak_over_limit": peak / limit}
@@ -85,7 +85,7 @@ RULE = Rule(
     name="recompute-with-headroom",
     title="Recomputation with memory to spare",
     needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOW,
+    how_to_collect=MEMORY_BY,
     thresholds=(HEADROOM,),
     check=check,
 )

@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SKIPPED_SHARE = Threshold(
@@ -20,7 +21,6 @@ SKIPPED_SHARE = Threshold(
     unit="share of the iterations",
     origin="chosen: a scale that is found overflows once in its window, 1 of 1,000 (loss_scale_window of MindSpore and Megatron)",
 )
-HOW = "keep a log that prints the loss, and skipped iterations where a loss scale is used"
 FEW_TOLD = 6
 LONGEST_SEARCH = 33
 """A scale that starts at 2^32 and is halved at each overflow is 1 after as many iterations."""
@@ -36,11 +36,11 @@ def check(case: Case) -> Verdict:
     rows = case.run.frame("log")
     told = rows[_TOLD].notna().any(axis=1)
     if not told.any():
-        raise NotMeasuredError("losses or skipped iterations", how_to_collect=HOW)
+        raise NotMeasuredError("losses or skipped iterations", how_to_collect=LOG_BY)
     ranks = [_judged(of_rank) for _, of_rank in rows[told.to_numpy(dtype=bool)].groupby("rank", sort=True)]
     rows, never = max(ranks, key=lambda judged: (judged[1], judged[0]["nan"].sum(), judged[0]["lost"].sum()))
     if rows.empty:
-        raise NotMeasuredError("iterations after the loss scale was found", how_to_collect=HOW)
+        raise NotMeasuredError("iterations after the loss scale was found", how_to_collect=LOG_BY)
     skipped, nan, lost, count = (int(rows[name].sum()) for name in ("skipped", "nan", "lost", "num_steps"))
     evidence = {"skipped_iterations": float(skipped), "nan_iterations": float(nan), "iterations": float(count)}
     if not nan and lost < case.limit(SKIPPED_SHARE) * count:
@@ -85,7 +85,7 @@ RULE = Rule(
     name="skipped-steps",
     title="Iterations that were skipped",
     needs=frozenset({"log"}),
-    how_to_collect=HOW,
+    how_to_collect=LOG_BY,
     thresholds=(SKIPPED_SHARE,),
     check=check,
 )

@@ -17,6 +17,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SLOWER_AT_END = Threshold(
@@ -26,7 +27,6 @@ SLOWER_AT_END = Threshold(
     origin="chosen: parts of bundled healthy logs differ by up to 3 %",
 )
 PARTS, LEAST_ROWS = 5, 20
-HOW = "keep a log that prints the time of a step, of twenty lines and more"
 ACTIONS = (
     "compare memory, clocks and temperature at the start and at the end (MS_MEMORY_STATISTIC=1; npu-smi info, nvidia-smi dmon)",
     "record a profile late in the run, and compare it with one from its start (page 21)",
@@ -40,7 +40,7 @@ def check(case: Case) -> Verdict:
     again = _restarts(rows)
     timed = rows[rows["duration_ns"].notna().to_numpy(dtype=bool) & ~rows["step"].isin(case.warm_up_steps).to_numpy(dtype=bool)]
     if len(timed) < LEAST_ROWS and not again:
-        raise NotMeasuredError("twenty printed times of steps", how_to_collect=HOW)
+        raise NotMeasuredError("twenty printed times of steps", how_to_collect=LOG_BY)
     parts = [float(np.median(part)) for part in np.array_split(timed["duration_ns"].to_numpy(dtype=np.float64), PARTS) if len(part)]
     grown = parts[-1] / parts[0] - 1.0 if len(timed) >= LEAST_ROWS and parts[0] > 0 else 0.0
     evidence = {"last_over_first_part": 1.0 + grown, "num_restarts": float(len(again))}
@@ -96,7 +96,7 @@ RULE = Rule(
     name="slow-down",
     title="A run that slows down or begins anew",
     needs=frozenset({"log"}),
-    how_to_collect=HOW,
+    how_to_collect=LOG_BY,
     thresholds=(SLOWER_AT_END,),
     check=check,
 )

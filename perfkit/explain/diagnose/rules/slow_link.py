@@ -25,6 +25,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import slow_transfers, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.record.events.graph import causal_graph
@@ -49,7 +50,6 @@ LINK_PEERS = Threshold(
     name="link-peers", value=4.0, unit="like links", origin="chosen: four; of three the odd one is half of the spread"
 )
 
-HOW = "record communication: profile_communication True, or profiler level 1, which writes communication_matrix.json"
 ACTIONS = (
     "check and repair the link, its cable, ports and drivers",
     "until then place the groups so that tensor parallel traffic stays off the link",
@@ -74,7 +74,7 @@ def _among_links(case: Case) -> Verdict:
         return _by_pairs(case)
     table = links.slow_links(case.run, steps=case.step_numbers)
     if table.empty or table["num_like"].max() < case.limit(LINK_PEERS):
-        raise NotMeasuredError("like links with bytes and times", how_to_collect=HOW)
+        raise NotMeasuredError("like links with bytes and times", how_to_collect=COMMUNICATION_BY)
     worst = _passing(table, case)
     confirmed = _lasting(worst, case)
     evidence = {
@@ -101,7 +101,7 @@ def _lasting(rows: pd.DataFrame, case: Case) -> dict[tuple[int, int], float]:
 def _by_pairs(case: Case) -> Verdict:
     """Without a matrix: operations of two ranks go over one link, so their time a byte is compared with that of other pairs."""
     if not case.run.has("collectives"):
-        raise NotMeasuredError("links, or operations of two ranks", how_to_collect=HOW)
+        raise NotMeasuredError("links, or operations of two ranks", how_to_collect=COMMUNICATION_BY)
     alone = case.members[case.members["num_seen"] == 2]
     # The later of two members does not wait: the shorter time is that of the transfer, whatever the clocks say.
     rows = alone.groupby("instance").agg(
@@ -118,7 +118,9 @@ def _by_pairs(case: Case) -> Verdict:
     like = medians.groupby(["kind", "bytes"])["time"]
     medians = medians[(like.transform("size") >= case.limit(LINK_PEERS)).to_numpy()]
     if medians.empty:
-        raise NotMeasuredError("links, or operations of two ranks of which four and more are alike", how_to_collect=HOW)
+        raise NotMeasuredError(
+            "links, or operations of two ranks of which four and more are alike", how_to_collect=COMMUNICATION_BY
+        )
     medians["slowness"] = medians["time"] / medians.groupby(["kind", "bytes"])["time"].transform("median")
     evidence = {"largest_slowness_ratio": float(medians["slowness"].max()), "num_links": float(len(medians))}
     worst = medians[medians["slowness"] >= case.limit(LINK_RATIO)].sort_values("slowness", ascending=False)
@@ -291,7 +293,7 @@ RULE = Rule(
     name="slow-link",
     title="A link is slower than links like it",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(LINK_RATIO, LINK_Z, LINK_PERSISTENCE, LINK_PEERS, EPISODE_SHARE),
     check=check,
     explains=frozenset({"bandwidth-low", "exposed-communication"}),

@@ -14,7 +14,8 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.explain.diagnose import host, kernels
-from perfkit.explain.diagnose.case import KERNELS_BY, Case
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SLOWER_RATIO = Threshold(

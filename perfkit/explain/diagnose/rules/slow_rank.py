@@ -33,6 +33,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
@@ -244,7 +245,7 @@ RULE = Rule(
     name="slow-rank",
     title="One rank holds up the others",
     needs=frozenset({"steps"}),
-    how_to_collect="record a profile of all ranks of a stage for at least three steps",
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(
         SLOW_RANK_Z,
         SLOW_RANK_STEP_Z,

@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Part, Rule, Threshold, Verdict
 from perfkit.explain.ledger import growth
 from perfkit.explain.ledger.causes import WAITING_UNTOLD, words_of
@@ -26,7 +27,6 @@ GROWN_SHARE = Threshold(
     name="grown-share", value=0.01, unit="share of the step", origin="chosen: repeats of one job differ by up to 1 %"
 )
 
-HOW = "give an earlier recording of the same job: perfkit diagnose RUN --baseline EARLIER"
 WORDS = {
     growth.COMPUTING: "computes",
     growth.HOST: "waits for its host",
@@ -53,7 +53,7 @@ PAGES = {"free": "14_timeline", "communication": "13_communication", "computing"
 def check(case: Case) -> Verdict:
     """What grew on all ranks or on some."""
     if case.baseline is None:
-        raise NotMeasuredError("an earlier run to compare with", how_to_collect=HOW)
+        raise NotMeasuredError("an earlier run to compare with", how_to_collect=BASELINE_BY)
     before = Case(case.baseline, None, case.limits)
     table = growth.growth(case.ledger, before.ledger)
     longer_ns = (case.step_ns or 0) - (before.step_ns or 0)
@@ -110,7 +110,7 @@ RULE = Rule(
     name="slower-than-before",
     title="More is lost than in the baseline",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=BASELINE_BY,
     thresholds=(GROWN_RATIO, GROWN_SHARE),
     check=check,
     explains=frozenset({"exposed-communication", "gradient-allreduce-tail"}),

@@ -19,6 +19,7 @@ from perfkit.core.units import MIB, NS_PER_S
 from perfkit.explain.collectives import bus_factor
 from perfkit.explain.diagnose import device, hidden, work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import LEAST_SHARE
 
@@ -41,7 +42,6 @@ SMALL_COUNT = Threshold(
     origin="chosen: healthy bundled recordings have up to 14 a step, such as norms and losses",
 )
 
-HOW = "record communication with sizes: profiler level 1 with communication, or collectives with record_shapes"
 TINY_BYTES = 4096
 """Messages of this size and less are nothing but latency."""
 STATED = 0.05
@@ -59,7 +59,7 @@ def check(case: Case) -> Verdict:
     rows = case.operations
     rows = rows[~rows["operation"].isin(("send", "receive", "send_receive", "barrier")) & rows["transfer_ns"].notna()]
     if rows.empty or rows["bytes"].isna().all():
-        raise NotMeasuredError("sizes and times of messages", how_to_collect=HOW)
+        raise NotMeasuredError("sizes and times of messages", how_to_collect=COMMUNICATION_BY)
     latency = _latency_ns(case, rows)
     transfer = rows["transfer_ns"].astype("float64").to_numpy()
     small = (rows["bytes"].fillna(0) <= case.limit(SMALL_MESSAGE)).to_numpy(dtype=bool)
@@ -145,7 +145,7 @@ RULE = Rule(
     name="small-messages",
     title="Many small messages",
     needs=frozenset({"collectives"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(SMALL_MESSAGE, LATENCY_SHARE, SMALL_COUNT),
     check=check,
 )

@@ -21,6 +21,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import causes
 from perfkit.explain.stragglers import NO_STAGE
@@ -42,7 +43,6 @@ ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re
 BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
 SLOW_PART = 0.3
 """A stage whose equal operators are slower by more than this share of its excess has slow devices, not more work."""
-HOW = "record one rank of every pipeline stage, with the stages in the configuration or the group names"
 ACTIONS = (
     "move layers off the long stage: perfkit balance finds the best division",
     "recompute fewer layers on the long stage, if memory allows",
@@ -53,7 +53,7 @@ def check(case: Case) -> Verdict:
     """Stages with more layers, or much more computing, than the mean."""
     stages = case.steps.loc[case.steps["stage"] >= 0, "stage"].nunique()
     if stages < 2:
-        raise NotMeasuredError("at least two pipeline stages", how_to_collect=HOW)
+        raise NotMeasuredError("at least two pipeline stages", how_to_collect=COMMUNICATION_BY)
     counts = _counts(case)
     if counts is None:
         return _by_time(case)
@@ -177,7 +177,7 @@ def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str
 def _by_time(case: Case) -> Verdict:
     known = _staged(case)
     if known.empty:
-        raise NotMeasuredError("computing time of the stages", how_to_collect=HOW)
+        raise NotMeasuredError("computing time of the stages", how_to_collect=COMMUNICATION_BY)
     times = known.assign(computing=known["computing_ns"].astype("float64")).groupby("stage")["computing"].median()
     excess = times / times.mean() - 1.0
     evidence = {"largest_computing_over_mean": float(excess.max()), "num_stages": float(len(times))}
@@ -251,7 +251,7 @@ RULE = Rule(
     name="stage-imbalance",
     title="A pipeline stage has more work",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=COMMUNICATION_BY,
     thresholds=(STAGE_LAYERS, STAGE_CLASSIC),
     check=check,
     explains=frozenset({"pipeline-bubble"}),

@@ -13,10 +13,10 @@ from __future__ import annotations
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.diagnose.case import Case
+from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 
-HOW = "record at least three steps of a running training"
 FACTOR = Threshold(
     name="warm-up-factor",
     value=1 + robust.WARM_UP_EXCESS,
@@ -29,10 +29,10 @@ def check(case: Case) -> Verdict:
     """Whether the first recorded steps are warm-up."""
     lengths = case.all_steps.groupby("step")["duration_ns"].median().sort_index().astype("float64")
     if len(lengths) < case.limit(MIN_STEPS):
-        raise NotMeasuredError("three recorded steps", how_to_collect=HOW)
+        raise NotMeasuredError("three recorded steps", how_to_collect=STEPS_BY)
     if not (case.run.has("kernels") or case.run.has("collectives")):
         # A log holds the start of the job, which is no mistake in recording it.
-        raise NotMeasuredError("a recording of kernels or collectives", how_to_collect=HOW)
+        raise NotMeasuredError("a recording of kernels or collectives", how_to_collect=STEPS_BY)
     usual = float(lengths.iloc[max(1, len(case.warm_up_steps)) :].median())
     evidence = {"first_step_ns": float(lengths.iloc[0]), "usual_step_ns": usual, "first_over_usual": float(lengths.iloc[0]) / usual}
     cut = case.warm_up_steps
@@ -58,7 +58,7 @@ RULE = Rule(
     name="warm-up",
     title="The recording begins with warm-up",
     needs=frozenset({"steps"}),
-    how_to_collect=HOW,
+    how_to_collect=STEPS_BY,
     thresholds=(FACTOR, MIN_STEPS),
     check=check,
 )
