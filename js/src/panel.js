@@ -49,7 +49,11 @@ class Panel {
 
   start() {
     begin(this.key);
-    requestAnimationFrame(() => document.documentElement.toggleAttribute("data-perfkit-several", document.querySelectorAll(".pk-panel").length > 1));
+    requestAnimationFrame(() => {
+      const all = document.querySelectorAll(".pk-panel");
+      document.documentElement.toggleAttribute("data-perfkit-several", all.length > 1);
+      this.root.classList.toggle("pk-panel-first", all[0] === this.root);
+    });
     const listeners = [
       ["change:controls", () => this.drawSoon()],
       ["change:actions", () => this.drawSoon()],

@@ -2,6 +2,11 @@
 import { csv, download, el } from "./dom.js";
 import { t } from "./texts.js";
 
+/** Puts a text into a cell, with a link where there is one to a page beside this one; no other address is followed. */
+function fill(cell, text, href) {
+  cell.replaceChildren(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? el("a", { href }, text) : text ?? "");
+}
+
 export class Table {
   /** `onRow` gets the index of the chosen row in the order in which the kernel sent the rows. */
   constructor(onRow = () => {}) {
@@ -26,9 +31,9 @@ export class Table {
 
   // A table in which only the words of some cells differ keeps its rows, their focus and its place on the page.
   patch(before) {
-    this.content.columns.forEach(({ text }, column) => {
+    this.content.columns.forEach(({ text, links }, column) => {
       text.forEach((cell, row) => {
-        if (cell !== before.columns[column].text[row]) this.body.rows[row].cells[column].textContent = cell;
+        if (cell !== before.columns[column].text[row] || links?.[row]) fill(this.body.rows[row].cells[column], cell, links?.[row]);
       });
     });
   }
@@ -46,6 +51,7 @@ export class Table {
     const shown = this.length();
     const more = content.total > shown ? el("p", { class: "pk-note" }, t("The first {0} of {1} rows are shown.", shown, content.total)) : null;
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
+    this.root.classList.toggle("pk-tiles", content.look === "tiles");
     this.root.replaceChildren(
       ...[this.bar(), el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table), none, more].filter(Boolean),
     );
@@ -76,18 +82,20 @@ export class Table {
   }
 
   row(index) {
-    const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : isShort(column) ? "pk-short" : null }, column.text[index]));
+    const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : isShort(column) ? "pk-short" : null }));
+    cells.forEach((cell, at) => fill(cell, this.content.columns[at].text[index], this.content.columns[at].links?.[index]));
     const row = el("tr", { "data-row": String(index) }, cells);
     if (!this.content.selectable) return row;
     row.tabIndex = 0;
     row.classList.add("pk-selectable");
     row.setAttribute("aria-selected", String(index === this.chosen));
-    row.addEventListener("click", () => this.choose(index));
+    row.addEventListener("click", (event) => event.target.closest("a") || this.choose(index));
     row.addEventListener("keydown", (event) => this.onKey(event, row, index));
     return row;
   }
 
   onKey(event, row, index) {
+    if (event.target !== row) return; // a link in it
     if (event.key === "Enter" || event.key === " ") this.choose(index);
     else if (event.key === "ArrowDown") row.nextElementSibling?.focus();
     else if (event.key === "ArrowUp") row.previousElementSibling?.focus();

@@ -25,16 +25,31 @@ def notebooks_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A guided page: `name` is its file name without suffix, `number` its first two digits, `group` its part of the app."""
+    """A guided page: `name` is its file name without suffix, `number` its first two digits, `group` its part of the app.
+
+    `title` is its question, `short` what it is about in a word or two: its file name in words.
+    """
 
     name: str
     number: str
     title: str
     group: str
 
+    @property
+    def short(self) -> str:
+        """What the page is about, for a list of pages."""
+        words = " ".join(_SPELLED.get(word, word) for word in self.name[3:].split("_"))
+        return words[0].upper() + words[1:]
 
-GROUPS = {"0": "Plan", "1": "Measure", "2": "Decide", "3": "Learn", "4": "Learn"}
-"""The group of a page by its first digit; 00 is "Start"."""
+
+_SPELLED = {"13b": "13B", "dryrun": "dry run", "ir": "IR", "silu": "SiLU"}
+
+
+GROUPS = {"0": "Plan", "1": "Find", "2": "Find", "3": "Learn", "4": "Learn"}
+"""The group of a page by its first digit."""
+OTHER_GROUPS = {"00": "", "10": "Measure", "19": "Measure", "21": "Decide", "22": "Decide"}
+"""The group of pages whose first digit does not tell it; that of the first page has no name."""
+GROUP_ORDER = ("", "Plan", "Measure", "Find", "Decide", "Learn", "More")
 
 _PAGE_NAME = re.compile(r"^(\d)(\d)_[a-z0-9_]+$")
 
@@ -46,7 +61,7 @@ def pages(folder: Path | None = None) -> tuple[Page, ...]:
     for path in sorted(folder.glob("*.ipynb")):
         if match := _PAGE_NAME.match(path.stem):
             number = match[1] + match[2]
-            group = "Start" if number == "00" else GROUPS.get(match[1], "More")
+            group = OTHER_GROUPS.get(number, GROUPS.get(match[1], "More"))
             found.append(Page(path.stem, number, _first_heading(path) or path.stem[3:].replace("_", " ").capitalize(), group))
     return tuple(found)
 

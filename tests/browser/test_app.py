@@ -72,9 +72,11 @@ def test_the_root_is_the_first_page_and_the_rail_lists_all(page, server):
     wait_ready(page)
     assert page.url == f"{server.url}00_start_here"
     assert page.title() == "Where am I? · perfkit"
-    assert page.locator(".rail-group").all_inner_texts() == ["Start", "Measure", "Decide"]
-    expect(page.locator(".rail a[aria-current=page]")).to_have_text(re.compile("Where am I"))
-    page.get_by_role("link", name="How long is every rank").first.click()
+    assert page.locator(".rail-group").all_inner_texts() == ["Find"]
+    expect(page.locator(".rail a[aria-current=page]")).to_have_text(re.compile("Start here"))
+    expect(page.locator(".rail a[aria-current=page]")).to_have_attribute("title", re.compile("Where am I"))
+    page.get_by_role("button", name="Narrow list of pages").click()
+    page.locator(".rail").get_by_role("link", name="Ranks").click()
     page.wait_for_url("**/11_ranks")
     wait_ready(page)
 

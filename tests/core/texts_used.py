@@ -33,6 +33,8 @@ def used() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for section, text, place in (
         *_pages(),
+        *_shell(),
+        *_verdict(),
         *_next(),
         *_panels(),
         *_titles(),
@@ -71,6 +73,27 @@ def _pages() -> Iterator[tuple[str, str, str]]:
             elif cell["cell_type"] == "markdown":
                 for line in english_lines("".join(cell["source"]))[:1]:
                     yield "pages", line, path.name
+
+
+def _shell() -> Iterator[tuple[str, str, str]]:
+    """The rail and the switches of the header."""
+    from perfkit.core.resources import pages as known
+
+    for page in known():
+        yield "frame", page.short, "rail"
+    for group in ("Uploads", "Project", "Opened before", "Bundled samples"):
+        yield "frame", group, "opener.py"
+
+
+def _verdict() -> Iterator[tuple[str, str, str]]:
+    """What the verdict says, with places for figures, and the names of its figures."""
+    tree = ast.parse((ROOT / "perfkit" / "project" / "verdict.py").read_text())
+    defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module)]
+    documented = {node.body[0].value for node in defined if isinstance(node.body[0], ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr | ast.Constant) and node not in documented:
+            yield from (("sentences", text, "verdict.py") for text in texts_of(node, tree) if " " in text.strip() == text)
+    yield from (("sentences", text, "figure.py") for text in ("not measured", "throughput", "MFU"))
 
 
 def _next() -> Iterator[tuple[str, str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from perfkit.core.resources import Page, pages
+from perfkit.core.resources import GROUP_ORDER, Page, pages
 
 ROOT_PAGE = "00_start_here"
 
@@ -28,7 +28,7 @@ def navigation(folder: Path, name: str) -> Navigation:
         groups.setdefault(page.group, []).append(page)
     index = next((index for index, page in enumerate(found) if page.name == name), None)
     return Navigation(
-        groups=tuple((group, tuple(members)) for group, members in groups.items()),
+        groups=tuple((group, tuple(groups[group])) for group in sorted(groups, key=GROUP_ORDER.index)),
         current=None if index is None else found[index],
         previous=None if not index else found[index - 1],
         following=None if index is None or index + 1 == len(found) else found[index + 1],

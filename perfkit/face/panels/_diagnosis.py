@@ -10,6 +10,7 @@ from perfkit.core.resources import Page, pages
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Diagnosis, Finding, diagnose
 from perfkit.face.widgets import context
+from perfkit.face.widgets.finding_place import finding_names
 
 _last: list[tuple[Run, Diagnosis]] = []
 
@@ -26,16 +27,6 @@ def diagnosis_of(path: str, progress: context.Progress | None = None) -> tuple[R
             progress("rules", 0, 1)
         _last[:] = [(run, diagnose(run))]
     return _last[0]
-
-
-def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
-    seen: dict[str, int] = {}
-    names = []
-    for finding in findings:
-        seen[finding.rule] = seen.get(finding.rule, 0) + 1
-        names.append(finding.rule if seen[finding.rule] == 1 else f"{finding.rule}-{seen[finding.rule]}")
-    return tuple(names)
 
 
 def chosen_finding(diagnosis: Diagnosis, name: str) -> Finding | None:
@@ -62,9 +53,3 @@ def pages_of(finding: Finding) -> tuple[Page, ...]:
     by_subject = [known[number] for name, number in PAGE_OF_SUBJECT.items() if name in finding.subject and number in known]
     found = dict.fromkeys([*named, *by_subject] or [known[number] for number in (STEP_PAGE,) if number in known])
     return tuple(found)
-
-
-def first_rank(finding: Finding) -> int | None:
-    """A rank that a finding concerns, to open other pages with."""
-    ranks = [*finding.subject.get("ranks", ()), *(end for link in finding.subject.get("links", ()) for end in link)]
-    return int(ranks[0]) if ranks else None

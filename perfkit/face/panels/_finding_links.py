@@ -10,9 +10,9 @@ from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import pages
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
-from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, first_rank, pages_of
-from perfkit.face.panels._finding_place import place_of
+from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, pages_of
 from perfkit.face.widgets import context
+from perfkit.face.widgets.finding_place import first_rank, timeline_link
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
@@ -41,12 +41,9 @@ def finding_links() -> FindingLinks:
 
 
 def _on_the_timeline(path: str, finding: Finding) -> list[dict[str, str]]:
-    page = next((page for page in pages(settings.pages_folder()) if page.number == TIMELINE), None)
-    found = place_of(context.read_run(path), finding)
-    if page is None or found is None:
-        return []
-    place = {"run": path, "from": found.start_ns, "to": found.end_ns}
-    return [{"href": page_link(page.name, **place), "title": t(page.title), "why": t("the place on the timeline")}]
+    link = timeline_link(context.read_run(path), path, finding)
+    title = next((page.title for page in pages(settings.pages_folder()) if page.number == TIMELINE), "")
+    return [{"href": link, "title": t(title), "why": t("the place on the timeline")}] if link and title else []
 
 
 def _content(values: Mapping[str, str]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ the slice that shows it. Its view is no part of the page's address, which names 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from perfkit.core import settings
 from perfkit.core.resources import pages
@@ -15,12 +14,12 @@ from perfkit.core.run import Run
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
 from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of
-from perfkit.face.panels._finding_place import Place, place_of
+from perfkit.face.widgets.finding_place import Place, place_of
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.timelines._address import slice_called
 from perfkit.face.widgets.timelines.data import Timeline
-from perfkit.face.widgets.timelines.events import placed, walked
 from perfkit.face.widgets.timelines.view import Message, TimelineView
 
 _PAGE = "14"
@@ -72,7 +71,7 @@ class FindingTimeline(TimelineView):
         if place is None:
             return None
         found = {"id": f"{self._finding}-{place.start_ns}", "start": str(place.start_ns), "end": str(place.end_ns)}
-        return {**found, "slice": _slice_at(timeline, place)}
+        return {**found, "slice": slice_called(timeline, place.ranks[0], place.stream, place.at_ns, place.name)}
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
@@ -94,20 +93,6 @@ class FindingTimeline(TimelineView):
         if timeline is not None:
             self._open_missing(timeline, self._ranks(timeline.run))
             self._show(timeline)
-
-
-def _slice_at(timeline: Timeline, place: Place) -> dict[str, Any] | None:
-    """The slice of a place as the page has it, on whichever lane of its rank it is drawn."""
-    if not place.name:
-        return None
-    for unit in timeline.units:
-        if unit.rank == place.ranks[0] and unit.process in ("device", "communication") and place.stream in ("", unit.thread):
-            lanes = placed(unit, [place.at_ns], [place.name])
-            if lanes[0] is not None:
-                wanted = {"mode": "nearest", "unit": unit.id, "lane": lanes[0], "start": timeline.offset(place.at_ns)}
-                found: dict[str, Any] | None = walked(timeline, {**wanted, "direction": 1, "name": ""})["slice"]
-                return found
-    return None
 
 
 def open_view(_state: object = None) -> FindingTimeline:

@@ -19,12 +19,13 @@ from perfkit.explain.diagnose.rule import by_recording
 from perfkit.face.charts.findings import cost_bars
 from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import part_rows, rank_bars
-from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, finding_names, pages_of, subject_text
+from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, pages_of, subject_text
 from perfkit.face.panels._finding_log import OPEN, Answers, answer, answers, keep_findings, keys_of
 from perfkit.face.panels._finding_text import bug_report, cost_text, evidence_rows, evidence_text, hypothesis
 from perfkit.face.widgets import context
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.control import Choice, PathPicker, Text
+from perfkit.face.widgets.finding_place import finding_names
 from perfkit.face.widgets.panel import Action, Answer, Code, Empty, Panel
 from perfkit.face.widgets.table import Table
 

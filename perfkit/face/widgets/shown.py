@@ -4,7 +4,8 @@ A function returns what it would put on a table in front of a colleague: charts,
 tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
 sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. What has `to_frame()`,
 and perhaps `told()`, is shown as these. A frame without rows is left out. Words and units of a frame's columns are those of their
-names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; one without a title has that of `frame.attrs["title"]`.
+names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; `frame.attrs["links"]` has what cells of a column lead to,
+`frame.attrs["look"] = "tiles"` draws rows as figures side by side; one without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
@@ -86,8 +87,9 @@ def _key(title: str, kind: str, known: Mapping[str, Any]) -> str:
 
 def _table(frame: pd.DataFrame, title: str, choose: str) -> Table:
     own = frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index()
-    labels, units = (dict(frame.attrs.get(name, {})) for name in ("labels", "units"))
-    return Table(frame=own, title=title, labels=labels, units=units, selectable=bool(choose) and choose in own.columns)
+    labels, units, links = (dict(frame.attrs.get(name, {})) for name in ("labels", "units", "links"))
+    chosen, look = bool(choose) and choose in own.columns, str(frame.attrs.get("look", ""))
+    return Table(frame=own, title=title, labels=labels, units=units, links=links, look=look, selectable=chosen)
 
 
 def _say(title: str, text: str, texts: list[str], blocks: list[Code]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -22,8 +22,9 @@ class Table:
     """A `frame` to be shown under `title`.
 
     Column names with a unit suffix (`_ns`, `_bytes`, `_ratio`, ...) are scaled and get their unit by themselves. `labels` and
-    `units` override the words and units of columns; a column with a unit of its own is written as it is. `selectable` makes
-    rows clickable.
+    `units` override the words and units of columns; a column with a unit of its own is written as it is. `links` has for columns
+    the address that each cell leads to ("" for none); `look="tiles"` draws rows as figures side by side. `selectable` makes rows
+    clickable.
     """
 
     frame: pd.DataFrame
@@ -31,6 +32,8 @@ class Table:
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    look: str = ""
     selectable: bool = False
     max_rows: int = MAX_ROWS
 
@@ -81,6 +84,7 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
         "title": told(table.title),
         "label": told(table.title) or name,
         "columns": [_column(str(column), shown[column], table) for column in shown.columns],
+        "look": table.look,
         "total": len(table.frame),
         "selectable": table.selectable,
     }
@@ -97,6 +101,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
         "unit": unit,
         "text": [write_cell(value) for value in values],
         "values": values,
+        "links": list(table.links.get(name, ()))[: len(own)],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }
 

@@ -71,8 +71,8 @@ def test_the_rail_comes_from_the_folder_alone(tmp_path):
     write_page(tmp_path, "notes")
     rail = navigation(tmp_path, "11_steps")
     assert [(group, [page.title for page in members]) for group, members in rail.groups] == [
-        ("Start", ["Where am I?"]),
-        ("Measure", ["Where did it go?"]),
+        ("", ["Where am I?"]),
+        ("Find", ["Where did it go?"]),
         ("Learn", ["Case"]),
     ]
     assert rail.current is not None

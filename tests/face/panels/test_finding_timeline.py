@@ -8,9 +8,8 @@ from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Finding, diagnose
 from perfkit.face import panels
-from perfkit.face.panels._diagnosis import finding_names
-from perfkit.face.panels._finding_place import place_of
 from perfkit.face.panels.finding_timeline import FindingTimeline
+from perfkit.face.widgets.finding_place import finding_names, place_of
 from perfkit.face.widgets.page_state import page_state
 from perfkit.record.load import load
 

@@ -12,8 +12,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import Finding, diagnose
 from perfkit.face.panels import _finding_links, findings
-from perfkit.face.panels._finding_place import place_of
 from perfkit.face.panels.findings import State
+from perfkit.face.widgets.finding_place import place_of
 from perfkit.face.widgets.status import NothingYet
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog

@@ -207,6 +207,25 @@
 
   // Theme, language and rail -----------------------------------------------------------
 
+  /** The rail folds to the numbers of the pages, and stays so. */
+  function followFold(button) {
+    if (!button) return;
+    const draw = () => button.setAttribute("aria-pressed", String(root.dataset.rail === "folded"));
+    button.addEventListener("click", () => {
+      if (root.dataset.rail) delete root.dataset.rail;
+      else root.dataset.rail = "folded";
+      draw();
+      dispatchEvent(new Event("resize"));
+      try {
+        if (root.dataset.rail) localStorage.setItem("perfkit-rail", "folded");
+        else localStorage.removeItem("perfkit-rail");
+      } catch {
+        // Private mode: the choice lasts for this page.
+      }
+    });
+    draw();
+  }
+
   function isDark() {
     return root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   }
@@ -235,6 +254,7 @@
     });
     const rail = document.getElementById("rail");
     rail?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
+    followFold(document.getElementById("rail-fold"));
     const toggle = document.getElementById("rail-toggle");
     toggle.addEventListener("click", () => {
       const open = rail.classList.toggle("rail-open");

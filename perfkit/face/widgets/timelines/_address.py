@@ -1,6 +1,7 @@
 """Address of a timeline, which a link carries to another browser.
 
-A unit is "rank|process|thread", pinned ones a line each, and a slice "rank|process|thread|lane|start".
+A unit is "rank|process|thread", pinned ones a line each, and a slice "rank|process|thread|lane|start". What a link
+from elsewhere asks to show is "rank|stream|start|name", or a rank alone, whose lanes are then pinned.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from typing import Any
 
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines.data import Timeline, safely
-from perfkit.face.widgets.timelines.events import Slice, walked
+from perfkit.face.widgets.timelines.events import Slice, placed, walked
 
 _MAX_DIGITS = 10
+_WORK = ("device", "communication")
 
 
 def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
@@ -71,6 +73,31 @@ def slice_at(timeline: Timeline, address: str) -> Slice | None:
             wanted = {"mode": "nearest", "unit": unit.id, "lane": int(parts[-2]), "start": start, "direction": 1, "name": ""}
             found: Slice | None = walked(timeline, wanted)["slice"]
             return found
+    return None
+
+
+def asked_for(timeline: Timeline, address: str) -> tuple[Slice | None, list[int | str]]:
+    """The slice and the lanes that a link from elsewhere asks to show; none of both if the rank is not there."""
+    rank, (_, *rest) = rank_in(address), address.split("|", 3)
+    if rank is None:
+        return None, []
+    safely(timeline, [rank] if rank in timeline.run.ranks else [])
+    if len(rest) == 3 and rest[1].lstrip("-").isdecimal():
+        found = slice_called(timeline, rank, rest[0], int(rest[1]), rest[2])
+        if found is not None:
+            return found, []
+    return None, [unit.id for unit in timeline.units if unit.rank == rank and unit.process in _WORK]
+
+
+def slice_called(timeline: Timeline, rank: int, stream: str, start_ns: int, name: str) -> Slice | None:
+    """The slice of a name that starts at a moment, on whichever lane of its rank it is drawn; `stream` may be empty."""
+    for unit in timeline.units if name else ():
+        if unit.rank == rank and unit.process in _WORK and stream in ("", unit.thread):
+            lanes = placed(unit, [start_ns], [name])
+            if lanes[0] is not None:
+                wanted = {"mode": "nearest", "unit": unit.id, "lane": lanes[0], "start": timeline.offset(start_ns)}
+                found: Slice | None = walked(timeline, {**wanted, "direction": 1, "name": ""})["slice"]
+                return found
     return None
 
 

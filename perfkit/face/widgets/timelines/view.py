@@ -31,7 +31,7 @@ from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _flows as flows
 from perfkit.face.widgets.timelines import _search as searching
 from perfkit.face.widgets.timelines import _tiles as wire
-from perfkit.face.widgets.timelines._address import address_of, address_of_lanes, lanes_at, rank_in, slice_at
+from perfkit.face.widgets.timelines._address import address_of, address_of_lanes, asked_for, lanes_at, rank_in, slice_at
 from perfkit.face.widgets.timelines._aside import make_tiles
 from perfkit.face.widgets.timelines._marks import keep, read_marks
 from perfkit.face.widgets.timelines._opening import Openings, Shown
@@ -45,6 +45,8 @@ from perfkit.face.widgets.worker import Cancelled, Progress
 Message = dict[str, Any]
 _PLACE = ("from", "to", "slice", "pins", "filter")
 """What the address says of a view: the window in ns, the chosen slice, the lanes that are pinned, the units that are shown."""
+_SHOW = "show"
+"""What a link from elsewhere asks to select; the view that it becomes takes its place in the address."""
 _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
 
 
@@ -95,7 +97,7 @@ class TimelineView(View):
             self._path = (
                 str(data_folder() / next(iter(context.SAMPLES.values()))) if kind == "action" else message.get("path", self._path)
             )
-            page_state().set({"run": self._path, **dict.fromkeys(_PLACE)}, origin=self)
+            page_state().set({"run": self._path, **dict.fromkeys((*_PLACE, _SHOW))}, origin=self)
             self._asking.put(self._open)
         elif kind == "view":
             self._share(message)
@@ -175,7 +177,7 @@ class TimelineView(View):
 
     def _ranks_of_address(self) -> tuple[int, ...]:
         state = page_state()
-        ranks = (rank_in(lane) for lane in (state.get("slice"), *state.get("pins").split("\n")))
+        ranks = (rank_in(lane) for lane in (state.get("slice"), state.get(_SHOW), *state.get("pins").split("\n")))
         return tuple(dict.fromkeys(rank for rank in ranks if rank is not None))
 
     def _ranks(self, _run: Run) -> tuple[int, ...]:
@@ -292,7 +294,7 @@ class TimelineView(View):
         at = address_of(timeline, message.get("slice"))
         pins = address_of_lanes(timeline, message.get("pins", ()))
         place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
-        page_state().set({"run": self._path, **{name: value or None for name, value in place.items()}}, origin=self)
+        page_state().set({"run": self._path, _SHOW: None, **{name: value or None for name, value in place.items()}}, origin=self)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
@@ -300,7 +302,7 @@ class TimelineView(View):
         if values.get("run", self._path) != self._path:
             self._path = values["run"]
             self._asking.put(self._open)
-        elif any(name in values for name in _PLACE):
+        elif any(name in values for name in (*_PLACE, _SHOW)):
             self._asking.put(self._follow)
 
     def _follow(self) -> None:
@@ -319,9 +321,13 @@ class TimelineView(View):
     def _goto(self, timeline: Timeline) -> Message | None:
         """The view that the address asks for."""
         start, end, at, pins, text = place = [page_state().get(name) for name in _PLACE]
-        if not any(place):
+        show = page_state().get(_SHOW)
+        if not any((*place, show)):
             return None
-        found = {"id": "-".join(place), "start": start, "end": end, "filter": text}
+        found = {"id": "-".join((*place, show)), "start": start, "end": end, "filter": text}
+        if show and not at:
+            chosen, lanes = asked_for(timeline, show)
+            return {**found, "slice": chosen, "pins": lanes}
         return {**found, "slice": slice_at(timeline, at), "pins": lanes_at(timeline, pins)}
 
 

@@ -1,15 +1,17 @@
-"""Finding places: where on a timeline the evidence of a finding shows best, and the slice that shows it."""
+"""Finding places: where on a timeline the evidence of a finding shows best, the slice that shows it, and links to it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from perfkit.core.run import Run
+from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
-from perfkit.face.panels._diagnosis import first_rank
+from perfkit.face.widgets.navigation import page_link
 
 MAX_RANKS = 4
 
@@ -27,6 +29,12 @@ class Place:
     stream: str = ""
     name: str = ""
     at_ns: int = 0
+
+    @property
+    def address(self) -> dict[str, object]:
+        """The window and what to select in it, as the address of the timeline has them."""
+        chosen = f"{self.ranks[0]}|{self.stream}|{self.at_ns}|{self.name}" if self.name else str(self.ranks[0])
+        return {"from": self.start_ns, "to": self.end_ns, "show": chosen}
 
 
 def place_of(run: Run, finding: Finding) -> Place | None:
@@ -90,3 +98,50 @@ def _longest(rows: pd.DataFrame) -> dict[str, Any] | None:
         return None
     row: Any = timed.iloc[int(timed["duration_ns"].astype("int64").to_numpy().argmax())].to_dict()
     return dict(row)
+
+
+def first_rank(finding: Finding) -> int | None:
+    """A rank that a finding concerns, to open other pages with."""
+    ranks = [*finding.subject.get("ranks", ()), *(end for link in finding.subject.get("links", ()) for end in link)]
+    return int(ranks[0]) if ranks else None
+
+
+def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
+    seen: dict[str, int] = {}
+    names = []
+    for finding in findings:
+        seen[finding.rule] = seen.get(finding.rule, 0) + 1
+        names.append(finding.rule if seen[finding.rule] == 1 else f"{finding.rule}-{seen[finding.rule]}")
+    return tuple(names)
+
+
+def timeline_link(run: Run, path: str, finding: Finding) -> str:
+    """The timeline where a finding shows, with its slice or the lanes of its rank selected; "" if nothing has a time."""
+    place = place_of(run, finding)
+    return "" if place is None else page_link("14_timeline", run=path, **place.address)
+
+
+def costliest(run: Run, path: str, findings: Sequence[Finding], most: int = 3) -> pd.DataFrame:
+    """The first findings, each with what it costs, what to do, and links to its evidence and to its place on the timeline.
+
+    Columns: `finding` (its name in addresses), `what`, `cost_ns`, `of_step_ratio`, `what_to_do`, `see`.
+    """
+    shown = findings[:most]
+    names = finding_names(findings)[:most]
+    frame = pd.DataFrame(
+        {
+            "finding": names,
+            "what": [finding.title for finding in shown],
+            "cost_ns": [finding.cost_ns for finding in shown],
+            "of_step_ratio": [finding.share_of_step for finding in shown],
+            "what_to_do": [finding.actions[0] if finding.actions else "" for finding in shown],
+        }
+    ).dropna(axis="columns", how="all")
+    places = [timeline_link(run, path, finding) for finding in shown]
+    frame["see"] = [t("timeline") if place else "" for place in places]
+    frame.attrs["links"] = {
+        "finding": [page_link("20_findings", run=path, finding=name) for name in names],
+        "see": places,
+    }
+    return frame

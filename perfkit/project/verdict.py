@@ -1,0 +1,150 @@
+"""Verdict: a recording in one sentence, four figures beside what they are measured against, and what to change first.
+
+Throughput and MFU need the configuration of the run: they are the predicted ones of its plan, scaled by predicted over measured
+step time, so that a prediction that is right gives the same numbers. Each figure stands against the project's goal where that
+is of it, else against the prediction, memory against its limit. What was not measured is said, and never 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.figure import Figure, computed, figure
+from perfkit.core.run import Run
+from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import told
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.explain.baseline import baseline
+from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.memory_use import MODULE
+from perfkit.predict.estimate import Estimate, estimate
+from perfkit.project import Project
+
+NO_PLAN = "needs the configuration of this run"
+GOALS = {"step_time_ns": "step time", "tokens_per_s_per_device": "throughput", "mfu": "MFU"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """A run with its diagnosis and the four figures, each with what it stands against in words ("" for nothing)."""
+
+    run: Run
+    diagnosis: Diagnosis
+    figures: tuple[tuple[Figure, str], ...]
+
+    def told(self) -> tuple[str, ...]:
+        """The verdict in one sentence."""
+        return (sentence_of(self.diagnosis),)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The figures, one row each: `figure`, `value` and `against`, as text."""
+        rows = [
+            {"figure": told(found.name), "value": told(found.text()), "against": told(against or (found.source if absent else ""))}
+            for found, against in self.figures
+            for absent in [found.known is None]
+        ]
+        frame = pd.DataFrame(rows, columns=["figure", "value", "against"])
+        frame.attrs |= {"look": "tiles", "title": "Figures"}
+        return frame
+
+
+def verdict(run: Run, plan: Plan | None = None, project: Project | None = None) -> Verdict:
+    """Judge a run; `plan` is its configuration, `project` states the goal. What a run does not hold is absent, not an error."""
+    diagnosis = diagnose(run)
+    step, predicted = _step_time(run, diagnosis), _predicted(plan)
+    tokens, mfu = _rates(step, predicted)
+    memory = peak_memory(run)
+    limit = predicted.memory_limit if predicted is not None else None
+    figures = (
+        (step, _goal(step, project) or _against(step, predicted.step_time_s * NS_PER_S if predicted else None)),
+        (tokens, _goal(tokens, project) or _against(tokens, predicted.tokens_per_s_per_device if predicted else None)),
+        (mfu, _goal(mfu, project) or _against(mfu, predicted.mfu if predicted else None)),
+        (memory, _limit(memory, limit.limit_bytes if limit else project.usable_limit_bytes if project else None)),
+    )
+    return Verdict(run=run, diagnosis=diagnosis, figures=figures)
+
+
+def sentence_of(diagnosis: Diagnosis) -> str:
+    """What a diagnosis says, in one sentence."""
+    step = "No step was recorded" if diagnosis.step_ns is None else f"A step takes {format_ns(diagnosis.step_ns)}"
+    if not diagnosis.findings:
+        return f"{step}; of {len(diagnosis.healthy)} rules that could judge it none found a problem."
+    first = diagnosis.findings[0]
+    if first.cost_ns is None or diagnosis.step_ns is None:
+        return f"{step}; first of {len(diagnosis.findings)} findings: {first.title}."
+    share = format_ratio(first.cost_ns / diagnosis.step_ns)
+    return f"{step}, {share} of it because of the first of {len(diagnosis.findings)} findings: {first.title}."
+
+
+def peak_memory(run: Run) -> Figure:
+    """The most that any rank held: by its memory over time, else as the framework printed it."""
+    name = "peak memory"
+    if run.has("memory_curve"):
+        rows = run.frame("memory_curve", columns=["component", "allocated_bytes", "reserved_bytes"])
+        whole = rows[~rows["component"].astype(str).str.startswith(MODULE)]
+        for column, words in (("reserved_bytes", "reserved"), ("allocated_bytes", "allocated")):
+            if whole[column].notna().any():
+                return figure(name, float(whole[column].max()), "bytes", "measured", f"most that was {words} on any rank")
+    if run.has("memory_reports"):
+        peaks = run.frame("memory_reports")["used_peak_bytes"].dropna()
+        if len(peaks):
+            return figure(name, float(peaks.max()), "bytes", "reported", "printed by the framework")
+    return figure(name, None, "bytes", "absent", "memory was not recorded")
+
+
+def _step_time(run: Run, diagnosis: Diagnosis) -> Figure:
+    if diagnosis.step_ns is not None:
+        return figure("step time", diagnosis.step_ns, "ns", "measured", "median of the judged steps")
+    try:
+        return baseline(run).step_time
+    except NotMeasuredError as error:
+        return figure("step time", None, "ns", "absent", error.missing)
+
+
+def _predicted(plan: Plan | None) -> Estimate | None:
+    """What is predicted of a plan; None without one, or where it names no device."""
+    try:
+        return None if plan is None else estimate(plan)
+    except InputError:
+        return None
+
+
+def _rates(step: Figure, predicted: Estimate | None) -> tuple[Figure, Figure]:
+    if predicted is None:
+        missing = (("throughput", "tokens/s per device"), ("MFU", "ratio"))
+        tokens, mfu = (figure(name, None, unit, "absent", NO_PLAN) for name, unit in missing)
+        return tokens, mfu
+    work = figure("tokens of a step", predicted.tokens_per_s_per_device * predicted.step_time_s, "tokens", "computed", "the plan")
+    share = figure("MFU x step time", predicted.mfu * predicted.step_time_s, "s", "computed", "the plan")
+    speed = computed("throughput", "tokens/s per device", "tokens / step time", _per_second, amount=work, step=step)
+    return speed, computed("MFU", "ratio", "model FLOP / (step time x peak)", _per_second, amount=share, step=step).within(0, 1)
+
+
+def _per_second(amount: float, step: float) -> float:
+    return amount / step * NS_PER_S
+
+
+def _goal(found: Figure, project: Project | None) -> str:
+    """How a figure stands to the project's goal; "" where that is of another figure."""
+    if project is None or project.goal_value is None or GOALS[project.goal_metric] != found.name or found.known is None:
+        return ""
+    reached = found.known >= project.goal_value if project.goal_op == ">=" else found.known <= project.goal_value
+    goal = figure(found.name, project.goal_value, found.unit, "reported", "the project's goal").text()
+    return f"goal {goal}: {'reached' if reached else f'missed by {format_ratio(abs(found.known / project.goal_value - 1))}'}"
+
+
+def _against(found: Figure, predicted: float | None) -> str:
+    if predicted is None or found.known is None:
+        return ""
+    change = found.known / predicted - 1
+    expected = figure(found.name, predicted, found.unit, "computed", "the plan").text()
+    return f"predicted {expected} ({'+' if change >= 0 else '-'}{format_ratio(abs(change))})"
+
+
+def _limit(found: Figure, limit_bytes: int | None) -> str:
+    if found.known is None or limit_bytes is None:
+        return ""
+    return f"{significant(100 * found.known / limit_bytes)} % of the limit of {format_bytes(limit_bytes)}"

@@ -1,0 +1,51 @@
+"""Links of findings: every one selects at least one slice or rank, on the timeline where anything of it has a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import pytest
+
+from perfkit.core.resources import data_folder
+from perfkit.explain.diagnose import diagnose
+from perfkit.face.widgets.finding_place import costliest, first_rank, place_of
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.timelines.view import TimelineView
+from perfkit.record.load import load
+
+OWN = Path(__file__).resolve().parents[2] / "data" / "traces" / "dlrm_8xV100"
+SAMPLES = [data_folder() / "traces" / name for name in ("torch_npu_2rank", "kineto_resnet")] + [OWN]
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_every_link_of_a_finding_selects_a_slice_or_a_rank(path: Path):
+    run = load(path)
+    findings = diagnose(run).findings
+    assert findings
+    table = costliest(run, str(path), findings, most=len(findings))
+    for finding, link in zip(findings, table.attrs["links"]["see"], strict=True):
+        if not link:
+            assert place_of(run, finding) is None
+            assert not run.has("kernels") or first_rank(finding) is None
+            continue
+        page_state.cache_clear()
+        page_state().set({name: value for name, (value,) in parse_qs(link.partition("#")[2]).items()})
+        view = TimelineView()
+        asked = view._goto(view.wait())
+        assert asked is not None, finding.rule
+        assert asked["slice"] is not None or asked["pins"], finding.rule
+
+
+def test_a_finding_links_to_its_evidence_by_its_own_name():
+    path = SAMPLES[0]
+    table = costliest(load(path), str(path), diagnose(load(path)).findings)
+    assert [link.partition("finding=")[2] for link in table.attrs["links"]["finding"]] == table["finding"].tolist()
+
+
+def test_an_address_of_a_rank_that_is_not_there_selects_nothing():
+    page_state().set({"run": str(SAMPLES[0]), "show": "99"})
+    view = TimelineView()
+    asked = view._goto(view.wait())
+    assert asked is not None
+    assert (asked["slice"], asked["pins"]) == (None, [])
