@@ -152,3 +152,26 @@ def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:
     for row in rows:
         found[row[key]] = found.get(row[key], 0) + row[amount]
     return found
+
+
+def test_page_23_agrees_with_the_lint_of_the_command_line(tmp_path: Path):
+    shutil.copy(data_folder() / "code" / "train_slow.py", tmp_path / "own.py")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    page = run_page("23_user_code", path=tmp_path)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main(["lint", str(tmp_path), "--json"])
+    told = json.loads(out.getvalue())["problems"]
+    assert [problem["rule"] for problem in told] == page["problems"]["rule"].tolist()
+    found = page["what_was_found"]
+    assert "syntax-error" in found.chosen["rule"], "of broken.py, which comes first"
+    assert page["how_to_write_it"].wait().text
+    found.set(rule="bprop-keeps-all")
+    bad, good = page["how_to_write_it"].wait().code
+    assert "used_bprop_inputs" not in bad.text
+    assert "used_bprop_inputs = [2]" in good.text
+    found.set(level="error")
+    assert any("are not shown" in note for note in found.wait().notes)
+    page["open_files"].choose(data_folder() / "code" / "train_tuned.py")
+    assert found.wait().text == "Nothing was found in 1 file."
+    assert page["how_to_write_it"].wait().text.startswith("Nothing was found")

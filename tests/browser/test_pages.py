@@ -60,6 +60,7 @@ EMPTY_AT_FIRST = {
         "feed-of-the-round",
         "communication-of-the-round",
         "the-peak-of-the-round",
+        "counts-of-the-round",
         "what-the-round-predicts",
         "how-the-project-counts",
     ),

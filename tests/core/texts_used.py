@@ -139,7 +139,7 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                 for word in node.keywords:
                     if word.arg == "title" and isinstance(word.value, ast.Constant):
                         yield "titles", word.value.value, path.name
-    for path in sorted([*(ROOT / "perfkit" / "predict").rglob("*.py"), *(ROOT / "perfkit" / "explain").rglob("*.py")]):
+    for path in sorted(path for room in ("config", "predict", "explain") for path in (ROOT / "perfkit" / room).rglob("*.py")):
         if "attrs" in (text := path.read_text()):  # of frames, which say their title themselves
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Dict):

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
+
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.fragments.place import Placed, placed
 from perfkit.config.fragments.repair import as_yaml
@@ -63,6 +65,26 @@ def lint_text(name: str, text: str, kinds: Sequence[Kind] | None = None) -> Lint
     run = _Run(all_checks())
     run.text(name, text, is_named=True, kinds=kinds)
     return run.report()
+
+
+def lint_environment(text: str) -> LintReport:
+    """As `lint`, for variables of a launch as somebody types them: `NAME=value NAME=value`, or lines of a script."""
+    if not text.strip():
+        return LintReport(problems=())
+    return lint_text("environment", text.replace(" export ", "\n"), ["environment"])
+
+
+def check_table(report: LintReport) -> pd.DataFrame:
+    """All checks, most found first: `rule`, `title`, `looks_at`, `level`, `found`."""
+    counts = Counter(problem.rule for problem in report.problems)
+    rows = [(check.name, check.title, check.kind, check.severity, counts[check.name]) for check in all_checks()]
+    frame = pd.DataFrame(rows, columns=["rule", "title", "looks_at", "level", "found"])
+    return frame.sort_values("found", ascending=False, kind="stable", ignore_index=True)
+
+
+def check_named(rule: str) -> Check | None:
+    """The check of a rule's name; None for what is no check, as a file that cannot be parsed."""
+    return next((check for check in all_checks() if check.name == rule), None)
 
 
 def _files(path: Path) -> Iterator[tuple[Path, bool]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
 
 Severity = Literal["error", "warning", "information"]
 Kind = Literal["config", "config-text", "environment", "code", "log"]
@@ -79,6 +82,12 @@ class Problem:
     fix: str
     cell: int | None = None
 
+    @property
+    def place(self) -> str:
+        """File, cell and line, in short."""
+        parts = [Path(self.file).name, f"cell {self.cell}" if self.cell else "", str(self.line or "")]
+        return ":".join(part for part in parts if part)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of a problem; `cell` only in notebooks."""
         where: dict[str, Any] = {"file": self.file, "line": self.line, "key": self.key}
@@ -91,7 +100,8 @@ class Problem:
 class LintReport:
     """All problems, by file and line; how many files of each kind were checked; what was left out and why; silenced problems.
 
-    `failed` names checks that raised, with file and reason: a defect of perfkit, not of the file.
+    `failed` names checks that raised, with file and reason: a defect of perfkit, not of the file. `num_hidden` problems were left
+    out by their level (`at_least`).
     """
 
     problems: tuple[Problem, ...]
@@ -99,6 +109,52 @@ class LintReport:
     skipped: tuple[tuple[str, str], ...] = ()
     num_silenced: int = 0
     failed: tuple[tuple[str, str, str], ...] = ()
+    num_hidden: int = 0
+
+    def joined(self, other: LintReport) -> LintReport:
+        """Both reports as one."""
+        checked = {kind: self.checked.get(kind, 0) + other.checked.get(kind, 0) for kind in (*self.checked, *other.checked)}
+        return LintReport(
+            problems=(*self.problems, *other.problems),
+            checked=checked,
+            skipped=(*self.skipped, *other.skipped),
+            num_silenced=self.num_silenced + other.num_silenced,
+            failed=(*self.failed, *other.failed),
+            num_hidden=self.num_hidden + other.num_hidden,
+        )
+
+    def at_least(self, severity: Severity) -> LintReport:
+        """The report with problems of this level and above."""
+        kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        problems = tuple(problem for problem in self.problems if problem.severity in kept)
+        return replace(self, problems=problems, num_hidden=self.num_hidden + len(self.problems) - len(problems))
+
+    def told(self) -> tuple[str, ...]:
+        """How much was found and the first of it in a sentence, and what is not shown."""
+        files = sum(self.checked.values())
+        notes = [f"{self.num_hidden} of lower level are not shown."] if self.num_hidden else []
+        notes += [f"{self.num_silenced} are silenced by comments in the files."] if self.num_silenced else []
+        if not self.problems:
+            nothing = f"Nothing was found in {_number(files, 'file')}." if files else "There is nothing here that can be checked."
+            return nothing, *notes
+        errors, warnings, others = (
+            _number(self.count(level), word) for level, word in zip(SEVERITIES, ("error", "warning", "note"), strict=True)
+        )
+        first = next((problem for problem in self.problems if problem.severity != "information"), self.problems[0])
+        text = f"{errors}, {warnings} and {others} in {_number(files, 'file')}. First: {first.place}, {first.message}."
+        return text, *notes
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a problem: `place`, `level`, `rule`, `what`, `instead`."""
+        rows = [(one.place, one.severity, one.rule, one.message, one.fix) for one in self.problems]
+        frame = pd.DataFrame(rows, columns=["place", "level", "rule", "what", "instead"])
+        frame.attrs = {"title": "By file and line; choose one to see how to write it"}
+        return frame
+
+    def left_out(self) -> pd.DataFrame:
+        """What was not checked: `file`, `reason`; a check that failed is a defect of perfkit and says so."""
+        failed = [(file, f"the check {rule} failed: {reason}; this is a bug of perfkit") for rule, file, reason in self.failed]
+        return pd.DataFrame([*self.skipped, *failed], columns=["file", "reason"])
 
     def count(self, severity: Severity) -> int:
         """How many problems have this severity."""
@@ -113,3 +169,7 @@ class LintReport:
             "silenced": self.num_silenced,
             "failed": [{"rule": rule, "file": file, "reason": reason} for rule, file, reason in self.failed],
         }
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

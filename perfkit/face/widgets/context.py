@@ -153,6 +153,22 @@ def first_config() -> str:
     return str(own) if own is not None and own.exists() else USUAL_PLAN
 
 
+def first_files(samples: Mapping[str, str]) -> str:
+    """The scripts that a page opens with: the project's uploads if there are any, else the first sample."""
+    return file_options(samples=samples)[0][1]
+
+
+def file_options(_state: object = None, *, samples: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Scripts to choose from: uploads of the project, then samples."""
+    project = current_project()
+    uploads = None if project is None else project.folder / "uploads"
+    own = [uploads] if uploads is not None and any(uploads.glob("**/*.py")) else []
+    return [
+        *((path.name, str(path), "Project") for path in own),
+        *((label, str(data_folder() / path), "Samples") for label, path in samples.items()),
+    ]
+
+
 def marked(path: str, title: str) -> str:
     """`title` with the word sample if the path is a bundled sample."""
     return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title

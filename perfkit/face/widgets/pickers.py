@@ -14,6 +14,7 @@ from typing import Any
 from perfkit.config.presets import read_plan
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
+from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import t
@@ -140,6 +141,23 @@ def choose_configuration(
 
     sources = {known: getattr(thing, "source", thing) for known, thing in follows.items()}
     return _picker(name, label, entry, read, _plan_told, sources=sources)
+
+
+def choose_files(path: str | Path = "", *, samples: Mapping[str, str], name: str = "path") -> Picker:
+    """Scripts and settings: `.value` is their `Path`. It starts with `path`, else with the project's uploads, else a sample."""
+    entry = Folder(
+        str(path) or context.first_files(samples),
+        partial(context.file_options, samples=samples),
+        label="File or folder",
+        help="a script, a notebook, a configuration, or a folder of them",
+    )
+
+    def read(**chosen: str) -> Path:
+        if not chosen[name].strip():
+            raise NothingYet(t("Choose a file or a folder of scripts."))
+        return checked(chosen[name].strip())
+
+    return _picker(name, "File or folder", entry, read, lambda place: f"{place.name}.", samples=samples)
 
 
 def _picker(
