@@ -9,6 +9,7 @@ import { begin, finish } from "./ready.js";
 import { Table } from "./table.js";
 import { t } from "./texts.js";
 
+const SHORT_COLUMN = 6;
 const STALE_AFTER_MS = 150; // answers that come sooner replace the figure without a flicker
 
 export function renderPanel({ model, el: host }) {
@@ -93,6 +94,10 @@ class Panel {
     if (names.join("\n") !== [...this.controls.keys()].join("\n")) {
       this.controls = new Map(specs.map((spec) => [spec.name, makeControl(spec, (value) => this.onValue(spec.name, value), this.send)]));
       this.controlBox.replaceChildren(...[...this.controls.values()].map((control) => control.root), this.undo);
+      // Beside a tall column of controls tables stand below the charts, else they have the whole width.
+      const tall = specs.filter((spec) => !spec.hidden).length > SHORT_COLUMN;
+      this.main.classList.toggle("pk-tall", tall);
+      (tall ? this.main : this.root).append(this.tableBox);
     }
     this.undo.hidden = !this.model.get("can_undo");
     for (const spec of specs) {
