@@ -11,10 +11,9 @@ from typing import Any
 
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines.data import Timeline, safely
-from perfkit.face.widgets.timelines.events import Slice, placed, walked
+from perfkit.face.widgets.timelines.events import WORK, Slice, slice_called, walked
 
 _MAX_DIGITS = 10
-_WORK = ("device", "communication")
 
 
 def address_of(timeline: Timeline, chosen: Mapping[str, Any] | None) -> str:
@@ -86,19 +85,7 @@ def asked_for(timeline: Timeline, address: str) -> tuple[Slice | None, list[int 
         found = slice_called(timeline, rank, rest[0], int(rest[1]), rest[2])
         if found is not None:
             return found, []
-    return None, [unit.id for unit in timeline.units if unit.rank == rank and unit.process in _WORK]
-
-
-def slice_called(timeline: Timeline, rank: int, stream: str, start_ns: int, name: str) -> Slice | None:
-    """The slice of a name that starts at a moment, on whichever lane of its rank it is drawn; `stream` may be empty."""
-    for unit in timeline.units if name else ():
-        if unit.rank == rank and unit.process in _WORK and stream in ("", unit.thread):
-            lanes = placed(unit, [start_ns], [name])
-            if lanes[0] is not None:
-                wanted = {"mode": "nearest", "unit": unit.id, "lane": lanes[0], "start": timeline.offset(start_ns)}
-                found: Slice | None = walked(timeline, {**wanted, "direction": 1, "name": ""})["slice"]
-                return found
-    return None
+    return None, [unit.id for unit in timeline.units if unit.rank == rank and unit.process in WORK]
 
 
 def _sample_at(timeline: Timeline, rank: int, name: str, moment_ns: int) -> Slice | None:

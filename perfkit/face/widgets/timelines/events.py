@@ -20,6 +20,8 @@ from perfkit.record.tiles import Lane
 
 PART = 300_000
 """Events held at a time."""
+WORK = ("device", "communication")
+"""Processes of the lanes on which the work of a rank is drawn."""
 _FIRST_NS = 64_000
 
 Slice = dict[str, Any]
@@ -175,3 +177,15 @@ def column(run: Run, table: str, rank: int, name: str) -> pd.Series:
 def cells(run: Run, table: str, rank: int, positions: Ints, names: Sequence[str]) -> pd.DataFrame:
     """Some rows of a table, read column by column so that a table of any size costs one column at a time."""
     return pd.DataFrame({name: column(run, table, rank, name).iloc[positions].to_numpy(dtype=object) for name in names})
+
+
+def slice_called(timeline: Timeline, rank: int, stream: str, start_ns: int, name: str) -> Slice | None:
+    """The slice of a name that starts at a moment, on whichever lane of its rank it is drawn; `stream` may be empty."""
+    for unit in timeline.units if name else ():
+        if unit.rank == rank and unit.process in WORK and stream in ("", unit.thread):
+            lanes = placed(unit, [start_ns], [name])
+            if lanes[0] is not None:
+                wanted = {"mode": "nearest", "unit": unit.id, "lane": lanes[0], "start": timeline.offset(start_ns)}
+                found: Slice | None = walked(timeline, {**wanted, "direction": 1, "name": ""})["slice"]
+                return found
+    return None
