@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pandas as pd
@@ -173,6 +174,17 @@ def test_a_trace_of_the_host_says_that_device_time_was_not_measured():
     assert not run.has("step_parts")
     assert run.frame("coverage").set_index("part")["state"].to_dict()["kernels"] == "missing"
     assert any("not measured" in note and "ProfilerActivity.CUDA" in note for note in run.notes)
+
+
+def test_a_trace_of_the_host_alone_has_its_host_part():
+    path = TRACES / "hta/rank_non_gpu/rank_non_gpu.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    kinds = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "python", "cuda_runtime": "call", "overhead": "call"}
+    wanted = Counter(kinds[event["cat"]] for event in events if event.get("ph") == "X" and event.get("cat") in kinds)
+    run = load(path, cache=False)
+    assert Counter(run.frame("host")["kind"].astype(str)) == wanted
+    assert wanted["operator"] > 0
+    assert run.frame("launches").empty
 
 
 def test_a_trace_of_the_host_without_steps_still_loads(tmp_path):

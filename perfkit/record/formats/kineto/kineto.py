@@ -91,7 +91,8 @@ def read(match: Match, sink: Sink) -> None:
         _add_collectives(sink, rank, chosen[rank], rows)
         add_groups(sink, rank, chosen[rank])
     _add_facts(sink, [chosen[rank] for rank in sorted(chosen)])
-    marks = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if len(recording.device)}
+    recorded = {rank: recording for rank, recording in chosen.items() if len(recording.device) or recording.host is not None}
+    marks = {rank: (recording.file, recording.steps) for rank, recording in recorded.items()}
     counted = {rank: (recording.file, recording.steps) for rank, recording in chosen.items() if recording.has_counted}
     sink.recipe = [_noted(marks), _noted(counted)]
     _offer(sink, marks, counted)
