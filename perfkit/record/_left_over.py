@@ -14,6 +14,7 @@ from perfkit.record.listing import File, Listing
 from perfkit.record.readers import sqlite
 
 _CHANGING = re.compile(r"[0-9a-f]{8,}|\d+", re.IGNORECASE)
+_TIMELINES = ("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")
 _EVENT = re.compile(rb'"ph"\s*:\s*"')
 
 
@@ -22,13 +23,22 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
     read = next(match for known, match in matches if known is chosen)
     claimed = {file.path for _, match in matches for file in (*match.files, *match.beside)}
     names = {_pattern(file) for file in read.files} if chosen.detail > 1 else set()
+    reads_timelines = any(_is_timeline(file) for file in read.files)
     for file in listing:
         if file.path in claimed or what_they_are([file]):
             continue
         if _pattern(file) in names:
             sink.drop("file that is named like the others and cannot be recognised: empty, or damaged at its start", 1, file)
-        elif chosen.detail > 2 and (_EVENT.search(file.head) and file.name.endswith((".json", ".gz")) and not _is_known(file)):
+        elif (
+            chosen.detail > 2
+            and _EVENT.search(file.head)
+            and file.name.endswith((".json", ".gz"))
+            and file.head[:1] not in (b"[", b"{")
+            and (reads_timelines or not _is_timeline(file))
+        ):
             sink.drop("file with events of a trace that cannot be recognised: damaged at its start", 1, file)
+        elif file.name.endswith(".gz") and file.size_bytes and not (file.head and file.is_gzip):
+            sink.drop("packed file that cannot be unpacked: damaged at its start", 1, file)
         elif file.head.startswith(sqlite.MAGIC) and not sqlite.table_names(file):
             sink.drop("database that cannot be opened: damaged, or not completely written", 1, file)
 
@@ -37,6 +47,6 @@ def _pattern(file: File) -> str:
     return _CHANGING.sub("#", file.name.partition(".")[0])
 
 
-def _is_known(file: File) -> bool:
-    """Whether a file is a timeline that profilers write beside their tables, which are read instead."""
-    return file.name.startswith(("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")) or file.head[:1] in (b"[", b"{")
+def _is_timeline(file: File) -> bool:
+    """Whether a file is named like a timeline that profilers write beside their tables, which are read instead where they are."""
+    return file.name.startswith(_TIMELINES) and ".json" in file.name

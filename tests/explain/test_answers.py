@@ -183,6 +183,19 @@ def test_an_exported_trace_is_read_again_with_the_same_times(tmp_path, sample):
     assert counts[0] == counts[1]
 
 
+def test_ranks_in_one_exported_trace_have_processes_and_flows_of_their_own(dlrm, tmp_path):
+    events = json.loads(dlrm.export_chrome(tmp_path / "out.json", ranks=[1, 6]).read_text(encoding="utf-8"))["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert sorted(names.values()) == ["rank 1 device", "rank 1 host", "rank 6 device", "rank 6 host"]
+    for rank in (1, 6):
+        process = next(pid for pid, name in names.items() if name == f"rank {rank} device")
+        executed = [event for event in events if event["ph"] == "X" and event["pid"] == process]
+        assert len(executed) == len(dlrm.frame("kernels", ranks=[rank]))
+    flows = [(event["ph"], event["id"]) for event in events if event["ph"] in "sf"]
+    assert len(flows) == len(set(flows)) > 0
+    assert {each for phase, each in flows if phase == "s"} == {each for phase, each in flows if phase == "f"}
+
+
 def test_an_exported_trace_has_flows_names_and_hostile_text_as_text(tmp_path):
     event = {"ph": "X", "cat": "kernel", "name": '\0"},{"x', "ts": 1, "dur": 2, "pid": 0, "tid": 7, "args": {"correlation": 1}}
     call = {**event, "cat": "cuda_runtime", "name": "launch", "ts": 0, "tid": 1}

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,14 @@ def test_a_dump_beside_one_of_another_kind_is_counted(tmp_path: Path):
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes()[400 if path.suffix == ".csv" else 0 :])
     assert [lost.file for lost in load(tmp_path, cache=False).dropped] == ["memscope_dump_20250428113810.csv"]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_timeline_of_msprof_without_its_beginning_is_counted(tmp_path: Path, inside: bool):
+    traces = Path(__file__).parents[1] / "data" / "traces" / "msprof_export" / "alexnet"
+    folder = next(traces.glob("PROF_*_GQFAMHBKGODKJMLA"))
+    shutil.copytree(folder, tmp_path / folder.name)
+    path = next(tmp_path.rglob("step_trace_1_0_1.json.gz"))
+    content = path.read_bytes()
+    path.write_bytes(gzip.compress(gzip.decompress(content)[300:]) if inside else content[300:])
+    assert [lost.file.rpartition("/")[2] for lost in load(tmp_path, cache=False).dropped] == [path.name]

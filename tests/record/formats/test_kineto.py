@@ -179,7 +179,13 @@ def test_a_trace_of_the_host_says_that_device_time_was_not_measured():
 def test_a_trace_of_the_host_alone_has_its_host_part():
     path = TRACES / "hta/rank_non_gpu/rank_non_gpu.json.gz"
     events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    kinds = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "python", "cuda_runtime": "call", "overhead": "call"}
+    kinds = {
+        "cpu_op": "operator",
+        "user_annotation": "mark",
+        "python_function": "python",
+        "cuda_runtime": "call",
+        "overhead": "call",
+    }
     wanted = Counter(kinds[event["cat"]] for event in events if event.get("ph") == "X" and event.get("cat") in kinds)
     run = load(path, cache=False)
     assert Counter(run.frame("host")["kind"].astype(str)) == wanted
