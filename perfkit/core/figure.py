@@ -13,11 +13,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
-from perfkit.core.units import format_bytes, format_ns, format_ratio, format_si, significant
+from perfkit.core.units import format_bytes, format_count, format_ns, format_ratio, format_si, significant
 
 State = Literal["measured", "computed", "reported", "assumed", "absent", "not a number", "impossible"]
 """Reported: printed by a log or stated by somebody. Impossible: beyond what the quantity can be, such as a utilization over 1."""
 KNOWN: tuple[State, ...] = ("measured", "computed", "reported", "assumed")
+
+EXACT = 6
+"""A figure with more digits than this is a count, which has no decimals."""
 
 _SCALED: Mapping[str, Callable[[float, int], str]] = MappingProxyType(
     {
@@ -87,7 +90,8 @@ class Figure:
             return show(value, self.digits)
         if "FLOP" in self.unit or self.unit.startswith("B/s"):
             return format_si(value, self.unit, self.digits)
-        return f"{significant(value, self.digits)} {self.unit}".rstrip()
+        exact = self.digits > EXACT and float(value).is_integer()
+        return f"{format_count(int(value)) if exact else significant(value, self.digits)} {self.unit}".rstrip()
 
 
 def figure(name: str, value: float | None, unit: str, state: State, source: str, **more: Any) -> Figure:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from perfkit.core.quantity import cells, word
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -28,5 +30,5 @@ def safe_cell(value: Any) -> Any:
 def safe_frame(frame: pd.DataFrame) -> pd.DataFrame:
     """`frame` with safe cells and safe column names."""
     texts = frame.select_dtypes(include=["object", "string", "category"]).columns
-    safe = frame.assign(**{name: frame[name].astype(object).map(safe_cell) for name in texts})
+    safe = frame.assign(**{name: [safe_cell(word(value)) for value in cells(frame[name])] for name in texts})
     return safe.rename(columns=safe_cell)

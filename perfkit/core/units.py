@@ -1,7 +1,8 @@
 """Units: constants, exact parsing and the formatting of quantities for people.
 
 The only module that knows what 1e9 or 2**30 means. Times inside perfkit are int64 nanoseconds, sizes int bytes, rates float
-per second. Text for people has 3 significant digits, a unit with its SI or binary prefix, and never a bare number.
+per second. Text for people has 3 significant digits, a unit with its SI or binary prefix, and never a bare number. Surfaces write
+numbers with the functions of this module and no others.
 """
 
 from __future__ import annotations
@@ -65,12 +66,24 @@ def significant(value: float, digits: int = 3) -> str:
         return str(value)
     if value == 0:
         return "0"
-    exponent = math.floor(math.log10(abs(value)))
-    decimals = max(0, digits - 1 - exponent)
-    rounded = round(value, digits - 1 - exponent)
-    if rounded and math.floor(math.log10(abs(rounded))) > exponent:
-        decimals = max(0, decimals - 1)
-    return f"{rounded:,.{decimals}f}".replace(",", THIN_SPACE)
+    kept = rounded(value, digits)
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(kept))))
+    return f"{kept:,.{decimals}f}".replace(",", THIN_SPACE)
+
+
+def rounded(value: float, digits: int = 3) -> float:
+    """`value` rounded to `digits` significant digits, as a number."""
+    return float(f"{value:.{digits - 1}e}")
+
+
+def format_count(value: int) -> str:
+    """A whole number in full, thousands split by thin spaces."""
+    return f"{value:,}".replace(",", THIN_SPACE)
+
+
+def format_entry(value: float) -> str:
+    """A number as somebody types it into a field: `format_entry(58.0)` is '58', `format_entry(0.25)` is '0.25'."""
+    return str(int(value)) if math.isfinite(value) and value == int(value) else f"{value:.12g}"
 
 
 def format_ns(ns: float | None, digits: int = 3) -> str:
@@ -81,6 +94,19 @@ def format_ns(ns: float | None, digits: int = 3) -> str:
         if _reaches(ns, size, digits) or size == 1:
             return f"{significant(ns / size, digits)} {unit}"
     raise AssertionError("unreachable: the last unit is 1 ns")
+
+
+def format_ms(ns: float) -> str:
+    """A recorded time in ms to the µs: `format_ms(101_963_000)` is '101.963 ms'.
+
+    So parts on screen sum to the step on screen and agree with the vendors' files.
+    """
+    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)
+
+
+def format_part(ns: float, total_ns: float) -> str:
+    """A part of a recorded time with its share: '8.874 ms (6.50 %)'. Those of one time sum on screen."""
+    return f"{format_ms(ns)} ({100 * ns / total_ns:.2f} %)"
 
 
 def format_si(value: float | None, unit: str, digits: int = 3) -> str:
@@ -96,6 +122,11 @@ def format_bytes(value: float | None, digits: int = 3) -> str:
 def format_ratio(value: float | None, digits: int = 3) -> str:
     """A ratio as percent: `format_ratio(0.5754)` is '57.5 %'."""
     return "not measured" if value is None else f"{significant(value * 100, digits)} %"
+
+
+def format_change(ratio: float | None, digits: int = 3) -> str:
+    """A relative change as percent with its sign: `format_change(-0.1427)` is '-14.3 %'."""
+    return ("+" if ratio is not None and ratio >= 0 else "") + format_ratio(ratio, digits)
 
 
 def _prefixed(value: float | None, unit: str, scale: tuple[tuple[float, str], ...], digits: int) -> str:

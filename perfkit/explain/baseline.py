@@ -99,19 +99,19 @@ def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Fi
     devices, batch, seq = (sizes[name] for name in NAMES)
     by_sizes = computed(
         "throughput",
-        "samples/s per device",
+        "samples/s/device",
         "global batch / (step x all devices)",
         lambda batch, step, devices: samples_per_s_per_device(batch, step / NS_PER_S, devices),
         devices=devices,
         batch=batch,
         step=step,
     )
-    printed = figure("throughput", statistics.samples_per_s_per_device, "samples/s per device", "reported", PRINTED)
+    printed = figure("throughput", statistics.samples_per_s_per_device, "samples/s/device", "reported", PRINTED)
     samples = first_known(by_sizes, printed)
     tokens = first_known(
         computed(
             "throughput",
-            "tokens/s per device",
+            "tokens/s/device",
             "sequence length x global batch / (step x all devices)",
             lambda batch, seq, step, devices: tokens_per_s_per_device(batch, seq, step / NS_PER_S, devices),
             devices=devices,
@@ -121,13 +121,13 @@ def _throughput(statistics: StepStatistics, step: Figure, sizes: Mapping[str, Fi
         ),
         computed(
             "throughput",
-            "tokens/s per device",
-            "sequence length x the samples/s per device that the log prints",
+            "tokens/s/device",
+            "sequence length x the samples/s/device that the log prints",
             lambda samples, seq: samples * seq,
             samples=samples,
             seq=seq,
         ),
-        figure("throughput", statistics.tokens_per_s_per_device, "tokens/s per device", "reported", PRINTED),
+        figure("throughput", statistics.tokens_per_s_per_device, "tokens/s/device", "reported", PRINTED),
     )
     return samples, replace(tokens, digits=4)
 

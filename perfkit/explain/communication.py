@@ -6,7 +6,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import NS_PER_MS, THIN_SPACE, format_ratio, significant
+from perfkit.core.units import format_ms, format_ratio, format_si, significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
 from perfkit.explain.diagnose.case import Case
@@ -82,7 +82,7 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
     least, next_least = by_wait.iloc[0], by_wait.iloc[1]
     if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
         return None
-    return int(least["rank"]), f"of the ranks recorded it waits least ({_ms(least['wait_ns'] / num_steps(members))} a step)"
+    return int(least["rank"]), f"of the ranks recorded it waits least ({format_ms(least['wait_ns'] / num_steps(members))} a step)"
 
 
 def num_steps(members: pd.DataFrame) -> int:
@@ -98,9 +98,9 @@ def exposed_told(run: Run) -> str:
         return "How much of the communication is exposed was not measured."
     row = known.sort_values("exposed_communication_ns", kind="stable").iloc[-1]
     part = row["exposed_communication_ns"] / max(1, row["duration_ns"])
-    text = f"Rank {int(row['rank'])} communicates {_ms(row['communication_ns'])} in step {int(row['step'])}; "
-    text += f"{_ms(row['exposed_communication_ns'])} of it are exposed ({part:.2%} of the step)"
-    return text + ("." if pd.isna(row["overlapped_ns"]) else f", {_ms(row['overlapped_ns'])} are hidden behind computing.")
+    text = f"Rank {int(row['rank'])} communicates {format_ms(row['communication_ns'])} in step {int(row['step'])}; "
+    text += f"{format_ms(row['exposed_communication_ns'])} of it are exposed ({format_ratio(part, 4)} of the step)"
+    return text + ("." if pd.isna(row["overlapped_ns"]) else f", {format_ms(row['overlapped_ns'])} are hidden behind computing.")
 
 
 def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
@@ -153,7 +153,7 @@ def links_told(table: pd.DataFrame) -> str:
         return "Links: not measured. Record communication (profile_communication, or profiler level 1)."
     slow = table[table["slow"]]
     if slow.empty:
-        return f"Links move {table['bytes_per_s'].median() / 1e9:.3g} GB/s (median); none is slower than its like."
+        return f"Links move {format_si(float(table['bytes_per_s'].median()), 'B/s')} (median); none is slower than its like."
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."
@@ -170,7 +170,3 @@ def _chosen(rows: pd.DataFrame, operation: str, group: str) -> pd.DataFrame:
     if group != ALL:
         rows = rows[rows["group"].astype(str) == group]
     return rows.reset_index(drop=True)
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)

@@ -222,7 +222,7 @@ class _Walk:
     def start(self) -> None:
         measured = f"{format_ns(self.interval_ns)} a step, {format_ratio(self.share)} of the time"
         if self.share < LEAST_INTERVAL:
-            self._ask("Do steps wait before they begin?", measured, f"no: below {LEAST_INTERVAL:.0%}")
+            self._ask("Do steps wait before they begin?", measured, f"no: below {format_ratio(LEAST_INTERVAL, 2)}")
             self.cause = "healthy"
             return
         self._ask("Do steps wait before they begin?", measured, "yes")

@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, format_ratio
+from perfkit.core.units import format_bytes, format_change, format_entry, format_ratio
 from perfkit.explain.memory_use import HOW, MODULE, Curve, components, long_lived, won_by_virtual_memory
 from perfkit.predict import dryrun
 from perfkit.record import memory
@@ -126,7 +126,7 @@ def alive_at_peak(run: Run, rank: int) -> pd.DataFrame:
         return blocks
     peak = memory.live_peak(blocks)
     rows = peak.blocks.sort_values("bytes", ascending=False, kind="stable").head(SHOWN)
-    marks = [f"over {ABNORMAL:.0%} of the peak" if size >= ABNORMAL * peak.num_bytes else "" for size in rows["bytes"]]
+    marks = [f"over {format_ratio(ABNORMAL, 2)} of the peak" if size >= ABNORMAL * peak.num_bytes else "" for size in rows["bytes"]]
     words = {"name": rows["name"], "owner": rows["owner"], "holds": rows["kind"]}
     frame = pd.DataFrame({name: column.map(_text) for name, column in words.items()})
     frame = frame.assign(size_bytes=rows["bytes"], share=rows["bytes"] / peak.num_bytes, abnormal=marks)
@@ -149,7 +149,7 @@ def lived_long(run: Run, rank: int, share: float) -> pd.DataFrame:
     released = ["no" if missing else "yes" for missing in rows["end"].isna()]
     frame = pd.DataFrame({"name": rows["name"].map(_text), "size_bytes": rows["bytes"], "alive_ratio": rows["alive_ratio"]})
     frame = frame.assign(released=released)
-    frame.attrs["title"] = f"Blocks alive for {share * 100:g} % of {span} or longer, weights left out"
+    frame.attrs["title"] = f"Blocks alive for {format_entry(share * 100)} % of {span} or longer, weights left out"
     return frame
 
 
@@ -187,7 +187,7 @@ def against_plan_told(curve: Curve, planned: dryrun.Predicted) -> str:
     low, high = format_bytes(planned.low_bytes), format_bytes(planned.high_bytes)
     text = (
         f"The plan predicts {format_bytes(planned.used_bytes)} ({low} to {high}) for stage {planned.stage}: "
-        f"measured is {(ratio - 1) * 100:+.1f} %."
+        f"measured is {format_change(ratio - 1)}."
     )
     return f"{text} Memory may be released late; look in this order: {LATE_STEPS}." if ratio > LATE else text
 

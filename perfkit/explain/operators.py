@@ -8,7 +8,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import NS_PER_US, format_ns
+from perfkit.core.units import NS_PER_US, format_entry, format_ns, format_ratio
 
 Grouping = Literal["name", "type", "core"]
 COMPUTING, ALL, UNKNOWN = "computing", "all", "unknown"
@@ -106,7 +106,7 @@ def largest_told(totals: pd.DataFrame) -> str:
     largest = totals.iloc[0]
     return (
         f"{_named(largest['name'])} takes most: {format_ns(int(largest['total_ns']))} in {int(largest['count'])} call(s), "
-        f"{largest['share']:.0%} of the time of the {len(totals)} groups."
+        f"{format_ratio(largest['share'], 2)} of the time of the {len(totals)} groups."
     )
 
 
@@ -117,11 +117,14 @@ def small_told(totals: pd.DataFrame, *, small_us: float) -> list[str]:
     small, slow = totals[short], totals[totals["core"] == "AI CPU"]
     if len(small):
         calls, share, names = int(small["count"].sum()), float(small["share"].sum()), ", ".join(map(_named, small["name"].head(3)))
-        told.append(f"{calls} calls are short vector kernels ({share:.0%} of the time; {names}): a fused operator replaces many.")
+        told.append(
+            f"{calls} calls are short vector kernels ({format_ratio(share, 2)} of the time; {names}): "
+            "a fused operator replaces many."
+        )
     if len(slow):
         names = ", ".join(map(_named, slow["name"].head(3)))
         told.append(f"{names} run on the device's CPU: replace them, or change their type of data.")
-    return told or [f"No operator is called {MANY} times or more for less than {small_us:g} us."]
+    return told or [f"No operator is called {MANY} times or more for less than {format_entry(small_us)} us."]
 
 
 def _named(name: object) -> str:

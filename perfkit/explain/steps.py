@@ -13,7 +13,7 @@ import pandas as pd
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import NS_PER_MS, THIN_SPACE, format_ns
+from perfkit.core.units import format_ms, format_ns, format_part
 from perfkit.explain.ranks import parse_ranks, worth_showing
 
 MEDIAN = "median"
@@ -98,10 +98,10 @@ def step_told(run: Run, *, rank: int, step: int) -> str:
     breakdown = run.step_breakdown(rank, step)
     total = int(breakdown.total)
     parts = sorted(breakdown.parts.items(), key=lambda part: -part[1])
-    listed = ", ".join(f"{path} {_ms(amount)} ({amount / total:.2%})" for path, amount in parts if amount)
+    listed = ", ".join(f"{path} {format_part(amount, total)}" for path, amount in parts if amount)
     hidden_ns = _of(run, rank, step)["overlapped_ns"]
-    hidden = "" if pd.isna(hidden_ns) else f" {_ms(int(hidden_ns))} of communication is hidden behind computing."
-    return f"Step {step} of rank {rank} took {_ms(total)}: {listed or 'nothing was recorded'}.{hidden} {next_look(breakdown)}"
+    hidden = "" if pd.isna(hidden_ns) else f" {format_ms(int(hidden_ns))} of communication is hidden behind computing."
+    return f"Step {step} of rank {rank} took {format_ms(total)}: {listed or 'nothing was recorded'}.{hidden} {next_look(breakdown)}"
 
 
 def next_look(breakdown: Breakdown) -> str:
@@ -125,8 +125,3 @@ def step_notes(run: Run, *, rank: int, step: int) -> list[str]:
 
 def _of(run: Run, rank: int, step: int) -> pd.Series[Any]:
     return run.frame("steps", ranks=[rank], steps=[step]).iloc[0]
-
-
-def _ms(ns: float) -> str:
-    # Three decimals, so that the parts on screen sum to the step on screen and agree with the vendor's file.
-    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_entry
 
 STALE_S = 30.0
 WAIT_S = 5.0
@@ -32,7 +33,9 @@ def locked(folder: Path, *, wait_s: float = WAIT_S) -> Iterator[None]:
         if _is_stale(path):
             _move_away(path)
         elif time.monotonic() > deadline:
-            raise InputError(str(folder), [f"another writer holds the project for more than {wait_s:g} s: {_holder(path)}"])
+            raise InputError(
+                str(folder), [f"another writer holds the project for more than {format_entry(wait_s)} s: {_holder(path)}"]
+            )
         else:
             time.sleep(POLL_S)
     try:

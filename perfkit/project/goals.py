@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from perfkit.core.units import NS_PER_MS, format_bytes, format_ns, format_ratio, significant
+from perfkit.core import quantity
+from perfkit.core.units import NS_PER_MS, significant
 
 GOALS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {
-        "tokens_per_s_per_device": ("tokens/s per device", 1.0),
+        "tokens_per_s_per_device": ("tokens/s/device", 1.0),
         "step_time_ns": ("step time (ms)", float(NS_PER_MS)),
         "mfu": ("MFU (%)", 0.01),
     }
@@ -21,10 +22,7 @@ def written(metric: str, value: float | None, unit: str = "", *, absent: str = "
     """A figure of the log as a person reads it, with the unit that its name says, else with `unit`."""
     if value is None:
         return absent
-    if metric == "step_time_ns":
-        return format_ns(value, 4)
-    if metric == "mfu":
-        return format_ratio(value)
-    if unit == "bytes":
-        return format_bytes(value)
-    return f"{significant(value, 4)} {'tokens/s' if metric in GOALS else unit}".rstrip()
+    for name in (metric, f"figure_{unit}"):
+        if quantity.quantity(name):
+            return quantity.text(name, value)
+    return f"{significant(value, 4)} {unit}".rstrip()

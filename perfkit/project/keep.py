@@ -8,7 +8,7 @@ from typing import Any
 
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.settings import find_project
-from perfkit.core.units import format_si
+from perfkit.core.units import format_si, significant
 from perfkit.project import Attention, Project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 
@@ -44,7 +44,7 @@ def keep_prediction(metric: str, value: float, *, method: str) -> str:
     if project.open_round is None:
         raise InputError(metric, ["no round is open; start one on page 00"])
     ExperimentLog(project.folder).predict(project.open_round, metric, value, method=method)
-    return f"Round {project.open_round} now predicts {metric.replace('_', ' ')} of {value:,.0f}.".replace(",", "\u2009")
+    return f"Round {project.open_round} now predicts {metric.replace('_', ' ')} of {significant(value, 4)}."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

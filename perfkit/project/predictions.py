@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_entry, rounded
 from perfkit.predict.estimate import Estimate
 from perfkit.project import GoalMetric, Project
 from perfkit.project.experiments import ExperimentLog
@@ -29,7 +29,7 @@ def expected(found: Estimate, metric: GoalMetric) -> tuple[float, float, float]:
     else:
         value = found.mfu if metric == "mfu" else found.tokens_per_s_per_device
         amounts = (value, value * found.step_time_s / slow_s, value * found.step_time_s / fast_s)
-    value, low, high = (float(f"{amount / GOALS[metric][1]:.3e}") for amount in amounts)
+    value, low, high = (rounded(amount / GOALS[metric][1], 4) for amount in amounts)
     return value, low, high
 
 
@@ -41,10 +41,10 @@ def predict_goal(value: float, low: float = 0.0, high: float = 0.0, method: str 
     project = own_project("predict")
     row = _open_row(project)
     problems = [] if row else ["no round is open; start one on page 00"]
-    problems += [] if value > 0 else [f"value = {value:g} must be more than 0"]
+    problems += [] if value > 0 else [f"value = {format_entry(value)} must be more than 0"]
     problems += [] if method.strip() else ["method is empty; say how the figure was found"]
     if low and high and not low <= value <= high:
-        problems.append(f"the range {low:g} to {high:g} does not hold the value {value:g}")
+        problems.append(f"the range {format_entry(low)} to {format_entry(high)} does not hold the value {format_entry(value)}")
     if problems or row is None:
         raise InputError("predict", problems)
     metric, scale = project.goal_metric, GOALS[project.goal_metric][1]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_entry, rounded
 from perfkit.teach.game import NONE, Truth, pack
 
 KIND, PLACE, AMOUNT, ACTION, FALSE = 40.0, 30.0, 20.0, 10.0, 20.0
@@ -66,7 +67,8 @@ def _judge(guess: Guess, truth: Truth) -> Part:
     near = max(0.0, 1 - abs(guess.amount_ms - truth.cost_ms) / max(truth.cost_ms, LEAST_MS))
     acted = guess.action == truth.action
     points = KIND + PLACE * there + AMOUNT * near + ACTION * acted
-    text = f"kind {KIND:g}, place {PLACE * there:g}, amount {AMOUNT * near:.1f}, action {ACTION * acted:g}"
+    parts = {"kind": KIND, "place": PLACE * there, "amount": rounded(AMOUNT * near), "action": ACTION * acted}
+    text = ", ".join(f"{name} {format_entry(points)}" for name, points in parts.items())
     return Part(truth.kind, round(points, 1), text)
 
 

@@ -105,7 +105,7 @@ def test_start_page_shows_the_ladder_of_the_sample_project(open_page: OpenPage, 
     ladder = ExperimentLog(demo_server.project, read_only=True).ladder()
     shown = [row[2] for row in rows(page, "rounds", "Rounds") if len(row) > 3]
     assert [float(value.replace(" ", "")) for value in shown] == ladder["value"].tolist()
-    assert "+37.7%" in sentence(page, "rounds")
+    assert "+37.7 %" in sentence(page, "rounds")
 
 
 def test_a_goal_is_saved_to_the_project_by_keyboard(open_page: OpenPage, demo_server: Server):
@@ -153,7 +153,7 @@ def test_linearity_of_typed_runs(open_page: OpenPage):
     runs = panel(page, "linearity").get_by_label("devices: tokens/s of the whole job")
     runs.fill("8: 37560, 64: 270000")
     runs.press("Enter")
-    expect(panel(page, "linearity").locator(".pk-sentence")).to_contain_text("From 8 to 64 devices 89.86%")
+    expect(panel(page, "linearity").locator(".pk-sentence")).to_contain_text("From 8 to 64 devices 89.86 %")
     runs.fill("8 37560")
     runs.press("Enter")
     expect(panel(page, "linearity").locator(".pk-status")).to_contain_text("is no run")

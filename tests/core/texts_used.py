@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from perfkit.core import discover
+from perfkit.core.quantity import label as column_label
 from perfkit.core.texts import catalogue, english_lines
 from perfkit.face import panels
 from perfkit.face.app.handlers import ENDED
 from perfkit.face.panels import class_exercise
 from perfkit.face.widgets import header_view
 from perfkit.face.widgets.control import words as control_words
-from perfkit.face.widgets.style import column_label
 from perfkit.teach import _mark, exercises
 from tests.notebook_format import pages
 

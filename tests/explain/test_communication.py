@@ -43,7 +43,7 @@ def slow_rank():
 
 def test_the_two_rank_profile_reads_as_its_file_says(two_ranks):
     text = exposed_told(two_ranks).replace(THIN_SPACE, " ")
-    for piece in ("Rank 0 communicates 105.992 ms", "101.963 ms of it are exposed (74.65% of the step)", "4.029 ms are hidden"):
+    for piece in ("Rank 0 communicates 105.992 ms", "101.963 ms of it are exposed (74.65 % of the step)", "4.029 ms are hidden"):
         assert piece in text
     assert "rank 1 is the late one; of the ranks recorded it waits least" in waiting_told(members_of(two_ranks))[0]
 

@@ -27,7 +27,7 @@ def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
     assert any("blocks explain 560 MiB of the peak" in note for note in peaks.blocks_told(PROFILE, 0, curve))
     alive = peaks.alive_at_peak(PROFILE, 0)
     assert alive["name"].iloc[0] == "aten::mm"
-    assert alive["abnormal"].iloc[0] == "over 10% of the peak"
+    assert alive["abnormal"].iloc[0] == "over 10 % of the peak"
 
 
 def test_reserved_memory_alone_says_so():

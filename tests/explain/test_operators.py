@@ -118,7 +118,7 @@ def test_the_gain_of_a_share_is_s_over_one_minus_s(ascend: Run):
 
 
 def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
-    assert "takes most: 1.96 ms in 3 call(s), 22%" in largest_told(operator_totals(ascend, rank=0))
+    assert "takes most: 1.96 ms in 3 call(s), 22 %" in largest_told(operator_totals(ascend, rank=0))
     assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
     assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
 
@@ -134,7 +134,7 @@ def test_two_runs_are_put_side_by_side(ascend: Run, kineto: Run):
     row = by_operator(found).set_index("operator").loc["Optimizer"]
     assert row["slower"]
     assert row["times"] == pytest.approx(0.255 / 0.0382, rel=0.02)
-    assert "Optimizer (25.5% of the computing time here, 3.8% there)" in slower_told(found, kineto.name)
+    assert "Optimizer (25.5 % of the computing time here, 3.82 % there)" in slower_told(found, kineto.name)
 
 
 def test_a_run_beside_itself_has_nothing_slower_than_its_share(ascend: Run):

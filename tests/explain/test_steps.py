@@ -35,9 +35,9 @@ def test_the_sentence_has_the_published_numbers(two_ranks):
     text = step_told(two_ranks, rank=0, step=50)
     for number in (
         "136.581 ms",
-        "8.874 ms (6.50%)",
-        "101.963 ms (74.65%)",
-        "25.744 ms (18.85%)",
+        "8.874 ms (6.50 %)",
+        "101.963 ms (74.65 %)",
+        "25.744 ms (18.85 %)",
         "4.029 ms of communication is hidden",
         "page 13",
     ):

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from perfkit.core.units import format_ratio
+from perfkit.core.units import format_change, format_ratio
 from perfkit.explain.alignment._complete import Lack
 from perfkit.explain.alignment._match import Matched
 from perfkit.explain.alignment._noise import (
@@ -132,11 +132,13 @@ def _diverged(evidence: _Evidence) -> tuple[list[str], int | None]:
     if widths:
         begin = int(evidence.steps[min(onset(d, limit, noise, width) for width in widths)])
         tail = float(d[-widths[0] :].mean())
-        return [f"the losses part from step {begin} on: {tail:+.3%} over the last {widths[0]} compared steps"], begin
+        return [f"the losses part from step {begin} on: {format_change(tail)} over the last {widths[0]} compared steps"], begin
     share = departed_share(d, limit, noise)
     if share >= LASTING_SHARE and not few:
         begin = int(evidence.steps[int(np.argmax(np.abs(d) > evidence.band))])
-        return [f"{share:.0%} of the compared steps lie more than {format_ratio(evidence.band)} from the reference"], begin
+        return [
+            f"{format_ratio(share, 2)} of the compared steps lie more than {format_ratio(evidence.band)} from the reference"
+        ], begin
     return [], None
 
 
@@ -161,7 +163,7 @@ def _suspicious(evidence: _Evidence, found: Trend | None) -> tuple[list[str], in
         first = int(evidence.steps[beyond[0]])
         worst = beyond[np.argmax(np.abs(d[beyond]))]
         reasons.append(
-            f"step {int(evidence.steps[worst])} differs by {d[worst]:+.3%}, beyond {format_ratio(evidence.band)}; "
+            f"step {int(evidence.steps[worst])} differs by {format_change(d[worst])}, beyond {format_ratio(evidence.band)}; "
             f"{len(beyond)} of {len(d)} steps do"
         )
     reasons += _mean_reasons(evidence, found) if evidence.change_class in ("re-association", "precision") else []
@@ -173,11 +175,11 @@ def _mean_reasons(evidence: _Evidence, found: Trend | None) -> list[str]:
     limit = limits.mean_relative or 0.0
     mean = float(np.mean(np.abs(d[: limits.steps])))
     if mean > limit and not evidence.independent:
-        reasons.append(f"the mean difference of {mean:.3%} is above the limit of {format_ratio(limit)}")
+        reasons.append(f"the mean difference of {format_ratio(mean)} is above the limit of {format_ratio(limit)}")
     if found is not None and abs(found.end_t) > SIGNIFICANT_T and abs(found.end) >= DRIFT_SHARE * limit:
-        reasons.append(f"the difference drifts by {found.end:+.3%} over the compared steps, more than noise explains")
+        reasons.append(f"the difference drifts by {format_change(found.end)} over the compared steps, more than noise explains")
     elif evidence.independent and found is not None and abs(found.level_t) > SIGNIFICANT_T and abs(found.level) > limit:
-        reasons.append(f"the losses are off by {found.level:+.3%} on average, more than noise explains")
+        reasons.append(f"the losses are off by {format_change(found.level)} on average, more than noise explains")
     seen = DEVIATIONS * evidence.noise / math.sqrt(len(d))
     if evidence.independent and seen > RESOLVING:
         reasons.append(
@@ -188,7 +190,8 @@ def _mean_reasons(evidence: _Evidence, found: Trend | None) -> list[str]:
 
 def _held(evidence: _Evidence) -> str:
     d = np.abs(evidence.differences)
-    text = f"largest difference {float(d.max()):.3%}, mean {float(d.mean()):.4%} over {len(d)} steps, no drift"
+    largest, mean = format_ratio(float(d.max())), format_ratio(float(d.mean()))
+    text = f"largest difference {largest}, mean {mean} over {len(d)} steps, no drift"
     if evidence.independent and float(d.max()) > evidence.departure:
         noise = format_ratio(evidence.reference_noise)
         return f"{text}; no more than the reference's own noise of {noise}, so samples or their order may differ"

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from perfkit.core.units import format_entry
 from perfkit.explain.alignment._series import LossSeries
 
 By = Literal["step", "tokens", "samples"]
@@ -53,7 +54,9 @@ def match(reference: LossSeries, candidate: LossSeries, by: By | None = None) ->
     elif wide[0] and wide[1] and max(wide) >= 2 * min(wide):
         joined, averaged = _averaged(reference, candidate, joined)
         what = "its means since the line before" if averaged else "the losses of those steps"
-        notes.append(f"one log prints every {max(wide):g} steps, the other every {min(wide):g}: {what} are compared")
+        notes.append(
+            f"one log prints every {format_entry(max(wide))} steps, the other every {format_entry(min(wide))}: {what} are compared"
+        )
     return Matched(points=_with_differences(joined), by="step", notes=tuple(notes))
 
 

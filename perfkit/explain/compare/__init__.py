@@ -16,7 +16,7 @@ from perfkit.core.breakdown import Amount, Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S, format_ns
+from perfkit.core.units import NS_PER_S, format_change, format_ns, significant
 from perfkit.explain.alignment import Alignment, LossSeries, align_losses, series_of_run
 from perfkit.explain.compare._graphs import graphs_document
 from perfkit.explain.compare._measure import Measure, beyond_noise, measure
@@ -177,7 +177,7 @@ def _runs(a: Run, b: Run, noise_ratio: float) -> Comparison:
         total_b=right.total,
         parts=rows,
         beyond_noise=decided,
-        sentences=_sentences(rows, left, right, decided),
+        sentences=_sentences(rows, left, right, decided, (old.median_ns, new.median_ns)),
         config=tuple(changed(a, b)),
         notes=(*old.notes, *new.notes, *notes, *more),
         extra={"samples": {"a": _samples(old), "b": _samples(new)}, **per_token},
@@ -298,14 +298,22 @@ def _samples(found: Measure) -> dict[str, Any]:
     }
 
 
-def _sentences(rows: tuple[Part, ...], a: Breakdown, b: Breakdown, decided: bool | None) -> tuple[str, ...]:
-    """The change of the whole, and the part that changed most."""
+def _sentences(
+    rows: tuple[Part, ...], a: Breakdown, b: Breakdown, decided: bool | None, medians_ns: tuple[float, float] | None = None
+) -> tuple[str, ...]:
+    """The change of the whole, and the part that changed most.
+
+    The parts of recorded steps are means, which sum to the mean step; what is judged are the medians, so both are said.
+    """
     delta, scale = float(b.total - a.total), 1 if a.unit == "ns" else NS_PER_S
-    times = "" if not a.total else f" ({delta / float(a.total):+.1%})"
+    times = "" if not a.total else f" ({format_change(delta / float(a.total))})"
     unknown = "predicted" if a.source.kind == b.source.kind == "computed" else "too few steps to tell it from noise"
     how = {True: "beyond noise", False: "no measurable change", None: unknown}[decided]
     longer = "longer" if delta > 0 else "shorter"
-    found = [f"a step is {format_ns(abs(delta) * scale)} {longer}{times}: {how}" if delta else "a step takes as long as before"]
+    step = "a step" if medians_ns is None else "the mean step"
+    if medians_ns is not None:
+        how += f" by the medians, {format_ns(medians_ns[0], 4)} and {format_ns(medians_ns[1], 4)}"
+    found = [f"{step} is {format_ns(abs(delta) * scale)} {longer}{times}: {how}" if delta else f"{step} takes as long as before"]
     most = max(rows, key=lambda part: abs(part.delta), default=None)
     if most is not None and most.delta and len(rows) > 1:
         grew = "more" if most.delta > 0 else "less"
@@ -337,7 +345,7 @@ def _other_job(run: Run, plan: Plan, found: Beside) -> tuple[str, ...]:
     ratio = float(found.measured.total) / float(found.planned.total)
     if 1 / FAR_OFF <= ratio <= FAR_OFF:
         return ()
-    return (f"the step takes {ratio:.2g} times as long as planned: this is hardly a run of this plan",)
+    return (f"the step takes {significant(ratio, 2)} times as long as planned: this is hardly a run of this plan",)
 
 
 def _other_work(a: Plan, b: Plan) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S, format_ns, format_ratio
+from perfkit.core.units import NS_PER_S, format_ns, format_ratio, significant
 from perfkit.explain.compare._exposed import Exposed, exposed_by_dimension
 from perfkit.explain.compare._measure import Measure, measure, stages
 from perfkit.explain.compare._parts import EXPOSED, Part, common, parts
@@ -186,7 +186,7 @@ def _why(part: Part, own: Measure, split: Mapping[str, Exposed]) -> str:
             )
         return "the links are slower than planned, or ranks wait for late ones"
     if head == "computing":
-        times = "" if ratio is None else f" ({ratio:.2f} times)"
+        times = "" if ratio is None else f" ({significant(ratio)} times)"
         return f"operators run below the efficiency that the calibration states{times}, or other work was done than planned"
     if head == "bubble":
         return "stages are less even than planned, or sends take longer"

@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.units import format_entry, format_ratio
 from perfkit.explain.compare._measure import FEWEST_SAMPLES
 from perfkit.explain.compare._operator_names import FUSIONS, OTHER, operator_of
 from perfkit.explain.compare.settings import changed
@@ -253,7 +254,7 @@ def _fusions(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
                     "fused_in": here,
                     "calls": calls - counts[there],
                     "fused_ns": total * (calls - counts[there]) / calls,
-                    "parts": ", ".join(f"{count:g} x {part}" for part, (count, _) in more.items()),
+                    "parts": ", ".join(f"{format_entry(count)} x {part}" for part, (count, _) in more.items()),
                     "parts_ns": sum(time for _, time in more.values()),
                 }
             )
@@ -273,7 +274,9 @@ def _notes(a: Run, b: Run, left: pd.DataFrame, right: pd.DataFrame) -> tuple[str
     for run, frame in ((a, left), (b, right)):
         unknown = frame.loc[frame["operator_class"] == OTHER, "duration_ns"].sum() / max(int(frame["duration_ns"].sum()), 1)
         if unknown > UNMAPPED_SHARE:
-            notes.append(f"{unknown:.0%} of the computing time of {run.name} has names of no known operator: low confidence")
+            notes.append(
+                f"{format_ratio(unknown, 2)} of the computing time of {run.name} has names of no known operator: low confidence"
+            )
         if frame["shape"].isna().all():
             notes.append(f"{run.name} records no shapes: operators are matched by name and order")
     differing = [row for row in changed(a, b) if row["group"] in ("architecture", "data and batch")]
@@ -315,14 +318,14 @@ def slower_told(found: OperatorComparison, other: str) -> str:
     """What is slower here than its share in the run named `other`, and what is fused there and in parts here."""
     slower = by_operator(found).query("slower").sort_values("share_a", ascending=False)
     named = [
-        f"{row['operator']} ({row['share_a']:.1%} of the computing time here, {row['share_b']:.1%} there)"
+        f"{row['operator']} ({format_ratio(row['share_a'])} of the computing time here, {format_ratio(row['share_b'])} there)"
         for row in slower.head(MOST_NAMED).to_dict("records")
     ]
     more = f" and {len(slower) - MOST_NAMED} more" if len(slower) > MOST_NAMED else ""
     told = (
         f"Beside {other}, slower here than their share: {', '.join(named)}{more}."
         if named
-        else f"Beside {other}, no operator takes {GAP_RATIO:g} times its share."
+        else f"Beside {other}, no operator takes {format_entry(GAP_RATIO)} times its share."
     )
     fused = [str(row["fused"]) for row in found.fusions.to_dict("records") if row["fused_in"] == "b"]
     return told + (f" Fused there and in parts here: {', '.join(fused)}." if fused else "")

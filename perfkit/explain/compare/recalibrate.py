@@ -15,7 +15,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S, format_ns
+from perfkit.core.units import NS_PER_S, format_change, format_ns, significant
 from perfkit.explain.compare._parts import Part, parts
 from perfkit.explain.compare._planned import WORTH_SAYING, beside
 from perfkit.explain.compare.settings import comparable
@@ -47,8 +47,8 @@ class Recalibration:
         measured = format_ns(round(self.measured_s * NS_PER_S), 4)
         errors = [found.step_time_s / self.measured_s - 1 for found in (self.before, self.after)]
         return (
-            f"The prediction changes from {times[0]} ({errors[0]:+.1%}) to {times[1]} ({errors[1]:+.1%}) of {measured} measured: "
-            f"{self.parameter} {self.old_value:.3g} becomes {self.new_value:.3g}."
+            f"The prediction changes from {times[0]} ({format_change(errors[0])}) to {times[1]} ({format_change(errors[1])}) "
+            f"of {measured} measured: {self.parameter} {significant(self.old_value)} becomes {significant(self.new_value)}."
         )
 
 

@@ -19,7 +19,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
-from perfkit.core.units import format_ns
+from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain.critical_path import path_of
 from perfkit.explain.what_if._changes import CHANGES as CHANGES
 from perfkit.explain.what_if._changes import HIDE, Change, parse_changes
@@ -251,7 +251,7 @@ def _path(after: Steps, step: int) -> pd.DataFrame:
 def _summary(before: Breakdown, after: Breakdown, bounds: tuple[float, float]) -> str:
     old, new = int(before.total), int(after.total)
     less = (old - new) / old
-    verb = f"{less:.1%} less" if new <= old else f"{-less:.1%} more"
+    verb = f"{format_ratio(less)} less" if new <= old else f"{format_ratio(-less)} more"
     low, high = (format_ns(round(bound)) for bound in bounds)
     return f"The step would take {format_ns(new)} instead of {format_ns(old)}, {verb} (80 % interval {low} to {high})."
 
@@ -263,5 +263,5 @@ def _limit(path: pd.DataFrame) -> str:
     sums = path.groupby("kind")["duration_ns"].sum().sort_values(ascending=False)
     ranks = path.groupby("rank")["duration_ns"].sum().sort_values(ascending=False)
     whole = max(1, int(path["duration_ns"].sum()))
-    listed = ", ".join(f"{kind} {amount / whole:.0%}" for kind, amount in sums.head(3).items())
+    listed = ", ".join(f"{kind} {format_ratio(amount / whole, 2)}" for kind, amount in sums.head(3).items())
     return f"The critical path is then {listed}; most of it runs on rank {ranks.index[0]}."

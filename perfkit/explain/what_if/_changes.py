@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.parallel import SIZES
+from perfkit.core.units import format_entry
 
 CHANGES: Mapping[str, str] = MappingProxyType(
     {
@@ -121,7 +122,7 @@ def _factor(text: str) -> float:
     except ValueError:
         factor = math.nan
     if not math.isfinite(factor) or not 0 < factor <= MAX_FACTOR:
-        raise ValueError(f"N = {text!r} must be a number above 0 and at most {MAX_FACTOR:g}")
+        raise ValueError(f"N = {text!r} must be a number above 0 and at most {format_entry(MAX_FACTOR)}")
     return factor
 
 

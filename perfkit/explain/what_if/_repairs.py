@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit.core import clock, placement
 from perfkit.core.run import Run
+from perfkit.core.units import format_change, format_entry, format_ratio, significant
 from perfkit.explain.idle import DATA_NAMES
 from perfkit.explain.links import slow_links
 from perfkit.explain.what_if._changes import Change
@@ -64,7 +65,9 @@ def _operator(run: Run, before: Changed, change: Change) -> Changed:
         raise ValueError(f"no kernel has a name or type like {change.name!r}")
     duration = np.where(chosen, np.rint(before.duration_ns / change.factor).astype(np.int64), before.duration_ns)
     share = before.duration_ns[chosen].sum() / max(1, before.duration_ns[own].sum())
-    text = f"{int(chosen.sum())} kernels ({share:.1%} of the kernel time) become {change.factor:g} times faster"
+    text = (
+        f"{int(chosen.sum())} kernels ({format_ratio(share)} of the kernel time) become {format_entry(change.factor)} times faster"
+    )
     return replace(before, duration_ns=duration, sentences=(*before.sentences, text))
 
 
@@ -105,7 +108,8 @@ def _rank(run: Run, before: Changed, change: Change) -> Changed:
     factor = nodes["step"].map(ratios).fillna(1.0).to_numpy(dtype=np.float64)
     duration = np.where(mine, np.rint(before.duration_ns / factor).astype(np.int64), before.duration_ns)
     typical = float(np.median(list(ratios.values())))
-    text = f"rank {change.rank} computes {typical - 1:+.1%} against ranks of equal work in the middle step, and then as they do"
+    against = format_change(typical - 1)
+    text = f"rank {change.rank} computes {against} against ranks of equal work in the middle step, and then as they do"
     return replace(before, duration_ns=duration, sentences=(*before.sentences, text))
 
 
@@ -150,8 +154,8 @@ def _link(run: Run, before: Changed, change: Change) -> Changed:
     duration = before.duration_ns.copy()
     duration[node[found]] = np.rint(duration[node[found]] / factors[found]).astype(np.int64)
     text = (
-        f"operations over the link {low}-{high} take {np.median(factors[found]):.2f} times as long as equal ones elsewhere, "
-        "and then as long"
+        f"operations over the link {low}-{high} take {significant(np.median(factors[found]))} times as long as equal ones "
+        "elsewhere, and then as long"
     )
     return replace(before, duration_ns=duration, sentences=(*before.sentences, text))
 
@@ -218,7 +222,7 @@ def _data(run: Run, before: Changed, change: Change) -> Changed:
     stalled = table[table["rank"].isin(list(ranks)).to_numpy(dtype=bool) & (table["stall"] > usual).to_numpy(dtype=bool)]
     removed = stalled["stall"].to_numpy(dtype=np.int64) - round(usual)
     lag[stalled["edge"].to_numpy()] -= removed
-    text = f"{removed.sum() / max(1, len(steps.steps)) / 1e6:.2f} ms of waiting for input a step, over all ranks, are gone"
+    text = f"{significant(removed.sum() / max(1, len(steps.steps)) / 1e6)} ms of waiting for input a step, over all ranks, are gone"
     return replace(before, lag_ns=lag, sentences=(*before.sentences, text))
 
 
@@ -295,7 +299,7 @@ def _host_as_peers(run: Run, before: Changed, rank: int) -> Changed:
     lag = before.lag_ns.copy()
     lag[mine["edge"].to_numpy()] = shorter
     gone = int(mine["wait"].sum() - shorter.sum()) / max(1, len(before.steps.steps))
-    text = f"rank {rank} is idle between kernels for {gone / 1e6:.2f} ms a step more than its peers, and then as they are"
+    text = f"rank {rank} is idle between kernels for {significant(gone / 1e6)} ms a step more than its peers, and then as they are"
     return replace(before, lag_ns=lag, sentences=(*before.sentences, text))
 
 

@@ -17,7 +17,7 @@ import psutil
 from traitlets.log import get_logger
 
 from perfkit.core import settings
-from perfkit.core.units import format_bytes
+from perfkit.core.units import format_bytes, significant
 from perfkit.face.app.bounds import MAX_PROCESSES, Bounds
 from perfkit.face.app.room import PAGE_BYTES, RESERVED_BYTES
 
@@ -133,9 +133,8 @@ def _entered(own: Path, num_kernels: int) -> tuple[Path, str]:
     _write(kernels / "cpu.max", f"{quota_us} {PERIOD_US}")
     _write(kernels / "cgroup.subtree_control", "+memory +pids")
     each, together = format_bytes(settings.kernel_memory_bytes()), format_bytes(total_bytes)
-    told = (
-        f"pages are bounded by a cgroup: {each} each, {together} and {quota_us / PERIOD_US:.3g} processors together, and by rlimits"
-    )
+    processors = significant(quota_us / PERIOD_US)
+    told = f"pages are bounded by a cgroup: {each} each, {together} and {processors} processors together, and by rlimits"
     return kernels, told
 
 

@@ -89,6 +89,9 @@ class PageHandler(PlainErrors, PageRequest):
             # The cookie is set; the token must not stay in the address, where it is read over shoulders and copied into links.
             self.redirect(without_token(self.request.uri))
             return
+        if foreign := self._foreign_project():
+            await self._plain("missing.html.j2", 404, name, project=foreign)
+            return
         if wanted == "doorstep":
             await self._plain("doorstep.html.j2", 200, name, here=self.request.uri)
             return
@@ -147,6 +150,12 @@ class PageHandler(PlainErrors, PageRequest):
         self._left = True
         for kernel_id in getattr(self, "_started", ()):
             asyncio.ensure_future(self.kernel_manager.end(kernel_id))  # noqa: RUF006  nothing to wait for
+
+    def _foreign_project(self) -> str:
+        """The project that an address names, if it is not the one that this server opens; it is a name, never a path."""
+        served = settings.project_folder()
+        asked = self.get_query_argument("project", "")
+        return "" if served is not None and asked == served.name else asked
 
     async def _plain(self, template: str, status: int, name: str, **values: Any) -> None:
         self.set_status(status)

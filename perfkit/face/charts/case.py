@@ -45,7 +45,7 @@ def answers(rows: Rows) -> alt.LayerChart:
     """
     base = alt.Chart(alt.NamedData("answers"))
     y = alt.Y("who:N", title=None, sort=None)
-    x = alt.X("value:Q", title="tokens/s per device", scale=alt.Scale(zero=True, nice=False))
+    x = alt.X("value:Q", title="tokens/s/device", scale=alt.Scale(zero=True, nice=False))
     bars = base.mark_bar(cornerRadius=1).encode(
         x=x,
         y=y,

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core.units import significant
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -79,7 +80,7 @@ def _step(path: str, place: tuple[float, float], a: float, b: float) -> dict[str
         "a": a,
         "b": b,
         "delta": b - a,
-        "label": f"{end:,.4g}" if total else f"{b - a:+,.3g}" if b != a else "0",
+        "label": significant(end, 4) if total else f"{'+' if b > a else ''}{significant(b - a)}",
     }
 
 

@@ -63,7 +63,7 @@ def feature_points(rows: Rows) -> alt.LayerChart:
     """Draw every feature by its peak memory and speed, from the plan as it is. Data set "features" from `feature_rows`."""
     base = alt.Chart(alt.NamedData("features"))
     x = alt.X("gib:Q", title="peak of the fullest device (GiB)", scale=alt.Scale(zero=False, nice=True))
-    y = alt.Y("speed:Q", title="tokens/s per device", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(format="~s"))
+    y = alt.Y("speed:Q", title="tokens/s/device", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(format="~s"))
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=x,
         y=y,
@@ -75,7 +75,7 @@ def feature_points(rows: Rows) -> alt.LayerChart:
             "feature:N",
             "change:N",
             alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-            alt.Tooltip("speed:Q", title="tokens/s per device", format=",.4~r"),
+            alt.Tooltip("speed:Q", title="tokens/s/device", format=",.4~r"),
         ],
     )
     names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.core.units import NS_PER_S, format_bytes, format_change, format_entry, format_ns, format_ratio, significant
 from perfkit.explain.compare import Comparison, OperatorComparison
 from perfkit.face.cli._tables import print_table
 from perfkit.record.listing import printable
@@ -58,7 +58,8 @@ def _print_parts(found: Comparison, out: TextIO) -> None:
         a, b = found.total_a, found.total_b
         rows.append(["total", format_ns(a * scale), format_ns(b * scale), _signed((b - a) * scale), _change(a, b)])
     print(file=out)
-    print_table(["part of the step", "a", "b", "b - a", "change"], rows, out)
+    whole = "mean step" if found.kind == "runs" or found.alignment is not None else "step"
+    print_table([f"part of the {whole}", "a", "b", "b - a", "change"], rows, out)
 
 
 def _print_losses(found: Comparison, out: TextIO) -> None:
@@ -87,9 +88,9 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
         [
             printable(row["operator"])[:WIDTH],
             printable(row["shape"])[:WIDTH],
-            *(f"{row[side]:g}" for side in ("count_a", "count_b")),
+            *(format_entry(row[side]) for side in ("count_a", "count_b")),
             *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
-            f"{row['ratio']:.2f}",
+            significant(row["ratio"]),
             *(format_ratio(row[side]) for side in ("share_a", "share_b")),
             "slower than its share" if row["gap"] else "",
         ]
@@ -107,14 +108,14 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
                 [
                     printable(row["operator"])[:WIDTH],
                     printable(row["shape"])[:WIDTH],
-                    f"{row['count']:g}",
+                    format_entry(row["count"]),
                     format_ns(row["total_ns"]),
                 ]
                 for row in listed
             ]
             print_table(["operator", "shapes", "calls", "time of a step"], rows, out)
     for row in found.fusions.to_dict("records"):
-        text = f"{row['calls']:g} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
+        text = f"{format_entry(row['calls'])} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
         print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)
 
 
@@ -125,7 +126,12 @@ def _print_names(names: pd.DataFrame, out: TextIO) -> None:
             print(f"\n{change} by name ({len(rows)})", file=out)
             listed = rows.head(TOP // 2).to_dict("records")
             cells = [
-                [printable(row["name"])[:WIDTH], row["where"], f"{row[f'count_{side}']:.4g}", format_ns(row[f"total_{side}_ns"])]
+                [
+                    printable(row["name"])[:WIDTH],
+                    row["where"],
+                    significant(row[f"count_{side}"], 4),
+                    format_ns(row[f"total_{side}_ns"]),
+                ]
                 for row in listed
             ]
             print_table(["name", "where", "calls", "time of a step"], cells, out)
@@ -164,7 +170,7 @@ def _sign(value: float) -> str:
 
 
 def _change(a: float, b: float) -> str:
-    return f"{(b - a) / a:+.1%}" if a else "new" if b else "-"
+    return format_change((b - a) / a) if a else "new" if b else "-"
 
 
 def _ratio(value: float | None) -> str:

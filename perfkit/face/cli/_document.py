@@ -1,16 +1,17 @@
 """Document: what a command prints with `--json`, which every reader of JSON takes.
 
 JSON has no nan and no infinity (RFC 8259, section 6); Python writes them all the same, and other readers then refuse the whole
-document. A number that is none is null, as one that was not measured is; the text forms say which of the two it was.
+document. They are the words "nan", "inf" and "-inf" here, as in every table and file: null says that nothing was measured.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
+
+from perfkit.core.quantity import word
 
 
 def print_document(document: Any, out: TextIO | None = None) -> None:
@@ -20,7 +21,7 @@ def print_document(document: Any, out: TextIO | None = None) -> None:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return word(value)
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

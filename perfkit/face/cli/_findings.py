@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from perfkit.core.units import format_ns, format_ratio, significant
+from perfkit.core import quantity
+from perfkit.core.units import format_ns, format_ratio
 from perfkit.record.listing import printable
 
 LEAST_SHOWN = 0.005
@@ -51,7 +52,7 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
         cost += f"; alone {format_ns(alone)}, {whose}"
     print(f"\n{number}. {finding['severity']}: {printable(finding['title'])} [{finding['rule']}]", file=out)
     print(f"   {cost}", file=out)
-    print(f"   evidence: {_evidence(finding['evidence'])}", file=out)
+    print(f"   evidence: {quantity.listed(finding['evidence'])}", file=out)
     for action in finding["actions"]:
         print(f"   - {printable(action)}", file=out)
     if finding["next"]:
@@ -62,23 +63,13 @@ def _print_others(document: dict[str, Any], out: TextIO) -> None:
     if document["healthy"]:
         print("\nhealthy:", file=out)
         for entry in document["healthy"]:
-            print(f"  {entry['rule']}: {_evidence(entry['evidence'])}", file=out)
+            print(f"  {entry['rule']}: {quantity.listed(entry['evidence'])}", file=out)
     if document["not_measured"]:
         print("\nnot measured:", file=out)
         for entry in document["to_collect"]:
             print(f"  {', '.join(entry['rules'])}. To collect: {entry['how_to_collect']}", file=out)
     for entry in document["failed"]:
         print(f"\nrule {entry['rule']} failed, which is a bug of perfkit: {printable(entry['error'])}", file=out)
-
-
-def _evidence(evidence: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {_value(name, value)}" for name, value in evidence.items())
-
-
-def _value(name: str, value: float | None) -> str:
-    if value is None:
-        return "not known"
-    return format_ns(value) if name.endswith("_ns") and value >= 0 else significant(value, 4)
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from perfkit.core.units import format_ratio
+
 
 class Progress:
     """A one-line progress bar on a terminal; silent when the output is piped."""
@@ -24,7 +26,7 @@ class Progress:
     def _show(self, what: str, done_bytes: int, total_bytes: int) -> None:
         if self._shown:
             share = done_bytes / total_bytes if total_bytes else 1.0
-            self._stream.write(f"\r\x1b[K{share:4.0%} {what[:60]}")
+            self._stream.write(f"\r\x1b[K{format_ratio(share, 2):>5} {what[:60]}")
             self._stream.flush()
 
 
@@ -55,6 +57,6 @@ class SolveProgress:
     def _show(self, now: Any) -> bool:
         if self._shown:
             best = "none yet" if now.best_ns is None else f"{now.best_ns} ns"
-            self._stream.write(f"\r\x1b[K{now.seconds:.0f} s, {now.what}: best {best}, bound {now.bound_ns} ns")
+            self._stream.write(f"\r\x1b[K{round(now.seconds)} s, {now.what}: best {best}, bound {now.bound_ns} ns")
             self._stream.flush()
         return not self._asked_to_stop

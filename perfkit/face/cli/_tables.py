@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from perfkit.core.units import format_bytes, format_ns, format_ratio
+from perfkit.core.units import format_bytes, format_count, format_ns, format_ratio
 from perfkit.record.listing import printable
 
 NAME_WIDTH = 60
@@ -119,8 +119,9 @@ def _part(step: dict[str, Any], path: str) -> str:
 def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
     events = summary["events"]
     if events["in_file"]:
-        parts = f"{events['assigned']:,} in steps, {events['before']:,} before, {events['after']:,} after, {events['lost']:,} lost"
-        print(f"\nevents: {events['in_file']:,} in the files: {parts}", file=out)
+        places = {"assigned": "in steps", "before": "before", "after": "after", "lost": "lost"}
+        parts = ", ".join(f"{format_count(events[name])} {where}" for name, where in places.items())
+        print(f"\nevents: {format_count(events['in_file'])} in the files: {parts}", file=out)
     for note in summary["notes"]:
         print(f"\nnote: {printable(note)}", file=out)
     if summary["dropped"]:

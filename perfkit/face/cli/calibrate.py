@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_ratio, significant
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._tables import print_table
@@ -55,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document({"device": device.name, "written": str(target), "changes": [asdict(change) for change in changes]})
         return 0
-    rows = [[one.name, f"{one.before:.3g}", f"{one.after:.3g}", f"{100 * one.error:.1f} %", one.file] for one in changes]
+    rows = [[one.name, significant(one.before), significant(one.after), format_ratio(one.error), one.file] for one in changes]
     print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
     print(f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_entry
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 
@@ -65,12 +66,12 @@ def _answers(arguments: argparse.Namespace) -> int:
         inputs = ", ".join(f"{name}={_short(value)}" for name, value in row["params"].items())
         title = exercises()[row["exercise"]].title
         unit = "" if row["unit"] == "1" else f" {row['unit']}"
-        print(f"{row['exercise']}  {title:<{width}}  {row['answer']:.12g}{unit}   ({inputs})")
+        print(f"{row['exercise']}  {title:<{width}}  {format_entry(row['answer'])}{unit}   ({inputs})")
     return 0
 
 
 def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return format_entry(value) if isinstance(value, float) else str(value)
 
 
 def _notes(arguments: argparse.Namespace) -> int:

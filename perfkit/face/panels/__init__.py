@@ -24,7 +24,7 @@ A panel is two pure functions and what the visitor can change (see `widgets/pane
 Charts come from perfkit.face.charts with named data sets (`_theme.with_rows`): while only rows differ, the live view is patched.
 Controls: Slider, Number, Choice, Text, Toggle, PathPicker, each bound to a path of the state ("parallel.pipeline_parallel_size").
 In a test: `PANEL.view(PANEL.compute(state))` for the functions, `open_panel(PANEL).wait()` for the whole without a browser.
-Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `finding_links`, `escape`.
+Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `finding_links`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from perfkit.face.widgets.navigation import next_pages, page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Answer, Empty, Panel, PanelView, waited
 from perfkit.face.widgets.status import NothingYet
-from perfkit.face.widgets.style import escape
 from perfkit.face.widgets.table import Table, html_table
 from perfkit.face.widgets.text_view import text
 from perfkit.face.widgets.worker import Progress
@@ -63,7 +62,6 @@ __all__ = [
     "Table",
     "Text",
     "Toggle",
-    "escape",
     "finding_links",
     "header",
     "html_table",

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit.core import placement
 from perfkit.core.run import Position, Run
-from perfkit.core.units import NS_PER_MS, format_ns, significant
+from perfkit.core.units import NS_PER_MS, format_ms, format_ns, format_si, significant
 from perfkit.explain.stragglers import NO_STAGE
 from perfkit.face.charts import theme
 from perfkit.face.charts.cluster import RELATIONS
@@ -74,7 +74,7 @@ def grid_rows(table: pd.DataFrame, run: Run, *, axes: str, scale: str) -> list[d
                 "place": place,
                 "row": in_row,
                 "value": None if pd.isna(value) else float(value),
-                "shown": f"{row['value_ns'] / NS_PER_MS:,.3f} ms, {row['over_stage']:.3f} x its stage's median",
+                "shown": f"{format_ms(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median",
                 "note": place_note(positions.get(rank)),
             }
         )
@@ -117,7 +117,7 @@ def flops_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
         values = shown[column].astype("float64")
         for rank, value in zip(shown["rank"], values, strict=True):
             known = not pd.isna(value)
-            text = format_ns(value) if column == "computing_ns" else f"{significant(value / 1e12)} T{metric}" if known else ""
+            text = format_ns(value) if column == "computing_ns" else format_si(value, metric) if known else ""
             found.append(
                 {
                     "rank": int(rank),

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import perfkit
+from perfkit.core import quantity
 from perfkit.core.run import Run
-from perfkit.core.units import format_ns, format_ratio, significant
+from perfkit.core.units import format_entry, format_ns, format_ratio
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 from perfkit.face.panels._diagnosis import subject_text
 
@@ -18,23 +19,14 @@ MOST_FILES = 40
 
 def evidence_rows(evidence: Mapping[str, float]) -> list[dict[str, str]]:
     """The numbers of a finding as `what` and `value`, with units."""
-    return [{"what": _words(name), "value": value_text(name, value)} for name, value in evidence.items()]
+    return [
+        {"what": quantity.label(name), "value": quantity.text(name, value, absent="not known")} for name, value in evidence.items()
+    ]
 
 
 def evidence_text(evidence: Mapping[str, float]) -> str:
     """The numbers in one line."""
-    return ", ".join(f"{row['what']} {row['value']}" for row in evidence_rows(evidence)) or "no numbers"
-
-
-def value_text(name: str, value: float | None) -> str:
-    """One number with the unit that its name carries."""
-    if value is None:
-        return "not known"
-    if name.endswith("_ns"):
-        return format_ns(value) if value >= 0 else f"-{format_ns(-value)}"
-    if name.endswith("_share"):
-        return format_ratio(value)
-    return significant(float(value), 4)
+    return quantity.listed(evidence) or "no numbers"
 
 
 def cost_text(finding: Finding) -> str:
@@ -58,7 +50,9 @@ def hypothesis(finding: Finding, diagnosis: Diagnosis) -> tuple[str, str, str]:
 def bug_report(run: Run, diagnosis: Diagnosis, finding: Finding) -> str:
     """All that somebody elsewhere needs to look into a finding: versions, thresholds, evidence, files, what is missing."""
     rule = next((rule for rule in all_rules() if rule.name == finding.rule), None)
-    limits = [f"  {limit.name} = {limit.value:g} {limit.unit} ({limit.origin})" for limit in (rule.thresholds if rule else ())]
+    limits = [
+        f"  {limit.name} = {format_entry(limit.value)} {limit.unit} ({limit.origin})" for limit in (rule.thresholds if rule else ())
+    ]
     sections = {
         "Versions": [
             f"perfkit {perfkit.__version__}, Python {platform.python_version()}",
@@ -82,12 +76,8 @@ def bug_report(run: Run, diagnosis: Diagnosis, finding: Finding) -> str:
     return "\n".join([*head, *body]) + "\n"
 
 
-def _words(name: str) -> str:
-    return name.removesuffix("_ns").removesuffix("_share").replace("_", " ") + (" (share)" if name.endswith("_share") else "")
-
-
 def _exact(value: Any) -> str:
-    return str(value) if isinstance(value, int) else f"{float(value):.9g}"
+    return str(value) if isinstance(value, int) else format_entry(float(value))
 
 
 def _steps(run: Run) -> str:

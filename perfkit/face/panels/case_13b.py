@@ -17,7 +17,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.robust import is_real_change
-from perfkit.core.units import NS_PER_S, format_ns, significant
+from perfkit.core.units import NS_PER_S, format_change, format_count, format_ns, format_ratio, significant
 from perfkit.face.charts.case import answers, stage_work
 from perfkit.face.widgets import context
 from perfkit.face.widgets.chart import Figure
@@ -136,7 +136,7 @@ def guesses() -> dict[int, dict[str, Any]]:
 
 def reveal(state: State) -> str:
     """Keep the guess and open the round; raises InputError without a guess."""
-    problems = [] if state.guess > 0 else ["guess: type what you expect, in tokens/s per device, before the round is opened"]
+    problems = [] if state.guess > 0 else ["guess: type what you expect, in tokens/s/device, before the round is opened"]
     if not state.idea.strip():
         problems.append("next: say in a few words what you would try, or what limits this round")
     if problems:
@@ -172,7 +172,7 @@ def view(result: Result) -> Answer:
 
 def _stages(before: Told, now: Told) -> Figure:
     rows = [row for told_round in (before, now) for row in _stage_rows(told_round)]
-    shares = [[f"{1 - float(stage.amount('bubble') / stage.total):.0%}" for stage in item.stages] for item in (before, now)]
+    shares = [[format_ratio(1 - float(stage.amount("bubble") / stage.total), 2) for stage in item.stages] for item in (before, now)]
     worked = (f"round {item.number}: {', '.join(own)}" for item, own in zip((before, now), shares, strict=True))
     return Figure(
         chart=stage_work({"stages": rows}),
@@ -199,7 +199,7 @@ def _answers(now: Told, guess: dict[str, Any]) -> Figure:
     for who, value in (("your guess", float(guess["value"])), ("perfkit estimate", now.predicted), ("reported", reported)):
         error = value / reported - 1
         judged = "reported" if who == "reported" else "within 10 %" if abs(error) <= FAR_OFF else "more than 10 % off"
-        label = f"{value:,.0f}" if who == "reported" else f"{value:,.0f} ({error:+.1%})"
+        label = significant(value, 4) if who == "reported" else f"{significant(value, 4)} ({format_change(error)})"
         room = 1.35 * max(reported, float(guess["value"]), now.predicted)
         rows.append({"who": who, "value": value, "label": label, "judged": judged, "why": "", "room": room})
     return Figure(
@@ -216,13 +216,13 @@ def _story(result: Result) -> pd.DataFrame:
         [
             {
                 "round": item.number,
-                "predicted": None if item.predicted is None else f"{item.predicted:,.0f}",
-                "reported": f"{item.row['reported']:,}",
-                "error": None if item.error is None else f"{item.error:+.1%}",
-                "gain": None if item.gain is None else f"{item.gain:+.2%}",
-                "step": f"{item.step_s:.3f} s",
-                "MFU full": f"{item.mfu_full:.2%}",
-                "MFU causal, no head": f"{item.mfu_causal:.2%}",
+                "predicted_tokens_per_s_per_device": item.predicted,
+                "reported_tokens_per_s_per_device": item.row["reported"],
+                "error_ratio": item.error,
+                "gain_ratio": item.gain,
+                "step_s": item.step_s,
+                "full_mfu": item.mfu_full,
+                "causal_no_head_mfu": item.mfu_causal,
                 "lesson": item.row["lesson"],
             }
             for item in result.rounds[: result.state.round + 1]
@@ -234,17 +234,17 @@ def _sentence(result: Result, before: Told, now: Told, guess: dict[str, Any] | N
     start = f"Round {now.number}, {now.row['title']}: {now.row['hypothesis']}"
     if guess is None:
         return (
-            f"{start} The round before reported {before.row['reported']:,} tokens/s per device. What will this one reach? "
-            "Type your guess and what you would try, then reveal."
+            f"{start} The round before reported {format_count(before.row['reported'])} tokens/s/device. What will this one "
+            "reach? Type your guess and what you would try, then reveal."
         )
     assert now.predicted is not None
     assert now.error is not None
     text = (
-        f"{start} perfkit predicted {now.predicted:,.0f}, the guide reports {now.row['reported']:,}: error {now.error:+.1%}. "
-        f"Lesson: {now.row['lesson']}"
+        f"{start} perfkit predicted {significant(now.predicted, 4)}, the guide reports {format_count(now.row['reported'])}: "
+        f"error {format_change(now.error)}. Lesson: {now.row['lesson']}"
     )
     if now.number == len(result.rounds) - 1:
-        text += f" In total {now.row['reported'] / result.rounds[0].row['reported'] - 1:+.2%}."
+        text += f" In total {format_change(now.row['reported'] / result.rounds[0].row['reported'] - 1)}."
     return text
 
 
@@ -257,16 +257,19 @@ def _notes(result: Result, now: Told, guess: dict[str, Any] | None) -> tuple[str
         before, after = (_once_a_step(item.estimate) for item in (parent, now))
         notes.append(
             "128 micro batches share one gradient synchronization and update; round 0 pays both each step: as estimated "
-            f"{before:.1%} of its step, {after:.2%} of that of round 1."
+            f"{format_ratio(before)} of its step, {format_ratio(after, 4)} of that of round 1."
         )
     else:
         steps = [format_ns(item.estimate.step_time_s * NS_PER_S) for item in (parent, now)]
         notes.append(f"Step as estimated: {steps[0]} before, {steps[1]} now.")
     if not is_real_change(parent.row["reported"], now.row["reported"], num_samples=1, median_abs_devs=(None, None)):
-        notes.append(f"{now.gain:+.2%} is below the noise limit of 1 %: no measurable change by rule, although the guide kept it.")
+        notes.append(
+            f"{format_change(now.gain)} is below the noise limit of 1 %: no measurable change by rule, although the guide kept it."
+        )
     if now.number == len(result.rounds) - 1:
         errors = [abs(item.error) for item in result.rounds[2:] if item.error is not None]
-        notes.append(f"Mean error of rounds 2 to 5: {sum(errors) / len(errors):.2%} without sign. Bubble: {1 / 129:.3%}.")
+        mean = format_ratio(sum(errors) / len(errors))
+        notes.append(f"Mean error of rounds 2 to 5: {mean} without sign. Bubble: {format_ratio(1 / 129)}.")
     notes.append(f"You said: {guess['idea']}")
     return tuple(notes)
 
@@ -293,7 +296,7 @@ PANEL = Panel(
     shared=("round",),
     controls=(
         Choice(path="round", options=ROUNDS, buttons=True, label="Round"),
-        Number(path="guess", low=0, high=100_000, label="Your guess", unit="tokens/s per device"),
+        Number(path="guess", low=0, high=100_000, label="Your guess", unit="tokens/s/device"),
         Text(path="idea", label="What would you try next?", placeholder="one change, and what it should win"),
     ),
     actions=(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_change, format_entry, significant
 from perfkit.face.widgets import class_ as classroom
 from perfkit.face.widgets.control import Choice, Text
 from perfkit.face.widgets.panel import Action, Answer, Panel
@@ -54,19 +55,18 @@ def view(result: Result) -> Answer:
         one, chosen = rounds[len(done) - 1], done[-1]
         why = "That is what was done." if chosen.points else one.instead.get(chosen.change, "")
         notes = [f"You chose: {chosen.change}. {why}", f"Why it was tried: {one.hypothesis}", f"Learned: {one.lesson}"]
-    notes.append(f"{sum(chosen.points for chosen in done):g} of {capstone.POINTS * len(rounds)} points.")
+    notes.append(f"{format_entry(sum(chosen.points for chosen in done))} of {capstone.POINTS * len(rounds)} points.")
     if len(done) == len(rounds):
-        gain = rounds[-1].reported / rounds[0].reported
-        sentence = (
-            f"All six rounds are done: {rounds[0].reported:g} became {rounds[-1].reported:g} tokens/s/device, {gain:.2f} times."
-        )
+        first, last = rounds[0].reported, rounds[-1].reported
+        became = f"{format_entry(first)} became {format_entry(last)} tokens/s/device"
+        sentence = f"All six rounds are done: {became}, {significant(last / first)} times."
     else:
         sentence = f"Round {len(done)}: {rounds[len(done)].situation} What do you change, and what do you expect?"
     return Answer({}, tables, sentence, (*notes, *classroom.notices(result.session.store)))
 
 
 def _evidence(one: capstone.Round, chosen: capstone.Choice) -> dict[str, object]:
-    off = None if chosen.predicted is None else f"{chosen.predicted / one.reported - 1:+.1%}"
+    off = None if chosen.predicted is None else format_change(chosen.predicted / one.reported - 1)
     row = {"round": one.number, "what was changed": one.change, "reported": one.reported, "you expected": chosen.predicted}
     return {**row, "off by": off, "points": chosen.points}
 

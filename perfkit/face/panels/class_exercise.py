@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.texts import t
+from perfkit.core.units import format_entry
 from perfkit.face.widgets import class_ as classroom
 from perfkit.face.widgets.control import Choice, Text
 from perfkit.face.widgets.panel import Action, Answer, Panel
@@ -82,7 +83,7 @@ def _notes(result: Result, now: Standing) -> list[str]:
     if now.last:
         notes.append(t("Your last answer, {0}: {1}").format(now.last[:40], t(mark(result.question, now.last).text)))
     if now.solved:
-        notes.append(t("Solved: {0} points.").format(f"{now.points:g}"))
+        notes.append(t("Solved: {0} points.").format(format_entry(now.points)))
     notes += [t("Hint {0}: {1}").format(number, t(text)) for number, text in enumerate(exercise.hints[: now.hints], start=1)]
     if now.hints >= 2:
         notes.append(t(LETTERS))
@@ -93,7 +94,7 @@ def _notes(result: Result, now: Standing) -> list[str]:
     total = sum(found.points for found in result.all.values())
     solved = sum(found.solved and not found.revealed for found in result.all.values())
     able = t("Page {0} can compute this; use it. So far {1} solved, {2} points.")
-    notes.append(able.format(exercise.page, solved, f"{total:g}"))
+    notes.append(able.format(exercise.page, solved, format_entry(total)))
     return notes
 
 
@@ -103,7 +104,7 @@ def solution(asked: Question) -> str:
     filled = re.sub(r"[A-Za-z_]\w*", lambda found: written(asked.params.get(found[0], found[0])), formula)
     steps = formula if filled == formula else f"{formula} = {filled}"
     unit = "" if asked.exercise.unit == "1" else f" {asked.exercise.unit}"
-    return t("{0}, from {1}.").format(f"{asked.answer:.6g}{unit}", steps)
+    return t("{0}, from {1}.").format(f"{format_entry(asked.answer)}{unit}", steps)
 
 
 def written(value: Any) -> str:
@@ -111,7 +112,7 @@ def written(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}"
+        return format_entry(value)
     if isinstance(value, (list, tuple)):
         return ", ".join(f"({written(item)})" if isinstance(item, tuple) else written(item) for item in value)
     return str(value)
@@ -136,7 +137,7 @@ def check(state: State) -> str:
     found = here.store.answer(asked, text, seconds=classroom.spent_s(here.student, state.exercise))
     if found.outcome != "right":
         return t(found.text)
-    return t("Right. {0} points.").format(f"{here.store.standing(asked).points:g}")
+    return t("Right. {0} points.").format(format_entry(here.store.standing(asked).points))
 
 
 def hint(state: State) -> str:

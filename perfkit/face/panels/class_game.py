@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_entry
 from perfkit.face.widgets import class_ as classroom
 from perfkit.face.widgets.control import Choice, Text
 from perfkit.face.widgets.panel import Action, Answer, Panel
@@ -80,10 +81,13 @@ def view(result: Result) -> Answer:
         tables[name] = Table(frame=frame, title=f"{views[name]['title']}: today and last week")
     notes = ["Ranks 0 to 3 are stage 0, ranks 4 to 7 stage 1. Last week's run is the same job without faults."]
     if result.team:
-        notes.append(f"Team {result.team['team']}, {result.team['members']} members: {result.team['points']:g} points in all.")
+        notes.append(
+            f"Team {result.team['team']}, {result.team['members']} members: {format_entry(result.team['points'])} points in all."
+        )
     if result.before is not None:
         tables["judged"] = Table(frame=_judged(result), title=f"Round {result.before.number}: what was true")
-        notes += [f"Round {result.before.number}: {result.before.points:g} of 100 points.", *_said_by_perfkit(result)]
+        points = format_entry(result.before.points or 0)
+        notes += [f"Round {result.before.number}: {points} of 100 points.", *_said_by_perfkit(result)]
     level = game.pack()["levels"][now.level]
     sentence = (
         f"{level['title']}, round {now.number}: the run was fine last week. {now.left_min} of {level['budget_min']} min are left. "
@@ -139,7 +143,7 @@ def submit(state: State) -> str:
     guesses = [_guess(form, number) for number, form in enumerate(state.forms[:count], start=1)]
     seconds = classroom.spent_s(here.student, game.name_of(now.level, now.number))
     points = rounds.answer(here.store, here.class_seed, here.student, now, guesses, seconds=seconds)
-    return f"{points:g} of 100 points. What was true stands below; the next round is open."
+    return f"{format_entry(points)} of 100 points. What was true stands below; the next round is open."
 
 
 def _playing(state: State) -> tuple[classroom.Session, rounds.Round]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_entry, format_ratio
 from perfkit.face.charts.classroom import progress_map
 from perfkit.face.panels.class_game import BLOCK as GAME
 from perfkit.face.widgets import class_ as classroom
@@ -131,7 +131,7 @@ def _sentence(result: Result) -> str:
     stuck = len({row["student"] for row in report.stuck(result.rows)})
     return (
         f"{result.present} students are here. {good} of {len(done)} exercises that were begun are solved by "
-        f"{report.GOAL_SHARE:.0%} or more of those who tried; {stuck} students are stuck."
+        f"{format_ratio(report.GOAL_SHARE, 2)} or more of those who tried; {stuck} students are stuck."
     )
 
 
@@ -155,7 +155,7 @@ def start_timer(state: State) -> str:
     """Count the minutes down on every page; 0 takes the clock away."""
     store = _admitted(state)
     store.set_control("timer_ends_ns", time.time_ns() + round(state.minutes * 60 * NS_PER_S) if state.minutes else 0)
-    return f"{state.minutes:g} min run on every page." if state.minutes else "The clock is taken away."
+    return f"{format_entry(state.minutes)} min run on every page." if state.minutes else "The clock is taken away."
 
 
 def toggle_block(state: State) -> str:

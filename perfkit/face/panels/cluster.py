@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core import placement
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import NS_PER_MS, THIN_SPACE
+from perfkit.core.units import format_ms, significant
 from perfkit.explain import stragglers
 from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
@@ -254,16 +254,17 @@ def _stage_sentence(result: Result) -> str:
     stages = result.stages.to_dict("records")
     if len(stages) == 1:
         row = stages[0]
-        return f"{row['num_ranks']} rank{'s' * (row['num_ranks'] > 1)}, no stages: a step takes {_ms(row['step_ns'])} on average."
+        ranks = f"{row['num_ranks']} rank{'s' * (row['num_ranks'] > 1)}"
+        return f"{ranks}, no stages: a step takes {format_ms(row['step_ns'])} on average."
     told = stages if len(stages) <= 4 else [min(stages, key=_length), max(stages, key=_length)]
-    parts = [f"stage {stage_name(row['stage'])} (ranks {written(row['ranks'])}) {_ms(row['step_ns'])}" for row in told]
+    parts = [f"stage {stage_name(row['stage'])} (ranks {written(row['ranks'])}) {format_ms(row['step_ns'])}" for row in told]
     text = f"{len(stages)} stages, mean step: {', '.join(parts)}."
     bubbles = [row for row in stages if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]
     if bubbles:
         row = max(bubbles, key=lambda row: row["bubble_ns"])
-        text += f" Stage {stage_name(row['stage'])} waits {_ms(row['bubble_ns'])} for others."
-    computing = [f"{row['computing_ns'] / NS_PER_MS:.3f}" for row in told if not pd.isna(row["computing_ns"])]
-    return text + (f" Mean computing: {' / '.join(computing)} ms." if computing else "")
+        text += f" Stage {stage_name(row['stage'])} waits {format_ms(row['bubble_ns'])} for others."
+    computing = [format_ms(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]
+    return text + (f" Mean computing: {' / '.join(computing)}." if computing else "")
 
 
 def _length(row: dict[Any, Any]) -> int:
@@ -278,9 +279,9 @@ def _rank_sentence(result: Result) -> str:
     computing = stragglers.against_stage(stragglers.metric_values(result.steps, "computing"))
     row = computing.sort_values("value_ns", kind="stable").iloc[-1]
     if len(computing) == 2:
-        return f"Neither of the two ranks is slow: rank {int(row['rank'])} computes most ({_ms(row['value_ns'])})."
-    within = f"{row['over_stage']:.3f} x its stage's median, {row['over_all']:.3f} x that of all"
-    return f"No rank is slow: rank {int(row['rank'])} computes most ({_ms(row['value_ns'])}), {within}."
+        return f"Neither of the two ranks is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])})."
+    within = f"{significant(row['over_stage'], 4)} x its stage's median, {significant(row['over_all'], 4)} x that of all"
+    return f"No rank is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])}), {within}."
 
 
 def _link_sentence(result: Result) -> str:
@@ -307,10 +308,6 @@ def _notes(result: Result) -> tuple[str, ...]:
     if result.run.kind == "simulated":
         notes.append("This run is simulated.")
     return tuple(notes)
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)
 
 
 def save(state: State) -> str:

@@ -13,7 +13,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_MS, NS_PER_S
+from perfkit.core.units import NS_PER_MS, NS_PER_S, format_change
 from perfkit.explain.compare import Comparison, compare
 from perfkit.explain.compare.recalibrate import recalibrate
 from perfkit.explain.compare.sides import described, name_of, open_side
@@ -127,7 +127,7 @@ def _decided(found: Comparison) -> tuple[str, ...]:
         ]
         samples = found.extra["samples"]
         counts = f"{samples['a']['steps']} and {samples['b']['steps']} steady steps"
-        return (f"By the noise rule ({counts}, 3 standard errors and 1 %): {said}.",)
+        return (f"By the noise rule ({counts}, 3 standard errors of the medians and 1 %): {said}.",)
     if found.beside is not None:
         inside = "inside" if found.extra["within_interval"] else "outside of"
         return (f"The measured step lies {inside} the 80 % interval of the prediction.",)
@@ -144,7 +144,7 @@ def _parts(found: Comparison) -> pd.DataFrame:
                 "a_ns": round(part.a * factor),
                 "b_ns": round(part.b * factor),
                 "difference_ns": round(part.delta * factor),
-                "change": f"{part.delta / part.a:+.1%}" if part.a else "-",
+                "change": format_change(part.delta / part.a) if part.a else "-",
             }
             for part in rows
         ]
@@ -155,7 +155,7 @@ def _parts(found: Comparison) -> pd.DataFrame:
         "b_ns": frame["b_ns"].sum(),
         "difference_ns": frame["difference_ns"].sum(),
     }
-    change = f"{found.ratio - 1:+.1%}" if found.ratio else "-"
+    change = format_change(found.ratio - 1) if found.ratio else "-"
     return pd.concat([frame, pd.DataFrame([{**total, "change": change}])], ignore_index=True)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_change
 from perfkit.face.charts.compare import predicted_measured
-from perfkit.face.panels.rounds import METRICS, written
 from perfkit.face.widgets import context
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.control import Choice, Text
@@ -18,6 +18,7 @@ from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.table import Table
 from perfkit.project import Project
 from perfkit.project.experiments import CONFIRMATION, ExperimentLog
+from perfkit.project.goals import GOALS, written
 
 NONE = "choose"
 VERDICTS = (NONE, "keep", "revert", "repeat", "stop")
@@ -59,14 +60,14 @@ def compute(_state: State) -> Result:
 def view(result: Result) -> Answer:
     """Predicted against measured of every round, and what the open round lacks."""
     metric = result.project.goal_metric
-    title, scale = METRICS[metric]
+    title, scale = GOALS[metric]
     told = [row for row in result.document["rounds"] if row["prediction"] is not None and row["value"] is not None]
     points = [
         {
             "name": f"round {row['number']}",
             "prediction": row["prediction"] / scale,
             "value": row["value"] / scale,
-            "error": f"{row['error_ratio']:+.1%}",
+            "error": format_change(row["error_ratio"]),
         }
         for row in told
     ]
@@ -88,14 +89,14 @@ def view(result: Result) -> Answer:
 
 
 def _sentence(result: Result, told: list[dict[str, Any]]) -> str:
-    errors = [f"{row['error_ratio']:+.0%}" for row in told[-4:]]
+    errors = [format_change(row["error_ratio"]) for row in told[-4:]]
     past = f" The last predictions were off by {', '.join(errors)}." if errors else ""
     if result.open_round is None:
         return f"All {len(result.document['rounds'])} rounds are decided.{past}"
     row = next(row for row in result.document["rounds"] if row["number"] == result.open_round)
-    value = written(result.project.goal_metric, row["value"]) or "not measured yet"
+    value = written(result.project.goal_metric, row["value"], absent="not measured yet")
     real = {True: "a real change", False: "no measurable change", None: ""}[row["beyond_noise"]]
-    against = "" if row["gain_ratio"] is None else f" ({row['gain_ratio']:+.1%} against its parent: {real})"
+    against = "" if row["gain_ratio"] is None else f" ({format_change(row['gain_ratio'])} against its parent: {real})"
     return f"Round {row['number']} ({row['title']}) waits for its decision: {value}{against}.{past}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_ratio, significant
+from perfkit.core.units import format_count, format_ratio
 from perfkit.face.charts.studies import growth_lines, growth_rows
 from perfkit.face.panels import _plan_state as plan_state
 from perfkit.face.widgets.chart import Figure
@@ -72,20 +72,17 @@ def _table(result: Result) -> Table:
     columns = ["num_devices", "global_batch_size", "num_micro_batches", "step_time_s", "tokens_per_s", "linearity", "exposed_ratio"]
     columns += ["bubble_ratio", "peak_memory_bytes", "note"]
     shown = growth(result.plan, batch=result.state.batch)[columns].rename(columns={"linearity": "linearity_ratio"})
-    shown["tokens_per_s"] = [None if pd.isna(value) else significant(value, 4) for value in shown["tokens_per_s"]]
-    labels = {"num_devices": "devices", "tokens_per_s": "tokens/s, whole job"}
+    labels = {"num_devices": "devices", "tokens_per_s": "whole job"}
     return Table(frame=shown, title="By number of devices", labels=labels)
 
 
 def _sentence(frame: pd.DataFrame) -> str:
     known = frame.dropna(subset=["tokens_per_s"])
     first, last = known.iloc[0], known.iloc[-1]
-    text = (
-        f"From {int(first['num_devices']):,} to {int(last['num_devices']):,} devices {format_ratio(float(last['linearity']))} "
-        f"of the ideal throughput is kept"
-    ).replace(",", "\u2009")
+    smallest, largest = (format_count(int(row["num_devices"])) for row in (first, last))
+    text = f"From {smallest} to {largest} devices {format_ratio(float(last['linearity']), 4)} of the ideal throughput is kept"
     bad = known[known["linearity"] <= GOOD_LINEARITY]
-    limit = f"{GOOD_LINEARITY:.0%}"
+    limit = format_ratio(GOOD_LINEARITY, 2)
     if bad.empty:
         return f"{text}, above {limit} everywhere."
     return f"{text}; it falls below {limit} at {int(bad['num_devices'].iloc[0])} devices."

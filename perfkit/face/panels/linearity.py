@@ -95,21 +95,20 @@ def view(result: Result) -> Answer:
         sources=["computed: measured throughput / (throughput of the smallest run x growth), perfkit.predict.cost.scaling"],
         wide=True,
     )
-    rates = {name: table[name].map(lambda value: significant(float(value), 4)) for name in ("tokens_per_s", "ideal_tokens_per_s")}
-    shown = table.assign(linearity=table["linearity"].map(lambda value: f"{value:.2%}"), **rates)
+    shown = table.rename(columns={"linearity": "linearity_ratio"})
     if len(table) == 1:
         text = f"One run of {int(base['num_devices'])} devices: add a larger one to see how the job scales."
     else:
         verdict = "good" if last["good"] else f"below {format_ratio(GOOD_LINEARITY)}: look at communication"
         kept, ideal = (significant(float(last[name]), 4) for name in ("tokens_per_s", "ideal_tokens_per_s"))
         text = (
-            f"From {int(base['num_devices'])} to {int(last['num_devices'])} devices {float(last['linearity']):.2%} "
+            f"From {int(base['num_devices'])} to {int(last['num_devices'])} devices {format_ratio(float(last['linearity']), 4)} "
             f"of the throughput is kept ({kept} of {ideal} tokens/s): {verdict}."
         )
     notes = (
         "A guide divides by one node's throughput times the number of cards, which is too small by the cards of a node (X12).",
     )
-    labels = {"num_devices": "devices", "tokens_per_s": "tokens/s, whole job", "ideal_tokens_per_s": "ideal tokens/s"}
+    labels = {"num_devices": "devices", "tokens_per_s": "whole job", "ideal_tokens_per_s": "ideal"}
     return Answer({"linearity": figure}, {"runs": Table(frame=shown, title="Runs", labels=labels)}, text, notes)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.errors import InputError
-from perfkit.face.panels.rounds import written
+from perfkit.core.units import format_change
 from perfkit.face.widgets import context
 from perfkit.face.widgets.control import Choice, PathPicker, Text
 from perfkit.face.widgets.log import open_round, open_row, rounds_of, writable_project
@@ -17,6 +17,7 @@ from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.table import Table
 from perfkit.project import Project, save
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.goals import written
 
 LATEST = -1
 """Stands for the open round, else the last one."""
@@ -83,14 +84,14 @@ def _sentence(result: Result) -> str:
 
 def _story(result: Result) -> list[dict[str, str]]:
     row, metric = result.row, result.project.goal_metric
-    low, high = (written(metric, row[f"prediction_{side}"]) for side in ("low", "high"))
-    predicted = written(metric, row["prediction"])
-    error = "" if row["error_ratio"] is None else f" (prediction {row['error_ratio']:+.1%})"
+    low, high = (written(metric, row[f"prediction_{side}"], absent="") for side in ("low", "high"))
+    predicted = written(metric, row["prediction"], absent="not yet")
+    error = "" if row["error_ratio"] is None else f" (prediction {format_change(row['error_ratio'])})"
     told = {
         "hypothesis": row["hypothesis"] or "none",
         "changed from": "nothing: the first round" if row["parent"] is None else f"round {row['parent']}",
-        "predicted": "not yet" if predicted is None else predicted + (f", between {low} and {high}" if low and high else ""),
-        "measured": (written(metric, row["value"]) or "not yet") + error,
+        "predicted": predicted + (f", between {low} and {high}" if low and high else ""),
+        "measured": written(metric, row["value"], absent="not yet") + error,
         "accuracy": (row["accuracy"] or "not recorded").replace("_", " "),
         "decision": row["verdict"] or "open",
         "author": row["author"],

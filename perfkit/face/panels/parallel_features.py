@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, format_ratio, significant
+from perfkit.core.units import format_bytes, format_change, format_ratio, significant
 from perfkit.face.charts.studies import feature_points, feature_rows
 from perfkit.face.panels import _plan_state as plan_state
 from perfkit.face.widgets.chart import Figure
@@ -93,7 +93,7 @@ def _against(value: Any, base: Any, missing: str, row: Mapping[Any, Any]) -> str
         return "" if row["why_not"] else missing
     if row["feature"] == "as planned":
         return f"{significant(value, 4)} tokens/s"
-    return f"{value / base - 1:+.1%}"
+    return format_change(value / base - 1)
 
 
 def _change(value: Any, base: Any) -> str:
@@ -101,7 +101,7 @@ def _change(value: Any, base: Any) -> str:
         return ""
     if value == base:
         return format_bytes(value)
-    return f"{format_bytes(value)} ({value / base - 1:+.0%})" if base else format_bytes(value)
+    return f"{format_bytes(value)} ({format_change(value / base - 1)})" if base else format_bytes(value)
 
 
 def _sentence(result: Result) -> str:
@@ -111,7 +111,7 @@ def _sentence(result: Result) -> str:
     parts = ["No single feature makes a device faster"]
     if faster:
         speed, name = max(faster)
-        parts = [f"Fastest with {name} ({speed / speeds[0] - 1:+.1%} a device)"]
+        parts = [f"Fastest with {name} ({format_change(speed / speeds[0] - 1)} a device)"]
     if smaller:
         peak, name = min(smaller)
         parts.append(f"least memory with {name} ({format_bytes(peak)})")

@@ -9,11 +9,10 @@ import pandas as pd
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_change, format_entry, rounded
 from perfkit.face.panels._plan_state import State as PlanState
 from perfkit.face.panels._plan_state import plan_of
 from perfkit.face.panels._plan_state import start as start_plan
-from perfkit.face.panels.rounds import METRICS, written
 from perfkit.face.widgets import context
 from perfkit.face.widgets.control import Choice, Number, Text
 from perfkit.face.widgets.log import open_round, open_row, rounds_of, writable_project
@@ -23,6 +22,7 @@ from perfkit.face.widgets.table import Table
 from perfkit.predict.estimate import estimate
 from perfkit.project import GoalMetric, Project
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.goals import GOALS, written
 
 BY_HAND = "by hand"
 METHOD = "perfkit estimate"
@@ -46,7 +46,7 @@ class State:
         object.__setattr__(self, "filled", self.plan)
         if self.plan != BY_HAND:
             for name, amount in zip(("value", "low", "high"), estimated(self.plan, self.metric), strict=True):
-                object.__setattr__(self, name, float(f"{amount / METRICS[self.metric][1]:.4g}"))
+                object.__setattr__(self, name, rounded(amount / GOALS[self.metric][1], 4))
             object.__setattr__(self, "method", METHOD)
 
 
@@ -107,8 +107,8 @@ def view(result: Result) -> Answer:
         shown = [
             {
                 "metric": item["metric"].replace("_", " "),
-                "value": written(item["metric"], item["value"]) if item["metric"] in METRICS else f"{item['value']:,.0f}",
-                "between": "" if item["low"] is None else f"{_text(item, 'low')} and {_text(item, 'high')}",
+                "value": written(item["metric"], item["value"], item["unit"]),
+                "between": "" if item["low"] is None else " and ".join(_bounds(item)),
                 "method": item["method"],
             }
             for item in row["predictions"]
@@ -117,19 +117,21 @@ def view(result: Result) -> Answer:
     return Answer({}, tables, _sentence(result))
 
 
-def _text(item: dict[str, Any], side: str) -> str:
-    return str(written(item["metric"], item[side])) if item["metric"] in METRICS else f"{item[side]:,.0f}"
+def _bounds(item: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(written(item["metric"], item[side], item["unit"]) for side in ("low", "high"))
 
 
 def _sentence(result: Result) -> str:
     row, metric = result.row, result.project.goal_metric
-    errors = ", ".join(f"{error:+.0%}" for error in result.errors)
+    errors = ", ".join(format_change(error) for error in result.errors)
     past = f" Your last {len(result.errors)} predictions were off by {errors}." if errors else ""
     name = f"Round {row['number']} ({row['title']})"
     if row["runs"]:
-        return f"{name} is measured, so its prediction is locked: {written(metric, row['prediction']) or 'none was made'}.{past}"
+        return (
+            f"{name} is measured, so its prediction is locked: {written(metric, row['prediction'], absent='none was made')}.{past}"
+        )
     if row["prediction"] is None:
-        return f"{name} has no prediction of its goal, {METRICS[metric][0]}. Write down what you expect before you measure.{past}"
+        return f"{name} has no prediction of its goal, {GOALS[metric][0]}. Write down what you expect before you measure.{past}"
     return f"{name} predicts {written(metric, row['prediction'])}; a new one replaces it until a run is attached.{past}"
 
 
@@ -138,13 +140,14 @@ def lock(state: State) -> str:
     project = writable_project("predict")
     row = open_round(project, "predict")
     metric = project.goal_metric
-    problems = [] if state.value > 0 else [f"value = {state.value:g} must be more than 0"]
+    problems = [] if state.value > 0 else [f"value = {format_entry(state.value)} must be more than 0"]
     problems += [] if state.method.strip() else ["method is empty; say how the figure was found"]
     if state.low and state.high and not state.low <= state.value <= state.high:
-        problems.append(f"the range {state.low:g} to {state.high:g} does not hold the value {state.value:g}")
+        least, most, typed = map(format_entry, (state.low, state.high, state.value))
+        problems.append(f"the range {least} to {most} does not hold the value {typed}")
     if problems:
         raise InputError("predict", problems)
-    value, low, high = (amount * METRICS[metric][1] for amount in (state.value, state.low, state.high))
+    value, low, high = (amount * GOALS[metric][1] for amount in (state.value, state.low, state.high))
     ExperimentLog(project.folder).predict(
         row["number"], metric, value, low=low or None, high=high or None, method=state.method.strip()
     )

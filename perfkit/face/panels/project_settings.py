@@ -8,17 +8,17 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core import catalog, settings
+from perfkit.core import catalog, quantity, settings
 from perfkit.core.errors import InputError, PerfkitError
-from perfkit.core.units import GIB, TERA, format_bytes, format_si, significant
+from perfkit.core.units import GIB, TERA, significant
 from perfkit.explain.alignment.changes import LIMITS
-from perfkit.face.panels.rounds import METRICS, written
 from perfkit.face.widgets import context
 from perfkit.face.widgets.control import Choice, Number, Text, Toggle
 from perfkit.face.widgets.panel import Action, Answer, Panel
 from perfkit.face.widgets.table import Table
 from perfkit.project import Attention, CycleOrder, GoalMetric, Project, create_project, save
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.goals import GOALS
 
 PRESETS = ("Ascend 376", "Ascend 313", "A100 312", "H100 989")
 CUSTOM = "custom"
@@ -60,7 +60,7 @@ def start() -> State:
     project = context.current_project()
     if project is None:
         return State()
-    scale = METRICS[project.goal_metric][1]
+    scale = GOALS[project.goal_metric][1]
     return State(
         name=project.name,
         goal_metric=project.goal_metric,
@@ -89,7 +89,7 @@ def fields_of(state: State) -> dict[str, Any]:
         "name": state.name,
         "goal_metric": state.goal_metric,
         "goal_op": "<=" if state.goal_metric == "step_time_ns" else ">=",
-        "goal_value": state.goal_value * METRICS[state.goal_metric][1] if state.goal_value else None,
+        "goal_value": state.goal_value * GOALS[state.goal_metric][1] if state.goal_value else None,
         "peak_flops_per_s": state.peak_tflops_per_s * TERA,
         "device_memory_bytes": round(state.memory_gib * GIB),
         "usable_limit_bytes": round(state.usable_gib * GIB),
@@ -146,11 +146,7 @@ def _changes(project: Project, state: State) -> list[dict[str, str]]:
 def _shown(name: str, value: Any, project: Project) -> str:
     if value is None:
         return "none"
-    if name.endswith("_bytes"):
-        return format_bytes(value)
-    if name.endswith("_flops_per_s"):
-        return format_si(value, "FLOP/s")
-    return str(written(project.goal_metric, value)) if name == "goal_value" else str(value)
+    return quantity.text(project.goal_metric if name == "goal_value" else name, value)
 
 
 def save_project(state: State) -> str:
@@ -192,9 +188,7 @@ PANEL = Panel(
     actions=(Action(name="save", label="Save to the project", run=save_project, help="writes perfkit.toml of the project"),),
     controls=(
         Text(path="name", label="Project"),
-        Choice(
-            path="goal_metric", options=[(title, metric) for metric, (title, _) in METRICS.items()], label="Goal is measured in"
-        ),
+        Choice(path="goal_metric", options=[(title, metric) for metric, (title, _) in GOALS.items()], label="Goal is measured in"),
         Number(
             path="goal_value", low=0.0, high=1e12, label="Goal", empty=0.0, placeholder="none yet", help="in the unit chosen above"
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core.units import NS_PER_MS, format_ns, format_ratio, significant
+from perfkit.core.units import format_change
 from perfkit.face.charts.rounds import ladder
 from perfkit.face.widgets import context
 from perfkit.face.widgets.chart import Figure
@@ -16,12 +16,7 @@ from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.table import Table
 from perfkit.project import Project
 from perfkit.project.experiments import ExperimentLog
-
-METRICS = {
-    "tokens_per_s_per_device": ("tokens/s per device", 1.0),
-    "step_time_ns": ("step time (ms)", float(NS_PER_MS)),
-    "mfu": ("MFU (%)", 0.01),
-}
+from perfkit.project.goals import GOALS, written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +42,7 @@ def compute(_state: object) -> Result:
 
 def view(result: Result) -> Answer:
     """The ladder, the rounds as a table, and the best one in a sentence."""
-    title, scale = METRICS[result.project.goal_metric]
+    title, scale = GOALS[result.project.goal_metric]
     rows = result.ladder.copy()
     for column in ("value", "prediction", "prediction_low", "prediction_high"):
         rows[column] = rows[column] / scale
@@ -67,35 +62,21 @@ _CHART_COLUMNS = ("number", "title", "value", "prediction", "prediction_low", "p
 
 def _table(result: Result) -> pd.DataFrame:
     metric = result.project.goal_metric
-    title, scale = METRICS[metric]
     return pd.DataFrame(
         [
             {
                 "round": row["number"],
                 "title": row["title"],
-                title: _scaled(row["value"], scale),
-                "predicted": _scaled(row["prediction"], scale),
-                "error": None if row["error_ratio"] is None else f"{row['error_ratio']:+.1%}",
-                "gain": None if row["gain_ratio"] is None else f"{row['gain_ratio']:+.2%}",
+                metric: row["value"],
+                f"predicted_{metric}": row["prediction"],
+                "error_ratio": row["error_ratio"],
+                "gain_ratio": row["gain_ratio"],
                 "verdict": row["verdict"] or "open",
                 "kind": row["kind"],
             }
             for row in result.document["rounds"]
         ]
     )
-
-
-def _scaled(value: float | None, scale: float) -> str | None:
-    return None if value is None else significant(value / scale, 4)
-
-
-def written(metric: str, value: float | None) -> str | None:
-    """A value of the goal metric as a person reads it; None stays None."""
-    if value is None:
-        return None
-    if metric == "step_time_ns":
-        return format_ns(value, 4)
-    return format_ratio(value) if metric == "mfu" else f"{significant(value, 4)} tokens/s"
 
 
 def _sentence(result: Result) -> str:
@@ -105,7 +86,7 @@ def _sentence(result: Result) -> str:
         return f"{len(document['rounds'])} round{'s' if len(document['rounds']) > 1 else ''}, none kept yet."
     text = f"Best so far is round {best['number']} ({best['title']}): {written(project.goal_metric, best['value'])}"
     gain = document["total_gain_ratio"]
-    text += f", {gain:+.1%} in total." if gain else "."
+    text += f", {format_change(gain)} in total." if gain else "."
     if project.goal_value is not None:
         reached = "reached" if document["goal_met"] else "not reached yet"
         sign = {">=": "at least", "<=": "at most"}[project.goal_op]

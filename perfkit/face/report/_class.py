@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perfkit.core.units import format_ratio
+from perfkit.core.units import format_entry, format_ratio
 from perfkit.face.charts.classroom import progress_map
 from perfkit.face.report._page import html_page
 from perfkit.face.report._parts import Drawing, Part, table_part
@@ -46,4 +46,4 @@ def _parts(shown: list[dict[str, Any]], rows: Sequence[Mapping[str, Any]], teams
 def _cell(name: str, value: Any) -> str | None:
     if name.endswith("_ratio"):
         return format_ratio(value)
-    return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return None if value is None else format_entry(value) if isinstance(value, float) else str(value)

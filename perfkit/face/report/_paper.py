@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from perfkit.core.units import significant
 from perfkit.face.report._page import html_page
 from perfkit.face.report._parts import Part, table_part
 from perfkit.project.experiments.export import Section
@@ -33,7 +34,7 @@ def paper_game(class_seed: int, students: Iterable[str], rounds: Iterable[str], 
 def _truth(drawn: tuple[str, str, PaperRound]) -> tuple[str, ...]:
     student, name, found = drawn
     ranks = ", ".join(map(str, found.ranks)) or "-"
-    return student, name, found.kind, ranks, f"{float(found.cost):.2f} {found.unit}", found.action
+    return student, name, found.kind, ranks, f"{significant(float(found.cost))} {found.unit}", found.action
 
 
 def _sheet(title: str, found: PaperRound) -> Iterator[Part]:
@@ -65,6 +66,6 @@ def _count(name: str, run: Record) -> int:
 
 def _rank(rank: int, runs: Iterable[Record]) -> list[str | int]:
     both = list(runs)
-    means = [[f"{getattr(run, part)[rank].mean():.2f}" for run in both] for part in ("computing", "free", "transit", "wait")]
+    means = [[significant(getattr(run, part)[rank].mean()) for run in both] for part in ("computing", "free", "transit", "wait")]
     longest = [str(run.free[rank].max()) for run in both]
     return [rank, *means[0], *means[1], *longest, *means[2], *means[3]]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from perfkit.core.units import format_bytes, format_ns
+from perfkit.core.quantity import text
 from perfkit.face.charts.spec import AnyChart, ChartSpec
 from perfkit.project.experiments.export import Section
 
@@ -37,19 +37,14 @@ def table_part(
     rows: Iterable[Sequence[Any]],
     *,
     level: int = 3,
-    text: Sequence[str] = (),
+    told: Sequence[str] = (),
     folded: bool = False,
 ) -> Part:
     """A table as a part; None is written as a dash."""
     written = tuple(tuple("-" if cell is None else str(cell) for cell in row) for row in rows)
-    return Part(Section(title=title, level=level, text=tuple(text), header=tuple(header), rows=written), folded=folded)
+    return Part(Section(title=title, level=level, text=tuple(told), header=tuple(header), rows=written), folded=folded)
 
 
-def ns(value: Any) -> str | None:
-    """A time for a table; None stays None."""
-    return None if value is None else format_ns(int(value), 4)
-
-
-def size(value: Any) -> str | None:
-    """A size for a table; None stays None."""
-    return None if value is None else format_bytes(int(value))
+def shown(name: str, value: Any) -> str | None:
+    """A value for a table by what its name says it is; None stays None."""
+    return None if value is None else text(name, value)

@@ -9,27 +9,23 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
-from perfkit.core.units import NS_PER_MS
+from perfkit.core.units import NS_PER_MS, format_change, format_ms, format_ratio
 from perfkit.face.charts.breakdown import bars
 from perfkit.face.charts.compare import predicted_measured, waterfall, waterfall_rows
 from perfkit.face.charts.rounds import ladder
-from perfkit.face.report._parts import Drawing, Part, ns, table_part
-from perfkit.face.report._run import evidence_text, step_parts, typical_steps
+from perfkit.face.report._parts import Drawing, Part, shown, table_part
+from perfkit.face.report._run import step_parts, typical_steps
 from perfkit.project.experiments import ExperimentLog
-from perfkit.project.experiments.export import Section, written
+from perfkit.project.experiments.export import Section
+from perfkit.project.goals import GOALS, written
 from perfkit.record.format import Progress
 from perfkit.record.load import load
 
-METRICS = {
-    "tokens_per_s_per_device": ("tokens/s per device", 1.0),
-    "step_time_ns": ("step time (ms)", float(NS_PER_MS)),
-    "mfu": ("MFU (%)", 0.01),
-}
-"""Title of the axis and divisor of the values of a goal metric."""
 STEP_ROOTS = frozenset({"computing", "communication", "bubble", "free"})
 
 Row = Mapping[str, Any]
@@ -58,7 +54,7 @@ def project_parts(folder: Path, progress: Progress | None = None) -> tuple[Part,
 
 def _ladder(log: ExperimentLog, document: Row) -> Iterator[Drawing]:
     project = document["project"]
-    title, scale = METRICS.get(project["goal_metric"], (project["goal_metric"], 1.0))
+    title, scale = GOALS.get(project["goal_metric"], (project["goal_metric"], 1.0))
     rows = log.ladder()
     if rows.empty:
         return
@@ -82,20 +78,20 @@ def _predictions(document: Row) -> Iterator[Part]:
     if not told:
         return
     metric = document["project"]["goal_metric"]
-    title, scale = METRICS.get(metric, (metric, 1.0))
+    title, scale = GOALS.get(metric, (metric, 1.0))
     points = [
         {
             "name": f"round {row['number']}",
             "prediction": row["prediction"] / scale,
             "value": row["value"] / scale,
-            "error": f"{row['error_ratio']:+.1%}",
+            "error": format_change(row["error_ratio"]),
         }
         for row in told
     ]
     ends = [bound(point[side] for point in points for side in ("prediction", "value")) for bound in (min, max)]
-    errors = ", ".join(f"round {row['number']} {row['error_ratio']:+.1%}" for row in told)
+    errors = ", ".join(f"round {row['number']} {format_change(row['error_ratio'])}" for row in told)
     mean = sum(abs(row["error_ratio"]) for row in told) / len(told)
-    sentence = f"Error of the predictions: {errors}; {mean:.1%} on average, without sign."
+    sentence = f"Error of the predictions: {errors}; {format_ratio(mean)} on average, without sign."
     drawing = Drawing(
         predicted_measured({"rounds": points, "line": [{"prediction": end, "value": end} for end in ends]}, title=title),
         title="Predicted and measured, all rounds",
@@ -107,12 +103,12 @@ def _predictions(document: Row) -> Iterator[Part]:
         (
             row["number"],
             *(written(metric, row[name]) for name in ("prediction", "prediction_low", "prediction_high", "value")),
-            f"{row['error_ratio']:+.1%}",
+            format_change(row["error_ratio"]),
             next(item["method"] for item in reversed(row["predictions"]) if item["metric"] == metric),
         )
         for row in told
     ]
-    table = table_part("Predicted and measured", header, rows, level=2, text=(sentence,))
+    table = table_part("Predicted and measured", header, rows, level=2, told=(sentence,))
     yield replace(table, drawings=(drawing,))
 
 
@@ -156,7 +152,7 @@ def _all_steps(breakdowns: Mapping[int, Breakdown | None]) -> Iterator[Part]:
         sentence = "No round has a recording that tells the parts of a step, so none can be drawn; attach one to its round."
         yield Part(Section(title="Where the step went, by round", text=(sentence,)))
         return
-    told = ", ".join(f"{name} {ns(found.total)}" for name, found in known.items())
+    told = ", ".join(f"{name} {format_ms(int(found.total))}" for name, found in known.items())
     sentence = f"A step of the slowest rank by round: {told}."
     sources = tuple(f"{name}: {found.source}" for name, found in known.items())
     drawing = Drawing(bars(known), title="A step of the slowest rank, by part", alt=sentence, sources=sources)
@@ -170,9 +166,8 @@ def _change(row: Row, breakdowns: Mapping[int, Breakdown | None]) -> Iterator[Pa
         return
     paths = list(dict.fromkeys([*before.parts, *after.parts]))
     frame = pd.DataFrame([{"path": path, "a": before.parts.get(path, 0), "b": after.parts.get(path, 0)} for path in paths])
-    sentence = (
-        f"The step of round {row['parent']} (a) took {ns(before.total)}, that of round {row['number']} (b) {ns(after.total)}."
-    )
+    taken, takes = (format_ms(int(found.total)) for found in (before, after))
+    sentence = f"The step of round {row['parent']} (a) took {taken}, that of round {row['number']} (b) {takes}."
     drawing = Drawing(
         waterfall(waterfall_rows(frame, scale=float(NS_PER_MS)), unit="ms"),
         title=f"From round {row['parent']} to round {row['number']}",
@@ -190,8 +185,8 @@ def _findings(log: ExperimentLog, row: Row) -> Iterator[Part]:
         (
             item["severity"],
             item["rule"],
-            ns(item["cost_ns"]),
-            evidence_text(item["evidence"]),
+            shown("cost_ns", item["cost_ns"]),
+            quantity.listed(item["evidence"]),
             item["status"],
             item["reason"] or None,
         )

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core import robust
+from perfkit.core import quantity, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import format_ns, format_ratio, significant
+from perfkit.core.units import format_ms, format_ns, format_part, format_ratio
 from perfkit.explain.diagnose import diagnose, to_dict
 from perfkit.explain.ledger import Ledger
 from perfkit.explain.summary import summarize
@@ -18,7 +18,7 @@ from perfkit.explain.training_log import step_statistics, timed
 from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import PATHS, part_rows, rank_bars, step_time_rows, step_times, step_trend
 from perfkit.face.charts.theme import MAX_MARKS
-from perfkit.face.report._parts import Drawing, Part, ns, size, table_part
+from perfkit.face.report._parts import Drawing, Part, shown, table_part
 from perfkit.project.experiments.export import Section
 
 MOST_RANKS = 64
@@ -79,19 +79,19 @@ def typical_steps(run: Run) -> pd.DataFrame:
 def _rank_row(row: Mapping[Any, Any]) -> tuple[Any, ...]:
     times = ("duration_ns", "computing_ns", "exposed_communication_ns", "overlapped_ns", "bubble_ns", "free_ns")
     stage = None if pd.isna(row["pipeline_stage"]) else int(row["pipeline_stage"])
-    return (int(row["rank"]), stage, int(row["step"]), *(None if pd.isna(row[name]) else ns(row[name]) for name in times))
+    return (int(row["rank"]), stage, int(row["step"]), *(None if pd.isna(row[name]) else shown(name, row[name]) for name in times))
 
 
 def _step_sentence(run: Run, rank: int, step: int) -> str:
     breakdown = run.step_breakdown(rank, step)
     listed = [
-        f"{path} {format_ns(amount, 4)} ({amount / breakdown.total:.1%})"
+        f"{path} {format_part(amount, float(breakdown.total))}"
         for path, amount in sorted(breakdown.parts.items(), key=lambda part: -part[1])
         if amount
     ]
     rest = f" Not told apart by this recording: {', '.join(sorted(breakdown.unmeasured))}." if not breakdown.complete else ""
     parts = ", ".join(listed) or "nothing was recorded"
-    return f"Step {step} of rank {rank}, the slowest rank, took {format_ns(breakdown.total, 4)}: {parts}.{rest}"
+    return f"Step {step} of rank {rank}, the slowest rank, took {format_ms(int(breakdown.total))}: {parts}.{rest}"
 
 
 def _title(run: Run, summary: Mapping[str, Any]) -> Part:
@@ -117,7 +117,7 @@ def _log(run: Run) -> Iterator[Part]:
     num_warmup = len(robust.warm_up(log))
     found = step_statistics(log, num_warmup)
     sentence = (
-        f"After the first {num_warmup} the median of {found.num_steps} steps is {format_ns(found.median_ns, 4)} "
+        f"After the first {num_warmup} the median of {found.num_steps} steps is {quantity.text('step_time_ns', found.median_ns)} "
         f"with a median absolute deviation of {format_ns(found.mad_ns)}."
     )
     rows = step_time_rows(log, num_warmup=num_warmup, median_ns=found.median_ns, outliers=found.outlier_steps)
@@ -148,20 +148,20 @@ def _findings(run: Run) -> Iterator[Part]:
         (
             item["severity"],
             item["title"],
-            ns(item["cost_ns"]),
+            shown("cost_ns", item["cost_ns"]),
             None if item["share_of_step"] is None else format_ratio(item["share_of_step"]),
             item["rule"],
         )
         for item in found
     ]
-    yield table_part("Findings", header, rows, level=2, text=text)
+    yield table_part("Findings", header, rows, level=2, told=text)
     yield from _accounted(diagnosis.ledger)
     for number, item in enumerate(found, start=1):
         subject = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in item["subject"].items() if values)
         text = [f"Concerns: {subject}."] if subject else []
-        text += [f"Evidence: {evidence_text(item['evidence'])}."] if item["evidence"] else []
+        text += [f"Evidence: {quantity.listed(item['evidence'])}."] if item["evidence"] else []
         yield Part(Section(title=f"{number}. {item['title']}", level=3, text=(*text, *(f"→ {what}" for what in item["actions"]))))
-    healthy = [(item["rule"], evidence_text(item["evidence"])) for item in document["healthy"]]
+    healthy = [(item["rule"], quantity.listed(item["evidence"])) for item in document["healthy"]]
     if healthy:
         yield table_part("Healthy", ("rule", "evidence"), healthy, folded=True)
     missing = [(item["how_to_collect"], ", ".join(item["rules"])) for item in document["to_collect"]]
@@ -172,29 +172,18 @@ def _findings(run: Run) -> Iterator[Part]:
         yield table_part("Rules that failed, which is a bug of perfkit", ("rule", "error"), failed)
 
 
-def evidence_text(evidence: Mapping[str, float | None]) -> str:
-    """The numbers of a finding in one line."""
-    return ", ".join(f"{name} {_number(name, value)}" for name, value in evidence.items())
-
-
-def _number(name: str, value: float | None) -> str:
-    if value is None:
-        return "not known"
-    return format_ns(value) if name.endswith("_ns") and value >= 0 else significant(value, 4)
-
-
 def _kernels(summary: Mapping[str, Any]) -> Iterator[Part]:
     if summary["kernels"]:
         total = sum(row["total_ns"] for row in summary["kernels"]) or 1
         rows = [
-            (row["name"], row["count"], ns(row["total_ns"]), format_ratio(row["total_ns"] / total))
+            (row["name"], row["count"], shown("total_ns", row["total_ns"]), format_ratio(row["total_ns"] / total))
             for row in summary["kernels"][:MOST_ROWS]
         ]
         text = [f"The {MOST_ROWS} largest of {len(summary['kernels'])}."] if len(summary["kernels"]) > MOST_ROWS else []
-        yield table_part("Kernels, all ranks", ("kernel", "count", "total", "share"), rows, level=2, text=text)
+        yield table_part("Kernels, all ranks", ("kernel", "count", "total", "share"), rows, level=2, told=text)
     if summary["collectives"]:
         collectives = [
-            (row["name"], row["group_size"], row["count"], ns(row["total_ns"]), size(row["bytes"]))
+            (row["name"], row["group_size"], row["count"], shown("total_ns", row["total_ns"]), shown("bytes", row["bytes"]))
             for row in summary["collectives"][:MOST_ROWS]
         ]
         header = ("operation", "group size", "count", "total", "bytes")

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from perfkit.core.errors import InputError
 from perfkit.core.roots import is_allowed
 from perfkit.core.texts import t, translator
+from perfkit.core.units import format_entry, rounded
 from perfkit.face.widgets._files import list_folder
 from perfkit.face.widgets._upload import offer
 
@@ -59,7 +60,7 @@ class Slider:
         number = _number(self, value)
         if allowed := self._allowed(state):
             nearest = min(allowed, key=lambda candidate: abs(candidate - number))
-            return nearest, "" if nearest == number else f"set to {nearest:g}, the nearest of {_list(allowed)}"
+            return nearest, "" if nearest == number else f"set to {format_entry(nearest)}, the nearest of {_list(allowed)}"
         return _clamp(number, self.low, self.high, whole=_whole(self.low, self.high, self.step), unit=self.unit)
 
     def _allowed(self, state: Any) -> list[float] | None:
@@ -267,8 +268,8 @@ def _evenly_by_ratio(low: float, high: float, *, whole: bool) -> list[float]:
     """The positions of a logarithmic slider."""
     ratio = math.log(high / low) / (_MAX_POSITIONS - 1)
     exact = (low * math.exp(ratio * position) for position in range(_MAX_POSITIONS))
-    rounded = (round(value) if whole else float(f"{value:.3g}") for value in exact)
-    return sorted({low, *rounded, high})
+    exact_enough = (round(value) if whole else rounded(value) for value in exact)
+    return sorted({low, *exact_enough, high})
 
 
 def option_list(options: Options, state: Any) -> list[tuple[str, Any, str]]:
@@ -314,15 +315,15 @@ def _number(control: Slider | Number, value: Any) -> float:
 
 def _clamp(number: float, low: float, high: float, *, whole: bool, unit: str) -> Accepted:
     kept = min(max(number, low), high)
-    rounded: float = round(kept) if whole else kept
-    if rounded == number:
-        return rounded, ""
+    accepted: float = round(kept) if whole else kept
+    if accepted == number:
+        return accepted, ""
     limits = f"{_limit(low)} to {_limit(high)}"
-    return rounded, f"set to {rounded:g} {unit}".rstrip() + f"; {limits} is allowed"
+    return accepted, f"set to {format_entry(accepted)} {unit}".rstrip() + f"; {limits} is allowed"
 
 
 def _limit(value: float) -> str:
-    return "any" if not math.isfinite(value) else f"{value:g}"
+    return "any" if not math.isfinite(value) else format_entry(value)
 
 
 def _whole(*numbers: float) -> bool:
@@ -330,5 +331,5 @@ def _whole(*numbers: float) -> bool:
 
 
 def _list(values: Sequence[float]) -> str:
-    shown = ", ".join(f"{value:g}" for value in values[:12])
+    shown = ", ".join(format_entry(value) for value in values[:12])
     return shown if len(values) <= 12 else f"{shown}, …"

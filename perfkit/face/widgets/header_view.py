@@ -16,7 +16,6 @@ from perfkit.core import settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import pages
 from perfkit.core.texts import t
-from perfkit.core.units import format_ns, format_ratio, significant
 from perfkit.face.widgets.class_ import bulletin
 from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
@@ -25,6 +24,7 @@ from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.view import Content
 from perfkit.project import CycleOrder, Project, find_project, open_project
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.goals import written
 
 CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("S0", "Goal", "State the goal and measure the start", ("01", "00")),
@@ -149,12 +149,8 @@ def _goal_text(project: Project) -> str:
     value = project.goal_value
     if value is None:
         return ""
-    text = {
-        "tokens_per_s_per_device": lambda: f"{significant(value, 4)} tokens/s/device",
-        "step_time_ns": lambda: f"{format_ns(value)} a step",
-        "mfu": lambda: f"MFU {format_ratio(value)}",
-    }[project.goal_metric]()
-    return f"{t('Goal')} {'≥' if project.goal_op == '>=' else '≤'} {text}"
+    what = {"step_time_ns": "{} a step", "mfu": "MFU {}"}.get(project.goal_metric, "{}")
+    return f"{t('Goal')} {'≥' if project.goal_op == '>=' else '≤'} {what.format(written(project.goal_metric, value))}"
 
 
 STATES = ("goal", "strategy", "memory", "predict", "measure", "analyse", "align", "decide")

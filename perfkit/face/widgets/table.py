@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.texts import told
 from perfkit.face.charts.spec import plain
-from perfkit.face.widgets.style import column_label, column_scale, write_cell
 from perfkit.face.widgets.view import Content
 
 MAX_ROWS = 500
@@ -92,21 +92,15 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
-    own = [plain(value) for value in series.tolist()]
-    unit, size = (table.units[name], 1) if name in table.units else column_scale(name, own)
-    values = own if size == 1 else [_scaled(value, size) for value in own]
+    own = quantity.cells(series)
+    unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
+    values = own if size == 1 else [quantity.scaled(value, size) for value in own]
     numbers = [value for value in values if value is not None]
     return {
-        "label": told(table.labels.get(name, column_label(name))),
+        "label": told(table.labels.get(name, quantity.label(name))),
         "unit": unit,
-        "text": [write_cell(value) for value in values],
-        "values": values,
+        "text": [quantity.cell(value, digits) for value in values],
+        "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),
     }
-
-
-def _scaled(value: Any, size: float) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return value * 100 if size == 0.01 else value / size

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from perfkit.core.units import THIN_SPACE, format_bytes
+from perfkit.core.units import format_bytes, format_count
 
 _MIN_INTERVAL_S = 0.1
 
@@ -68,7 +68,7 @@ def running() -> Progress | None:
 
 
 def _grouped(number: int) -> str:
-    return f"{number:,}".replace(",", THIN_SPACE)
+    return format_count(number)
 
 
 class Background:

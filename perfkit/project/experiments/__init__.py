@@ -24,7 +24,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.project.experiments import _findings, _import, _views, artefacts
 from perfkit.project.experiments import export as _export
-from perfkit.project.experiments._figures import facts_of_run, figures_of_run
+from perfkit.project.experiments._figures import facts_of_run, figures_of_run, stated_peak
 from perfkit.project.experiments._figures import figures_of_log as figures_of_log
 from perfkit.project.experiments._rules import CONFIRMATION as CONFIRMATION
 from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence, skip_problems
@@ -362,7 +362,7 @@ class ExperimentLog:
         if kind not in RUN_KINDS:
             raise InputError("attach", [f"kind = {kind!r} must be one of {', '.join(RUN_KINDS)}"])
         with self._keeping(number, source, source.name) as (writer, stored):
-            peak = _views.project_row(writer.connection).get("peak_flops_per_s")
+            peak = _views.project_row(writer.connection).get("peak_flops_per_s") or stated_peak(self.folder)
             attached = writer.run(number, stored, kind=kind, ranks_expected=ranks_expected, **facts_of_run(run))
             writer.measurements(attached, figures_of_run(run, peak) if figures is None else figures)
             return attached

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.settings import PROJECT_FILE
 from perfkit.explain.baseline import Baseline, baseline
 from perfkit.explain.compare import measure
+from perfkit.project import open_project
 from perfkit.project.experiments.writer import Measurement
 
 PARTS = {"exposed_communication_ns": "communication/exposed", "bubble_ns": "bubble", "free_ns": "free"}
@@ -23,6 +26,11 @@ def facts_of_run(run: Run) -> dict[str, Any]:
         "last_step": None if steps.empty else int(steps.max()),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
     }
+
+
+def stated_peak(folder: Path) -> float | None:
+    """The peak of one device that the project's own file states; None where there is no such file."""
+    return open_project(folder).peak_flops_per_s if (folder / PROJECT_FILE).exists() else None
 
 
 def figures_of_run(run: Run, peak_flops_per_s: float | None = None) -> list[Measurement]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perfkit.core.robust import NOISE_RATIO
-from perfkit.core.units import format_bytes
+from perfkit.core.units import format_bytes, format_change
 
 SHORTEST_REASON = 15
 CONFIRMATION = "not checked"
@@ -113,7 +113,7 @@ def stop_advice(gain_ratios: Sequence[float | None], op: str) -> str | None:
     last = [0.0 if gain is None else gain if op == ">=" else -gain for gain in gain_ratios[-LITTLE_GAINS:]]
     if len(last) < LITTLE_GAINS or gain_ratios[-LITTLE_GAINS] is None or max(last) >= NOISE_RATIO:
         return None
-    told = ", ".join(f"{gain:+.2%}" for gain in last)
+    told = ", ".join(format_change(gain) for gain in last)
     return f"The last {LITTLE_GAINS} kept rounds gained {told}: less than 1 % each. Consider to stop."
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from perfkit.core.errors import InputError
-from perfkit.core.units import KIB
+from perfkit.core.units import KIB, format_entry
 from perfkit.project.experiments import _schema
 
 FILE_NAME = "perfkit.sqlite"
@@ -45,7 +45,9 @@ def writing(folder: Path, author: str, *, wait_s: float = WAIT_S) -> Iterator[sq
         try:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            raise InputError(str(path), [f"is in use for more than {wait_s:g} s by {_writer(folder)}; try again"]) from error
+            raise InputError(
+                str(path), [f"is in use for more than {format_entry(wait_s)} s by {_writer(folder)}; try again"]
+            ) from error
         try:
             _announce(folder, author)
             yield connection

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perfkit.core.units import format_bytes, format_ns, format_ratio, significant
+from perfkit.core.units import format_bytes, format_change
+from perfkit.project.goals import written
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,20 +52,6 @@ def html_page(found: Sequence[Section]) -> str:
     return f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n{_STYLE}\n{html_body(found)}</html>\n'
 
 
-def written(metric: str, value: float | None, unit: str | None = None) -> str:
-    """A figure of the log as a person reads it: 4 significant digits and its unit; a dash where it was not measured."""
-    if value is None:
-        return "-"
-    if unit == "ns" or metric.endswith("_ns"):
-        return format_ns(value, 4)
-    if unit == "bytes" or metric.endswith("_bytes"):
-        return format_bytes(value)
-    if metric in ("mfu", "hfu"):
-        return format_ratio(value)
-    suffix = {"tokens_per_s_per_device": "tokens/s/device", "samples_per_s_per_device": "samples/s/device"}.get(metric, unit or "")
-    return f"{significant(value, 4)} {suffix}".rstrip()
-
-
 _LADDER = ("round", "title", "predicted", "measured", "error", "gain", "accuracy", "verdict", "kind")
 
 
@@ -76,7 +63,7 @@ def _goal(document: Mapping[str, Any]) -> Iterator[str]:
         yield f"Goal: {metric} {project['goal_op']} {written(metric, project['goal_value'])}, {reached}{lacking}."
     if document["best_round"] is not None:
         gain = document["total_gain_ratio"]
-        yield f"Best round: {document['best_round']}" + (f", {gain:+.1%} in total." if gain else ".")
+        yield f"Best round: {document['best_round']}" + (f", {format_change(gain)} in total." if gain else ".")
     if document["stop_advice"]:
         yield document["stop_advice"]
 
@@ -119,7 +106,7 @@ def _story(row: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"Predicted {item['metric']}: {written(item['metric'], item['value'], item['unit'])}{span}, {item['method']}"
     if row["error_ratio"] is not None:
-        yield f"Error of the prediction: {row['error_ratio']:+.1%}."
+        yield f"Error of the prediction: {format_change(row['error_ratio'])}."
     if row["beyond_noise"] is False:
         yield "No measurable change: the difference is within the noise."
     for item in row["skipped"]:
@@ -146,7 +133,7 @@ def _figures(row: Mapping[str, Any], parent: Mapping[str, Any] | None) -> tuple[
 
 
 def _percent(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:+.1%}"
+    return "-" if ratio is None else format_change(ratio)
 
 
 def _value(value: Any) -> str:

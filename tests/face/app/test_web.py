@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from urllib.parse import quote
 
 import pytest
 from tornado.httputil import HTTPHeaders, HTTPServerRequest
@@ -119,3 +120,13 @@ def test_errors_and_pages_say_no_path_of_the_server_and_carry_the_policy(server)
         assert (await visitor.ask("00_start_here")).headers["Content-Security-Policy"] != policy
 
     asyncio.run(ask())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ["../../etc", "%2e%2e%2f%2e%2e%2fetc", "/etc", "another", "<b>x</b>"])
+def test_a_project_that_is_not_served_is_refused_in_words(server, asked):
+    reply = asyncio.run(Visitor(server.url).ask(f"00_start_here?project={quote(asked, safe='%')}"))
+    assert reply.code == 404
+    assert b"This server opens one project, which is another one than the address names" in reply.body
+    assert b"<b>x</b>" not in reply.body
+    assert server.health()["pages"] == 0

@@ -75,7 +75,8 @@ def test_a_table_in_csv_runs_nothing_in_a_spreadsheet():
     assert [row["name"] for row in csv.DictReader(io.StringIO(out.getvalue()))] == ['\'=HYPERLINK("http://x")', "-5"]
 
 
-def test_a_number_that_is_none_is_null_in_json():
+def test_a_number_that_is_none_is_a_word_in_json_and_what_is_absent_null():
     out = io.StringIO()
-    print_answer(pd.DataFrame({"rate": [float("inf"), 1.5]}), out, run="r", question="copies", form="json", top=None)
-    assert [row["rate"] for row in json.loads(out.getvalue(), parse_constant=pytest.fail)["rows"]] == [None, 1.5]
+    frame = pd.DataFrame({"rate": pd.Series([float("inf"), None, 1.5], dtype=object)})
+    print_answer(frame, out, run="r", question="copies", form="json", top=None)
+    assert [row["rate"] for row in json.loads(out.getvalue(), parse_constant=pytest.fail)["rows"]] == ["inf", None, 1.5]

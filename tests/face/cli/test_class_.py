@@ -102,6 +102,6 @@ def test_the_game_on_paper_is_sheets_or_solutions(capsys, tmp_path):
     assert main(given) == 0
     assert "s13, round G01" in out.read_text(encoding="utf-8")
     assert main([*given, "--solutions"]) == 0
-    assert "54.30 ms a step" in out.read_text(encoding="utf-8")
+    assert "54.3 ms a step" in out.read_text(encoding="utf-8")
     assert main(["class", "paper", "--seed", "1", "--student", "a", "--rounds", "0", "--out", str(out)]) == 2
     assert "must be 1 to 99" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from perfkit import estimate, read_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+from perfkit.core.units import format_change, format_count, significant
 from perfkit.face.panels import case_13b
 from perfkit.face.panels.case_13b import State
 from perfkit.project.experiments import ExperimentLog
@@ -69,7 +70,8 @@ def test_the_gains_are_the_published_ones_and_the_predictions_are_near():
 def test_nothing_is_told_before_the_guess(number):
     answer = case_13b.view(case_13b.compute(State(round=number)))
     said = f"{answer.text} {answer.notes} {[list(table.frame.to_numpy().ravel()) for table in answer.tables.values()]}"
-    assert f"{PUBLISHED[number][1]:,}" not in said
+    for shown in (f"{PUBLISHED[number][1]}", format_count(PUBLISHED[number][1])):
+        assert shown not in said
     assert "answers" not in answer.charts
 
 
@@ -78,20 +80,23 @@ def test_round_1_says_what_micro_batches_share():
     rows = answer.charts["answers"].chart.datasets["answers"]
     assert (rows[1]["who"], rows[1]["judged"]) == ("perfkit estimate", "within 10 %")
     (note,) = [note for note in answer.notes if "share one gradient synchronization" in note]
-    before, after = (float(share) for share in re.findall(r"([\d.]+)%", note))
+    before, after = (float(share) for share in re.findall(r"([\d.]+) %", note))
     assert before > 10 * after > 0
 
 
 def test_round_5_ends_the_story():
     answer = answer_after(5, guess=2683)
     found = case_13b.told(read_case())[5]
-    assert f"predicted {found.predicted:,.0f}, the guide reports 2,562: error {found.error:+.1%}" in answer.text
-    assert "In total +37.74%." in answer.text
-    assert any("0.775%" in note for note in answer.notes)
+    assert (
+        f"predicted {significant(found.predicted, 4)}, the guide reports 2\u2009562: error {format_change(found.error)}"
+        in answer.text
+    )
+    assert "In total +37.7 %." in answer.text
+    assert any("0.775 %" in note for note in answer.notes)
 
 
 def test_round_3_is_no_measurable_change_by_rule():
-    assert any(note.startswith("+0.96% is below the noise limit") for note in answer_after(3).notes)
+    assert any(note.startswith("+0.962 % is below the noise limit") for note in answer_after(3).notes)
 
 
 def test_without_guess_or_idea_nothing_is_revealed():

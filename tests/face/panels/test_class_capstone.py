@@ -32,7 +32,7 @@ def test_who_chooses_right_in_all_rounds_has_all_points():
     answer = view(compute(State(student="s01")))
     assert "1860 became 2562 tokens/s/device, 1.38 times" in answer.text
     assert set(answer.tables["evidence"].frame["points"]) == {20}
-    assert set(answer.tables["evidence"].frame["off by"]) == {"+0.0%"}
+    assert set(answer.tables["evidence"].frame["off by"]) == {"+0 %"}
 
 
 def test_a_wrong_change_is_explained_and_the_walk_goes_on():

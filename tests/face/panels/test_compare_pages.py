@@ -9,6 +9,7 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+from perfkit.core.units import format_change
 from perfkit.face.charts.compare import loss_rows, waterfall_rows
 from perfkit.face.panels import accuracy_alignment, compare, decide
 from perfkit.face.widgets.status import NothingYet
@@ -35,7 +36,7 @@ def project(tmp_path, monkeypatch):
 
 def test_page_21_opens_with_the_last_rounds_of_the_case():
     answer = compare.view(compare.compute(compare.start()))
-    assert answer.text.startswith("A step is 12.9 s shorter (-11.0%)")
+    assert answer.text.startswith("A step is 12.9 s shorter (-11.0 %)")
     assert "computing/recompute changed most" in answer.text
     assert set(answer.tables["config"].frame["key"]) == {"context.max_device_memory", "recompute_config.recompute"}
     parts = answer.tables["parts"].frame
@@ -160,7 +161,7 @@ def test_predictions_of_all_rounds_lie_beside_what_was_measured(tmp_path, monkey
     points = answer.charts["predictions"].chart.datasets["rounds"]
     assert [point["name"] for point in points] == [f"round {number}" for number in range(1, 6)]
     errors = ExperimentLog(folder).ladder()["error_ratio"].tolist()[1:]
-    assert [point["error"] for point in points] == [f"{error:+.1%}" for error in errors]
+    assert [point["error"] for point in points] == [format_change(error) for error in errors]
     assert "off by" in answer.text
 
 

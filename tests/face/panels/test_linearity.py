@@ -12,7 +12,7 @@ from perfkit.project.sample import demo
 
 def test_the_guides_example_keeps_89_86_percent():
     answer = linearity.view(linearity.compute(linearity.State()))
-    assert "From 1 to 64 devices 89.86%" in answer.text
+    assert "From 1 to 64 devices 89.86 %" in answer.text
     assert "good" in answer.text
 
 

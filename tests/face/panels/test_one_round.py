@@ -38,7 +38,7 @@ def test_a_whole_round_by_hand(folder):
     with pytest.raises(InputError, match="has a run already"):
         predict.lock(predict.State(value=2200, method="too late"))
     assert "locked: 2\u2009250" in predict.view(predict.compute(predict.State())).text
-    assert "(prediction +2.8%)" in str(one_round.view(one_round.compute(one_round.State())).tables["story"].frame)
+    assert "(prediction +2.79 %)" in str(one_round.view(one_round.compute(one_round.State())).tables["story"].frame)
 
 
 def test_everything_wrong_with_a_prediction_is_said_at_once(folder):

@@ -34,7 +34,7 @@ def test_growth_is_said_in_a_sentence():
     stays = growth.view(
         growth.compute(growth.State(preset="llama2-13b", recompute="all layers", batch="stays", global_batch_size=1024))
     ).whole()
-    assert "falls below 80%" in stays.text
+    assert "falls below 80 %" in stays.text
 
 
 @pytest.mark.parametrize("panel", [parallel_features, growth])

@@ -16,6 +16,7 @@ import pytest
 import perfkit
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.core.units import format_change
 from perfkit.face.charts.vega import inline_source, script_text
 from perfkit.face.report import parts_of, report
 from perfkit.project.sample import demo
@@ -67,8 +68,8 @@ def made_run(num_ranks: int, name: str = "made") -> Run:
 
 def test_the_report_of_a_project_has_its_rounds_with_predictions_and_errors(project):
     text = text_of(project)
-    first, last = (f"{perfkit.ExperimentLog(project).ladder()['error_ratio'].tolist()[number]:+.1%}" for number in (1, 5))
-    for said in ("1 860", "2 562", "+37.7% in total", first, last):
+    first, last = (format_change(perfkit.ExperimentLog(project).ladder()["error_ratio"].tolist()[number]) for number in (1, 5))
+    for said in ("1 860", "2 562", "+37.7 % in total", first, last):
         assert said.replace(" ", "\u2009") in text or said in text
     charts = [drawing.title for part in parts_of(project) for drawing in part.drawings]
     assert charts == ["Rounds: filled marks are measured, open ones predicted", "Predicted and measured, all rounds"]
@@ -83,8 +84,9 @@ def test_the_report_of_a_run_has_parts_findings_kernels_and_collectives():
         "Communication, all ranks",
         "What the recording says about the job",
     ]
-    assert "took 136.6 ms: communication/exposed 102.0 ms (74.7%), free 25.74 ms (18.8%), computing 8.874 ms (6.5%)" in text_of(
-        PROFILE
+    assert (
+        "took 136.581 ms: communication/exposed 101.963 ms (74.65 %), free 25.744 ms (18.85 %), computing 8.874 ms (6.50 %)"
+        in text_of(PROFILE)
     )
 
 

@@ -378,10 +378,6 @@ def test_waiting_for_panels_raises_what_went_wrong(monkeypatch):
         open_panel(PANEL, state={"n": 13, "rank": None})
 
 
-def test_text_for_markup_is_escaped():
-    assert panels.escape("<img src=x onerror='alert(1)'>") == "&lt;img src=x onerror=&#x27;alert(1)&#x27;&gt;"
-
-
 def test_the_last_change_is_taken_back_and_made_again():
     panel = Panel(
         compute=lambda state: state["n"], view=lambda n: ({}, {}, str(n)), start={"n": 1}, controls=(Number("n", step=1),)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_change
 from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.sample import demo
 
@@ -20,7 +21,7 @@ def test_markdown_has_goal_ladder_difference_prediction_decision_and_hashes(samp
     text = sample.export(tmp_path / "log.md").read_text(encoding="utf-8")
     assert "# Llama2-13B, six rounds" in text
     assert "| 5 | Recompute as little as fits |" in text
-    first, last = (f"{sample.ladder()['error_ratio'].tolist()[number]:+.1%}" for number in (1, 5))
+    first, last = (format_change(sample.ladder()["error_ratio"].tolist()[number]) for number in (1, 5))
     assert last in text
     assert "| parallel_config.pipeline_stage | 1 | 2 |" in text
     assert f"Error of the prediction: {first}." in text

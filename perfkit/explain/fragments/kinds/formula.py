@@ -10,7 +10,7 @@ from perfkit.config.lint.check import Problem
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_entry
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.symbols import evaluate, formula_in, meaning_of, plain, unit_of
 from perfkit.predict.estimate import Estimate, estimate
@@ -156,7 +156,7 @@ def _values(formula: str, values: Mapping[str, float]) -> str:
         for name in values
         if re.search(rf"(?<![a-z]){re.escape(name)}|{re.escape(name)}(?![a-z])", formula) and name in formula
     ]
-    return ", ".join(f"{name} = {values[name]:g}" for name in used)
+    return ", ".join(f"{name} = {format_entry(values[name])}" for name in used)
 
 
 def _claims(line: str) -> bool:

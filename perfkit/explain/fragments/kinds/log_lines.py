@@ -9,7 +9,7 @@ import pandas as pd
 from perfkit.config.lint.check import Problem
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_entry, significant
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.pasted_run import pasted_run
 from perfkit.explain.training_log import StepStatistics, detect_divisor, step_statistics
@@ -83,7 +83,9 @@ def _divisor(statistics: StepStatistics, plan: Plan, piece: Piece) -> tuple[str,
     )
     if found is None:
         replicas = plan.parallel.data_parallel_size
-        message = f"{printed:g} samples/s/p fits neither the plan's {plan.num_devices} devices nor its {replicas} replicas"
+        message = (
+            f"{format_entry(printed)} samples/s/p fits neither the plan's {plan.num_devices} devices nor its {replicas} replicas"
+        )
         return "", piece.problem("not-this-plan", "warning", message, fix="check that log and plan are of the same run")
     by = f"samples/s/p is divided by {found.name} ({found.size})"
     return f"{by}; the guides write data parallel, the program takes all devices (X03)", None
@@ -91,7 +93,7 @@ def _divisor(statistics: StepStatistics, plan: Plan, piece: Piece) -> tuple[str,
 
 def _loss(log: pd.DataFrame) -> str | None:
     known = log["loss"].dropna()
-    return f"loss {known.iloc[0]:.4g} to {known.iloc[-1]:.4g}" if len(known) > 1 else None
+    return f"loss {significant(known.iloc[0], 4)} to {significant(known.iloc[-1], 4)}" if len(known) > 1 else None
 
 
 FRAGMENT = FragmentKind(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Problem
 from perfkit.core.figure import Figure, figure
-from perfkit.core.units import format_bytes
+from perfkit.core.units import format_bytes, format_ratio
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.pasted_run import pasted_run
 from perfkit.predict.dryrun import LoggedPeak, read_peaks
@@ -60,7 +60,7 @@ def _problems(peak: LoggedPeak, piece: Piece) -> Iterator[Problem]:
             "out-of-memory", "error", message, line=peak.line, fix="recompute more layers, or split the model further"
         )
     elif room is not None and peak.limit_bytes and room > 0.1 * peak.limit_bytes:
-        message = f"{format_bytes(room)} of the pool stay free ({room / peak.limit_bytes:.1%})"
+        message = f"{format_bytes(room)} of the pool stay free ({format_ratio(room / peak.limit_bytes)})"
         yield piece.problem("headroom", "information", message, line=peak.line, fix="recompute fewer layers; that saves time")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.run import Run
-from perfkit.core.units import THIN_SPACE, format_bytes
+from perfkit.core.units import THIN_SPACE, format_bytes, significant
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines._grid import BUCKETS, place_of, width_ns
 from perfkit.record import counters
@@ -99,8 +99,7 @@ def written(value: float, unit: str) -> str:
     """A value with its unit, to six digits."""
     if unit == _BYTES:
         return format_bytes(value)
-    digits = f"{value:,.{_DIGITS}g}" if abs(value) < 10**_DIGITS else f"{value:,.0f}"
-    return f"{digits.replace(',', THIN_SPACE)}{THIN_SPACE if unit else ''}{unit}"
+    return f"{significant(value, _DIGITS)}{THIN_SPACE if unit else ''}{unit}"
 
 
 def reply(known: Sequence[CounterUnit], base_ns: int, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perfkit.core.clock import MIN_MATCHES_FOR_DRIFT, Clock
 from perfkit.core.run import Run
-from perfkit.core.units import THIN_SPACE, format_ns
+from perfkit.core.units import format_count, format_ns, significant
 
 _EVENTS = ("timeline", "kernels")
 """Parts of a recording whose early end leaves time without events."""
@@ -58,7 +58,7 @@ def _clock(run: Run, rank: int, known: Clock | None, span_ns: int) -> dict[str, 
         alone = len(run.ranks) < 2
         return {"clock": "" if alone else "clock not aligned", "clock_title": "" if alone else _NOT_ALIGNED}
     text = f"clock {'+' if shift >= 0 else '-'}{format_ns(abs(shift))}" if shift else "clock +0"
-    title = f"{shift:+,} ns are added to the times of rank {rank}".replace(",", THIN_SPACE)
+    title = f"{'+' if shift >= 0 else ''}{format_count(shift)} ns are added to the times of rank {rank}"
     if known is None:
         return {"clock": text, "clock_title": f"{title}; how sure that is was not recorded"}
     if known.uncertainty_ns:
@@ -69,9 +69,10 @@ def _clock(run: Run, rank: int, known: Clock | None, span_ns: int) -> dict[str, 
         text += "" if known.drift else ", reference"
     if known.drift:
         gained = format_ns(abs(known.drift) * span_ns)
+        drift = significant(abs(known.drift) * _PARTS_A_MILLION)
         return {
             "clock": f"{text}, drift {gained}",
-            "clock_title": f"{title}. It {'gains' if known.drift > 0 else 'loses'} {abs(known.drift) * _PARTS_A_MILLION:.3g} us "
+            "clock_title": f"{title}. It {'gains' if known.drift > 0 else 'loses'} {drift} us "
             f"a second on the others, {gained} over the recording; what is shown is corrected for it",
         }
     if known.num_matches < MIN_MATCHES_FOR_DRIFT:
@@ -106,4 +107,4 @@ def num_events(lost: Mapping[str, int]) -> int:
 
 def listed(lost: Mapping[str, int]) -> str:
     """What was lost, in words."""
-    return "; ".join(f"{count:,} {what}".replace(",", THIN_SPACE) for what, count in lost.items())
+    return "; ".join(f"{format_count(count)} {what}" for what, count in lost.items())

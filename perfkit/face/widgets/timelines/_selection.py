@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.schema import TABLES
 from perfkit.core.spreadsheet import safe_cell
-from perfkit.core.units import NS_PER_US, THIN_SPACE, format_bytes, format_ns
-from perfkit.face.widgets.style import column_label
+from perfkit.core.units import NS_PER_US, format_count, format_ns, format_ratio
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines.data import PROCESSES, Timeline, Unit
@@ -80,22 +80,18 @@ def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Itera
         row = next((row for row in found if row["name"] == name), found[0])
         for key in names:
             if key != "step" and not pd.isna(row[key]):
-                label = column_label(key)
+                label = quantity.label(key)
                 yield (f"{label} ({table})" if label in told else label), _written(key, row[key])
                 told.add(label)
 
 
 def _written(name: str, value: Any) -> str:
-    if name in ("launch_ns",):
-        return f"{int(value)} ns on the clock of the rank"
-    if name.endswith("_ns"):
-        return format_ns(float(value))
-    return format_bytes(float(value)) if name.endswith("bytes") else str(value)
+    return f"{int(value)} ns on the clock of the rank" if name == "launch_ns" else quantity.text(name, value)
 
 
 def _exact(ns: int) -> str:
     """A duration to the last ns."""
-    return f"{format_ns(ns, 4)} ({ns:,} ns)".replace(",", THIN_SPACE) if ns >= NS_PER_US else f"{ns} ns"
+    return f"{format_ns(ns, 4)} ({format_count(ns)} ns)" if ns >= NS_PER_US else f"{ns} ns"
 
 
 def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +149,7 @@ def _statistics(sums: Mapping[tuple[str, str], Sequence[int]], total: int, span_
                 "shortest_ns": have[2],
                 "longest_ns": have[3],
                 "share": have[1] / total if total else 0.0,
-                "of the range": f"{have[1] / span_ns:.1%}",
+                "of the range": format_ratio(have[1] / span_ns),
             }
             for (name, kind), have in rows
         ],

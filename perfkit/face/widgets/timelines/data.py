@@ -14,7 +14,7 @@ from typing import Any
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError, PerfkitError
 from perfkit.core.run import Run
-from perfkit.core.units import THIN_SPACE, format_ns
+from perfkit.core.units import format_count, format_ns, format_ratio
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _ranks as told
 from perfkit.face.widgets.timelines._overlap import STATES, overlap_run
@@ -218,13 +218,13 @@ def sentence(timeline: Timeline) -> str:
     start_ns, end_ns = timeline.span_ns
     num_events = sum(lane.count for unit in timeline.units if unit.process != OVERLAP for lane in unit.lanes)
     opened = sorted(timeline.opened)
-    count = f"{num_events:,}".replace(",", THIN_SPACE)
+    count = format_count(num_events)
     text = f"{count} events of {len(opened)} of {len(timeline.run.ranks)} ranks over {format_ns(end_ns - start_ns)}."
     of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == opened[0]]
     parts = [(unit.label, sum(lane.busy_ns for lane in unit.lanes)) for unit in of_first]
     total = sum(amount for _, amount in parts)
     if total:
-        listed = ", ".join(f"{label} {format_ns(amount)} ({amount / total:.1%})" for label, amount in parts)
+        listed = ", ".join(f"{label} {format_ns(amount)} ({format_ratio(amount / total)})" for label, amount in parts)
         text += f" The device of rank {opened[0]}: {listed}."
     return text
 
@@ -241,7 +241,7 @@ def _notes(timeline: Timeline) -> tuple[str, ...]:
         )
     if run.dropped:
         num_lost = told.num_events(_lost(run))
-        lost = {0: "Parts", 1: "1 item"}.get(num_lost, f"{num_lost:,} items".replace(",", THIN_SPACE))
+        lost = {0: "Parts", 1: "1 item"}.get(num_lost, f"{format_count(num_lost)} items")
         notes.append(f"{lost} of this recording could not be read; page 10 says what. Gaps below may come from that.")
     return (*notes, *timeline.problems)
 

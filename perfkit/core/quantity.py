@@ -1,0 +1,189 @@
+"""Quantity: what the values under a name are, by the unit with which the name ends, and how people see them.
+
+Names carry their unit (`duration_ns`, `peak_bytes`, `overlap_ratio`), on columns of frames as on keys of JSON. Here, and nowhere
+else, stands what each unit is called on screen, which prefixes it takes and how many digits it is shown with; tables of pages,
+their files, terminal, log and report ask. So one quantity has one unit and one number of digits wherever it stands.
+
+A cell is one of four things, and they stay apart: a number, 0 among them; no number (`nan`, from a computation that failed); an
+infinity; or nothing, which was not measured. pandas has nan for what is missing in a column of floats; numbers and both are held by
+a column of objects or of type "Float64".
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from perfkit.core.units import NS_PER_S, format_bytes, format_count, format_ns, format_ratio, format_si, significant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_MEASURED = "–"
+Prefixes = tuple[tuple[float, str], ...]
+
+_TIME: Prefixes = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
+_SIZE: Prefixes = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+_SI: Prefixes = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The values under a name: `write` gives one with its unit, a column is shown in one of `prefixes`."""
+
+    prefixes: Prefixes
+    write: Callable[[float, int], str]
+    digits: int = 3
+
+
+def _si(unit: str) -> Quantity:
+    return Quantity(tuple((size, f"{prefix}{unit}") for size, prefix in _SI), lambda value, digits: format_si(value, unit, digits))
+
+
+def _plain(unit: str, digits: int = 4) -> Quantity:
+    return Quantity(((1, unit),), lambda value, digits: f"{significant(value, digits)} {unit}", digits)
+
+
+_SECONDS: Prefixes = tuple((size / NS_PER_S, unit) for size, unit in _TIME)
+_BY_UNIT: Mapping[str, Quantity] = MappingProxyType(
+    {
+        "ns": Quantity(_TIME, format_ns),
+        "step_time_ns": Quantity(_TIME, format_ns, 4),
+        "s": Quantity(_SECONDS, lambda value, digits: format_ns(value * NS_PER_S, digits)),
+        "step_time_s": Quantity(_SECONDS, lambda value, digits: format_ns(value * NS_PER_S, digits), 4),
+        "bytes": Quantity(_SIZE, format_bytes),
+        "bytes_per_s": _si("B/s"),
+        "flops": _si("FLOP"),
+        "flops_per_s": _si("FLOP/s"),
+        "ratio": Quantity(((0.01, "%"),), format_ratio),
+        "linearity_ratio": Quantity(((0.01, "%"),), format_ratio, 4),
+        "share": Quantity(((0.01, "%"),), format_ratio),
+        "share_of_step": Quantity(((0.01, "%"),), format_ratio),
+        "mfu": Quantity(((0.01, "%"),), format_ratio, 4),
+        "hfu": Quantity(((0.01, "%"),), format_ratio, 4),
+        "tokens_per_s": _plain("tokens/s"),
+        "tokens_per_s_per_device": _plain("tokens/s/device"),
+        "samples_per_s_per_device": _plain("samples/s/device"),
+    }
+)
+"""Shown with 4 digits: what goals are set in and rounds are judged by, whose changes are a few in a thousand."""
+_MOMENTS = frozenset({"time_ns", "start_ns", "end_ns", "latest_start_ns"})
+"""Points of time are counted from an epoch, and in full: no prefix suits them."""
+_ALONE: Mapping[str, str] = MappingProxyType(
+    {
+        "ns": "time",
+        "s": "time",
+        "bytes": "size",
+        "bytes_per_s": "rate",
+        "flops": "FLOPs",
+        "flops_per_s": "rate",
+        "mfu": "MFU",
+        "hfu": "HFU",
+        "tokens_per_s": "throughput",
+        "tokens_per_s_per_device": "throughput",
+        "samples_per_s_per_device": "throughput",
+    }
+)
+"""What a name is called that is nothing but its unit."""
+_LONGEST_FIRST = sorted(_BY_UNIT, key=len, reverse=True)
+
+
+def quantity(name: str) -> Quantity | None:
+    """What the values under a name are; None for a count, an identity or a text."""
+    unit = unit_of(name)
+    return None if unit is None else _BY_UNIT[unit]
+
+
+def unit_of(name: str) -> str | None:
+    """The longest known unit with which a name ends, as it stands in it."""
+    if name in _MOMENTS:
+        return None
+    return next((unit for unit in _LONGEST_FIRST if name == unit or name.endswith(f"_{unit}")), None)
+
+
+def label(name: str) -> str:
+    """Words for a name, the unit beside them left out: "duration_ns" is "duration", "mfu" is "MFU"."""
+    if name in _ALONE:
+        return _ALONE[name]
+    unit = unit_of(name) or ""
+    words = (
+        name
+        if unit in ("share", "share_of_step")
+        else name.removesuffix(unit.removeprefix("step_time_").removeprefix("linearity_"))
+    )
+    named = f" {unit.upper()}" if unit in ("mfu", "hfu") else ""
+    return words.replace("_", " ").strip() + named
+
+
+def text(name: str, value: Any, *, absent: str = NOT_MEASURED) -> str:
+    """One value under a name, with its own prefix and unit."""
+    found = quantity(name)
+    if found is None or isinstance(value, bool | str) or value is None:
+        return cell(value, absent=absent)
+    return found.write(value, found.digits)
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Numbers by name in one line, each in words with its unit."""
+    return ", ".join(f"{label(name)} {text(name, value, absent='not known')}" for name, value in values.items())
+
+
+def column(name: str, values: Sequence[Any]) -> tuple[str, float, int]:
+    """Of a column: the unit in which it is shown, how much of the value's own unit one of it is, and the digits of its cells.
+
+    One prefix serves the whole column, so that its cells can be compared; it is that of the median. Shares become percent.
+    """
+    found = quantity(name)
+    if found is None:
+        return "", 1, 3
+    known = [abs(value) for value in values if isinstance(value, int | float) and value and math.isfinite(value)]
+    typical = statistics.median(known) if known else 1
+    size, unit = next(((size, unit) for size, unit in found.prefixes if typical >= size), found.prefixes[-1])
+    return unit, size, found.digits
+
+
+def scaled(value: Any, size: float) -> Any:
+    """A value in units of `size`; what is no number stays as it is."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return value * round(1 / size) if size < 1 else value / size
+
+
+def cells(series: pd.Series[Any]) -> list[Any]:
+    """The values of a column as plain Python ones, None where there is none: nan in columns of floats or texts."""
+    own = series.tolist()
+    absent_is_nan = str(series.dtype).startswith("float") or any(isinstance(value, str) for value in own)
+    return [_plain_value(value, absent_is_nan=absent_is_nan) for value in own]
+
+
+def _plain_value(value: Any, *, absent_is_nan: bool) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    if (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (absent_is_nan and isinstance(value, float) and math.isnan(value))
+    ):
+        return None
+    if isinstance(value, str | int | float | bool):
+        return value
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def word(value: Any) -> Any:
+    """A value for a file or a page: nan and infinities are words, since JSON has no numbers for them; None stays None."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def cell(value: Any, digits: int = 3, *, absent: str = NOT_MEASURED) -> str:
+    """A value beside the unit of its column: whole numbers in full, others with `digits` digits, nan and infinities as such."""
+    if value is None:
+        return absent
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return format_count(value)
+    return significant(value, digits) if isinstance(value, float) else str(value)

@@ -1,0 +1,97 @@
+"""One writer of numbers: what a surface shows goes through `core.units` and `core.quantity`; it formats and scales none by hand."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.notebook_format import FOLDER as NOTEBOOKS
+
+PACKAGE = Path(__file__).resolve().parents[2] / "perfkit"
+ROOMS = ("face", "teach", "project")
+FOREIGN = {PACKAGE / "face" / "export" / "ascend.py"}
+"""Writes the files of another tool, in that tool's spelling."""
+SURFACES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")) if path not in FOREIGN]
+NUMBER = re.compile(r"[,_%]|\.\d|\.\{|[eEfFgGn]$")
+"""What a format of a number has and one that only aligns has not: separators, digits, a kind of notation."""
+UNITS = {"NS_PER_US", "NS_PER_MS", "NS_PER_S", "KIB", "MIB", "GIB", "GIGA", "TERA"}
+
+
+def _spec(node: ast.AST) -> str:
+    if isinstance(node, ast.FormattedValue) and isinstance(node.format_spec, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.format_spec.values)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "format" and len(node.args) == 2:
+        return node.args[1].value if isinstance(node.args[1], ast.Constant) else ""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        text = node.func.value.value if isinstance(node.func.value, ast.Constant) else ""
+        return " ".join(re.findall(r"\{[^{}:]*:([^{}]*)\}", text)) if isinstance(text, str) else ""
+    return ""
+
+
+def by_hand(source: str) -> list[int]:
+    """The lines on which a number becomes text by a format of its own, or with its separators exchanged."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        replaces_comma = (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "replace"
+            and [getattr(argument, "value", None) for argument in node.args[:1]] == [","]
+            and isinstance(node.args[1], ast.Name | ast.Constant)
+            and getattr(node.args[1], "value", "\u2009") == "\u2009"
+        )
+        if NUMBER.search(_spec(node)) or replaces_comma:
+            found.append(node.lineno)
+    return found
+
+
+def scaled(source: str) -> list[int]:
+    """The lines on which an amount is divided by a unit inside of a text: what is scaled by hand for people."""
+    return [
+        part.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node)
+        if isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Div)
+        and (getattr(part.right, "id", None) in UNITS or getattr(part.right, "value", 0) in (1e3, 1e6, 1e9, 1e12))
+    ]
+
+
+@pytest.mark.parametrize("path", SURFACES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_surface_formats_no_number_by_hand(path: Path):
+    source = path.read_text(encoding="utf-8")
+    assert by_hand(source) == []
+    assert scaled(source) == []
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_page_formats_no_number_by_hand(path: Path):
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            assert by_hand("".join(cell["source"])) == [], cell["id"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'f"{x:.1f} ms"',
+        'f"{x:,}"',
+        'f"{x:+.1%}"',
+        'f"{x:g}"',
+        'format(x, ".3f")',
+        '"{:.2f}".format(x)',
+        'text.replace(",", THIN_SPACE)',
+    ],
+)
+def test_the_check_sees_every_way_of_doing_it(source: str):
+    assert by_hand(source) == [1]
+
+
+def test_the_check_leaves_alone_what_only_aligns():
+    assert by_hand('f"{name:<20} {cell:>{width}} {number:02d}" + text.replace(",", ";")') == []
+    assert scaled('f"{format_ns(ns / NS_PER_MS)}"') == [1]

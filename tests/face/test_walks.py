@@ -1,0 +1,301 @@
+"""Acceptance walks: what a visitor does from door to door, with the words and figures that have to come, computed here by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+import statistics
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.resources import data_folder
+from perfkit.core.spreadsheet import safe_frame
+from perfkit.core.units import format_ns
+from perfkit.face.cli import main
+from perfkit.face.panels import accuracy_alignment, baseline, open_panel
+from perfkit.face.panels._baseline import State as BaselineState
+from perfkit.face.widgets.header_view import CLASSIC, STATES, standing
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.table import table_content
+from perfkit.project import create_project, open_project, save
+from perfkit.project.experiments import ExperimentLog, Measurement, artefacts
+from perfkit.record.load import load
+from tests.page_cells import run_page, views
+
+DATA = data_folder()
+LOG = DATA / "traces" / "logs" / "llama2_13b_8card_worker_0.log"
+CONFIG = DATA / "case13b" / "round1.yaml"
+GOAL = "tokens_per_s_per_device"
+REASON = "faster by more than the noise"
+STEPS_MS = (103_328, 1752, 1754, 1756, 1758)
+"""What the log prints, step by step; the first one compiles."""
+
+
+@pytest.fixture(autouse=True)
+def _own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page_state.cache_clear()
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path / "project"))
+    return create_project(tmp_path / "project", "walked", goal_value=2200.0, peak_flops_per_s=376e12)
+
+
+@pytest.fixture
+def log(project: Any) -> ExperimentLog:
+    log = ExperimentLog(project.folder, author="Ada")
+    log.set_project("walked", goal_metric=GOAL, goal_value=2200.0, peak_flops_per_s=376e12)
+    return log
+
+
+def figure(value: float, metric: str = GOAL) -> Measurement:
+    return Measurement(metric=metric, value=value, source="log.txt")
+
+
+def kept(log: ExperimentLog, value: float) -> None:
+    """A round from start to decision."""
+    number = log.start("one lever", "it should be a little faster")
+    if number:
+        log.predict(number, GOAL, value, method="by hand")
+    log.add_run(number, [figure(value)])
+    log.record_accuracy(number, "pass", steps=100)
+    log.decide(number, "keep", REASON)
+
+
+def told(command: Callable[[], int], capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    command()
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def losses(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame] = lambda frame: frame) -> str:
+    """A copy of the bundled losses, changed: what is not a sample may be saved."""
+    change(pd.read_csv(DATA / "losses" / "reference.csv")).to_csv(path, index=False, na_rep="nan")
+    return str(path)
+
+
+def test_01_a_log_is_read_and_its_figures_are_those_of_the_log():
+    result = baseline.compute(BaselineState(log=str(LOG)))
+    text = baseline.view(result).whole().text
+    assert result.found.statistics.median_ns == statistics.median(STEPS_MS[1:]) * 1_000_000
+    assert "1.755 s (median of 4, 1 warm-up step left out" in text
+
+
+def test_02_without_a_configuration_no_rate_is_shown_and_what_is_missing_is_named():
+    figures = baseline.view(baseline.compute(BaselineState(log=str(LOG)))).whole().tables["figures"].frame.set_index("quantity")
+    for name in ("throughput", "devices"):
+        assert not any(character.isdigit() for character in "".join(figures.loc[[name], "value"])), name
+    assert figures.loc[["throughput"], "origin"].str.contains("devices").any()
+
+
+def test_03_a_configuration_is_chosen_taken_away_and_given_back():
+    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG)))
+    without = view.wait().text
+    assert "tokens/s/device" not in without
+    view.set({"config": str(CONFIG)})
+    chosen = view.wait().text
+    assert "tokens/s/device" in chosen
+    view.set({"config": ""})
+    assert view.wait().text == without
+    view.set({"config": str(CONFIG)})
+    assert view.wait().text == chosen
+
+
+def test_04_a_number_field_is_emptied_and_a_wrong_entry_leaves_what_was_there():
+    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG), num_devices=8, global_batch_size=8, seq_length=4096))
+    before = view.wait().text
+    rate = 8 * 4096 / (1.755 * 8)
+    assert f"{rate:,.0f}".replace(",", "\u2009")[:3] in before
+    view.set({"num_devices": ""})
+    emptied = view.wait()
+    assert emptied.text != before
+    row = emptied.tables["figures"].frame.set_index("quantity").loc["devices"]
+    assert row["value"] == "not known", "an emptied field is empty, not what was in it before"
+    assert row["origin"] == "neither the log nor a configuration states it; enter it"
+    view.set({"num_devices": 8})
+    view.set({"num_devices": "eight"})
+    assert view.wait().text == before
+    note = next(drawn["note"] for drawn in view.controls if drawn["name"] == "num_devices")
+    assert "eight" in note
+    view.set({"peak_tflops_per_s": ""})
+    assert view.wait().text == before
+    assert "empty" in next(drawn["note"] for drawn in view.controls if drawn["name"] == "peak_tflops_per_s")
+
+
+def test_05_the_last_change_is_taken_back():
+    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG)))
+    before = view.wait().text
+    view.on_message({"type": "set", "values": {"config": str(CONFIG)}, "seq": 1})
+    assert view.wait().text != before
+    view.on_message({"type": "undo"})
+    assert view.wait().text == before
+
+
+def _tables(view: Any) -> list[tuple[str, Any]]:
+    """What a view shows; a button that nobody pressed shows nothing."""
+    with suppress(PerfkitError):
+        return list(view.wait().tables.items())
+    return []
+
+
+def test_06_page_04_sums_its_table_to_the_peak_that_it_shows():
+    shown = views(run_page("04_memory", path=str(CONFIG)))
+    tables = {name: table for view in shown.values() for name, table in _tables(view)}
+    fit = shown["does_it_fit"].result.wait()[0]
+    total = float(fit.estimate.peak.total)
+    assert sum(map(float, fit.estimate.peak.parts.values())) == pytest.approx(total)
+    parts = next(table for table in tables.values() if {"part", "peak_bytes"} <= set(getattr(table, "frame", table).columns))
+    column = next(column for column in table_content("t", parts)["columns"] if column["unit"].endswith("iB"))
+    size = {"TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10}[column["unit"]]
+    assert sum(value for value in column["values"] if isinstance(value, int | float)) * size == pytest.approx(total, rel=1e-9)
+
+
+def test_07_a_run_attaches_after_its_prediction_only(log: ExperimentLog):
+    kept(log, 2000.0)
+    number = log.start("pp 2", "two stages amortise the update")
+    with pytest.raises(InputError, match="comes before"):
+        log.attach(number, LOG, "run", run=load(LOG))
+    assert log.show("json")["rounds"][1]["runs"] == []
+    log.predict(number, GOAL, 2250, method="by hand")
+    log.attach(number, LOG, "run", run=load(LOG))
+    with pytest.raises(InputError, match="before the measurement"):
+        log.predict(number, GOAL, 2200, method="afterwards")
+
+
+def test_08_attaching_a_log_keeps_the_figures_that_page_01_shows(project: Any, tmp_path: Path):
+    own = shutil.copy(LOG, tmp_path / "worker_0.log")
+    folder = str(project.folder)
+    assert main(["log", "--folder", folder, "start", "base"]) == 0
+    assert main(["log", "--folder", folder, "attach", str(own), "--as", "run"]) == 0
+    (run,) = ExperimentLog(project.folder).show("json")["rounds"][0]["runs"]
+    stored = {item["metric"]: item["value"] for item in run["measurements"]}
+    shown = baseline.compute(BaselineState(log=str(own))).found
+    assert stored["step_time_ns"] == shown.step_time.value == 1_755_000_000
+    assert stored["mfu"] == pytest.approx(170.421 / 376, rel=1e-4)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_09_a_training_that_is_nan_from_step_51_is_not_kept(project: Any, log: ExperimentLog, tmp_path: Path, bad: float):
+    log.start("base", "as it is")
+    log.add_run(0, [figure(2000.0)])
+    reference = losses(tmp_path / "a.csv")
+    candidate = losses(tmp_path / "b.csv", lambda frame: frame.assign(loss=frame["loss"].where(frame["step"] < 51, bad)))
+    state = accuracy_alignment.State(reference=reference, candidate=candidate)
+    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
+    assert answer.text.startswith("Diverged")
+    assert "51" in answer.text
+    assert "stored as fail" in accuracy_alignment.save(state)
+    with pytest.raises(InputError, match="accuracy"):
+        log.decide(0, "keep", REASON, confirmation="not checked")
+
+
+def test_10_a_training_of_fewer_steps_is_not_called_aligned(project: Any, tmp_path: Path):
+    state = accuracy_alignment.State(
+        reference=losses(tmp_path / "a.csv"), candidate=losses(tmp_path / "b.csv", lambda frame: frame.head(50))
+    )
+    found = accuracy_alignment.compute(state).found
+    assert found.verdict != "aligned"
+    assert "50" in accuracy_alignment.view(accuracy_alignment.compute(state)).text + " ".join(found.notes)
+
+
+def test_11_an_export_names_no_place_of_the_machine_and_says_what_is_gone(
+    log: ExperimentLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(artefacts, "LARGEST_COPY_BYTES", 100)
+    outside = Path(shutil.copy(LOG, tmp_path / "elsewhere.log"))
+    number = log.start("x", "as it is")
+    log.attach(number, outside, "log")
+    outside.unlink()
+    for suffix in ("md", "html"):
+        text = log.export(tmp_path / f"out.{suffix}", suffix).read_text(encoding="utf-8")
+        assert str(tmp_path) not in text
+        assert str(Path.home()) not in text
+        assert "elsewhere.log" in text
+        assert "not found, last seen on" in text
+
+
+def test_12_three_small_gains_advise_to_stop_and_a_large_one_does_not(log: ExperimentLog):
+    for value in (2000.0, 2010.0, 2020.0):
+        kept(log, value)
+        assert log.show("json")["stop_advice"] is None
+    kept(log, 2030.0)
+    advice = log.show("json")["stop_advice"]
+    gains = [2010 / 2000 - 1, 2020 / 2010 - 1, 2030 / 2020 - 1]
+    assert all(f"+{100 * gain:.3f} %" in advice for gain in gains)
+    kept(log, 2100.0)
+    assert log.show("json")["stop_advice"] is None
+
+
+def test_13_the_goal_says_what_is_missing_until_it_is_met(log: ExperimentLog, capsys: pytest.CaptureFixture[str]):
+    kept(log, 2189.0)
+    shown = told(lambda: main(["log", "--folder", str(log.folder), "show"]), capsys)
+    assert "not reached yet (11.00 tokens/s/device missing)" in shown
+    kept(log, 2230.0)
+    shown = told(lambda: main(["log", "--folder", str(log.folder), "show"]), capsys)
+    assert ", reached." in shown
+    assert "missing" not in shown
+
+
+def test_14_the_classic_order_leads_through_the_same_states(project: Any, log: ExperimentLog):
+    log.start("base", "as it is")
+    before = standing(open_project(project.folder)).missing
+    save(replace(open_project(project.folder), cycle_order="classic"))
+    again = open_project(project.folder)
+    assert again.cycle_order == "classic"
+    assert standing(again).missing == before
+    assert sorted(CLASSIC) == sorted(STATES)
+    assert CLASSIC.index("measure") < CLASSIC.index("memory") < CLASSIC.index("strategy")
+
+
+def test_15_compare_says_what_is_a_mean_and_that_it_judges_the_medians(capsys: pytest.CaptureFixture[str]):
+    pair = [str(DATA / "traces" / name) for name in ("torch_npu_2rank", "kineto_resnet")]
+    document = json.loads(told(lambda: main(["compare", *pair, "--json"]), capsys))
+    shown = told(lambda: main(["compare", *pair]), capsys)
+    medians = [document["samples"][side]["median_ns"] for side in ("a", "b")]
+    assert document["total"]["a"] == pytest.approx(sum(part["a"] for part in document["parts"]))
+    assert "the mean step is 115 ms shorter" in shown
+    assert f"by the medians, {format_ns(medians[0], 4)} and {format_ns(medians[1], 4)}" in shown
+    assert "part of the mean step" in shown
+
+
+@pytest.mark.parametrize("cell", ["=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(A1)"])
+def test_16_what_a_spreadsheet_would_run_is_quoted_in_every_table(cell: str):
+    saved = safe_frame(pd.DataFrame({"name": [cell], "total_ns": [-5]})).to_csv(index=False)
+    ((name, amount),) = list(csv.reader(io.StringIO(saved)))[1:]
+    assert (name, amount) == (f"'{cell}", "-5")
+
+
+def test_17_a_log_that_is_still_written_gives_what_is_complete(tmp_path: Path):
+    whole = LOG.read_bytes()
+    cut = whole.rindex(b"per_step_time: 1758ms")
+    growing = tmp_path / "growing.log"
+    growing.write_bytes(whole[: cut + len("per_step_time: 17")])
+    found = baseline.compute(BaselineState(log=str(growing))).found
+    assert found.statistics.median_ns == statistics.median(STEPS_MS[1:4]) * 1_000_000
+    growing.write_bytes(whole)
+    assert baseline.compute(BaselineState(log=str(growing))).found.statistics.median_ns == 1_755_000_000
+
+
+def test_18_a_rank_that_is_recorded_twice_is_read_once_and_said(tmp_path: Path):
+    one = DATA / "traces" / "torch_npu_2rank"
+    both = tmp_path / "both"
+    for name in ("first", "second"):
+        shutil.copytree(one, both / name)
+    alone = load(one)
+    run = load(both)
+    assert len(run.ranks) == len(alone.ranks)
+    assert run.dropped or run.notes
+    assert int(run.frame("steps")["duration_ns"].sum()) == int(alone.frame("steps")["duration_ns"].sum())
