@@ -14,15 +14,16 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
-from perfkit.core.units import GIB
+from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns
 from perfkit.face.cli import main
+from perfkit.face.report.notebook import run_notebook
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
 from perfkit.predict.changes import AS_PLANNED
 from perfkit.project import create_project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
-from tests.page_cells import run_page
+from tests.page_cells import code_cells, run_page, with_steps
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 OWN = [
@@ -156,3 +157,17 @@ def test_page_05_agrees_with_the_estimate_and_writes_its_choice(path: Path):
     choice.set(choice="all layers")
     assert choice.value[0].estimate.step_time_s > page["predicted"].step_time_s * 0.9
     assert page["the_choice_as_configuration"].wait().code[0].language == "diff"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", with_steps())
+def test_a_page_on_plans_runs_in_a_plain_kernel_on_a_configuration_of_ones_own(name: str, tmp_path: Path):
+    pickers = [cell for cell in code_cells(name) if "choose_configuration(path" in "".join(cell["source"])]
+    if not pickers:
+        pytest.skip("no page on a plan")
+    own = shutil.copy(OWN[0], tmp_path / "own.yaml")
+    finished = run_notebook(name[:2], {"path": str(own)})
+    assert finished.failed == ()
+    told = predicted(OWN[0], "Ascend-910B2")
+    shown = {"02": format_ns(told["step_time_s"] * NS_PER_S, 4), "04": format_bytes(told["peak_memory_bytes"])}
+    assert shown.get(name[:2], "") in finished.page
