@@ -175,9 +175,9 @@ READ = {
     "logs/megatron": set(),
     "logs/mindformers": set(),
     "logs/dryrun": set(),
-    # One of the two ranks, without what they waited: 81.5 ms of all-reduces beside 4.8 ms of computing.
+    # One of the two ranks, without what they waited: 86 ms of all-reduces beside 4.8 ms of computing.
     "torch_npu_db/level0": {"host-bound", "exposed-communication", "excess-casts"},
-    # 0.5 GiB of 192 are reserved and not in use: no matter that it is 1.5 times what is.
+    # 0.07 GiB of 192 are reserved and not in use: no matter that 1.5 times as much is reserved as allocated.
     "tracelens/mi300/gaunernst_bert-small-uncased__1016001.json.gz": {"host-bound", "hfu-low"},
     "tracelens/mi300/Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz": {
         "fusion-candidate",

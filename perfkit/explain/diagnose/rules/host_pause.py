@@ -42,6 +42,8 @@ HELD = (ALLOCATOR, LATENCY, DEVICE)
 """What lasts a moment; when it lasts long, somebody stood still."""
 MOST = 0.5
 """The share of the step from which on a stop is no moment."""
+FEW = 3
+"""Of so few steps none is odd for its pauses if all have some."""
 WHOLE = "record again with all kernels and the host: with most of the time empty, what is here may be a part of what ran"
 PINNED = (
     "copy from pinned memory without waiting: DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True); a copy of "
@@ -166,6 +168,8 @@ def _cost_ns(case: Case, pauses: pd.DataFrame, episodes: list[Episode]) -> int:
 def _episode(case: Case, pauses: pd.DataFrame, bar_ns: float) -> Episode | None:
     """The steps of a rank with pauses that its other steps do not have."""
     by_step = pauses.groupby("step")["duration_ns"].sum().reindex(list(case.kernel_steps), fill_value=0)
+    if len(by_step) <= FEW and (by_step > 0).all():
+        return None
     return episode_of(by_step, bar_ns) if (by_step > 0).sum() < len(by_step) or by_step.min() < by_step.max() / 2 else None
 
 

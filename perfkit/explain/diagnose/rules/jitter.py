@@ -62,7 +62,7 @@ def check(case: Case) -> Verdict:
             "look for other jobs on hosts and devices, and for changing clocks",
             "bind every process to CPUs of its own, and record again",
         ),
-        severity="low",
+        severity=work.severity_of(case, cost_ns),
         cost_ns=cost_ns,
         next=("11_step_breakdown",),
         part="step",

@@ -1,10 +1,11 @@
 """The others wait for one rank, and why it comes late was not recorded.
 
-What is measured: what the ledger holds as waiting for a rank without a reason. A rank has a reason where its timeline shows what it
-spent more time on than who waits for it; without one it began the step later than the others (what it did before is not in the
-recording), or has no timeline. Where most of the waiting has a reason, that is told by the rule about it. Where the sizes of groups
-are not known, a rank that communicates for longer itself than the others wait for it waits for one that was not recorded, and is
-not named. What it costs is how much shorter the longest of the other ranks of each step is without that waiting.
+What is measured: what the ledger holds as waiting for a rank without a reason. A rank has a reason where its timeline shows what
+it spent more time on than who waits for it; without one it began the step later than the others (what it did before is not in the
+recording), or has no timeline. Where most of the waiting has a reason, that is told by the rule about it; so is a rank whose own
+device idles for as long. Where the sizes of groups are not known, a rank that communicates for longer itself than the others wait
+for it waits for one that was not recorded, and is not named. What it costs is how much shorter the longest of the other ranks of
+each step is without that waiting.
 
 What to do: record more steps in a row, so that what the rank did before is seen, and all ranks with the host side.
 """
@@ -18,7 +19,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import NOBODY
-from perfkit.explain.ledger.causes import WAITING_UNTOLD
+from perfkit.explain.ledger.causes import UNEXPLAINED, WAITING_UNTOLD
 
 LATE_SHARE = Threshold(
     name="late-rank-share", value=0.02, unit="share of the step", origin="chosen: twice what two runs can differ by"
@@ -43,6 +44,7 @@ def check(case: Case) -> Verdict:
     evidence = {"largest_late_ns": float(max(won.values(), default=0)), "limit_ns": limit_ns}
     untold = waits.groupby("who")["ns"].sum() / rows.groupby("who")["ns"].sum()
     late = [who for who, ns in won.items() if ns >= limit_ns and untold[who] >= MOSTLY and _is_last(case, who, ns)]
+    late = [who for who in late if who not in known or _idle_ns(case, who) < MOSTLY * won[who]]
     late.sort(key=lambda who: -won[who])
     return Verdict(tuple(_finding(case, who, waits, won[who], evidence) for who in late), evidence)
 
@@ -54,6 +56,14 @@ def _is_last(case: Case, who: int, waited_ns: int) -> bool:
         return True
     steps = case.steps[(case.steps["rank"] == who).to_numpy(dtype=bool)]
     return bool(steps["exposed_communication_ns"].fillna(0).mean() <= waited_ns)
+
+
+def _idle_ns(case: Case, who: int) -> float:
+    """How much longer than the others' the device of a rank is idle in a step for a reason that was not recorded."""
+    rows = case.ledger.entries
+    idle = rows[((rows["part"] == "free") & (rows["cause"] == UNEXPLAINED)).to_numpy(dtype=bool)]
+    sums = idle.groupby("rank")["ns"].sum().reindex(list(case.run.ranks), fill_value=0) / max(1, len(case.step_numbers))
+    return float(sums[who] - sums.drop(who).median())
 
 
 def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: dict[str, float]) -> Finding:
