@@ -125,8 +125,9 @@ def test_errors_and_pages_say_no_path_of_the_server_and_carry_the_policy(server)
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["../../etc", "%2e%2e%2f%2e%2e%2fetc", "/etc", "another", "<b>x</b>"])
 def test_a_project_that_is_not_served_is_refused_in_words(server, asked):
+    before = server.health()["pages"]
     reply = asyncio.run(Visitor(server.url).ask(f"00_start_here?project={quote(asked, safe='%')}"))
     assert reply.code == 404
     assert b"This server opens one project, which is another one than the address names" in reply.body
     assert b"<b>x</b>" not in reply.body
-    assert server.health()["pages"] == 0
+    assert server.health()["pages"] <= before
