@@ -217,3 +217,13 @@ def test_a_stray_quote_in_a_large_table_costs_no_more_than_its_block(tmp_path: P
     csv = read_csv(table(tmp_path, ("a,b,c\n" + "".join(rows)).encode()), COLUMNS)
     assert len(csv.frame) + csv.misshapen == 2000
     assert csv.misshapen < 300
+
+
+@pytest.mark.parametrize("between", [b"", b"\0\0", b'"', b"x,"])
+def test_a_line_end_that_is_gone_costs_the_rows_that_it_joined_whatever_columns_are_read(tmp_path: Path, between: bytes):
+    rows = [b"%d,2,3" % number for number in range(99)]
+    for columns in (["a", "c"], ["a", "b", "c"], ["b"]):
+        content = b"a,b,c\n" + b"\n".join(rows[:50]) + between + b"\n".join(rows[50:]) + b"\n"
+        csv = read_csv(table(tmp_path, content), dict.fromkeys(columns, "int"))
+        assert csv.misshapen + len(csv.frame) <= 99
+        assert csv.misshapen >= 1

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
@@ -132,8 +133,8 @@ def _header(file: File, content: bytes) -> list[str]:
 def _text_columns(file: File, content: bytes, header: list[str], indexes: list[int]) -> tuple[dict[int, pl.Series], int]:
     """The columns at `indexes` as text, and how many rows were left out for their shape.
 
-    The fast reader fills short rows with nulls, so that a null in the last column may hide one: only then, and where a row is too
-    long or quotes do not match, are the rows looked at one by one.
+    The fast reader fills short rows with nulls, so that a null in the last column may hide one, and cuts long ones if not all are
+    asked for. Where a null, the number of separators or quotes say so, the rows are looked at one by one.
     """
     last = len(header) - 1
     try:
@@ -143,9 +144,18 @@ def _text_columns(file: File, content: bytes, header: list[str], indexes: list[i
     except pl.exceptions.PolarsError:
         return _rows_one_by_one(file, content, header, indexes)
     columns = dict(zip(sorted({*indexes, last}), frame.get_columns(), strict=True))
-    if columns[last].null_count():
+    if columns[last].null_count() or _separators(content) != last * (len(frame) + 1):
         return _rows_one_by_one(file, content, header, indexes)
     return {index: columns[index] for index in indexes}, 0
+
+
+def _separators(content: bytes) -> int:
+    """The commas outside of quotes."""
+    if b'"' not in content:
+        return content.count(b",")
+    characters = np.frombuffer(content, dtype=np.uint8)
+    is_outside = np.cumsum(characters == ord('"'), dtype=np.uint8) & 1 == 0
+    return int(np.count_nonzero((characters == ord(",")) & is_outside))
 
 
 def _rows_one_by_one(file: File, content: bytes, header: list[str], indexes: list[int]) -> tuple[dict[int, pl.Series], int]:
