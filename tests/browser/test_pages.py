@@ -52,7 +52,15 @@ def milliseconds(text: str) -> list[float]:
 
 
 EMPTY_AT_FIRST = {
-    *("class-exercise", "class-game", "class-capstone", "class-instructor", "predict", "20_findings timeline"),
+    *(
+        "class-exercise",
+        "class-game",
+        "class-capstone",
+        "class-instructor",
+        "predict",
+        "00_start_here timeline",
+        "20_findings timeline",
+    ),
     *(
         "choose-other",
         "beside-the-other-run",
