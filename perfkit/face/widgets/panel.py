@@ -2,8 +2,7 @@
 
 `compute(state)` gives a result and `view(result)` its figures; both are pure and run in a thread. A changed control makes a new
 state; only the newest one is computed. The page gets charts and sentence as soon as there are any (`data`), then tables, notes,
-code and controls (`details` of the same version), unless a newer state is already asked for. Which state is shown follows from
-how `compute` ends:
+code and controls (`details` of the same version), unless a newer state is asked for. How `compute` ends says which state is shown:
 
     returns                    result (meanwhile the page greys the old figure)
     raises NothingYet          empty: what would be here, and the button of `Panel.empty` that fills it
@@ -371,8 +370,7 @@ class PanelView(View):
 
     def _follow_address(self) -> None:
         """Take over what others have changed. A value that is not accepted changes nothing; the reason stands by the control."""
-        values = self._shared.news(self.state)
-        if values:
+        if values := self._shared.news(self.state):
             self._notes = {}
         for path, value in values.items():
             before = self.state
