@@ -31,7 +31,7 @@ def check(case: Case) -> Verdict:
     if not case.step_ns or case.step_ns < case.limit(LEAST):
         return Verdict((), evidence)
     found = Finding(
-        rule=RULE.name, title="A step takes time", subject={}, evidence=evidence, actions=("wait",), cost_ns=case.step_ns
+        rule=RULE.name, title="Every step is too long", subject={}, evidence=evidence, actions=("wait",), cost_ns=case.step_ns
     )
     return Verdict((found,), evidence)
 
@@ -231,11 +231,11 @@ def test_a_rule_is_one_file(extended):
 
 
 def test_a_rule_without_a_translation_speaks_english(extended):
-    code = "from perfkit.core.texts import told; print(told('A step takes time', 'zh'))"
+    code = "from perfkit.core.texts import told; print(told('Every step is too long', 'zh'))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(extended)}
     )
-    assert done.stdout.strip() == "A step takes time"
+    assert done.stdout.strip() == "Every step is too long"
 
 
 def test_a_format_is_one_file(extended, tmp_path):
