@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from perfkit.core.units import significant
+from perfkit.core.units import format_count
 from perfkit.explain.alignment._match import SAME_PACE, Matched, interval, pace
 from perfkit.explain.alignment._series import LossSeries
 
@@ -77,6 +77,6 @@ def _sizes(reference: LossSeries, candidate: LossSeries) -> str:
     for unit in ("tokens", "samples"):
         paces = [pace(series.points, unit) for series in (reference, candidate)]
         if all(paces) and abs(paces[1] / paces[0] - 1) > SAME_PACE:
-            a, b = (significant(value, 4) for value in paces)
+            a, b = (format_count(round(value)) for value in paces)
             return f"a step of {candidate.name} holds {b} {unit}, of {reference.name} {a}: the losses are of other batches"
     return ""
