@@ -159,7 +159,7 @@ def test_batches_of_other_size_never_pass_also_where_no_change_is_stated():
         for by in (None, "step"):
             found = align_losses(small, large, by=by)
             assert found.verdict != "aligned"
-        assert f"holds 2,000 {unit}" in " ".join(align_losses(small, large, by="step").judgement.reasons)
+        assert f"holds 2\u2009000 {unit}" in " ".join(align_losses(small, large, by="step").judgement.reasons)
 
 
 def test_a_spike_that_the_reference_never_shows_is_no_pass_in_precision():
