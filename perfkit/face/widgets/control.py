@@ -7,6 +7,7 @@ never decides what is valid.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cache
@@ -26,6 +27,9 @@ Accepted = tuple[Any, str]
 """The value that is used, and what to tell the visitor about it ("" if it is what was asked for)."""
 
 _MAX_POSITIONS = 400
+
+SHORT = re.compile(r"\b(mfu|hfu)\b", re.IGNORECASE)
+"""Short names that are written in capitals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +295,7 @@ def _hint(control: Control) -> str:
 
 def words(path: str) -> str:
     """The last part of a path as words: "parallel.pipeline_parallel_size" is "Pipeline parallel size"."""
-    return path.rsplit(".", 1)[-1].replace("_", " ").capitalize()
+    return SHORT.sub(lambda found: found[0].upper(), path.rsplit(".", 1)[-1].replace("_", " ").capitalize())
 
 
 def _same(options: Sequence[Any], value: Any) -> int | None:
