@@ -25,7 +25,7 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
     names = {_pattern(file) for file in read.files} if chosen.detail > 1 else set()
     reads_timelines = any(_is_timeline(file) for file in read.files)
     for file in listing:
-        if file.path in claimed or what_they_are([file]):
+        if file.path in claimed or what_they_are([file]) or file.name.endswith(sqlite.COMPANIONS):
             continue
         if _pattern(file) in names:
             sink.drop("file that is named like the others and cannot be recognised: empty, or damaged at its start", 1, file)

@@ -21,5 +21,5 @@ def test_a_round_is_guessed_and_then_revealed_by_keyboard(open_page: OpenPage):
     idea.fill("recompute less")
     idea.press("Enter")
     panel.get_by_role("button", name="Keep my guess and reveal").press("Enter")
-    expect(panel.locator(".pk-sentence")).to_contain_text("the guide reports 2,136: error -")
+    expect(panel.locator(".pk-sentence")).to_contain_text("the guide reports 2\u2009136: error -")
     expect(panel).to_contain_text("share one gradient synchronization")

@@ -9,6 +9,7 @@ import pytest
 
 from perfkit.record.load import load
 
+DATABASE = Path(__file__).resolve().parents[1] / "data" / "traces" / "torch_npu_db" / "level1"
 KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100.5, "dur": 10.25}
 
 
@@ -73,3 +74,13 @@ def test_a_timeline_of_msprof_without_its_beginning_is_counted(tmp_path: Path, i
     content = path.read_bytes()
     path.write_bytes(gzip.compress(gzip.decompress(content)[300:]) if inside else content[300:])
     assert [lost.file.rpartition("/")[2] for lost in load(tmp_path, cache=False).dropped] == [path.name]
+
+
+def test_what_a_reader_of_a_database_leaves_beside_it_is_not_counted(tmp_path: Path):
+    copy = Path(shutil.copytree(DATABASE, tmp_path / "run"))
+    databases = [path for path in copy.rglob("*.db") if "profiler" in path.name]
+    for path in databases:
+        for end in ("-wal", "-shm"):
+            path.with_name(path.name + end).write_bytes(b"")
+    assert databases
+    assert not load(copy, cache=False).dropped

@@ -70,6 +70,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "class": (),
     "find": ("text",),
     "hash": ("values",),
+    "catch-up": (),
     "need-module": ("name",),
     "open-path": ("path",),
     "switch": ("name", "path"),

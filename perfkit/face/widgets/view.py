@@ -36,6 +36,7 @@ class View(anywidget.AnyWidget):
     def __init__(self, **traits: Any) -> None:
         # Panels compute in threads; traits are changed and sent under this lock only.
         self.lock = threading.RLock()
+        self._changed: set[str] = set()  # traits that were sent since somebody got all of them
         super().__init__(key=f"view-{next(_keys)}", **traits)
         self.on_msg(self._dispatch)
 
@@ -46,16 +47,32 @@ class View(anywidget.AnyWidget):
             refuse(f"{type(error).__name__}: {error}")
 
     def _answer_page(self, message: dict[str, Any], buffers: Any) -> None:
-        if message["type"] == "need-module":
+        if message["type"] == "catch-up":
+            self._send_changed()
+        elif message["type"] == "need-module":
             self.send({"type": "module", "name": message["name"], **_MODULES[message["name"]]()})
         elif message["type"] == "upload":
             self.on_upload(message, buffers)
         else:
             self.on_message(message)
 
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> Any:
+        """All traits as a page gets them at its start (`key` None), or some of them."""
+        with self.lock:
+            if key is None:
+                self._changed.clear()
+            return super().get_state(key, drop_defaults)
+
+    def _send_changed(self) -> None:
+        """A page takes messages of a view only once it has made its model; what changed since the page got its state was lost."""
+        with self.lock:
+            if self._changed:
+                self.send_state(self._changed)
+
     def send_state(self, key: Any = None) -> None:
         """Send traits as they are: plain data. ipywidgets would look for bytes in every single value of a chart."""
         state: dict[str, Any] = self.get_state(key)
+        self._changed.update(state)
         # Outside of a kernel there is no comm, or one without a kernel.
         if state and self.comm is not None and getattr(self.comm, "kernel", self) is not None:
             self.comm.send(data={"method": "update", "state": state, "buffer_paths": []})

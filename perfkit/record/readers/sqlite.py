@@ -23,6 +23,8 @@ from perfkit.record.format import Sink
 from perfkit.record.listing import File
 
 MAGIC = b"SQLite format 3\x00"
+COMPANIONS = ("-wal", "-shm", "-journal")
+"""Ends of the names of files that SQLite keeps beside a database that is open; who only read one may leave them."""
 CHUNK_ROWS = 100_000
 INT64 = 2**63
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from pathlib import Path
@@ -64,6 +65,40 @@ def test_the_modules_of_a_page_are_sent_when_it_asks(chart):
     assert (views["source"], views["style"]) == tuple(
         (FOLDER / f"_widgets.{kind}").read_text(encoding="utf-8") for kind in ("js", "css")
     )
+
+
+class Wire:
+    """A comm to a page that drops what comes before it has made its model, as Jupyter's does."""
+
+    kernel = comm_id = "here"
+
+    def __init__(self) -> None:
+        self.page: dict | None = None
+        self.messages = 0
+
+    def on_msg(self, callback):
+        """Messages of the page are given to the view by the tests."""
+
+    def send(self, data, **_):
+        self.messages += 1
+        if self.page is not None and data["method"] == "update":
+            self.page.update(copy.deepcopy(data["state"]))
+
+
+@pytest.mark.parametrize("changed_before", [(), ("description",), ("description", "data")])
+def test_a_page_that_was_loading_while_the_kernel_worked_catches_up(chart, changed_before):
+    host = ChartHost(chart)
+    wire = Wire()
+    host.comm = wire
+    host.data = {"datasets": {"before": {}}, "params": {}}
+    page = copy.deepcopy(host.get_state())
+    for name in changed_before:
+        setattr(host, name, {"datasets": {}, "params": {}, "late": name})
+    wire.page = page
+    sent = wire.messages
+    host._dispatch(host, {"type": "catch-up"}, [])
+    assert page == host.get_state()
+    assert wire.messages == sent + bool(changed_before), "nothing is sent twice"
 
 
 def test_the_header_names_project_round_and_goal(tmp_path, monkeypatch):
