@@ -28,7 +28,9 @@ def staged_steps(run: Run) -> pd.DataFrame:
     """Every recorded step of every rank, with its `stage` (-1: not known)."""
     steps = run.steps()
     placed = {rank: position.pipeline for rank, position in run.placement.items() if position.pipeline is not None}
-    stage = steps["pipeline_stage"].astype("Int64").fillna(steps["rank"].map(placed).astype("Int64")).fillna(NO_STAGE).astype("int64")
+    stage = (
+        steps["pipeline_stage"].astype("Int64").fillna(steps["rank"].map(placed).astype("Int64")).fillna(NO_STAGE).astype("int64")
+    )
     return steps.assign(stage=stage)
 
 
