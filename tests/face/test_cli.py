@@ -149,7 +149,7 @@ def test_every_command_has_help_with_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit_:
         cli.main([command, "--help"])
     assert exit_.value.code == 0
-    assert f"example: perfkit {command}" in capsys.readouterr().out
+    assert f"examples:\n  perfkit {command}" in capsys.readouterr().out
 
 
 def test_a_hostile_operator_name_is_printed_as_text(tmp_path, capsys):

@@ -7,7 +7,6 @@ with all problems; a traceback shows only with `--debug`.
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,6 +14,8 @@ from collections.abc import Callable, Sequence
 from perfkit.core.discover import constants
 from perfkit.core.errors import PerfkitError
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._parser import parse
+from perfkit.face.cli._screen import Styled, say
 
 
 def commands() -> tuple[Command, ...]:
@@ -24,15 +25,15 @@ def commands() -> tuple[Command, ...]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
-    words = sys.argv[1:] if argv is None else argv
-    arguments = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = parse(words, commands())
     run: Callable[[argparse.Namespace], int] = arguments.run_command
     try:
         return run(arguments)
     except PerfkitError as error:
         if arguments.debug:
             traceback.print_exc()
-        print(f"perfkit: {error}", file=sys.stderr)
+        _say_error(str(error))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -42,34 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        print(
-            f"perfkit: unexpected {type(error).__name__}: {error}; this is a bug, run again with --debug to see where",
-            file=sys.stderr,
-        )
+        _say_error(f"unexpected {type(error).__name__}: {error}; this is a bug, run again with --debug to see where")
         return 2
 
 
-def _parser(wanted: str) -> argparse.ArgumentParser:
-    """The parser of all commands; only the wanted one declares its arguments, as that may import what it documents."""
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser = argparse.ArgumentParser(prog="perfkit", description="Predict, measure and tune the training of large models.")
-    from perfkit import __version__
-
-    parser.add_argument("--version", action="version", version=f"perfkit {__version__}")
-    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in commands():
-        doc = (importlib.import_module(command.run.__module__).__doc__ or "").strip()
-        summary, _, example = doc.partition("\n")
-        sub = subparsers.add_parser(
-            command.name,
-            parents=[shared],
-            help=summary,
-            description=summary,
-            epilog=example.strip() or None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        if command.name == wanted:
-            command.add(sub)
-        sub.set_defaults(run_command=command.run)
-    return parser
+def _say_error(message: str) -> None:
+    first, *others = message.split("\n")
+    say(sys.stderr, Styled("perfkit: ", "red"), first)
+    for line in others:
+        say(sys.stderr, line)

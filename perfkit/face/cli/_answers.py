@@ -10,10 +10,8 @@ import pandas as pd
 from perfkit.core import quantity
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_table
-from perfkit.record.listing import printable
-
-WIDTH = 60
 
 
 def print_answer(
@@ -24,11 +22,11 @@ def print_answer(
     if form == "json":
         print_document({"run": run, "question": question, "rows_found": len(answer), "rows": list(_rows(shown))}, out)
     elif form == "csv":
-        safe_frame(shown).to_csv(out, index=False, lineterminator="\n")
+        write_text(out, safe_frame(shown).to_csv(index=False, lineterminator="\n"))
     else:
         cells = [[_cell(name, value) for name, value in row.items()] for row in _rows(shown)]
         print_table([quantity.label(str(name)) for name in answer.columns], cells, out)
-        print(f"\n{len(shown)} of {len(answer)} rows", file=out)
+        say(out, f"\n{len(shown)} of {len(answer)} rows")
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -37,5 +35,4 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _cell(name: str, value: Any) -> str:
-    shown = printable(quantity.text(name, value, absent="-"))
-    return shown if len(shown) <= WIDTH else shown[: WIDTH - 1] + "…"
+    return quantity.text(name, value, absent="-")

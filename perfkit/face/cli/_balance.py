@@ -17,6 +17,7 @@ from perfkit.core.units import GIB, NS_PER_S
 from perfkit.explain.summary import summarize
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import SolveProgress
+from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.limits import with_limit_gib
@@ -77,13 +78,13 @@ def balance_input(
         print_document({**result.to_dict(), **written}, out)
         return
     table = plan_table(result)
-    print(table.title, file=out)
+    say(out, table.title)
     if table.rows:
         print_table(table.header, table.rows, out)
     for note in (*(f"assumed: {text}" for text in result.problem.assumptions), *written.get("lost", ())):
-        print(f"  - {note}", file=out)
+        say(out, f"  - {note}")
     if target:
-        print(f"written to {target}", file=out)
+        say(out, f"written to {target}")
 
 
 def _given(path: str) -> tuple[str, str | None]:

@@ -9,18 +9,19 @@ import pandas as pd
 
 from perfkit.core.units import NS_PER_S, format_bytes, format_change, format_entry, format_ns, format_ratio, significant
 from perfkit.explain.compare import Comparison, OperatorComparison
+from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
-from perfkit.record.listing import printable
 
 TOP = 20
-WIDTH = 60
 
 
 def print_comparison(found: Comparison, out: TextIO) -> None:
     """Print the answer first, then the parts, what differs in the configurations, and what was left out."""
-    print(f"a: {printable(found.a)}\nb: {printable(found.b)}\n", file=out)
+    say(out, f"a: {found.a}")
+    say(out, f"b: {found.b}")
+    say(out)
     for sentence in found.sentences:
-        print(printable(sentence), file=out)
+        say(out, sentence)
     if found.kind == "graphs":
         _print_graphs(found, out)
     elif found.parts:
@@ -32,15 +33,13 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
     if found.names is not None:
         _print_names(found.names, out)
     if found.config:
-        print(file=out)
-        rows = [
-            [printable(str(row["key"]))[:WIDTH], _value(row["old"]), _value(row["new"]), row["group"]] for row in found.config[:TOP]
-        ]
+        say(out)
+        rows = [[str(row["key"]), str(row["old"]), str(row["new"]), row["group"]] for row in found.config[:TOP]]
         print_table(["setting", "a", "b", "group"], rows, out)
         if len(found.config) > TOP:
-            print(f"and {len(found.config) - TOP} more", file=out)
+            say(out, f"and {len(found.config) - TOP} more")
     for note in found.notes:
-        print(f"\nnote: {printable(note)}", file=out)
+        say(out, f"\nnote: {note}")
 
 
 def _print_parts(found: Comparison, out: TextIO) -> None:
@@ -57,7 +56,7 @@ def _print_parts(found: Comparison, out: TextIO) -> None:
     if found.total_a is not None and found.total_b is not None:
         a, b = found.total_a, found.total_b
         rows.append(["total", format_ns(a * scale), format_ns(b * scale), _signed((b - a) * scale), _change(a, b)])
-    print(file=out)
+    say(out)
     whole = "mean step" if found.kind == "runs" or found.alignment is not None else "step"
     print_table([f"part of the {whole}", "a", "b", "b - a", "change"], rows, out)
 
@@ -75,19 +74,19 @@ def _print_losses(found: Comparison, out: TextIO) -> None:
         ["first divergence", "none" if first is None else f"step {first}"],
         ["class of the change", alignment.change_class],
     ]
-    print(file=out)
+    say(out)
     print_table(["losses", "value"], rows, out)
     causes = [cause for cause in alignment.causes if cause.could_cause][:TOP]
     if causes and alignment.verdict != "aligned":
-        print("\nmay be the cause, likeliest first", file=out)
-        print_table(["setting", "class", "why"], [[printable(c.key)[:WIDTH], c.change_class, c.why] for c in causes], out)
+        say(out, "\nmay be the cause, likeliest first")
+        print_table(["setting", "class", "why"], [[c.key, c.change_class, c.why] for c in causes], out, told=["why"])
 
 
 def _print_operators(found: OperatorComparison, out: TextIO) -> None:
     rows = [
         [
-            printable(row["operator"])[:WIDTH],
-            printable(row["shape"])[:WIDTH],
+            row["operator"],
+            row["shape"],
             *(format_entry(row[side]) for side in ("count_a", "count_b")),
             *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
             significant(row["ratio"]),
@@ -96,18 +95,18 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
         ]
         for row in found.operators.head(TOP).to_dict("records")
     ]
-    print(file=out)
+    say(out)
     print_table(
         ["operator", "shapes", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out
     )
     for title, frame in (("only in a", found.missing), ("only in b", found.extra)):
         if len(frame):
-            print(f"\n{title}", file=out)
+            say(out, f"\n{title}")
             listed = frame.head(TOP // 2).to_dict("records")
             rows = [
                 [
-                    printable(row["operator"])[:WIDTH],
-                    printable(row["shape"])[:WIDTH],
+                    row["operator"],
+                    row["shape"],
                     format_entry(row["count"]),
                     format_ns(row["total_ns"]),
                 ]
@@ -116,18 +115,18 @@ def _print_operators(found: OperatorComparison, out: TextIO) -> None:
             print_table(["operator", "shapes", "calls", "time of a step"], rows, out)
     for row in found.fusions.to_dict("records"):
         text = f"{format_entry(row['calls'])} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
-        print(f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})", file=out)
+        say(out, f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})")
 
 
 def _print_names(names: pd.DataFrame, out: TextIO) -> None:
     for change, side in (("removed", "a"), ("added", "b")):
         rows = names[names["change"] == change].sort_values(f"total_{side}_ns", ascending=False, kind="stable")
         if len(rows):
-            print(f"\n{change} by name ({len(rows)})", file=out)
+            say(out, f"\n{change} by name ({len(rows)})")
             listed = rows.head(TOP // 2).to_dict("records")
             cells = [
                 [
-                    printable(row["name"])[:WIDTH],
+                    row["name"],
                     row["where"],
                     significant(row[f"count_{side}"], 4),
                     format_ns(row[f"total_{side}_ns"]),
@@ -143,7 +142,7 @@ def _print_graphs(found: Comparison, out: TextIO) -> None:
         for part in found.parts
     ]
     if rows:
-        print(file=out)
+        say(out)
         print_table(["amount", "a", "b", "b - a"], rows, out)
     for name in ("added", "removed", "moved", "changed"):
         _print_nodes(name, found.extra[name], out)
@@ -151,14 +150,14 @@ def _print_graphs(found: Comparison, out: TextIO) -> None:
 
 def _print_nodes(name: str, entries: Sequence[Any], out: TextIO) -> None:
     if entries:
-        print(f"\n{name}", file=out)
+        say(out, f"\n{name}")
         print_table(
             ["operator", "node", "scope"],
-            [[printable(entry["op"]), printable(entry["node"]), printable(entry["scope"])[-WIDTH:]] for entry in entries[:TOP]],
+            [[entry["op"], entry["node"], entry["scope"]] for entry in entries[:TOP]],
             out,
         )
         if len(entries) > TOP:
-            print(f"and {len(entries) - TOP} more", file=out)
+            say(out, f"and {len(entries) - TOP} more")
 
 
 def _signed(ns: float) -> str:
@@ -175,8 +174,3 @@ def _change(a: float, b: float) -> str:
 
 def _ratio(value: float | None) -> str:
     return "not measured" if value is None else format_ratio(value)
-
-
-def _value(value: Any) -> str:
-    text = printable(str(value))
-    return text if len(text) <= 24 else text[:23] + "…"

@@ -14,6 +14,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, significant
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say, write_text
 from perfkit.predict.estimate import estimate
 from perfkit.predict.plans.repair_text import repair_text
 
@@ -53,7 +54,7 @@ def convert(
         print_document(_document(written, figures), out)
         return
     if not target:
-        out.write(written.text)
+        write_text(out, written.text)
     _remark(written, figures, out if target else remarks, target)
 
 
@@ -108,12 +109,10 @@ def _document(written: Written, figures: list[str]) -> dict[str, Any]:
 
 def _remark(written: Written, figures: list[str], out: TextIO, target: str | None) -> None:
     if target and written.before:
-        print(written.diff() or "nothing changes\n", end="", file=out)
+        write_text(out, written.diff() or "nothing changes\n")
     if target:
-        print(f"written to {target} ({written.dialect})", file=out)
+        say(out, f"written to {target} ({written.dialect})")
     if written.lost:
-        print(
-            f"{written.dialect} cannot say {len(written.lost)} of the settings (wanted, and what the text says instead):", file=out
-        )
+        say(out, f"{written.dialect} cannot say {len(written.lost)} of the settings (wanted, and what the text says instead):")
     for line in (*written.lost, *written.notes, *figures):
-        print(f"  - {line}", file=out)
+        say(out, f"  - {line}")

@@ -15,8 +15,11 @@ from perfkit.core.quantity import word
 
 
 def print_document(document: Any, out: TextIO | None = None) -> None:
-    """Print `document` on one line."""
-    print(json.dumps(_finite(document), ensure_ascii=False, allow_nan=False), file=out or sys.stdout)
+    """Print `document` on one line, characters that do not print as escapes."""
+    text = json.dumps(_finite(document), ensure_ascii=False, allow_nan=False)
+    if not text.isprintable():  # JSON lets DEL, C1 controls and marks of direction stand as they are; terminals obey them
+        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    print(text, file=out or sys.stdout)
 
 
 def _finite(value: Any) -> Any:

@@ -19,6 +19,7 @@ from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
 from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
@@ -89,14 +90,17 @@ def estimate_file(
     except OSError as error:
         raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
     empty = int(predicted["step_time_s"].isna().sum())
-    print(f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""), file=out)
+    say(out, f"{len(predicted)} rows predicted to {target}" + (f", {empty} of them impossible (see note)" if empty else ""))
 
 
 def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
+    file = target if isinstance(target, str) else None
     if as_json:
-        predicted.to_json(target, orient="records", lines=True, double_precision=15, force_ascii=False)
+        text = predicted.to_json(file, orient="records", lines=True, double_precision=15, force_ascii=False)
     else:
-        safe_frame(predicted).to_csv(target, index=False)
+        text = safe_frame(predicted).to_csv(file, index=False)
+    if not isinstance(target, str):
+        write_text(target, text)
 
 
 def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
@@ -105,7 +109,8 @@ def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
 
 def _print(path: str, predicted: Estimate, out: TextIO) -> None:
     low, high = predicted.interval_s
-    print(f"{path}: {_time(predicted.step_time_s)} a step (80 % between {_time(low)} and {_time(high)})\n", file=out)
+    say(out, f"{path}: {_time(predicted.step_time_s)} a step (80 % between {_time(low)} and {_time(high)})")
+    say(out)
     rows = [
         ["tokens/s/device", significant(predicted.tokens_per_s_per_device, 4)],
         ["MFU", format_ratio(predicted.mfu)],
@@ -115,17 +120,17 @@ def _print(path: str, predicted: Estimate, out: TextIO) -> None:
         rows.append(["peak memory", format_bytes(predicted.peak_memory_bytes)])
     print_table(["figure", "value"], rows, out)
     if predicted.memory_limit is not None:
-        print(f"\n{_limit_text(predicted, predicted.memory_limit)}", file=out)
+        say(out, f"\n{_limit_text(predicted, predicted.memory_limit)}")
     for title, breakdown, show in (
         ("part of the step", predicted.breakdown, _time),
         ("part of the memory", predicted.memory, format_bytes),
     ):
         if breakdown is not None:
-            print(file=out)
+            say(out)
             parts = [[part, show(amount), format_ratio(amount / breakdown.total)] for part, amount in breakdown.parts.items()]
             print_table([title, "amount", "share"], parts, out)
     for warning in predicted.warnings:
-        print(f"\nwarning: {warning}", file=out)
+        say(out, f"\nwarning: {warning}")
 
 
 def _limit_text(predicted: Estimate, limit: MemoryLimit) -> str:

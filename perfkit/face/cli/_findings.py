@@ -5,19 +5,23 @@ from __future__ import annotations
 from typing import Any, TextIO
 
 from perfkit.core import quantity
+from perfkit.core.shortening import shortened
 from perfkit.core.units import format_ns, format_ratio
-from perfkit.record.listing import printable
+from perfkit.face.cli._screen import Style, Styled, say, screen_width
 
 LEAST_SHOWN = 0.005
-BAR = 20
+BAR = 40
+WORDS = 70
+UNEXPLAINED = "unexplained"
+SEVERITIES: dict[str, Style] = {"high": "red", "medium": "yellow", "low": "cyan"}
 
 
 def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
     """Print the findings with cost, evidence and actions, then what is healthy, not measured or failed."""
     step = "" if document["step_ns"] is None else f", step {format_ns(document['step_ns'])}"
-    print(f"{printable(document['run'])}{step}: {_count(len(document['findings']), 'finding')}", file=out)
+    say(out, Styled(f"{document['run']}{step}: {_count(len(document['findings']), 'finding')}", "bold"))
     for note in document["notes"]:
-        print(f"note: {printable(note)}", file=out)
+        say(out, f"note: {note}")
     for number, finding in enumerate(document["findings"], start=1):
         _print_finding(number, finding, out)
     _print_ledger(document, out)
@@ -25,20 +29,36 @@ def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
 
 
 def _print_ledger(document: dict[str, Any], out: TextIO) -> None:
-    """The mean step by cause, the largest first, down to what is unexplained."""
+    """The mean step by cause as a waterfall: the largest first, each from where the one before ends, unexplained time last."""
     if document["explained_share"] is None:
         return
-    print("\nwhere the mean step of a rank went:", file=out)
-    shown = [row for row in document["waterfall"] if row["share"] >= LEAST_SHOWN or row["cause"] == "unexplained"]
-    for row in shown:
-        whom = "" if row["who"] < 0 else f" (rank {row['who']})"
-        bar = "#" * round(BAR * row["share"])
-        print(f"  {format_ns(row['ns']):>8} {format_ratio(row['share']):>7} {bar:<{BAR}} {row['words']}{whom}", file=out)
-    if len(shown) < len(document["waterfall"]):
-        rest = sum(row["ns"] for row in document["waterfall"]) - sum(row["ns"] for row in shown)
-        print(f"  {format_ns(rest):>8} {'':>7} {'':<{BAR}} {len(document['waterfall']) - len(shown)} smaller causes", file=out)
+    rows = document["waterfall"]
+    causes = [row for row in rows if row["share"] >= LEAST_SHOWN and row["cause"] != UNEXPLAINED]
+    parts = [(row["words"] if row["who"] < 0 else f"{row['words']} (rank {row['who']})", row["ns"]) for row in causes]
+    small = [row["ns"] for row in rows if row["share"] < LEAST_SHOWN and row["cause"] != UNEXPLAINED]
+    if small:
+        parts.append((_count(len(small), "smaller cause"), sum(small)))
+    parts += [(row["words"], row["ns"]) for row in rows if row["cause"] == UNEXPLAINED]
+    whole = sum(row["ns"] for row in rows)
+    say(out, Styled("\nwhere the mean step of a rank went:", "bold"))
+    _print_part("the mean step of a rank", 0, whole, whole, out)
+    begun = 0
+    for words, amount in parts:
+        _print_part(words, begun, amount, whole, out)
+        begun += amount
     share = document["explained_share"]
-    print(f"explained {format_ratio(share)}, unexplained {format_ratio(1 - share)}", file=out)
+    say(out, Styled(f"explained {format_ratio(share)}, unexplained {format_ratio(1 - share)}", "bold"))
+
+
+def _print_part(words: str, begun: int, amount: int, whole: int, out: TextIO) -> None:
+    """One row of the waterfall; the bar gives way to the words on a narrow terminal."""
+    width = screen_width(out)
+    cells = BAR if width is None else min(BAR, max(0, width - WORDS))
+    first, last = (round(cells * moment / whole) if whole else 0 for moment in (begun, begun + amount))
+    figures = f"  {format_ns(amount):>8} {format_ratio(amount / whole if whole else 0.0):>7} "
+    bar = f"{' ' * first}{'#' * (last - first)}{' ' * (cells - last)} " if cells else ""
+    text = words if width is None else shortened(words, width - len(figures) - len(bar))
+    say(out, figures, Styled(bar, "dim" if words.startswith(UNEXPLAINED) else "cyan"), text, wrapped=False)
 
 
 def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
@@ -50,26 +70,27 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
     if (alone := finding["evidence"].get("cost_alone_ns")) is not None:
         whose = "of which other findings win the rest" if alone > finding["cost_ns"] else "the rest only together with others"
         cost += f"; alone {format_ns(alone)}, {whose}"
-    print(f"\n{number}. {finding['severity']}: {printable(finding['title'])} [{finding['rule']}]", file=out)
-    print(f"   {cost}", file=out)
-    print(f"   evidence: {quantity.listed(finding['evidence'])}", file=out)
+    severity, title = Styled(finding["severity"], SEVERITIES[finding["severity"]]), Styled(finding["title"], "bold")
+    say(out, f"\n{number}. ", severity, ": ", title, f" [{finding['rule']}]")
+    say(out, f"   {cost}")
+    say(out, f"   evidence: {quantity.listed(finding['evidence'])}")
     for action in finding["actions"]:
-        print(f"   - {printable(action)}", file=out)
+        say(out, f"   - {action}")
     if finding["next"]:
-        print(f"   see also: {', '.join(finding['next'])}", file=out)
+        say(out, f"   see also: {', '.join(finding['next'])}")
 
 
 def _print_others(document: dict[str, Any], out: TextIO) -> None:
     if document["healthy"]:
-        print("\nhealthy:", file=out)
+        say(out, Styled("\nhealthy:", "green"))
         for entry in document["healthy"]:
-            print(f"  {entry['rule']}: {quantity.listed(entry['evidence'])}", file=out)
+            say(out, f"  {entry['rule']}: {quantity.listed(entry['evidence'])}")
     if document["not_measured"]:
-        print("\nnot measured:", file=out)
+        say(out, Styled("\nnot measured:", "bold"))
         for entry in document["to_collect"]:
-            print(f"  {', '.join(entry['rules'])}. To collect: {entry['how_to_collect']}", file=out)
+            say(out, f"  {', '.join(entry['rules'])}. To collect: {entry['how_to_collect']}")
     for entry in document["failed"]:
-        print(f"\nrule {entry['rule']} failed, which is a bug of perfkit: {printable(entry['error'])}", file=out)
+        say(out, f"\nrule {entry['rule']} failed, which is a bug of perfkit: {entry['error']}")
 
 
 def _count(number: int, noun: str) -> str:

@@ -10,6 +10,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
+from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.limits import OPTION
 from perfkit.predict.plans.search.search import search_plans
@@ -56,35 +57,38 @@ def plan_config(
     else:
         print_plans(path, result, out)
     for line in written:
-        print(line, file=errors if as_json else out)
+        say(errors if as_json else out, line)
 
 
 def print_plans(name: str, result: SearchResult, out: TextIO) -> None:
     """Print how much was searched, the best plans with their reasons, the front, the rule of thumb, and why the others lost."""
     limit = format_bytes(result.memory_limit_bytes)
-    print(
+    say(
+        out,
         f"{name}: {result.searched} combinations on {result.devices} devices in {significant(result.seconds, 2)} s; "
-        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit} ({result.memory_limit.source})\n",
-        file=out,
+        f"{result.evaluated} keep the rules, {result.feasible} of them fit {limit} ({result.memory_limit.source})",
     )
+    say(out)
     if result.plans:
         _print_ranked(result, out)
     elif result.nearest is not None:
-        print(result.missing_text() + "\n", file=out)
+        say(out, result.missing_text())
+        say(out)
         rows = [[part, format_bytes(amount)] for part, amount in result.nearest.parts.parts.items()]
         print_table(["part of its fullest stage", "size"], rows, out)
     if result.pareto:
-        print("\ntime against memory: plans that no other one beats in both", file=out)
+        say(out, "\ntime against memory: plans that no other one beats in both")
         rows = [
             [plan_text(point.plan), format_ns(point.step_time_s * NS_PER_S), format_bytes(point.peak_memory_bytes)]
             for point in result.pareto[: max(10, len(result.plans))]
         ]
-        print_table(["plan", "step", "peak"], rows, out)
+        print_table(["plan", "step", "peak"], rows, out, told=["plan"])
     if result.suggestion is not None:
         rule, suggested = result.suggestion
-        print(f"\nrule of thumb of the guides ({rule}):\n  {plan_text(suggested.plan)}: {suggested.why}", file=out)
-    print("\nwhy the others lost", file=out)
-    print_table(["reason", "combinations"], [[reason, str(count)] for reason, count in _by_count(result)], out)
+        say(out, f"\nrule of thumb of the guides ({rule}):")
+        say(out, f"  {plan_text(suggested.plan)}: {suggested.why}")
+    say(out, "\nwhy the others lost")
+    print_table(["reason", "combinations"], [[reason, str(count)] for reason, count in _by_count(result)], out, told=["reason"])
 
 
 def _print_ranked(result: SearchResult, out: TextIO) -> None:
@@ -99,10 +103,10 @@ def _print_ranked(result: SearchResult, out: TextIO) -> None:
         ]
         for found in result.plans
     ]
-    print_table(["plan", "step", "tokens/s/device", "MFU", "peak", "wins"], rows, out)
+    print_table(["plan", "step", "tokens/s/device", "MFU", "peak", "wins"], rows, out, told=["plan"])
     best = result.plans[0]
-    print(f"\nbest: {best.why}", file=out)
-    print(_certainty(best, result.close), file=out)
+    say(out, f"\nbest: {best.why}")
+    say(out, _certainty(best, result.close))
 
 
 def _certainty(best: RankedPlan, close: int) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TextIO
 
 from perfkit.config.lint import LintReport
-from perfkit.record.listing import printable
+from perfkit.face.cli._screen import Style, Styled, say
+
+SEVERITIES: dict[str, Style] = {"error": "red", "warning": "yellow", "information": "cyan"}
 
 
 def print_problems(report: LintReport, out: TextIO) -> None:
@@ -14,17 +16,17 @@ def print_problems(report: LintReport, out: TextIO) -> None:
         place = ":".join(
             str(part) for part in (problem.file, f"cell {problem.cell}" if problem.cell else "", problem.line or "") if part
         )
-        print(f"{printable(place)}: {problem.severity} {problem.rule}: {printable(problem.message)}", file=out)
+        say(out, f"{place}: ", Styled(problem.severity, SEVERITIES[problem.severity]), f" {problem.rule}: {problem.message}")
         if problem.fix:
-            print(f"    {printable(problem.fix)}", file=out)
+            say(out, f"    {problem.fix}")
     for file, reason in report.skipped:
-        print(f"{printable(file)}: left out, it {reason}", file=out)
+        say(out, f"{file}: left out, it {reason}")
     for rule, file, reason in report.failed:
-        print(f"{printable(file)}: the check {rule} failed ({printable(reason)}); this is a bug of perfkit", file=out)
+        say(out, f"{file}: the check {rule} failed ({reason}); this is a bug of perfkit")
     counts = (
         ", ".join(f"{report.count(severity)} {severity}s" for severity in ("error", "warning"))
         + f", {report.count('information')} notes"
     )
     files = ", ".join(f"{count} {kind}" for kind, count in sorted(report.checked.items())) or "nothing"
     silenced = f"; {report.num_silenced} silenced" if report.num_silenced else ""
-    print(f"{counts} (checked: {files}{silenced})", file=out)
+    say(out, f"{counts} (checked: {files}{silenced})")

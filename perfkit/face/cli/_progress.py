@@ -6,7 +6,11 @@ import signal
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from perfkit.core.shortening import shortened
 from perfkit.core.units import format_ratio
+from perfkit.face.cli._screen import screen_width, visible
+
+NAME_WIDTH = 60
 
 
 class Progress:
@@ -25,8 +29,9 @@ class Progress:
 
     def _show(self, what: str, done_bytes: int, total_bytes: int) -> None:
         if self._shown:
+            room = min(NAME_WIDTH, (screen_width(self._stream) or NAME_WIDTH) - 8)
             share = done_bytes / total_bytes if total_bytes else 1.0
-            self._stream.write(f"\r\x1b[K{format_ratio(share, 2):>5} {what[:60]}")
+            self._stream.write(f"\r\x1b[K{format_ratio(share, 2):>5} {shortened(visible(what), room)}")
             self._stream.flush()
 
 

@@ -13,6 +13,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, format_ns, format_ratio
 from perfkit.explain.ranks import parse_ranks
+from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.face.export.write import write
 from perfkit.predict.simulate.run import prepare
@@ -46,18 +47,18 @@ def _ranks(text: str, plan: Plan) -> tuple[int, ...] | None:
 
 def print_simulation(document: dict[str, Any], folder: str, out: TextIO) -> None:
     """Print where the run is and what is wrong with it on purpose."""
-    print(f"{folder}: {document['steps']} steps of {document['world_size']} ranks", file=out)
+    say(out, f"{folder}: {document['steps']} steps of {document['world_size']} ranks")
     if "step_ns" in document:
-        print(f"step {format_ns(document['step_ns'])}, without faults {format_ns(document['healthy_step_ns'])}", file=out)
+        say(out, f"step {format_ns(document['step_ns'])}, without faults {format_ns(document['healthy_step_ns'])}")
     if document.get("fits") is False:
         peak, limit = (format_bytes(document[name]) for name in ("peak_memory_bytes", "memory_limit_bytes"))
-        print(f"warning: needs {peak} of {limit} ({document['memory_limit_source']}): it would not run", file=out)
+        say(out, f"warning: needs {peak} of {limit} ({document['memory_limit_source']}): it would not run")
     if not document["faults"]:
-        print("no faults", file=out)
+        say(out, "no faults")
         return
     rows = [
         [fault["spec"], format_ns(fault.get("cost_ns_per_step")), format_ratio(fault.get("cost_share"))]
         for fault in document["faults"]
     ]
-    print(file=out)
+    say(out)
     print_table(["fault", "cost a step", "share"], rows, out)

@@ -1,192 +1,89 @@
-"""Tables for a terminal: a summary as aligned text that a person can read."""
+"""Tables on a screen: aligned columns that fit a terminal, and are whole in a pipe.
+
+Where a terminal is too narrow, texts give way first: columns that are `told` are broken into lines, names lose their middle.
+Figures are never shortened: columns that still do not fit follow below, each part with the columns that tell the rows apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TextIO
+import re
+from collections.abc import Collection, Iterator, Sequence
+from textwrap import wrap
+from typing import TextIO
 
-from perfkit.core.units import format_bytes, format_count, format_ns, format_ratio
-from perfkit.record.listing import printable
+from perfkit.core.shortening import shortened, width_of
+from perfkit.face.cli._screen import Styled, say, screen_width, visible
 
-NAME_WIDTH = 60
-TOP = 10
-
-
-def print_summary(summary: dict[str, Any], out: TextIO) -> None:
-    """Print where the time went: steps by rank, the largest kernels and collectives, and what was not read."""
-    ranks = summary["ranks"]
-    print(f"{summary['run']}: {summary['kind']}, {summary['format']}, {summary['ranks_found']} ranks\n", file=out)
-    paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in _parts(step) or ()))
-    marked = any(step["host_duration_ns"] is not None for rank in ranks for step in rank["steps"])
-    rows = [
-        [
-            str(rank["rank"]),
-            "-" if rank["pipeline_stage"] is None else str(rank["pipeline_stage"]),
-            str(step["step"]),
-            format_ns(step["duration_ns"]),
-            *([format_ns(step["host_duration_ns"])] if marked else []),
-            *(_part(step, path) for path in paths),
-            format_ns(step["overlapped_ns"]),
-        ]
-        for rank in ranks
-        for step in rank["steps"]
-    ]
-    if rows:
-        print_table(["rank", "stage", "step", "duration", *(["host mark"] if marked else []), *paths, "hidden comm."], rows, out)
-    else:
-        print("no step times were recorded", file=out)
-    kernels = summary["kernels"][:TOP]
-    if kernels:
-        print(f"\nlargest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})", file=out)
-        print_table(
-            ["name", "count", "total"],
-            [[printable(kernel["name"])[:NAME_WIDTH], str(kernel["count"]), format_ns(kernel["total_ns"])] for kernel in kernels],
-            out,
-        )
-    if summary["collectives"]:
-        print("\ncommunication, all ranks", file=out)
-        print_table(
-            ["operation", "group size", "count", "total", "bytes"],
-            [
-                [
-                    entry["name"],
-                    str(entry["group_size"] or "not stated"),
-                    str(entry["count"]),
-                    format_ns(entry["total_ns"]),
-                    "not recorded" if entry["bytes"] is None else format_bytes(entry["bytes"]),
-                ]
-                for entry in summary["collectives"][:TOP]
-            ],
-            out,
-        )
-    waited = [entry for entry in summary["waiting"] if entry["caused_ns"]][:TOP]
-    if waited:
-        print("\nwaited for in communication", file=out)
-        print_table(
-            ["rank", "times last", "up to", "cost its peers", "waits itself"],
-            [
-                [
-                    str(entry["rank"]),
-                    str(entry["times_last"]),
-                    *(format_ns(entry[name]) for name in ("latest_ns", "caused_ns", "wait_ns")),
-                ]
-                for entry in waited
-            ],
-            out,
-        )
-    if summary.get("memory_reports"):
-        print("\nmemory of the device as printed", file=out)
-        print_table(
-            ["rank", "statistic", "budget", "used peak", "peak with gaps"],
-            [
-                [
-                    str(report["rank"]),
-                    str(report["block"]),
-                    *(format_bytes(report[name], 6) for name in ("budget_bytes", "used_peak_bytes", "actual_peak_bytes")),
-                ]
-                for report in summary["memory_reports"]
-            ],
-            out,
-        )
-    _print_lost(summary, out)
+GAP = "  "
+LEAST = 12
+_FIGURE = re.compile(r"[+\-–]?\d|[-–]?$|not (measured|stated|recorded)$|nan$|-?inf$")
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO) -> None:
-    """Print aligned columns: the first to the left, the others to the right."""
-    widths = [max(len(row[index]) for row in [header, *rows]) for index in range(len(header))]
-    for row in [header, *rows]:
+def print_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], out: TextIO, *, told: Collection[str] = (), keys: int = 1
+) -> None:
+    """Print aligned columns: the first to the left, the others to the right.
+
+    `told` are the headers of columns of sentences; the first `keys` columns tell rows apart.
+    """
+    columns = list(zip(*([visible(cell) for cell in row] for row in (header, *rows)), strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    limit = screen_width(out)
+    if limit is None:
+        _print_columns(columns, widths, out)
+        return
+    least = [_least(column, width) for column, width in zip(columns, widths, strict=True)]
+    for number, part in enumerate(_parts(least, limit, keys)):
+        if number:
+            say(out)
+        fitted = _fitted([widths[index] for index in part], [least[index] for index in part], limit)
+        _print_columns([columns[index] for index in part], fitted, out, [header[index] in told for index in part])
+
+
+def _least(column: Sequence[str], width: int) -> int:
+    """The least width of a column: names can be shortened, figures cannot."""
+    figures = max((width_of(cell) for cell in column[1:] if _FIGURE.match(cell)), default=0)
+    return min(width, max(figures, LEAST))
+
+
+def _parts(least: Sequence[int], limit: int, keys: int) -> Iterator[list[int]]:
+    """Columns by number, as many together as fit, the keys in every part."""
+    part = list(range(keys))
+    for index in range(keys, len(least)):
+        if sum(least[each] + len(GAP) for each in part) + least[index] > limit and len(part) > keys:
+            yield part
+            part = list(range(keys))
+        part.append(index)
+    yield part
+
+
+def _fitted(widths: Sequence[int], least: Sequence[int], limit: int) -> list[int]:
+    """Widths that fit: the widest columns give first, below their least only if all have come down to it."""
+    fitted = list(widths)
+    while sum(fitted) + len(GAP) * (len(fitted) - 1) > limit:
+        widest = max(range(len(fitted)), key=lambda index: (fitted[index] > least[index], fitted[index]))
+        if fitted[widest] == 1:
+            break
+        fitted[widest] -= 1
+    return fitted
+
+
+def _print_columns(columns: Sequence[Sequence[str]], widths: Sequence[int], out: TextIO, told: Sequence[bool] = ()) -> None:
+    for number, row in enumerate(zip(*columns, strict=True)):
         cells = [
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            wrap(cell, width, break_long_words=False, break_on_hyphens=False) if width_of(cell) > width and breaks else [cell]
+            for cell, width, breaks in zip(row, widths, told if told and number else [True] * len(row), strict=True)
         ]
-        print("  ".join(cells).rstrip(), file=out)
+        for line in range(max(map(len, cells))):
+            texts = [
+                _aligned(lines[line] if line < len(lines) else "", width, left=index == 0)
+                for index, (lines, width) in enumerate(zip(cells, widths, strict=True))
+            ]
+            text = GAP.join(texts).rstrip()
+            say(out, text if number else Styled(text, "bold"), wrapped=False)
 
 
-def _parts(step: dict[str, Any]) -> dict[str, int] | None:
-    """The time of a step by part, in the guides' terms where they were asked for."""
-    found: dict[str, int] | None = step["terms_ns"] if "terms_ns" in step else step["breakdown_ns"]
-    return found
-
-
-def _part(step: dict[str, Any], path: str) -> str:
-    parts = _parts(step)
-    if parts is None or path not in parts:
-        return "not measured"
-    share = parts[path] / step["duration_ns"] if step["duration_ns"] else 0.0
-    return f"{format_ns(parts[path])} ({format_ratio(share)})"
-
-
-def _print_lost(summary: dict[str, Any], out: TextIO) -> None:
-    events = summary["events"]
-    if events["in_file"]:
-        places = {"assigned": "in steps", "before": "before", "after": "after", "lost": "lost"}
-        parts = ", ".join(f"{format_count(events[name])} {where}" for name, where in places.items())
-        print(f"\nevents: {format_count(events['in_file'])} in the files: {parts}", file=out)
-    for note in summary["notes"]:
-        print(f"\nnote: {printable(note)}", file=out)
-    if summary["dropped"]:
-        print("\nnot read:", file=out)
-        for lost in summary["dropped"]:
-            print(f"  {lost['count']} x {printable(lost['what'])} ({lost['file']})", file=out)
-
-
-def print_graph(document: dict[str, Any], out: TextIO) -> None:
-    """Print what graph files hold: communication by cause, recomputation by operator, and what is missing."""
-    for name, file in document["files"].items():
-        kept = file["kept_activation_bytes"]
-        whole = "complete" if file["complete"] else "not complete"
-        print(f"{printable(name)}: {file['node_lines']} operators, {file['skipped_lines']} lines skipped, {whole}", file=out)
-        if kept is not None:
-            saved = file["recompute_saved_bytes"]
-            text = "" if not saved else f"; recomputation saves {format_bytes(saved)}"
-            print(f"activations that backward reads: {format_bytes(kept)}{text}", file=out)
-        _print_communication(file["communication"], out)
-        _print_recompute(file["recompute"], out)
-        for problem in file["problems"][:TOP]:
-            print(f"  line {problem['line']}: {printable(problem['what'])}", file=out)
-        print(file=out)
-    for key, title in (("missing", "missing"), ("config", "not as configured")):
-        for entry in document.get(key, ()):
-            place = printable(" ".join(part for part in (entry["file"], entry.get("node") or "", entry.get("scope") or "") if part))
-            print(f"{title}: {printable(entry['what'])} ({place}): {printable(entry['why'])}", file=out)
-    for entry in document["unread"]:
-        print(f"not read: {printable(entry['file'])}: {printable(entry['why'])}", file=out)
-
-
-def _print_communication(entries: Sequence[dict[str, Any]], out: TextIO) -> None:
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for entry in entries:
-        key = (entry["op"], entry["cause"], str(entry["group_size"] or "not stated"), entry["verdict"], entry["why"])
-        groups.setdefault(key, []).append(entry)
-    rows = [
-        [op, cause, size, str(len(members)), _moved(members), verdict] for (op, cause, size, verdict, _), members in groups.items()
-    ]
-    if not rows:
-        print("no communication", file=out)
-        return
-    print_table(["operator", "cause", "ranks", "count", "bytes a rank", "verdict"], rows, out)
-    for (op, cause, _, verdict, why), members in groups.items():
-        if verdict != "expected":
-            fix = f"; instead: {members[0]['fix']}" if members[0]["fix"] else ""
-            nodes = ", ".join(entry["node"] for entry in members[:6])
-            print(f"  {verdict}: {op} {cause} ({nodes}): {printable(why + fix)}", file=out)
-
-
-def _moved(entries: Sequence[dict[str, Any]]) -> str:
-    sizes = [max(entry["in_bytes"] or 0, entry["out_bytes"] or 0) for entry in entries]
-    return format_bytes(sum(sizes)) if any(sizes) else "not stated"
-
-
-def _print_recompute(entries: Sequence[dict[str, Any]], out: TextIO) -> None:
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for entry in entries:
-        groups.setdefault((entry["op"], "in effect" if entry["in_effect"] else "NOT in effect"), []).append(entry)
-    if not groups:
-        return
-    rows = [[op, str(len(members)), state] for (op, state), members in groups.items()]
-    print(file=out)
-    print_table(["recomputed operator", "count", "state"], rows, out)
-    for (op, state), members in groups.items():
-        if state == "NOT in effect":
-            fix = f"; add {members[0]['fix']}" if members[0]["fix"] else ""
-            print(f"  {op} {members[0]['node'] or ''}: {printable(members[0]['why'] + fix)}", file=out)
+def _aligned(text: str, width: int, *, left: bool) -> str:
+    text = shortened(text, width)
+    space = " " * (width - width_of(text))
+    return f"{text}{space}" if left else f"{space}{text}"

@@ -14,6 +14,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.units import format_ratio, significant
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 
 STANDARD_INPUT = "-"
@@ -58,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     rows = [[one.name, significant(one.before), significant(one.after), format_ratio(one.error), one.file] for one in changes]
     print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
-    print(f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
+    say(sys.stdout, f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
     return 0
 
 

@@ -6,6 +6,7 @@ example: perfkit class answers --seed 2024 --student s01
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.units import format_entry
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +68,7 @@ def _answers(arguments: argparse.Namespace) -> int:
         inputs = ", ".join(f"{name}={_short(value)}" for name, value in row["params"].items())
         title = exercises()[row["exercise"]].title
         unit = "" if row["unit"] == "1" else f" {row['unit']}"
-        print(f"{row['exercise']}  {title:<{width}}  {format_entry(row['answer'])}{unit}   ({inputs})")
+        say(sys.stdout, f"{row['exercise']}  {title:<{width}}  {format_entry(row['answer'])}{unit}   ({inputs})")
     return 0
 
 
@@ -78,7 +80,7 @@ def _notes(arguments: argparse.Namespace) -> int:
     from perfkit.face.report import lesson_notes, save_page
 
     save_page(lesson_notes(), arguments.out)
-    print(f"{arguments.out}: open it in a browser; PageDown turns to the next block")
+    say(sys.stdout, f"{arguments.out}: open it in a browser; PageDown turns to the next block")
     return 0
 
 
@@ -91,7 +93,7 @@ def _paper(arguments: argparse.Namespace) -> int:
     students = [student_name(name) for name in arguments.students]
     rounds = [f"G{number:02}" for number in range(1, arguments.rounds + 1)]
     save_page(paper_game(arguments.seed, students, rounds, solutions=arguments.solutions), arguments.out)
-    print(f"{arguments.out}: {len(students)} students, {arguments.rounds} rounds")
+    say(sys.stdout, f"{arguments.out}: {len(students)} students, {arguments.rounds} rounds")
     return 0
 
 
@@ -114,7 +116,7 @@ def _results(arguments: argparse.Namespace) -> int:
         else class_results(rows, store.teams(), anonymous=arguments.anonymous)
     )
     save_page(page, arguments.out)
-    print(f"{arguments.out}: {len({row['student'] for row in rows})} students, {len(rows)} rows")
+    say(sys.stdout, f"{arguments.out}: {len({row['student'] for row in rows})} students, {len(rows)} rows")
     return 0
 
 
@@ -135,7 +137,9 @@ def _codes(arguments: argparse.Namespace) -> int:
     students = arguments.students or [f"s{number:02}" for number in range(1, arguments.number + 1)]
     codes = new_codes(_project("class codes", arguments.folder), students)
     width = max(map(len, codes))
-    print("\n\n".join(f"{student:<{width}}   {code}" for student, code in codes.items()))
+    for student, code in codes.items():
+        say(sys.stdout, f"{student:<{width}}   {code}")
+        say(sys.stdout)
     return 0
 
 
@@ -144,9 +148,8 @@ def _purge(arguments: argparse.Namespace) -> int:
 
     folder = _project("class purge", arguments.folder)
     removed = purge(folder)
-    print(
-        f"removed {', '.join(path.name for path in removed)} in {folder}" if removed else f"no class has left anything in {folder}"
-    )
+    found = f"removed {', '.join(path.name for path in removed)}" if removed else "no class has left anything"
+    say(sys.stdout, f"{found} in {folder}")
     return 0
 
 

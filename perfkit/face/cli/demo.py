@@ -6,8 +6,10 @@ example: perfkit demo my-demo && perfkit serve my-demo
 from __future__ import annotations
 
 import argparse
+import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +22,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.project.sample import demo
 
     project = demo(arguments.folder)
-    print(f"sample project written to {project.folder}; look at it with: perfkit serve {arguments.folder}")
+    say(sys.stdout, f"sample project written to {project.folder}; look at it with: perfkit serve {arguments.folder}")
     return 0
 
 

@@ -6,9 +6,11 @@ example: perfkit explain - --plan pretrain.yaml < pasted.txt
 from __future__ import annotations
 
 import argparse
+import sys
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +23,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.config.dialects import read_config
     from perfkit.config.dialects.read import load_document
     from perfkit.explain.fragments import explain_fragment
-    from perfkit.record.listing import printable
 
     document = load_document(arguments.path)
     plan = read_config(arguments.plan) if arguments.plan else None
@@ -29,7 +30,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document(found.to_dict())
     else:
-        print("\n".join(printable(line) for line in found.text.rstrip("\n").split("\n")))
+        for line in found.text.rstrip("\n").split("\n"):
+            say(sys.stdout, line)
     return 1 if any(problem.severity != "information" for problem in found.problems) else 0
 
 

@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document(document)
     else:
-        from perfkit.face.cli._tables import print_graph
+        from perfkit.face.cli._graphs import print_graph
 
         print_graph(document, sys.stdout)
     return 0

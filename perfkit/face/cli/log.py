@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say
 
 if TYPE_CHECKING:
     from perfkit.project.experiments import ExperimentLog
@@ -104,7 +105,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _start(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = log.start(arguments.title, arguments.hypothesis, parent=arguments.parent, abandon=arguments.abandon)
-    print(f"round {number} is open: {arguments.title}")
+    say(sys.stdout, f"round {number} is open: {arguments.title}")
 
 
 def _attach(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -116,13 +117,13 @@ def _attach(log: ExperimentLog, arguments: argparse.Namespace) -> None:
         with Progress(sys.stderr) as progress:
             run = load(arguments.path, progress=progress)
     log.attach(number, arguments.path, arguments.as_, run=run, devices=arguments.devices)
-    print(f"{arguments.path} is kept with round {number} as {arguments.as_}")
+    say(sys.stdout, f"{arguments.path} is kept with round {number} as {arguments.as_}")
 
 
 def _predict(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.predict(number, arguments.metric, arguments.value, low=arguments.low, high=arguments.high, method=arguments.method)
-    print(f"round {number}: {arguments.metric} predicted")
+    say(sys.stdout, f"round {number}: {arguments.metric} predicted")
 
 
 def _measure(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -131,25 +132,25 @@ def _measure(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     figure = Measurement(metric=arguments.metric, value=arguments.value, source=arguments.source)
     log.add_run(number, [figure], kind=arguments.kind, format="by hand")
-    print(f"round {number}: {arguments.metric} noted; its predictions are locked")
+    say(sys.stdout, f"round {number}: {arguments.metric} noted; its predictions are locked")
 
 
 def _accuracy(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.record_accuracy(number, arguments.verdict, note=arguments.note, steps=arguments.steps)
-    print(f"round {number}: accuracy {arguments.verdict}")
+    say(sys.stdout, f"round {number}: accuracy {arguments.verdict}")
 
 
 def _skip(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.skip(number, arguments.state, arguments.reason)
-    print(f"round {number}: {arguments.state} is skipped")
+    say(sys.stdout, f"round {number}: {arguments.state} is skipped")
 
 
 def _decide(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     number = _number(log, arguments)
     log.decide(number, arguments.verdict, arguments.reason, next_step=arguments.next, confirmation=arguments.confirm)
-    print(f"round {number} is closed: {arguments.verdict}")
+    say(sys.stdout, f"round {number} is closed: {arguments.verdict}")
 
 
 def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
@@ -160,7 +161,7 @@ def _show(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
     title, ladder, *_ = log.sections()
     for line in (title.title, *title.text, ""):
-        print(line)
+        say(sys.stdout, line)
     print_table(ladder.header, [list(row) for row in ladder.rows], sys.stdout)
 
 
@@ -175,18 +176,18 @@ def _diff(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
 
 def _restore(log: ExperimentLog, arguments: argparse.Namespace) -> None:
-    print(f"written to {log.restore(arguments.round, arguments.out, force=arguments.force)}")
+    say(sys.stdout, f"written to {log.restore(arguments.round, arguments.out, force=arguments.force)}")
 
 
 def _import(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     numbers = log.import_(arguments.table)
-    print(f"{len(numbers)} rounds taken: {', '.join(map(str, numbers))}")
+    say(sys.stdout, f"{len(numbers)} rounds taken: {', '.join(map(str, numbers))}")
 
 
 def _export(log: ExperimentLog, arguments: argparse.Namespace) -> None:
     is_html = arguments.format == "html" or (arguments.format is None and arguments.out.lower().endswith((".html", ".htm")))
     form: Literal["md", "html"] = "html" if is_html else "md"
-    print(f"written to {log.export(arguments.out, form)}")
+    say(sys.stdout, f"written to {log.export(arguments.out, form)}")
 
 
 def _number(log: ExperimentLog, arguments: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ import sys
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._progress import Progress
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     with Progress(sys.stderr) as progress:
         page = report(arguments.source, arguments.out, progress=progress)
-    print(f"{arguments.out}: {format_bytes(len(page.encode()))}")
+    say(sys.stdout, f"{arguments.out}: {format_bytes(len(page.encode()))}")
     return 0
 
 

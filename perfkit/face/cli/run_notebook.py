@@ -10,6 +10,7 @@ import sys
 
 from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -33,11 +34,11 @@ def _run(arguments: argparse.Namespace) -> int:
         parameters["path"] = arguments.run
     finished = run_notebook(arguments.page, parameters)
     save_page(finished.page, arguments.out)
-    print(f"{arguments.out}: {format_bytes(len(finished.page.encode()))}")
+    say(sys.stdout, f"{arguments.out}: {format_bytes(len(finished.page.encode()))}")
     for title in finished.empty:
-        print(f"nothing to show: {title}", file=sys.stderr)
+        say(sys.stderr, f"nothing to show: {title}")
     for title in finished.failed:
-        print(f"failed: {title}; the page says why", file=sys.stderr)
+        say(sys.stderr, f"failed: {title}; the page says why")
     return 1 if finished.failed else 0
 
 

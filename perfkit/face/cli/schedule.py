@@ -10,6 +10,7 @@ import sys
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._screen import say
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -30,9 +31,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     for result in results:
         table = schedule_table(result)
-        print(table.title)
+        say(sys.stdout, table.title)
         print_table(table.header, table.rows, sys.stdout)
-        print()
+        say(sys.stdout)
     return 0
 
 

@@ -29,7 +29,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document(summary)
     else:
-        from perfkit.face.cli._tables import print_summary
+        from perfkit.face.cli._summaries import print_summary
 
         print_summary(summary, sys.stdout)
     return 0
