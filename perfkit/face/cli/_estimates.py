@@ -100,7 +100,7 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
     else:
         text = safe_frame(predicted).to_csv(file, index=False)
     if not isinstance(target, str):
-        write_text(target, text)
+        write_text(target, text or "")
 
 
 def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
