@@ -175,3 +175,34 @@ def test_page_23_agrees_with_the_lint_of_the_command_line(tmp_path: Path):
     page["open_files"].choose(data_folder() / "code" / "train_tuned.py")
     assert found.wait().text == "Nothing was found in 1 file."
     assert page["how_to_write_it"].wait().text.startswith("Nothing was found")
+
+
+def test_page_18_agrees_with_the_graphs_of_the_command_line(tmp_path: Path):
+    for name in ("strategy_mismatch.ir", "silu_mul_not_in_effect.ir"):
+        shutil.copy(data_folder() / "ir" / name, tmp_path)
+    page = run_page("18_graph_ir", path=tmp_path)
+    told = asked("graph", tmp_path)["files"]
+    for file, entries in told.items():
+        page["open_graph"].view.set({"file": file})
+        communication = page["which_communication_is_not_needed"].wait()
+        assert communication.text.startswith(f"{entries['node_lines']} operators, {len(entries['communication'])} of them")
+        (table,) = communication.tables.values()
+        assert sorted(table.frame["node"]) == sorted(entry["node"] for entry in entries["communication"])
+        recomputed = page["which_recomputation_is_in_effect"].wait().tables.values()
+        assert sum(table.frame["in effect"].sum() for table in recomputed) == sum(one["in_effect"] for one in entries["recompute"])
+    page["open_graph"].view.set({"file": "strategy_mismatch.ir"})
+    page["what_is_around"].set(search="w2.*AllGather", show="communication")
+    assert page["which_operators_there_are"].wait().text == "Operators found: 2"
+
+
+def test_a_row_of_page_18_puts_its_operator_in_the_middle(tmp_path: Path):
+    page = run_page("18_graph_ir", path=data_folder() / "ir" / "strategy_mismatch.ir")
+    around, rows = page["what_is_around"], page["which_communication_is_not_needed"]
+    assert "Operator %56" in around.wait().tables
+    rows.view.on_message({"type": "row", "table": "Communication, what should not be first", "row": 2})
+    rows.wait()
+    assert "Operator %207" in around.wait().tables
+    assert page_state().values["node"] == "%207"
+    page["open_graph"].choose("")
+    with pytest.raises(PerfkitError, match="follows"):
+        around.wait()

@@ -156,7 +156,7 @@ def _steps() -> Iterator[tuple[str, str, str]]:
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):
                     yield section, text, path.name
-    for module in (FACE / "widgets" / f"{name}.py" for name in ("pickers", "plan_entries", "prediction_entries")):
+    for module in (FACE / "widgets" / f"{name}.py" for name in ("pickers", "graphs", "plan_entries", "prediction_entries")):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.keyword | ast.Call):
                 for section, text in _step_texts(node, module):

@@ -63,6 +63,24 @@ class Node:
         """Whether the operator runs in the backward pass: a gradient, or a recomputed copy."""
         return self.is_copy or self.scope.startswith("Gradients/")
 
+    @property
+    def key(self) -> str:
+        """How pages name the operator: its id, with the sub-graph in front where it is not the first."""
+        return self.label if self.graph == 0 else f"{self.graph}:{self.label}"
+
+    @property
+    def result(self) -> str:
+        """The type of the result in words, "" if the file does not say it."""
+        if self.out.dtype is None:
+            return ""
+        return f"{self.out.dtype} {'?' if self.out.shape is None else self.out.shape}"
+
+    @property
+    def strategy(self) -> str:
+        """The declared strategy as printed, "" if there is none."""
+        text, out = (self.primitive_attrs.get(name, "") for name in ("in_strategy", "out_strategy"))
+        return text + (f" out {out}" if out not in ("", "None") else "")
+
     def attribute(self, key: str) -> Any:
         """The value of `key` wherever it stands, None if nowhere."""
         for attrs in (self.primitive_attrs, self.cnode_attrs, self.primal_attrs):
@@ -126,6 +144,14 @@ class GraphFile:
     def nodes(self) -> list[Node]:
         """All operators, sub-graph after sub-graph."""
         return [node for subgraph in self.subgraphs for node in subgraph.nodes.values()]
+
+    def find(self, key: str) -> Node | None:
+        """The operator of a `Node.key`; None if there is none of that name."""
+        graph, _, label = key.rpartition(":")
+        number, place = label.removeprefix("%"), int(graph) if graph.isdecimal() else 0
+        if not number.isdecimal() or place >= len(self.subgraphs):
+            return None
+        return self.subgraphs[place].nodes.get(int(number))
 
     def source(self, node: Node, place: int) -> Node | None:
         """The operator that gives argument `place` of `node`, None for parameters and constants."""

@@ -11,11 +11,13 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal
 
 from perfkit.explain.graph.communications import is_communication
 from perfkit.explain.graph.links import Key, Links
 from perfkit.explain.graph.model import GraphFile, Node, parameter_of
 from perfkit.explain.graph.recompute import block_of
+from perfkit.explain.graph.report import GraphAnalysis
 
 MAX_NODES = 60
 REACH = 5
@@ -25,6 +27,14 @@ MAX_WAY_POINTS = 1_000
 WAY_POINT_WIDTH = 0.3
 HALF_PLACE = 0.5
 _JOINED = frozenset({"Load", "Depend", "MakeTuple", "TupleGetItem", "UpdateState", "Return"})
+
+Around = Literal["operator", "layer", "layer backward"]
+AROUND: tuple[tuple[str, Around], ...] = (
+    ("around the operator", "operator"),
+    ("its layer, forward", "layer"),
+    ("its layer, backward", "layer backward"),
+)
+"""What can be drawn of an operator, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,19 @@ class Picture:
     nodes: tuple[Placed, ...]
     edges: tuple[tuple[Key, Key, tuple[tuple[float, float], ...]], ...]
     left_out: int
+
+    def told(self) -> str:
+        """How many neighbours are left out; "" if none is."""
+        return f"The picture stops at {MAX_NODES} operators; {self.left_out} neighbours are left out." if self.left_out else ""
+
+
+def picture_of(analysis: GraphAnalysis, node: Node, around: Around = "operator") -> tuple[str, Picture]:
+    """The title and the picture of what is around `node`, or of its layer in one pass."""
+    if around == "operator":
+        return f"What is around {node.key} {node.op}", neighbourhood(analysis.file, analysis.links, node)
+    backward, block = around == "layer backward", block_of(node)
+    title = f"{block}, {'backward' if backward else 'forward'} pass"
+    return title, layer(analysis.file, analysis.links, block, backward=backward)
 
 
 def neighbourhood(file: GraphFile, links: Links, center: Node, *, also: Sequence[Node] = (), max_nodes: int = MAX_NODES) -> Picture:

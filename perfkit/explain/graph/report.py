@@ -66,6 +66,24 @@ class GraphReport:
     unread: dict[str, str]
     unpaired: tuple[Missing, ...] = ()
 
+    kind = "measured"
+    """What the numbers of the report are, as figures say it."""
+
+    @property
+    def analysis(self) -> GraphAnalysis:
+        """The file of the report, the first one of several."""
+        return next(iter(self.files.values()))
+
+    @property
+    def name(self) -> str:
+        """The name of that file."""
+        return self.analysis.file.name
+
+    def of(self, file: str) -> GraphReport:
+        """The report of one file, the first one if there is none of that name, with all that the folder says of it."""
+        chosen = file if file in self.files else next(iter(self.files))
+        return replace(self, files={chosen: self.files[chosen]})
+
     @property
     def missing(self) -> list[Missing]:
         """What the strategies need and no operator does, of all files."""

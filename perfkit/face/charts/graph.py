@@ -8,6 +8,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.explain.graph import GraphAnalysis
+from perfkit.explain.graph.model import Node
+from perfkit.explain.graph.picture import Picture
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -25,6 +28,60 @@ ROW_PIXELS = 50
 HALF_WIDTH, HALF_HEIGHT = 0.47, 0.36
 TYPICAL_WIDTH = 560
 """Pixels of a picture on a page of usual width; labels are cut to what fits a box there."""
+
+
+def dataflow_rows(analysis: GraphAnalysis, picture: Picture, chosen: Node | None) -> Rows:
+    """The data sets of `dataflow`: the operators of the picture, and the way of every edge between them."""
+    places = {(placed.node.graph, placed.node.id): placed for placed in picture.nodes}
+    notes = {(entry.node.graph, entry.node.id): (entry.verdict, entry.why) for entry in analysis.communications}
+    edges = []
+    for number, (source, target, between) in enumerate(picture.edges):
+        start, end = places[source], places[target]
+        points = [(start.x, start.row + HALF_HEIGHT), *between, (end.x, end.row - HALF_HEIGHT)]
+        edges += [{"edge": number, "point": place, "x": x, "y": y} for place, (x, y) in enumerate(points)]
+    nodes = []
+    for placed in picture.nodes:
+        node = placed.node
+        verdict, why = notes.get((node.graph, node.id), ("", ""))
+        nodes.append(
+            {
+                "node": node.key,
+                "op": node.op,
+                "label": f"⇄ {node.op}" if verdict else node.op,
+                "cell": _cell(node),
+                "scope": node.short_scope,
+                "result": node.result,
+                "strategy": node.strategy,
+                "note": f"{verdict}: {why}" if verdict else "",
+                "source": node.sources[-1] if node.sources else "",
+                "kind": _kind_of(node, verdict),
+                "chosen": chosen is not None and node is chosen,
+                "x": placed.x,
+                "y": placed.row,
+                "left": placed.x - HALF_WIDTH,
+                "right": placed.x + HALF_WIDTH,
+                "top": placed.row - HALF_HEIGHT,
+                "bottom": placed.row + HALF_HEIGHT,
+            }
+        )
+    return {"nodes": nodes, "edges": edges}  # the first is what the figure shows as its table
+
+
+def _kind_of(node: Node, verdict: str) -> str:
+    """The class of colour of an operator in a picture."""
+    if verdict:
+        return "communication" if verdict == "expected" else "avoidable communication"
+    if node.is_copy:
+        return "recomputed copy"
+    return "backward" if node.is_backward else "forward"
+
+
+def _cell(node: Node) -> str:
+    """The cell that an operator belongs to, such as "w2"."""
+    parts = node.short_scope.split("/")[:-1]
+    names = (part.partition("-")[0] for part in reversed(parts) if "-" in part and not part.startswith("Grad_"))
+    name = next(names, "")
+    return name if name[:1].isalpha() else ""
 
 
 def dataflow(rows: Rows) -> alt.LayerChart:

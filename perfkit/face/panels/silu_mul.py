@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from perfkit.core.resources import data_folder
 from perfkit.core.units import format_bytes
-from perfkit.explain.graph import GraphAnalysis
+from perfkit.explain.graph import GraphAnalysis, read_graph
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.picture import neighbourhood
 from perfkit.explain.graph.recompute import Recomputed, block_of, pattern
-from perfkit.face.charts.graph import dataflow
-from perfkit.face.panels import _graphs as graphs
+from perfkit.face.charts.graph import dataflow, dataflow_rows
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.control import Choice
 from perfkit.face.widgets.panel import Answer, Panel
@@ -66,7 +66,7 @@ class Result:
 
 def compute(state: State) -> Result:
     """Read the three graphs and ask each the four questions."""
-    analyses = {name: next(iter(graphs.read(graphs.sample(name)).files.values())) for _, name in VARIANTS}
+    analyses = {name: read_graph(data_folder() / "ir" / name).analysis for _, name in VARIANTS}
     wanted = _wanted_bytes(analyses["silu_mul_without.ir"])
     checks = {name: four_checks(analysis, wanted) for name, analysis in analyses.items()}
     return Result(state=state, analyses=analyses, checks=checks, wanted=wanted)
@@ -158,7 +158,7 @@ def view(result: Result) -> Answer:
         copies = [entry.copy for entry in _entries(analysis) if entry.copy and block_of(entry.shown) == block_of(center)]
         picture = neighbourhood(analysis.file, analysis.links, center, also=copies, max_nodes=SHOWN)
         charts["dataflow"] = Figure(
-            chart=dataflow(graphs.picture_rows(analysis, picture, center)),
+            chart=dataflow(dataflow_rows(analysis, picture, center)),
             title=f"Around the {center.op} of the feed-forward, layer 0 (sample)",
             sources=[f"measured: data/ir/{state.variant}, line {center.line}"],
             table="nodes",

@@ -20,7 +20,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import t
 from perfkit.face.widgets import context
 from perfkit.face.widgets.answer import Whole
-from perfkit.face.widgets.entries import Folder
+from perfkit.face.widgets.entries import Entry, Folder
 from perfkit.face.widgets.panel import Empty
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.step_view import Recipe, StepView, draw, put
@@ -93,7 +93,7 @@ def choose_recording(
             context.remember_run(chosen[name])
         return run
 
-    return _picker(name, label, entry, read, _run_told, samples=samples if name == "run" else None)
+    return make_picker(name, label, entry, read, _run_told, samples=samples if name == "run" else None)
 
 
 def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Training log") -> Picker:
@@ -108,7 +108,7 @@ def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Traini
             )
         return run
 
-    return _picker(name, label, entry, read, _run_told, samples=context.SAMPLE_LOGS)
+    return make_picker(name, label, entry, read, _run_told, samples=context.SAMPLE_LOGS)
 
 
 def choose_configuration(
@@ -140,7 +140,7 @@ def choose_configuration(
         return read_plan(chosen[name]) if chosen[name] else None
 
     sources = {known: getattr(thing, "source", thing) for known, thing in follows.items()}
-    return _picker(name, label, entry, read, _plan_told, sources=sources)
+    return make_picker(name, label, entry, read, _plan_told, sources=sources)
 
 
 def choose_files(path: str | Path = "", *, samples: Mapping[str, str], name: str = "path") -> Picker:
@@ -157,10 +157,10 @@ def choose_files(path: str | Path = "", *, samples: Mapping[str, str], name: str
             raise NothingYet(t("Choose a file or a folder of scripts."))
         return checked(chosen[name].strip())
 
-    return _picker(name, "File or folder", entry, read, lambda place: f"{place.name}.", samples=samples)
+    return make_picker(name, "File or folder", entry, read, lambda place: f"{place.name}.", samples=samples)
 
 
-def _picker(
+def make_picker(
     name: str,
     label: str,
     entry: Folder,
@@ -169,7 +169,10 @@ def _picker(
     *,
     samples: Mapping[str, str] | None = None,
     sources: Mapping[str, Value] | None = None,
+    more: Mapping[str, Entry] | None = None,
 ) -> Picker:
+    """A picker of what `read` gives for `entry`, and for `more` controls beside it, by the names of its parameters."""
+    entries = {name: entry, **(more or {})}
     sample = None if not samples else str(data_folder() / next(iter(samples.values())))
     empty = None if sample is None else Empty(action="Use the sample", fill=lambda state: {**state, name: sample})
 
@@ -178,7 +181,7 @@ def _picker(
         return Whole({}, {}, told(value), (), ())
 
     recipe = Recipe(
-        name=f"choose-{name}", title=label, function=read, entries={name: entry}, sources=sources or {}, empty=empty, show=show
+        name=f"choose-{name}", title=label, function=read, entries=entries, sources=sources or {}, empty=empty, show=show
     )
     return Picker(put(recipe), name)
 

@@ -1,0 +1,55 @@
+"""What a graph says in sentences: its operators, what communicates without need, what is recomputed, what was not read."""
+
+from __future__ import annotations
+
+from perfkit.core.units import format_bytes
+from perfkit.explain.graph.report import GraphAnalysis, GraphReport
+
+LOWER_BOUND = "Predicted times are ring algorithms at full bandwidth of the device chosen above: a lower bound."
+
+
+def graph_told(analysis: GraphAnalysis) -> str:
+    """The verdict on a graph: its operators, communication that is not needed or missing, recomputation without effect."""
+    lost = analysis.missing
+    parts = [
+        communication_told(analysis),
+        f"{len(lost)} communications are missing: {lost[0]['why']}." if lost else "",
+        recompute_told(analysis) if analysis.recompute.operators else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def communication_told(analysis: GraphAnalysis) -> str:
+    """How many operators there are and communicate, how much, and which of them another strategy would do without."""
+    found = analysis.communications
+    moved = sum(entry.message_bytes or 0 for entry in found)
+    text = f"{analysis.file.node_lines} operators, {len(found)} of them communicate"
+    text += f" ({format_bytes(moved)} a step and rank)" if moved else ""
+    wrong = [entry for entry in found if entry.verdict != "expected"]
+    if not wrong:
+        return text + ("; the declared strategies need every one." if found else ".")
+    size = sum(entry.message_bytes or 0 for entry in wrong)
+    text += f"; {len(wrong)} of these ({format_bytes(size)}) are not needed: {wrong[0].why}."
+    return text + (f" Instead: {wrong[0].fix}." if wrong[0].fix else "")
+
+
+def recompute_told(analysis: GraphAnalysis) -> str:
+    """How many recomputed operators are in effect, what they save, and what to add for the first that is not."""
+    recompute = analysis.recompute
+    if not recompute.operators:
+        return "No operator of this graph is recomputed."
+    lost = [entry for entry in recompute.operators if not entry.in_effect and entry.fix]
+    done = sum(entry.in_effect for entry in recompute.operators)
+    text = f"{done} of {len(recompute.operators)} recomputed operators are in effect"
+    text += f" and save {format_bytes(recompute.saved_bytes)}" if recompute.saved_bytes else ""
+    return text + (f"; {lost[0].shown.op} is not: add {lost[0].fix}." if lost else ".")
+
+
+def reading_told(report: GraphReport) -> tuple[str, ...]:
+    """What stands against trusting the graph: an incomplete file, files of the folder that were not read."""
+    file, told = report.analysis.file, []
+    if not file.complete:
+        told.append(f"The file is not complete: {file.skipped_lines} lines were skipped, {len(file.problems)} remarks below.")
+    if report.unread:
+        told.append(f"{len(report.unread)} files of the folder were not read, such as {next(iter(report.unread))}.")
+    return tuple(told) or ("The file was read to its end, and nothing was skipped.",)

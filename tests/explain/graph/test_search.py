@@ -1,0 +1,101 @@
+"""What a page says of a graph: searches, tables and sentences of the samples, and of damaged and hostile files."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.explain.graph import read_graph, sentences, tables
+from perfkit.explain.graph.search import search_graph, worth_seeing
+
+
+def sample(name):
+    return read_graph(data_folder() / "ir" / name).analysis
+
+
+@pytest.fixture(scope="module")
+def mismatch():
+    return sample("strategy_mismatch.ir")
+
+
+def facts(graph, node):
+    return dict(tables.operator_table(graph, node).itertuples(index=False, name=None))
+
+
+def test_what_should_not_be_comes_first(mismatch):
+    assert worth_seeing(mismatch, search_graph(mismatch)).key == "%56"
+    told = sentences.graph_told(mismatch)
+    assert "8 of these (48.0 KiB) are not needed" in told
+    assert "in_strategy ((2, 4), (1, 4))" in told
+    table = tables.communication_table(mismatch, None)
+    assert table["verdict"].tolist()[:8] == ["avoidable"] * 8
+    assert len(table) == 33
+    assert tables.cause_sizes(mismatch)["bytes"].sum() == table["size_bytes"].sum()
+
+
+def test_a_recomputation_without_effect_comes_first():
+    graph = sample("silu_mul_not_in_effect.ir")
+    chosen = worth_seeing(graph, search_graph(graph))
+    assert (chosen.op, chosen.key) == ("Mul", "%55")
+    assert r"Mul is not: add feed_forward\.w2\.reshape" in sentences.recompute_told(graph)
+    assert tables.recompute_table(graph)["in effect"].tolist() == [0, 0, 1, 1]
+
+
+def test_a_search_finds_by_kind_scope_and_weight(mismatch):
+    found = search_graph(mismatch, "w2.*AllGather", "communication")
+    assert [node.op for node in found] == ["AllGather"] * 2
+    assert len(search_graph(mismatch, show="not expected")) == 8
+    assert search_graph(mismatch, "no such thing") == ()
+    assert worth_seeing(mismatch, ()) is None
+    assert tables.found_table(()).empty
+    with pytest.raises(InputError, match="is no regular expression"):
+        search_graph(mismatch, "(w2")
+
+
+def test_every_operator_is_found_by_its_key(mismatch):
+    for graph in (mismatch, sample("control_flow.ir")):
+        nodes = graph.file.nodes()
+        assert all(graph.file.find(node.key) is node for node in nodes)
+        assert len({node.key for node in nodes}) == len(nodes)
+    assert [mismatch.file.find(key) for key in ("", "%", "9:%1", "%99999", "x")] == [None] * 5
+
+
+def test_an_operator_is_told_in_full(mismatch):
+    told = facts(mismatch, mismatch.file.find("%66"))
+    assert told["strategy"] == "((2, 1), (4, 1))"
+    assert told["line"] == "strategy_mismatch.ir, line 293"
+    graph = sample("control_flow.ir")
+    found = search_graph(graph, "Switch")
+    assert "control_flow.py:12~14" in tables.found_table(found)["source"].iloc[0]
+    assert "control_flow.py:12~14" in facts(graph, found[0])["source"]
+
+
+def test_predicted_times_follow_the_device(mismatch):
+    slow, fast = (
+        tables.communication_table(mismatch, catalog.hardware()[name])["predicted_ns"] for name in ("Ascend-910A", "H100-80GB-SXM")
+    )
+    assert (slow > fast).all()
+    assert "predicted_ns" not in tables.communication_table(mismatch, None)
+
+
+def test_a_damaged_file_says_which_lines_were_lost(tmp_path):
+    path = tmp_path / "broken.ir"
+    path.write_bytes(b"  %0(a) = <img/src=x>(%para1_x)\nwhat is this\n  %1(b) = AllReduce(%0\n")
+    report = read_graph(path)
+    assert tables.problem_table(report.analysis)["line"].tolist() == [2, 3]
+    assert "not complete" in sentences.reading_told(report)[0]
+    assert sentences.reading_told(read_graph(data_folder() / "ir" / "column_row.ir"))[0].startswith("The file was read to its end")
+
+
+def test_the_report_of_one_file_keeps_what_the_folder_says(tmp_path):
+    for name, rank in (("rank_0.ir", 0), ("rank_1.ir", 1)):
+        (tmp_path / name).write_bytes((data_folder() / "ir" / "column_row.ir").read_bytes() + b"\n" * rank)
+    (tmp_path / "empty.ir").write_text("nothing\n")
+    report = read_graph(tmp_path)
+    for name in report.files:
+        one = report.of(name)
+        assert (one.name, one.analysis) == (name, report.files[name])
+        assert "1 files of the folder were not read, such as empty.ir." in sentences.reading_told(one)
+    assert report.of("gone.ir").name == report.name == "rank_0.ir"
