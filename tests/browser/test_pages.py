@@ -74,6 +74,14 @@ EMPTY_AT_FIRST = {
     ),
 }
 """Panels and steps that first ask for a name, a choice or a button, or say that none is open; with their page if one."""
+FIRST_SIGHT = """() => {
+  const all = [...document.querySelectorAll(".pk-chart, .pk-tl-stage, .pk-table:not(.pk-tiles)")];
+  const tops = all.filter((one) => one.checkVisibility()).map((one) => one.getBoundingClientRect().top + scrollY);
+  return tops.length ? Math.round(Math.min(...tops)) : null;
+}"""
+"""Where the first chart, table or timeline of the page begins."""
+FIRST_SIGHT_PX = 340
+ASKS_FOR_A_NAME = "40_class"
 
 
 @pytest.mark.parametrize("name", [path.stem for path in pages()])
@@ -87,6 +95,8 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         expected = "empty" if {shown, f"{name} {shown}"} & EMPTY_AT_FIRST else "result"
         assert panels.nth(index).get_attribute("data-state") == expected
     assert "Traceback" not in page.inner_text("body")
+    first = page.evaluate(FIRST_SIGHT)
+    assert name == ASKS_FOR_A_NAME or (first is not None and first <= FIRST_SIGHT_PX)
     if os.environ.get("PERFKIT_GALLERY"):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert barriers(page) == []
