@@ -26,10 +26,11 @@ ABSENT = ("auto", "None", "none", "null", "")
 
 @dataclass(slots=True)
 class Reading:
-    """What was found while one document is read; `lines` gives the line of a dotted key."""
+    """What was found while one document is read; `lines` gives the line of a dotted key, `names` its name there."""
 
     document: Document
     lines: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     sections: set[str] = field(default_factory=set)
@@ -38,8 +39,8 @@ class Reading:
 
     def where(self, key: str) -> str:
         """The place of a key for a message: its line, if known, and its dotted name."""
-        line = self.lines.get(key)
-        return key if line is None else f"line {line}, {key}"
+        line, name = self.lines.get(key), self.names.get(key, key)
+        return name if line is None else f"line {line}, {name}"
 
     def problem(self, key: str, text: str) -> None:
         """Note that the value of `key` cannot be used."""

@@ -40,10 +40,21 @@ class _Effect:
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """A dialect's keys without effect, and those with one."""
+    """A dialect's keys without effect, and those with one; in its groups are keys of the dialect that it is `like`."""
 
     none: tuple[_Effect, ...]
     some: tuple[_Effect, ...]
+    like: _Effects | None = None
+
+    def without(self, key: str) -> _Effect | None:
+        """Why a key has no effect; None where it may have one."""
+        if (found := _found(self.none, key)) or _found(self.some, key) or self.like is None:
+            return found
+        return self.like.without(key.partition(".")[2])
+
+    def decisive(self, key: str) -> _Effect | None:
+        """What a key decides; None where that is not known."""
+        return _found(self.some, key) or (self.like.decisive(key.partition(".")[2]) if self.like else None)
 
 
 def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
@@ -54,9 +65,9 @@ def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
     unread: list[tuple[str, str]] = []
     unknown: list[str] = []
     for key, value in leaves(values):
-        if _covered(key, used) or _found(effects.none, key) is not None:
+        if _covered(key, used) or effects.without(key) is not None:
             continue
-        decides = _found(effects.some, key)
+        decides = effects.decisive(key)
         if decides is None:
             unknown.append(key)
         elif not any(value is off or (type(value) is type(off) and value == off) for off in (*OFF, *decides.off)):
@@ -66,7 +77,7 @@ def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
 
 def reason_of(dialect: str, key: str) -> str | None:
     """Why a key has no effect on time and memory; None where it may have one."""
-    found = _found(_effects(dialect).none, key)
+    found = _effects(dialect).without(key)
     return None if found is None else found.why
 
 
@@ -103,4 +114,4 @@ def _effects(dialect: str) -> _Effects:
         )
         for kind in ("none", "some")
     )
-    return _Effects(none, some)
+    return _Effects(none, some, _effects(tables["like"]) if "like" in tables else None)

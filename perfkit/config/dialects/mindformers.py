@@ -34,6 +34,7 @@ from perfkit.core.spec.workload import Workload
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
+    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision)[ \t]*:"
     r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size)",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,7 +47,7 @@ DTYPES = ("float16", "bfloat16", "float32")
 
 
 def detect(document: Document) -> bool:
-    """Whether the text has a top-level section of MindFormers, and none of the family that shares some of their names."""
+    """Whether the text has a top-level section of MindFormers, and none of the families that share some of their names."""
     return TOP_LEVEL.search(document.text) is not None and OTHER_FAMILY.search(document.text) is None
 
 

@@ -15,7 +15,14 @@ from perfkit.predict.limits import assumed
 DATA = Path(__file__).parents[2] / "data" / "configs"
 SAMPLES = sorted(
     path
-    for folder in (data_folder() / "configs", DATA / "mindformers", DATA / "torchtitan", DATA / "today", DATA / "splice")
+    for folder in (
+        data_folder() / "configs",
+        DATA / "mindformers",
+        DATA / "torchtitan",
+        DATA / "megatron_bridge",
+        DATA / "today",
+        DATA / "splice",
+    )
     for path in folder.rglob("*")
     if path.suffix in (".yaml", ".toml", ".sh")
 )
@@ -74,6 +81,18 @@ HARMLESS = [
     "post_layer",
     "_layernorm",
     "query_key_layer_scaling",
+    "fp8_amax",
+    "fp8_wgrad",
+    "autocast_dtype",
+    "pipeline_dtype",
+    "batch_p2p_comm",
+    "cpu_offloading_activations",
+    "deepep_num_sms",
+    "mtp_enabled",
+    "parallel_output",
+    "transformer_layer_spec",
+    "persist_layer_norm",
+    "num_layers_at_",
 ]
 """Names with these parts that were looked at one by one and decide less than 1 %."""
 
@@ -96,7 +115,7 @@ def test_every_key_is_read_or_without_effect_or_named(path):
         assert reason is None or not decisive, f"{key}: {reason}"
 
 
-@pytest.mark.parametrize("dialect", ["mindformers", "megatron", "huggingface", "torchtitan"])
+@pytest.mark.parametrize("dialect", ["mindformers", "megatron", "megatron-bridge", "huggingface", "torchtitan"])
 def test_a_key_that_nobody_knows_is_named(dialect):
     found = left_over(dialect, {"a_new_key_of_next_year": 3}, ())
     assert found.unknown == ("a_new_key_of_next_year",)

@@ -21,7 +21,7 @@ from perfkit.core.spec.software import SoftwareSpec
 ROOT = Path(__file__).parents[3]
 BUNDLED = sorted((ROOT / "data" / "configs").glob("*.[tsy][oha]*"))
 RELEASED = sorted((ROOT / "tests" / "data" / "configs" / "mindformers").rglob("*.yaml"))
-DIALECTS = ("mindformers", "mindspeed-core", "megatron", "perfkit")
+DIALECTS = ("mindformers", "mindspeed-core", "megatron", "megatron-bridge", "perfkit")
 
 
 @cache
