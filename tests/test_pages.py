@@ -206,3 +206,22 @@ def test_a_row_of_page_18_puts_its_operator_in_the_middle(tmp_path: Path):
     page["open_graph"].choose("")
     with pytest.raises(PerfkitError, match="follows"):
         around.wait()
+
+
+def test_page_31_asks_a_graph_of_the_readers_own_the_same_questions(tmp_path: Path):
+    own = shutil.copy(data_folder() / "ir" / "strategy_mismatch.ir", tmp_path / "own.ir")
+    page = run_page("31_case_silu_mul", path=own)
+    told = asked("graph", own)["files"]["own.ir"]
+    pair, check = page["pair"], page["is_it_in_effect"]
+    assert (pair.name, len(pair.forward), len(pair.entries)) == ("own.ir", 4, len(told["recompute"]))
+    assert check.wait().notes == ()
+    assert list(page["the_four_checks"].value["The four checks on the three graphs"])[1:] == list(page["GRAPHS"])
+    page["what_could_come_back"].set(variant="silu_mul_not_in_effect.ir")
+    check.set(step=3)
+    assert "8.00 KiB of 16.0 KiB saved" in check.wait().text
+    assert all("(sample)" in title for title in check.wait().charts)
+    (code,) = page["the_list_to_write"].wait().code
+    assert list(yaml.safe_load(code.text)["recompute_config"]["select_recompute"]) == list(
+        page["what_could_come_back"].value.patterns
+    )
+    assert page_state().values["step"] == "3"

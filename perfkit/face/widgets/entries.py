@@ -66,7 +66,7 @@ class Entry:
 class Choice(Entry):
     """One of `options`, or several with `multiple`: values, pairs of label and value, or one function that gives them.
 
-    The first option is the default.
+    The first option is the default. Few and short ones stand side by side, any with `buttons`.
     """
 
     def __init__(
@@ -76,11 +76,13 @@ class Choice(Entry):
         label: str = "",
         unit: str = "",
         multiple: bool = False,
+        buttons: bool = False,
         shared: bool = False,
         key: str = "",
         help: str = "",
         visible: Visible = None,
     ) -> None:
+        self._buttons = buttons
         self._make = options[0] if len(options) == 1 and callable(options[0]) else None
         self._options = options if self._make is None else ()
         self._multiple = multiple
@@ -89,13 +91,13 @@ class Choice(Entry):
         super().__init__(first, shared=shared, visible=visible, label=label, unit=unit, key=key, help=help)
 
     def control(self, name: str, known: Known) -> drawn.Choice:
-        """Options side by side where they are few and short."""
+        """Options in a list, or side by side."""
         short = [len(str(option[0] if isinstance(option, tuple) else option)) <= _SHORT for option in self._options]
         return drawn.Choice(
             path=name,
             options=self._options if self._make is None else _following(self._make, known),
             multiple=self._multiple,
-            buttons=bool(short) and len(short) <= _FEW and all(short),
+            buttons=self._buttons or (bool(short) and len(short) <= _FEW and all(short)),
             **self._drawn(known),
         )
 
