@@ -73,7 +73,7 @@ _BY_UNIT: Mapping[str, Quantity] = MappingProxyType(
 """Shown with 4 digits: what goals are set in and rounds are judged by, whose changes are a few in a thousand."""
 _MOMENTS = frozenset({"time_ns", "start_ns", "end_ns", "latest_start_ns"})
 """Points of time are counted from an epoch, and in full: no prefix suits them."""
-_ALONE: Mapping[str, str] = MappingProxyType(
+_CALLED: Mapping[str, str] = MappingProxyType(
     {
         "ns": "time",
         "s": "time",
@@ -86,9 +86,16 @@ _ALONE: Mapping[str, str] = MappingProxyType(
         "tokens_per_s": "throughput",
         "tokens_per_s_per_device": "throughput",
         "samples_per_s_per_device": "throughput",
+        "against_stage_ratio": "against the stage's median",
+        "caused_ns": "others waited for it",
+        "gain_ratio": "speed-up without it",
+        "inside_ns": "in the range",
+        "median_s": "median time",
+        "overlapped_ns": "hidden communication",
+        "pipeline_stage": "stage",
     }
 )
-"""What a name is called that is nothing but its unit."""
+"""What a name is called that is nothing but its unit, or whose words say too little beside a number."""
 _LONGEST_FIRST = sorted(_BY_UNIT, key=len, reverse=True)
 
 
@@ -107,8 +114,8 @@ def unit_of(name: str) -> str | None:
 
 def label(name: str) -> str:
     """Words for a name, the unit beside them left out: "duration_ns" is "duration", "mfu" is "MFU"."""
-    if name in _ALONE:
-        return _ALONE[name]
+    if name in _CALLED:
+        return _CALLED[name]
     unit = unit_of(name) or ""
     words = (
         name

@@ -57,7 +57,6 @@ def waiting_by_rank(members: pd.DataFrame) -> pd.DataFrame:
     table = waiting(members).merge(sums.reset_index(), on="rank", how="left")
     total = (table["wait_ns"] + table["transfer_ns"]).astype("Float64")
     table["wait_ratio"] = table["wait_ns"].astype("Float64") / total.where(total > 0)
-    table.attrs["labels"] = {"caused_ns": "others waited for it", "wait_ratio": "waiting"}
     return table[columns]
 
 

@@ -97,7 +97,6 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
     table["mean_ns"] = (table["total_ns"] / table["count"]).round().astype("int64")
     table["share"] = table["total_ns"] / max(1, int(table["total_ns"].sum()))
     table["gain_ratio"] = (table["share"] / (1 - table["share"])).where(table["share"] < 1)
-    table.attrs["labels"] = {"count": "calls", "gain_ratio": "speed-up without it"}
     return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 

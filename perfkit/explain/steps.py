@@ -70,27 +70,25 @@ def parts_of(run: Run, steps: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
 def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """The ranks of `typical_steps` beside each other, slowest first; parts that no rank has told apart are left out.
 
-    Columns: `rank`, `stage`, `step`, `duration_ns`, `computing_ns`, `against_stage_ratio` (computing over the median of the rank's
-    pipeline stage, less 1), `exposed_ns`, `hidden_ns`, `bubble_ns`, `free_ns`.
+    Columns: `rank`, `pipeline_stage`, `step`, `duration_ns`, `computing_ns`, `against_stage_ratio` (computing over the median of
+    the rank's pipeline stage, less 1), `exposed_communication_ns`, `overlapped_ns`, `bubble_ns`, `free_ns`.
     """
     computing_ns = steps["computing_ns"].astype("float64")
     median_ns = computing_ns.groupby(steps["pipeline_stage"].fillna(-1)).transform("median")
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "rank": steps["rank"],
-            "stage": steps["pipeline_stage"],
+            "pipeline_stage": steps["pipeline_stage"],
             "step": steps["step"],
             "duration_ns": steps["duration_ns"],
             "computing_ns": steps["computing_ns"],
             "against_stage_ratio": computing_ns / median_ns - 1,
-            "exposed_ns": steps["exposed_communication_ns"],
-            "hidden_ns": steps["overlapped_ns"],
+            "exposed_communication_ns": steps["exposed_communication_ns"],
+            "overlapped_ns": steps["overlapped_ns"],
             "bubble_ns": steps["bubble_ns"],
             "free_ns": steps["free_ns"],
         }
     ).dropna(axis="columns", how="all")
-    table.attrs["labels"] = {"exposed_ns": "exposed comm.", "hidden_ns": "hidden comm.", "against_stage_ratio": "vs. stage median"}
-    return table
 
 
 def step_told(run: Run, *, rank: int, step: int) -> str:

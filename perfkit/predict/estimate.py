@@ -78,9 +78,9 @@ class Estimate:
         return f"{format_ns(self.step_time_s * NS_PER_S, 4)} a step, 80 % between {low} and {high}; {rates}.", *self.warnings
 
     def to_frame(self) -> pd.DataFrame:
-        """The step by part: columns `part`, `time_ns`, `share`."""
-        frame = self.breakdown.to_frame().rename(columns={"path": "part", "amount": "time_ns"})
-        frame["time_ns"] *= NS_PER_S
+        """The step by part: columns `part`, `duration_ns`, `share`."""
+        frame = self.breakdown.to_frame().rename(columns={"path": "part", "amount": "duration_ns"})
+        frame["duration_ns"] *= NS_PER_S
         frame.attrs = {"title": "The predicted step by part"}
         return frame
 

@@ -315,7 +315,8 @@ def _words() -> Iterator[tuple[str, str, str]]:
 
 def _columns() -> Iterator[tuple[str, str, str]]:
     """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
-    code = "\n".join(path.read_text() for part in ("panels", "widgets") for path in (FACE / part).rglob("*.py"))
+    rooms = (FACE / "panels", FACE / "widgets", ROOT / "perfkit" / "explain", ROOT / "perfkit" / "predict")
+    code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
     keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
     labels = {column_label(key) for pair in keys for key in pair if key}
     for text in catalogue("zh").get("columns", {}):

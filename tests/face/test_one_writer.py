@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from perfkit.core import quantity
 from tests.notebook_format import FOLDER as NOTEBOOKS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "perfkit"
@@ -74,6 +75,23 @@ def test_a_page_formats_no_number_by_hand(path: Path):
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if cell["cell_type"] == "code":
             assert by_hand("".join(cell["source"])) == [], cell["id"]
+
+
+def named_by_hand(source: str) -> list[str]:
+    """The columns with a unit that get other words than those of their name, by which all surfaces know them."""
+    tree = ast.parse(source)
+    given = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "labels"]
+    assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    given += [node.value for node in assigned if any("labels" in ast.unparse(target).lower() for target in node.targets)]
+    keys = [key for value in given for part in ast.walk(value) if isinstance(part, ast.Dict) for key in part.keys]
+    return [key.value for key in keys if isinstance(key, ast.Constant) and quantity.unit_of(str(key.value))]
+
+
+def test_a_quantity_is_called_the_same_everywhere():
+    rooms = (path for room in (*ROOMS, "explain", "predict") for path in sorted((PACKAGE / room).rglob("*.py")))
+    found = {str(path): names for path in rooms if (names := named_by_hand(path.read_text(encoding="utf-8")))}
+    assert found == {}
+    assert named_by_hand('frame.attrs["labels"] = {"hidden_ns": "hidden comm.", "origin": "from"}') == ["hidden_ns"]
 
 
 @pytest.mark.parametrize(

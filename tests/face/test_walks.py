@@ -268,7 +268,7 @@ def test_15_compare_says_what_is_a_mean_and_that_it_judges_the_medians(capsys: p
     assert document["total"]["a"] == pytest.approx(sum(part["a"] for part in document["parts"]))
     assert "the mean step is 115 ms shorter" in shown
     assert f"by the medians, {format_ns(medians[0], 4)} and {format_ns(medians[1], 4)}" in shown
-    assert "part of the mean step" in shown
+    assert "Parts of the mean step" in shown
 
 
 @pytest.mark.parametrize("cell", ["=cmd|'/c calc'!A1", "+1+1", "-2+3", "@SUM(A1)"])

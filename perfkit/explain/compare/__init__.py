@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pandas as pd
+
 from perfkit.core import catalog, robust
 from perfkit.core.answer import Answer
 from perfkit.core.breakdown import Amount, Breakdown
@@ -23,7 +25,7 @@ from perfkit.explain.compare._measure import Measure, beyond_noise, measure
 from perfkit.explain.compare._parts import Part, common, parts
 from perfkit.explain.compare._planned import Beside, Finding, beside
 from perfkit.explain.compare.names import compare_names, names_document
-from perfkit.explain.compare.operators import OperatorComparison, compare_operators
+from perfkit.explain.compare.operators import OPERATOR_COLUMNS, OperatorComparison, compare_operators
 from perfkit.explain.compare.settings import changed, comparable
 from perfkit.explain.compare.sides import Kind, Side, kind_of, name_of, open_side
 from perfkit.explain.graph import GraphReport
@@ -34,7 +36,17 @@ from perfkit.record.format import Progress
 FAR_OFF = 5
 """No prediction of a run of the plan itself is off by more than this factor."""
 
-__all__ = ["Comparison", "Finding", "OperatorComparison", "Part", "compare", "compare_names", "compare_operators", "measure"]
+__all__ = [
+    "OPERATOR_COLUMNS",
+    "Comparison",
+    "Finding",
+    "OperatorComparison",
+    "Part",
+    "compare",
+    "compare_names",
+    "compare_operators",
+    "measure",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +99,23 @@ class Comparison:
         if self.kind == "graphs":
             return any(part.delta > percent / 100 * part.a for part in self.parts)
         return self.slower_percent is not None and self.slower_percent > percent
+
+    def to_frame(self) -> pd.DataFrame:
+        """The parts, the largest change first, then their total where there is one, each named by the unit.
+
+        Columns: `part`, `a_ns`, `b_ns`, `delta_ns` (of plans `_s`, of graphs `_bytes`), `change` (relative, in words).
+        """
+        rows = sorted(self.parts, key=lambda part: -abs(part.delta))
+        if self.total_a is not None and self.total_b is not None:
+            rows.append(Part("total", self.total_a, self.total_b))
+        frame = pd.DataFrame([part.row(self.unit) for part in rows])
+        if self.kind == "graphs":
+            frame.attrs = {"title": "Amounts, the largest change first"}
+        elif self.kind == "runs" or self.alignment is not None:
+            frame.attrs = {"title": "Parts of the mean step, the largest change first"}
+        else:
+            frame.attrs = {"title": "Parts of the step, the largest change first"}
+        return frame
 
     def to_json(self) -> dict[str, Any]:
         """The document that `perfkit compare --json` prints."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from perfkit.core.breakdown import Amount, Breakdown, align
+from perfkit.core.units import format_change
 from perfkit.explain.compare._measure import WHOLE
 
 EXPOSED = "communication/exposed"
@@ -27,6 +29,11 @@ class Part:
     def delta(self) -> Amount:
         """What the leaf adds to the difference of the totals."""
         return self.b - self.a
+
+    def row(self, unit: str) -> dict[str, Any]:
+        """The part as a row of `Comparison.to_frame`."""
+        change = format_change(float(self.delta / self.a)) if self.a else "new" if self.b else "-"
+        return {"part": self.path, f"a_{unit}": self.a, f"b_{unit}": self.b, f"delta_{unit}": self.delta, "change": change}
 
 
 def common(a: Breakdown, b: Breakdown) -> tuple[Breakdown, Breakdown, tuple[str, ...]]:

@@ -32,12 +32,27 @@ MOST_NAMED = 3
 _SHAPE_GROUP = re.compile(r"[;\]\"]+")
 
 
+OPERATOR_COLUMNS = [
+    "operator",
+    "shape",
+    "count_a",
+    "count_b",
+    "mean_a_ns",
+    "mean_b_ns",
+    "ratio",
+    "a_share",
+    "b_share",
+    "slower_than_its_share",
+]
+"""What of the operators of both sides people see, a step and rank; the means are those of one call."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OperatorComparison:
     """Operators of two runs; times are ns of one step and rank, counts are calls of one step and rank.
 
     `operators`: `operator`, `operator_class`, `shape` ("": all that the other side has not), `count_a`, `count_b`, `total_a_ns`,
-    `total_b_ns`, `mean_a_ns`, `mean_b_ns`, `ratio`, `share_a`, `share_b`, `share_ratio`, `gap` (slower than its share and worth
+    `total_b_ns`, `mean_a_ns`, `mean_b_ns`, `ratio`, `a_share`, `b_share`, `share_ratio`, `slower_than_its_share` (and worth
     it), `beyond_noise` (null: cannot be decided), `names_a`, `names_b`; largest in b first. `classes`: the same by class. `calls`:
     the n-th call of operators that both call equally often. `missing` are operators of a that b lacks, in all or these shapes,
     `extra` those of b. `fusions`: `fused`, `fused_in`, `calls`, `fused_ns`, `parts`, `parts_ns` (of the other side, parts that it
@@ -172,10 +187,10 @@ def _rows(a: pd.DataFrame, b: pd.DataFrame, keys: list[str], noise_ratio: float)
         for name in (f"count_{side}", f"total_{side}_ns"):
             merged[name] = merged[name].fillna(0.0)
         whole = merged[f"total_{side}_ns"].sum()
-        merged[f"share_{side}"] = merged[f"total_{side}_ns"] / whole if whole else 0.0
+        merged[f"{side}_share"] = merged[f"total_{side}_ns"] / whole if whole else 0.0
     merged["ratio"] = merged["mean_b_ns"] / merged["mean_a_ns"]
-    merged["share_ratio"] = merged["share_b"] / merged["share_a"].where(merged["share_a"] > 0)
-    merged["gap"] = (merged["share_ratio"] >= GAP_RATIO) & (merged["share_b"] - merged["share_a"] >= GAP_SHARE)
+    merged["share_ratio"] = merged["b_share"] / merged["a_share"].where(merged["a_share"] > 0)
+    merged["slower_than_its_share"] = (merged["share_ratio"] >= GAP_RATIO) & (merged["b_share"] - merged["a_share"] >= GAP_SHARE)
     spread = [_by_visit(frame, keys) for frame in (a, b)]
     decided = [_beyond(spread, key, noise_ratio) for key in _key_tuples(merged, keys)]
     merged["beyond_noise"] = pd.Series(decided, index=merged.index, dtype=object)
@@ -224,8 +239,8 @@ def _calls(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
 
 def _alone(operators: pd.DataFrame, side: str, other: str) -> pd.DataFrame:
     rows = operators[(operators[f"count_{other}"] == 0) & (operators[f"count_{side}"] > 0)]
-    columns = ["operator", "operator_class", "shape", f"count_{side}", f"total_{side}_ns", f"share_{side}", f"names_{side}"]
-    renamed = rows[columns].rename(columns=lambda name: name.replace(f"_{side}", "") if name != "operator_class" else name)
+    own = {f"count_{side}": "count", f"total_{side}_ns": "total_ns", f"{side}_share": "share", f"names_{side}": "names"}
+    renamed = rows[["operator", "operator_class", "shape", *own]].rename(columns=own)
     return renamed.sort_values("total_ns", ascending=False, ignore_index=True)
 
 
@@ -302,23 +317,23 @@ def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def by_operator(found: OperatorComparison) -> pd.DataFrame:
     """One row an operator, all shapes together, largest difference first.
 
-    `operator`, `count_a`, `count_b`, `share_a`, `share_b` of the computing time, `times` (share in a over share in b, null where
+    `operator`, `count_a`, `count_b`, `a_share`, `b_share` of the computing time, `times` (share in a over share in b, null where
     b has none) and `slower` (than its share in b).
     """
-    columns = ["count_a", "count_b", "share_a", "share_b"]
+    columns = ["count_a", "count_b", "a_share", "b_share"]
     rows = found.operators.groupby("operator", sort=False)[columns].sum().astype("float64").reset_index()
     both = (rows["count_a"] > 0) & (rows["count_b"] > 0)
-    rows = rows.assign(times=(rows["share_a"] / rows["share_b"]).where(both & (rows["share_b"] > 0)))
-    slower = both & (rows["times"] >= GAP_RATIO) & (rows["share_a"] - rows["share_b"] >= GAP_SHARE)
-    rows = rows.assign(slower=slower, apart=(rows["share_a"] - rows["share_b"]).abs())
+    rows = rows.assign(times=(rows["a_share"] / rows["b_share"]).where(both & (rows["b_share"] > 0)))
+    slower = both & (rows["times"] >= GAP_RATIO) & (rows["a_share"] - rows["b_share"] >= GAP_SHARE)
+    rows = rows.assign(slower=slower, apart=(rows["a_share"] - rows["b_share"]).abs())
     return rows.sort_values("apart", ascending=False, kind="stable", ignore_index=True).drop(columns="apart")
 
 
 def slower_told(found: OperatorComparison, other: str) -> str:
     """What is slower here than its share in the run named `other`, and what is fused there and in parts here."""
-    slower = by_operator(found).query("slower").sort_values("share_a", ascending=False)
+    slower = by_operator(found).query("slower").sort_values("a_share", ascending=False)
     named = [
-        f"{row['operator']} ({format_ratio(row['share_a'])} of the computing time here, {format_ratio(row['share_b'])} there)"
+        f"{row['operator']} ({format_ratio(row['a_share'])} of the computing time here, {format_ratio(row['b_share'])} there)"
         for row in slower.head(MOST_NAMED).to_dict("records")
     ]
     more = f" and {len(slower) - MOST_NAMED} more" if len(slower) > MOST_NAMED else ""

@@ -139,14 +139,14 @@ def share_bars(rows: Rows) -> alt.Chart:
 
 
 def share_rows(table: pd.DataFrame) -> Rows:
-    """Rows of `share_bars` from `operator`, `share_a`, `share_b`, `count_a` and `count_b`."""
+    """Rows of `share_bars` from `operator`, `a_share`, `b_share`, `count_a` and `count_b`."""
     return {
         "shares": [
             {
                 "operator": str(row["operator"]),
                 "label": _short(str(row["operator"])),
                 "run": run,
-                "share": float(row[f"share_{side}"]),
+                "share": float(row[f"{side}_share"]),
                 "calls": float(row[f"count_{side}"]),
             }
             for row in table.to_dict("records")

@@ -11,7 +11,7 @@ from perfkit.core import quantity
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
-from perfkit.face.cli._tables import print_table
+from perfkit.face.cli._tables import print_rows
 
 
 def print_answer(
@@ -24,15 +24,10 @@ def print_answer(
     elif form == "csv":
         write_text(out, safe_frame(shown).to_csv(index=False, lineterminator="\n"))
     else:
-        cells = [[_cell(name, value) for name, value in row.items()] for row in _rows(shown)]
-        print_table([quantity.label(str(name)) for name in answer.columns], cells, out)
+        print_rows(list(_rows(shown)), out, names=list(map(str, answer.columns)))
         say(out, f"\n{len(shown)} of {len(answer)} rows")
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
     columns = {str(name): quantity.cells(frame[name]) for name in frame.columns}
     return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-
-
-def _cell(name: str, value: Any) -> str:
-    return quantity.text(name, value, absent="-")

@@ -7,12 +7,13 @@ from typing import Any, TextIO
 
 import pandas as pd
 
-from perfkit.core.units import NS_PER_S, format_bytes, format_change, format_entry, format_ns, format_ratio, significant
-from perfkit.explain.compare import Comparison, OperatorComparison
+from perfkit.core.units import format_entry, format_ns, format_ratio
+from perfkit.explain.compare import OPERATOR_COLUMNS, Comparison, OperatorComparison
 from perfkit.face.cli._screen import say
-from perfkit.face.cli._tables import print_table
+from perfkit.face.cli._tables import print_rows, print_table
 
 TOP = 20
+ONE_SIDED = ["operator", "shape", "count", "total_ns"]
 
 
 def print_comparison(found: Comparison, out: TextIO) -> None:
@@ -22,10 +23,13 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
     say(out)
     for sentence in found.sentences:
         say(out, sentence)
+    if found.parts:
+        frame = found.to_frame()
+        say(out, f"\n{frame.attrs['title']}")
+        print_rows(_rows(frame, [str(name) for name in frame.columns], len(frame)), out)
     if found.kind == "graphs":
-        _print_graphs(found, out)
-    elif found.parts:
-        _print_parts(found, out)
+        for name in ("added", "removed", "moved", "changed"):
+            _print_nodes(name, found.extra[name], out)
     if found.alignment is not None:
         _print_losses(found, out)
     if found.operators is not None:
@@ -40,25 +44,6 @@ def print_comparison(found: Comparison, out: TextIO) -> None:
             say(out, f"and {len(found.config) - TOP} more")
     for note in found.notes:
         say(out, f"\nnote: {note}")
-
-
-def _print_parts(found: Comparison, out: TextIO) -> None:
-    scale = 1 if found.unit == "ns" else NS_PER_S
-    rows = [
-        [
-            part.path,
-            *(format_ns(amount * scale) for amount in (part.a, part.b)),
-            _signed(part.delta * scale),
-            _change(part.a, part.b),
-        ]
-        for part in sorted(found.parts, key=lambda part: -abs(part.delta))
-    ]
-    if found.total_a is not None and found.total_b is not None:
-        a, b = found.total_a, found.total_b
-        rows.append(["total", format_ns(a * scale), format_ns(b * scale), _signed((b - a) * scale), _change(a, b)])
-    say(out)
-    whole = "mean step" if found.kind == "runs" or found.alignment is not None else "step"
-    print_table([f"part of the {whole}", "a", "b", "b - a", "change"], rows, out)
 
 
 def _print_losses(found: Comparison, out: TextIO) -> None:
@@ -83,36 +68,12 @@ def _print_losses(found: Comparison, out: TextIO) -> None:
 
 
 def _print_operators(found: OperatorComparison, out: TextIO) -> None:
-    rows = [
-        [
-            row["operator"],
-            row["shape"],
-            *(format_entry(row[side]) for side in ("count_a", "count_b")),
-            *(format_ns(row[side]) for side in ("mean_a_ns", "mean_b_ns")),
-            significant(row["ratio"]),
-            *(format_ratio(row[side]) for side in ("share_a", "share_b")),
-            "slower than its share" if row["gap"] else "",
-        ]
-        for row in found.operators.head(TOP).to_dict("records")
-    ]
     say(out)
-    print_table(
-        ["operator", "shapes", "calls a", "calls b", "one call a", "one call b", "b / a", "share a", "share b", ""], rows, out
-    )
+    print_rows(_rows(found.operators, OPERATOR_COLUMNS, TOP), out, names=OPERATOR_COLUMNS)
     for title, frame in (("only in a", found.missing), ("only in b", found.extra)):
         if len(frame):
             say(out, f"\n{title}")
-            listed = frame.head(TOP // 2).to_dict("records")
-            rows = [
-                [
-                    row["operator"],
-                    row["shape"],
-                    format_entry(row["count"]),
-                    format_ns(row["total_ns"]),
-                ]
-                for row in listed
-            ]
-            print_table(["operator", "shapes", "calls", "time of a step"], rows, out)
+            print_rows(_rows(frame, ONE_SIDED, TOP // 2), out)
     for row in found.fusions.to_dict("records"):
         text = f"{format_entry(row['calls'])} x {row['fused']} ({format_ns(row['fused_ns'])}), the other side {row['parts']}"
         say(out, f"\nfused in {row['fused_in']}: {text} ({format_ns(row['parts_ns'])})")
@@ -123,29 +84,13 @@ def _print_names(names: pd.DataFrame, out: TextIO) -> None:
         rows = names[names["change"] == change].sort_values(f"total_{side}_ns", ascending=False, kind="stable")
         if len(rows):
             say(out, f"\n{change} by name ({len(rows)})")
-            listed = rows.head(TOP // 2).to_dict("records")
-            cells = [
-                [
-                    row["name"],
-                    row["where"],
-                    significant(row[f"count_{side}"], 4),
-                    format_ns(row[f"total_{side}_ns"]),
-                ]
-                for row in listed
-            ]
-            print_table(["name", "where", "calls", "time of a step"], cells, out)
+            print_rows(_rows(rows, ["name", "where", f"count_{side}", f"total_{side}_ns"], TOP // 2), out)
 
 
-def _print_graphs(found: Comparison, out: TextIO) -> None:
-    rows = [
-        [part.path, format_bytes(part.a), format_bytes(part.b), _sign(part.delta) + format_bytes(abs(part.delta))]
-        for part in found.parts
-    ]
-    if rows:
-        say(out)
-        print_table(["amount", "a", "b", "b - a"], rows, out)
-    for name in ("added", "removed", "moved", "changed"):
-        _print_nodes(name, found.extra[name], out)
+def _rows(frame: pd.DataFrame, names: Sequence[str], most: int) -> list[dict[Any, Any]]:
+    """The first rows of some columns; pandas has nan for what a side has not."""
+    head = frame[list(names)].head(most)
+    return head.astype("object").where(head.notna(), None).to_dict("records")
 
 
 def _print_nodes(name: str, entries: Sequence[Any], out: TextIO) -> None:
@@ -158,18 +103,6 @@ def _print_nodes(name: str, entries: Sequence[Any], out: TextIO) -> None:
         )
         if len(entries) > TOP:
             say(out, f"and {len(entries) - TOP} more")
-
-
-def _signed(ns: float) -> str:
-    return _sign(ns) + format_ns(abs(ns))
-
-
-def _sign(value: float) -> str:
-    return "+" if value > 0 else "-" if value < 0 else ""
-
-
-def _change(a: float, b: float) -> str:
-    return format_change((b - a) / a) if a else "new" if b else "-"
 
 
 def _ratio(value: float | None) -> str:

@@ -12,17 +12,19 @@ import pandas as pd
 from perfkit.config.dialects import read_config
 from perfkit.config.dialects.table import with_options
 from perfkit.config.dialects.table_file import read_frame
-from perfkit.core import catalog
+from perfkit.core import catalog, quantity
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spreadsheet import safe_frame
-from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.core.units import GIB, format_bytes
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
-from perfkit.face.cli._tables import print_table
+from perfkit.face.cli._tables import print_rows, print_table
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
 from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
+
+FIGURES = ("tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes")
 
 
 def estimate_configs(
@@ -108,27 +110,19 @@ def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
 
 
 def _print(path: str, predicted: Estimate, out: TextIO) -> None:
-    low, high = predicted.interval_s
-    say(out, f"{path}: {_time(predicted.step_time_s)} a step (80 % between {_time(low)} and {_time(high)})")
+    document = predicted.to_dict()
+    step, low, high = (quantity.text(name, document[name]) for name in ("step_time_s", "step_time_low_s", "step_time_high_s"))
+    say(out, f"{path}: {step} a step (80 % between {low} and {high})")
     say(out)
-    rows = [
-        ["tokens/s/device", significant(predicted.tokens_per_s_per_device, 4)],
-        ["MFU", format_ratio(predicted.mfu)],
-        ["HFU", format_ratio(predicted.hfu)],
-    ]
-    if predicted.peak_memory_bytes is not None:
-        rows.append(["peak memory", format_bytes(predicted.peak_memory_bytes)])
-    print_table(["figure", "value"], rows, out)
+    known = [name for name in FIGURES if document[name] is not None]
+    print_table(["figure", "value"], [[quantity.label(name), quantity.text(name, document[name])] for name in known], out)
     if predicted.memory_limit is not None:
         say(out, f"\n{_limit_text(predicted, predicted.memory_limit)}")
-    for title, breakdown, show in (
-        ("part of the step", predicted.breakdown, _time),
-        ("part of the memory", predicted.memory, format_bytes),
-    ):
+    for name, breakdown in (("duration_s", predicted.breakdown), ("peak_bytes", predicted.memory)):
         if breakdown is not None:
             say(out)
-            parts = [[part, show(amount), format_ratio(amount / breakdown.total)] for part, amount in breakdown.parts.items()]
-            print_table([title, "amount", "share"], parts, out)
+            parts = breakdown.parts.items()
+            print_rows([{"part": part, name: amount, "share": amount / breakdown.total} for part, amount in parts], out)
     for warning in predicted.warnings:
         say(out, f"\nwarning: {warning}")
 
@@ -139,7 +133,3 @@ def _limit_text(predicted: Estimate, limit: MemoryLimit) -> str:
     rest = f"; {format_bytes(outside)} more lie outside of the pool" if outside else ""
     verdict = "fits" if predicted.fits else "does not fit"
     return f"memory: {verdict} into {format_bytes(limit.limit_bytes)} ({limit.source}){rest}"
-
-
-def _time(seconds: float) -> str:
-    return format_ns(seconds * NS_PER_S)

@@ -2,94 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from perfkit.core.units import format_bytes, format_count, format_ns, format_ratio
+from perfkit.core.units import format_count, format_ns, format_ratio
 from perfkit.face.cli._screen import say
-from perfkit.face.cli._tables import print_table
+from perfkit.face.cli._tables import print_rows
 
 TOP = 10
 
 
 def print_summary(summary: dict[str, Any], out: TextIO) -> None:
     """Print where the time went: steps by rank, the largest kernels and collectives, and what was not read."""
-    ranks = summary["ranks"]
     say(out, f"{summary['run']}: {summary['kind']}, {summary['format']}, {summary['ranks_found']} ranks")
     say(out)
-    paths = list(dict.fromkeys(path for rank in ranks for step in rank["steps"] for path in _parts(step) or ()))
-    marked = any(step["host_duration_ns"] is not None for rank in ranks for step in rank["steps"])
-    rows = [
-        [
-            str(rank["rank"]),
-            "-" if rank["pipeline_stage"] is None else str(rank["pipeline_stage"]),
-            str(step["step"]),
-            format_ns(step["duration_ns"]),
-            *([format_ns(step["host_duration_ns"])] if marked else []),
-            *(_part(step, path) for path in paths),
-            format_ns(step["overlapped_ns"]),
-        ]
-        for rank in ranks
-        for step in rank["steps"]
-    ]
-    if rows:
-        header = ["rank", "stage", "step", "duration", *(["host mark"] if marked else []), *paths, "hidden comm."]
-        print_table(header, rows, out, keys=3)
-    else:
-        say(out, "no step times were recorded")
+    _print_steps(summary["ranks"], out)
     kernels = summary["kernels"][:TOP]
-    if kernels:
-        say(out, f"\nlargest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})")
-        print_table(
-            ["name", "count", "total"],
-            [[kernel["name"], str(kernel["count"]), format_ns(kernel["total_ns"])] for kernel in kernels],
-            out,
-        )
-    if summary["collectives"]:
-        say(out, "\ncommunication, all ranks")
-        print_table(
-            ["operation", "group size", "count", "total", "bytes"],
-            [
-                [
-                    entry["name"],
-                    str(entry["group_size"] or "not stated"),
-                    str(entry["count"]),
-                    format_ns(entry["total_ns"]),
-                    "not recorded" if entry["bytes"] is None else format_bytes(entry["bytes"]),
-                ]
-                for entry in summary["collectives"][:TOP]
-            ],
-            out,
-        )
-    waited = [entry for entry in summary["waiting"] if entry["caused_ns"]][:TOP]
-    if waited:
-        say(out, "\nwaited for in communication")
-        print_table(
-            ["rank", "times last", "up to", "cost its peers", "waits itself"],
-            [
-                [
-                    str(entry["rank"]),
-                    str(entry["times_last"]),
-                    *(format_ns(entry[name]) for name in ("latest_ns", "caused_ns", "wait_ns")),
-                ]
-                for entry in waited
-            ],
-            out,
-        )
-    if summary.get("memory_reports"):
-        say(out, "\nmemory of the device as printed")
-        print_table(
-            ["rank", "statistic", "budget", "used peak", "peak with gaps"],
-            [
-                [
-                    str(report["rank"]),
-                    str(report["block"]),
-                    *(format_bytes(report[name], 6) for name in ("budget_bytes", "used_peak_bytes", "actual_peak_bytes")),
-                ]
-                for report in summary["memory_reports"]
-            ],
-            out,
-        )
+    _print_titled(f"largest kernels, all ranks ({len(kernels)} of {len(summary['kernels'])})", kernels, out)
+    _print_titled("communication, all ranks", summary["collectives"][:TOP], out)
+    _print_titled("waited for in communication", [entry for entry in summary["waiting"] if entry["caused_ns"]][:TOP], out)
+    names = ("rank", "block", "budget_bytes", "used_peak_bytes", "actual_peak_bytes")
+    reports = [{name: report[name] for name in names} for report in summary.get("memory_reports", ())]
+    _print_titled("memory of the device as printed", reports, out)
     _print_lost(summary, out)
+
+
+def _print_steps(ranks: Sequence[dict[str, Any]], out: TextIO) -> None:
+    steps = [(rank, step) for rank in ranks for step in rank["steps"]]
+    if not steps:
+        say(out, "no step times were recorded")
+        return
+    paths = list(dict.fromkeys(path for _, step in steps for path in _parts(step) or ()))
+    times = ["duration_ns", *(["host_duration_ns"] if any(step["host_duration_ns"] is not None for _, step in steps) else [])]
+    rows = [
+        {
+            **{name: rank[name] for name in ("rank", "pipeline_stage")},
+            **{name: step[name] for name in ("step", *times)},
+            **{path: _part(step, path) for path in paths},
+            "overlapped_ns": step["overlapped_ns"],
+        }
+        for rank, step in steps
+    ]
+    print_rows(rows, out, keys=3)
+
+
+def _print_titled(title: str, rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    if rows:
+        say(out, f"\n{title}")
+        print_rows(rows, out)
 
 
 def _parts(step: dict[str, Any]) -> dict[str, int] | None:

@@ -7,10 +7,11 @@ Figures are never shortened: columns that still do not fit follow below, each pa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import TextIO
+from typing import Any, TextIO
 
+from perfkit.core import quantity
 from perfkit.core.shortening import shortened, width_of
 from perfkit.face.cli._screen import Styled, say, screen_width, visible
 
@@ -38,6 +39,16 @@ def print_table(
             say(out)
         fitted = _fitted([widths[index] for index in part], [least[index] for index in part], limit)
         _print_columns([columns[index] for index in part], fitted, out, [header[index] in told for index in part])
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO, *, names: Sequence[str] | None = None, keys: int = 1) -> None:
+    """Print rows under the words of their names, each value by what its name says it is; `keys` as for `print_table`.
+
+    `names` are the columns, in their order; by default those of the first row.
+    """
+    shown = list(rows[0]) if names is None else names
+    cells = [[quantity.text(name, row[name], absent="-") for name in shown] for row in rows]
+    print_table([quantity.label(name) for name in shown], cells, out, keys=keys)
 
 
 def _least(column: Sequence[str], width: int) -> int:

@@ -24,7 +24,6 @@ from perfkit.teach import Store, exercises, groups, question, report
 from perfkit.teach.lesson import Block, blocks
 
 REFRESH_S = 5.0
-LABELS = {"solved_ratio": "solved", "mastery_ratio": "mastery", "median_s": "median time"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +89,7 @@ def view(result: Result) -> Answer:
         "students": (report.by_student(rows), "By student"),
         "typed": (typed, f"What was typed at {result.state.exercise}"),
     }
-    tables = {name: Table(frame=pd.DataFrame(table), title=title, labels=LABELS) for name, (table, title) in found.items() if table}
+    tables = {name: Table(frame=pd.DataFrame(table), title=title) for name, (table, title) in found.items() if table}
     tables = shown | tables | notes
     code = (Code(report.results_csv(rows, anonymous=result.state.anonymous), "csv", "results.csv: all rows"),) if rows else ()
     return Answer(charts, tables, _sentence(result), _notes(result), code)

@@ -39,10 +39,8 @@ SCALES = (("against the stage", "median"), ("ms", "ms"), ("of the largest", "max
 LABELS = {
     "over_stage": "of its stage",
     "over_all": "of all",
-    "slow_steps_share": "steps apart",
     "stands_out": "stands out",
     "computing_over_mean": "of mean",
-    "exposed_communication_ns": "exposed",
 }
 
 

@@ -13,8 +13,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_MS, NS_PER_S, format_change
-from perfkit.explain.compare import Comparison, compare
+from perfkit.core.units import NS_PER_MS, NS_PER_S
+from perfkit.explain.compare import OPERATOR_COLUMNS, Comparison, compare
 from perfkit.explain.compare.recalibrate import recalibrate
 from perfkit.explain.compare.sides import described, name_of, open_side
 from perfkit.face.charts.compare import waterfall, waterfall_rows
@@ -99,7 +99,8 @@ def view(result: Result) -> Answer:
             sources=[f"a: {found.a}", f"b: {found.b}"],
             wide=True,
         )
-        tables["parts"] = Table(frame=_parts(found), title="Parts of the step, the largest change first")
+        parts = found.to_frame()
+        tables["parts"] = Table(frame=parts, title=parts.attrs["title"])
     tables |= _more(found)
     if found.config:
         frame = pd.DataFrame([{**row, "old": str(row["old"]), "new": str(row["new"])} for row in found.config])
@@ -134,31 +135,6 @@ def _decided(found: Comparison) -> tuple[str, ...]:
     return ()
 
 
-def _parts(found: Comparison) -> pd.DataFrame:
-    factor = 1 if found.unit == "ns" else NS_PER_S
-    rows = sorted(found.parts, key=lambda part: -abs(part.delta))
-    frame = pd.DataFrame(
-        [
-            {
-                "part": part.path,
-                "a_ns": round(part.a * factor),
-                "b_ns": round(part.b * factor),
-                "difference_ns": round(part.delta * factor),
-                "change": format_change(part.delta / part.a) if part.a else "-",
-            }
-            for part in rows
-        ]
-    )
-    total = {
-        "part": "total",
-        "a_ns": frame["a_ns"].sum(),
-        "b_ns": frame["b_ns"].sum(),
-        "difference_ns": frame["difference_ns"].sum(),
-    }
-    change = format_change(found.ratio - 1) if found.ratio else "-"
-    return pd.concat([frame, pd.DataFrame([{**total, "change": change}])], ignore_index=True)
-
-
 def _more(found: Comparison) -> dict[str, Table]:
     """Tables that only some kinds have: stages and findings of a plan, operators, graph nodes, losses."""
     tables: dict[str, Table] = {}
@@ -169,10 +145,8 @@ def _more(found: Comparison) -> dict[str, Table]:
                 frame=pd.DataFrame(rows), title="Every stage beside its plan (residual: measured minus planned)"
             )
     if found.operators is not None and len(found.operators.operators):
-        columns = ["operator", "shape", "count_a", "count_b", "mean_a_ns", "mean_b_ns", "ratio", "share_a", "share_b", "gap"]
-        frame = found.operators.operators[columns].head(SHOWN_OPERATORS)
-        labels = {"gap": "slower than its share", "count_a": "calls a", "count_b": "calls b"}
-        tables["operators"] = Table(frame=frame, title="Operators of both, per step and rank", labels=labels)
+        frame = found.operators.operators[OPERATOR_COLUMNS].head(SHOWN_OPERATORS)
+        tables["operators"] = Table(frame=frame, title="Operators of both, per step and rank")
         for name, frame in (("only in a", found.operators.missing), ("only in b", found.operators.extra)):
             if len(frame):
                 tables[name] = Table(frame=frame.drop(columns="names").head(SHOWN_OPERATORS), title=f"Operators {name}")

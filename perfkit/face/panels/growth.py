@@ -72,7 +72,7 @@ def _table(result: Result) -> Table:
     columns = ["num_devices", "global_batch_size", "num_micro_batches", "step_time_s", "tokens_per_s", "linearity", "exposed_ratio"]
     columns += ["bubble_ratio", "peak_memory_bytes", "note"]
     shown = growth(result.plan, batch=result.state.batch)[columns].rename(columns={"linearity": "linearity_ratio"})
-    labels = {"num_devices": "devices", "tokens_per_s": "whole job"}
+    labels = {"num_devices": "devices"}
     return Table(frame=shown, title="By number of devices", labels=labels)
 
 

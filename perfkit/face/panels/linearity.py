@@ -108,7 +108,7 @@ def view(result: Result) -> Answer:
     notes = (
         "A guide divides by one node's throughput times the number of cards, which is too small by the cards of a node (X12).",
     )
-    labels = {"num_devices": "devices", "tokens_per_s": "whole job", "ideal_tokens_per_s": "ideal"}
+    labels = {"num_devices": "devices"}
     return Answer({"linearity": figure}, {"runs": Table(frame=shown, title="Runs", labels=labels)}, text, notes)
 
 

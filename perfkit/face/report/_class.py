@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from perfkit.core.units import format_entry, format_ratio
+from perfkit.core import quantity
 from perfkit.face.charts.classroom import progress_map
 from perfkit.face.report._page import html_page
 from perfkit.face.report._parts import Drawing, Part, table_part
 from perfkit.project.experiments.export import Section
 from perfkit.teach import report
-
-LABELS = {"solved_ratio": "solved", "mastery_ratio": "without a hint", "median_s": "median s"}
 
 
 def class_results(rows: Sequence[Mapping[str, Any]], teams: Mapping[str, str], *, anonymous: bool = False) -> str:
@@ -39,11 +37,7 @@ def _parts(shown: list[dict[str, Any]], rows: Sequence[Mapping[str, Any]], teams
     }
     for title, table in tables.items():
         if table:
-            header = [LABELS.get(name, name) for name in table[0]]
-            yield table_part(title, header, [[_cell(name, value) for name, value in row.items()] for row in table], level=2)
-
-
-def _cell(name: str, value: Any) -> str | None:
-    if name.endswith("_ratio"):
-        return format_ratio(value)
-    return None if value is None else format_entry(value) if isinstance(value, float) else str(value)
+            header = [quantity.label(name) for name in table[0]]
+            yield table_part(
+                title, header, [[quantity.text(name, value, absent="-") for name, value in row.items()] for row in table], level=2
+            )

@@ -109,7 +109,7 @@ def utilization_told(cost: ModelCost, tokens_per_s_per_device: float, peak_flops
 
 
 def utilization_table(cost: ModelCost, tokens_per_s_per_device: float, peak_flops_per_s: float) -> pd.DataFrame:
-    """The utilization of a speed by convention: `convention`, `training_flops`, `mfu_ratio`, `full_recompute_hfu_ratio`."""
+    """The utilization of a speed by convention: `convention`, `per_token_flops`, `mfu`, `full_recompute_hfu`."""
     rows = []
     for name, attention, head in CONVENTIONS:
         work = training_flops(cost.model, cost.seq_length, attention, head=head)
@@ -117,18 +117,12 @@ def utilization_table(cost: ModelCost, tokens_per_s_per_device: float, peak_flop
         rows.append(
             {
                 "convention": name,
-                "training_flops": work.total,
-                "mfu_ratio": mfu(work, tokens_per_s_per_device, peak_flops_per_s),
-                "full_recompute_hfu_ratio": hfu(work, again, tokens_per_s_per_device, peak_flops_per_s),
+                "per_token_flops": work.total,
+                "mfu": mfu(work, tokens_per_s_per_device, peak_flops_per_s),
+                "full_recompute_hfu": hfu(work, again, tokens_per_s_per_device, peak_flops_per_s),
             }
         )
-    frame = pd.DataFrame(rows)
-    frame.attrs["labels"] = {
-        "training_flops": "FLOP per token",
-        "mfu_ratio": "MFU",
-        "full_recompute_hfu_ratio": "HFU, all layers recomputed",
-    }
-    return frame
+    return pd.DataFrame(rows)
 
 
 def guide_table(model: ModelSpec, seq_length: int) -> pd.DataFrame:
@@ -165,11 +159,9 @@ def published_table() -> pd.DataFrame:
     columns = {
         "case": "case",
         "tokens_per_s_per_device": "tokens_per_s_per_device",
-        "published_mfu": "printed_mfu_ratio",
-        "mfu": "recomputed_mfu_ratio",
+        "published_mfu": "printed_mfu",
+        "mfu": "recomputed_mfu",
         "convention": "counted_as",
         "judgement": "verdict",
     }
-    frame = published_cases()[list(columns)].rename(columns=columns)
-    frame.attrs["labels"] = {"tokens_per_s_per_device": "tokens/s/device", "printed_mfu_ratio": "printed MFU"}
-    return frame
+    return published_cases()[list(columns)].rename(columns=columns)

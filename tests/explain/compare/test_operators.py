@@ -78,7 +78,7 @@ def test_an_operator_slower_than_its_share_is_a_gap_whatever_the_speed_of_the_de
     npu = run_of([("MatMulV2", "MatMulV2", 16_000, None), ("SoftmaxV2", "SoftmaxV2", 8_000, None), ("Add", "Add", 2_000, None)])
     rows = compare_operators(gpu, npu).operators.set_index("operator")
     assert rows["ratio"].to_dict() == {"MatMul": 2, "Softmax": 8, "Add": 2}
-    assert rows["gap"].to_dict() == {"MatMul": False, "Softmax": True, "Add": False}
+    assert rows["slower_than_its_share"].to_dict() == {"MatMul": False, "Softmax": True, "Add": False}
     assert rows.loc["Softmax", "share_ratio"] == pytest.approx((8 / 26) / (1 / 10))
 
 
@@ -87,7 +87,7 @@ def test_a_run_compared_with_itself_has_ratio_one_and_nothing_missing():
     found = compare_operators(run, run)
     assert (found.operators["ratio"] == 1).all()
     assert (found.operators["share_ratio"] == 1).all()
-    assert not found.operators["gap"].any()
+    assert not found.operators["slower_than_its_share"].any()
     assert found.missing.empty
     assert found.extra.empty
     assert found.fusions.empty
@@ -99,8 +99,8 @@ def test_totals_are_those_of_the_kernels_and_shares_sum_to_one():
     kernels = run.frame("kernels")
     total = kernels.loc[kernels["kind"] == "computing", "duration_ns"].sum() / 2
     assert found.classes["total_a_ns"].sum() == pytest.approx(total)
-    assert found.classes["share_a"].sum() == pytest.approx(1)
-    assert found.classes["share_b"].sum() == pytest.approx(1)
+    assert found.classes["a_share"].sum() == pytest.approx(1)
+    assert found.classes["b_share"].sum() == pytest.approx(1)
     json.dumps(found.to_json(), allow_nan=False)
 
 

@@ -33,7 +33,7 @@ def test_models_have_their_published_cost(name, parameters, gflop):
 
 
 def test_the_guides_13b_figure_in_every_convention():
-    shares = utilization_table(cost_of("llama2-13b"), 2562.0, PEAK).set_index("convention")["mfu_ratio"]
+    shares = utilization_table(cost_of("llama2-13b"), 2562.0, PEAK).set_index("convention")["mfu"]
     assert {name: f"{share:.2%}" for name, share in shares.items()} == {
         "full attention, with head": "59.40%",
         "full attention, without head": "58.73%",
@@ -81,7 +81,7 @@ def test_odd_sizes_are_told_and_the_guides_stand_beside_the_exact_totals():
     table = guide_table(odd.model, 4096)
     assert (table["guide_flops"] / table["exact_flops"] - 1).tolist() == pytest.approx(table["difference_ratio"].tolist())
     assert guide_told(odd.model, 4096).startswith("The guides' totals are off: forward pass, layer total x layers")
-    assert published_table()["recomputed_mfu_ratio"].notna().any()
+    assert published_table()["recomputed_mfu"].notna().any()
 
 
 def test_a_product_is_held_up_by_memory_or_by_computing():

@@ -175,7 +175,7 @@ def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) 
         columns=["name", "kind", "rank", "lane", "start_ns", "duration_ns", "inside_ns"],
     )
     title = f"One by one, the longest first ({len(longest)} of {tiles.slices_text(count)})"
-    labels = {"start_ns": "after the first event", "inside_ns": "in the range"}
+    labels = {"start_ns": "after the first event"}
     return table_content("timeline-slices", Table(frame=frame, title=title, labels=labels, selectable=True))
 
 
