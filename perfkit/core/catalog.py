@@ -96,7 +96,10 @@ def _merged_hardware(path: str, modified_ns: int) -> Mapping[str, HardwareSpec]:
 
 
 def hardware_named(name: str) -> HardwareSpec:
-    """One device; case, `_`, `-` and spaces do not matter. Raises InputError that names the nearest devices."""
+    """One device, also by the first words of its name if no other begins so; case, `_`, `-` and spaces do not matter.
+
+    Raises InputError that names those that begin so, or the nearest devices.
+    """
     known = hardware()
     return known[_pick(name, known, "device")]
 
@@ -190,6 +193,9 @@ def _pick(name: str, names: Collection[str], kind: str) -> str:
     known = {_plain(candidate): candidate for candidate in names}
     if _plain(name) in known:
         return known[_plain(name)]
-    nearest = difflib.get_close_matches(_plain(name), known, n=3, cutoff=0.4)
+    variants = [found for found in known if kind == "device" and found.startswith(f"{_plain(name)}-")]
+    if len(variants) == 1:
+        return known[variants[0]]
+    nearest = variants or difflib.get_close_matches(_plain(name), known, n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(known[near] for near in nearest)}?" if nearest else f"known are {', '.join(known.values())}"
     raise InputError("catalogue", [f"no {kind} is called {name!r}; {hint}"])

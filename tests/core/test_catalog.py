@@ -90,6 +90,12 @@ def test_case_and_separators_do_not_matter(name):
     assert catalog.model(name) is catalog.find_model(name) is catalog.models()["llama2-7b"]
 
 
+def test_the_first_words_of_a_device_are_enough_where_no_other_begins_so():
+    assert catalog.hardware_named("h200") is catalog.hardware()["H200-141GB-SXM"]
+    with pytest.raises(InputError, match="did you mean A100 312, A100-40GB-SXM, A100-80GB-SXM, A100-80GB-PCIe"):
+        catalog.hardware_named("A100")
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     with pytest.raises(InputError, match="no model is called 'llama2-7'; did you mean llama2-7b"):
         catalog.model("llama2-7")
