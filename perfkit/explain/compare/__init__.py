@@ -17,6 +17,7 @@ from perfkit.core.answer import Answer
 from perfkit.core.breakdown import Amount, Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_change, format_ns, significant
 from perfkit.explain.alignment import Alignment, LossSeries, align_losses, series_of_run
@@ -150,7 +151,7 @@ def compare(
     *,
     kind: Kind | None = None,
     noise_ratio: float = robust.NOISE_RATIO,
-    device: str | None = None,
+    device: HardwareSpec | str | None = None,
     calibration: str | Calibration | None = None,
     operators: bool = False,
     progress: Progress | None = None,
@@ -312,10 +313,10 @@ def _graphs(a: GraphReport, b: GraphReport) -> Comparison:
     )
 
 
-def _on_device(side: Side, device: str | None) -> Side:
-    return (
-        replace(side, hardware=catalog.hardware_named(device)) if device and isinstance(side, Plan) and not side.hardware else side
-    )
+def _on_device(side: Side, device: HardwareSpec | str | None) -> Side:
+    if not device or not isinstance(side, Plan) or side.hardware:
+        return side
+    return replace(side, hardware=catalog.hardware_named(device) if isinstance(device, str) else device)
 
 
 def _samples(found: Measure) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from perfkit.core.discover import constants
 from perfkit.core.errors import PerfkitError
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PerfkitError as error:
         if arguments.debug:
             traceback.print_exc()
-        _say_error(str(error))
+        _say_error(_with_option(str(error), arguments.mends))
         return 2
     except KeyboardInterrupt:
         return 130
@@ -45,6 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         _say_error(f"unexpected {type(error).__name__}: {error}; this is a bug, run again with --debug to see where")
         return 2
+
+
+def _with_option(message: str, mends: Mapping[str, str]) -> str:
+    """What calculations that know no command line miss, with the option of this command that gives it."""
+    lines = message.split("\n")
+    return "\n".join(line + "".join(f"; give it with {mends[lack]}" for lack in mends if lack in line) for line in lines)
 
 
 def _say_error(message: str) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from perfkit.config.dialects import read_config, read_text, write_config
-from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, NS_PER_S
 from perfkit.explain.summary import summarize
@@ -39,7 +39,7 @@ def balance_input(
     *,
     time_limit_s: float,
     run: str | None,
-    device: str | None,
+    device: HardwareSpec | None,
     calibration: str | None,
     limit_gib: float | None,
     target: str | None,
@@ -125,12 +125,10 @@ def _is_case(path: str, text: str | None) -> bool:
     return start.startswith(b"{") and FAMILY in start
 
 
-def _problem(plan: Plan, run: str | None, device: str | None, calibration: str | None, limit_gib: float | None) -> PlanProblem:
-    if plan.hardware is None and device:
-        plan = replace(plan, hardware=catalog.hardware_named(device))
-    if plan.hardware is None:
-        raise InputError("balance", ["the configuration names no device; name one with --device to take times from"])
-    plan = with_limit_gib(plan, limit_gib)
+def _problem(
+    plan: Plan, run: str | None, device: HardwareSpec | None, calibration: str | None, limit_gib: float | None
+) -> PlanProblem:
+    plan = with_limit_gib(replace(plan, hardware=plan.hardware or device), limit_gib)
     found = problem_of_plan(plan, efficiency_of(plan, calibration))
     return _measured(found, run) if run else found
 
@@ -168,7 +166,7 @@ def _computing_ns(breakdown: Mapping[str, int] | None) -> int:
     return sum(amount for path, amount in (breakdown or {}).items() if path.split("/")[0] == "computing")
 
 
-def _written(found: PlanProblem | None, result: PlanResult, target: str | None, device: str | None) -> dict[str, Any]:
+def _written(found: PlanProblem | None, result: PlanResult, target: str | None, device: HardwareSpec | None) -> dict[str, Any]:
     if found is None or result.layout is None:
         if target:
             raise InputError(target, [f"nothing is written: {result.why()}"])

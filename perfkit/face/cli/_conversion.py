@@ -9,8 +9,8 @@ from typing import Any, TextIO
 import yaml
 
 from perfkit.config.dialects import Written, edit_config, load_document, read_config, read_text, write_config
-from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, significant
 from perfkit.face.cli._document import print_document
@@ -25,7 +25,7 @@ def convert(
     *,
     target: str | None,
     changes: Sequence[str],
-    device: str | None,
+    device: HardwareSpec | None,
     repair: bool = False,
     out: TextIO,
     remarks: TextIO,
@@ -82,9 +82,9 @@ def _values(changes: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _figures(plan: Plan, written: Written, device: str | None) -> list[str]:
+def _figures(plan: Plan, written: Written, device: HardwareSpec | None) -> list[str]:
     """What the losses cost: the predictions of the plan and of what the new text says, on one device."""
-    hardware = plan.hardware or (catalog.hardware_named(device) if device else None)
+    hardware = plan.hardware or device
     if not written.lost or hardware is None:
         return []
     found = replace(read_text(written.text, written.name), hardware=hardware)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -12,12 +12,12 @@ import pandas as pd
 from perfkit.config.dialects import read_config
 from perfkit.config.dialects.table import with_options
 from perfkit.config.dialects.table_file import read_frame
-from perfkit.core import catalog, quantity
+from perfkit.core import quantity
 from perfkit.core.errors import InputError
-from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import GIB, format_bytes
+from perfkit.face.cli._devices import Devices
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_rows, print_table
@@ -29,26 +29,23 @@ FIGURES = ("tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes")
 
 def estimate_configs(
     paths: Sequence[str],
-    device: str | None,
+    devices: Devices,
     calibration: str | None,
-    hardware: str | None,
     out: TextIO,
     *,
     limit_gib: float | None = None,
     as_json: bool = False,
 ) -> None:
-    """Predict every configuration and print it; `device` is used where a configuration names none, and may be one of `hardware`.
+    """Predict every configuration and print it; the chosen one of `devices` where a configuration names none.
 
     `limit_gib` replaces the limits of the configurations. Raises InputError that lists the problems of all configurations.
     """
-    own = _devices(hardware)
     problems: list[str] = []
     done: list[tuple[str, Estimate]] = []
     for path in paths:
         try:
             plan = read_config(path)
-            if plan.hardware is None and device:
-                plan = replace(plan, hardware=own.get(device) or catalog.hardware_named(device))
+            plan = replace(plan, hardware=plan.hardware or devices.chosen)
             done.append((path, estimate(with_limit_gib(plan, limit_gib), calibration=calibration)))
         except InputError as error:
             problems += [f"{path}: {problem}" for problem in error.problems]
@@ -66,24 +63,22 @@ def estimate_file(
     target: str | None,
     out: TextIO,
     *,
-    device: str | None = None,
+    devices: Devices,
     calibration: str | None = None,
-    hardware: str | None = None,
     limit_gib: float | None = None,
     as_json: bool = False,
 ) -> None:
     """Predict every row of the table at `path`; writes CSV, or a JSON document a row, to `target`, or to `out` without one.
 
-    `device` and `limit_gib` are taken as for configurations. Never writes over its input.
+    `devices` and `limit_gib` are taken as for configurations. Never writes over its input.
     """
     if target and Path(target).resolve() == Path(path).resolve():
         raise InputError(path, ["--out names the input itself; choose another file"])
-    own, source = _devices(hardware), "" if limit_gib is None else limit_text(limit_gib)
-    name = device if device is None or device in own else catalog.hardware_named(device).name
-    frame = with_options(
-        read_frame(path), device=name or "", limit_bytes=0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
-    )
-    predicted = estimate_table(frame, own, calibration=calibration, limit_source=source)
+    source = "" if limit_gib is None else limit_text(limit_gib)
+    name = devices.chosen.name if devices.chosen else ""
+    limit_bytes = 0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
+    frame = with_options(read_frame(path), device=name, limit_bytes=limit_bytes)
+    predicted = estimate_table(frame, devices.own, calibration=calibration, limit_source=source)
     if not target:
         _save(predicted, out, as_json)
         return
@@ -103,10 +98,6 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
         text = safe_frame(predicted).to_csv(file, index=False)
     if not isinstance(target, str):
         write_text(target, text or "")
-
-
-def _devices(hardware: str | None) -> Mapping[str, HardwareSpec]:
-    return catalog.read_hardware(hardware) if hardware else {}
 
 
 def _print(path: str, predicted: Estimate, out: TextIO) -> None:

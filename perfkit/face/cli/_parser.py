@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _Action = TypeVar("_Action", bound=argparse.Action)
 EXIT_CODES = """exit codes:
   0 done; 1 something was found to act on; 2 the input or the call is wrong, and standard error says all of it"""
+MENDED_BY = {"hardware is not named": "--device"}
 _MARK = "example:"
 _CHOICES = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)")
 
@@ -71,7 +72,8 @@ def parser_of(commands: Sequence[Command], wanted: Collection[str]) -> Parser:
         sub.epilog = "\n".join(["examples:", *(f"  {line}" for line in manual.examples), "", EXIT_CODES])
         if command.name in wanted:
             command.add(sub)
-        sub.set_defaults(run_command=command.run)
+        mends = {lack: option for lack, option in MENDED_BY.items() if option in sub.options()}
+        sub.set_defaults(run_command=command.run, mends=mends)
     return parser
 
 
@@ -83,9 +85,15 @@ class Parser(argparse.ArgumentParser):
         self.color = False  # Python 3.14 colours help by itself; here that is the screen's
 
     def _add_action(self, action: _Action) -> _Action:
-        """Every argument comes by here, those of groups too: argparse lists its actions nowhere in public."""
+        """Arguments come by here, those of groups too: argparse lists its actions nowhere in public."""
         self.known = (*getattr(self, "known", ()), action)
         return super()._add_action(action)
+
+    def add_subparsers(self, **options: Any) -> Any:
+        """Declare words of which one follows."""
+        found = super().add_subparsers(**options)
+        self.known = (*self.known, found)
+        return found
 
     def options(self) -> dict[str, argparse.Action]:
         """The arguments that begin with a dash, by every spelling."""

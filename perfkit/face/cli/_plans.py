@@ -6,6 +6,7 @@ from typing import TextIO
 
 from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._document import print_document
@@ -24,7 +25,7 @@ def plan_config(
     devices: int | None,
     limit_gib: float | None,
     top: int,
-    device: str | None,
+    device: HardwareSpec | None,
     calibration: str | None,
     target: str | None,
     as_json: bool,

@@ -1,6 +1,8 @@
 """A question to a run, answered as a table, as JSON or as CSV: the methods of `perfkit.load(...)`, with their options.
 
 example: perfkit ask profile/ kernels --rank 0 --by type --top 10
+         perfkit ask profile/ collectives --csv > collectives.csv
+         perfkit ask profile/ sql --query "SELECT COUNT(*) AS kernels FROM kernels"
 """
 
 from __future__ import annotations

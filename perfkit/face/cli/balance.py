@@ -1,6 +1,7 @@
 """Choose layers and recomputation of every pipeline stage so that the step is shortest, with a proven bound.
 
 example: perfkit balance pretrain.yaml --device Ascend-910B2 --memory-limit-gib 58 --out balanced.yaml
+         perfkit balance data/plans/dense_moe_4_stages.json --json
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, chosen_device
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +21,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--micro-batches", type=int, help="micro batches, where one of SAPP's files states none (default there: 4)")
     parser.add_argument("--time-limit-s", type=float, default=60.0, help="stop with the best layout so far (default: 60)")
     parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
-    parser.add_argument("--device", help="the device, where CONFIG names none")
+    add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill (default: its own limit, else the device)")
     parser.add_argument("--out", metavar="FILE", help="write CONFIG with what was found; of SAPP's files the layers as its JSON")
@@ -34,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sizes=(arguments.stages, arguments.micro_batches),
         time_limit_s=arguments.time_limit_s,
         run=arguments.run,
-        device=arguments.device,
+        device=chosen_device(arguments.device),
         calibration=arguments.calibration,
         limit_gib=arguments.memory_limit_gib,
         target=arguments.out,

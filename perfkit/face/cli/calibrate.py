@@ -1,6 +1,6 @@
 """Calibrate predictions with your own cluster: collectives (nccl-tests, hccl_test), products and measured steps.
 
-example: perfkit calibrate all_reduce.log steps.csv --device Ascend-910B2 --out mine.toml
+example: perfkit calibrate all_reduce.log --device A100-80GB-SXM --out mine.toml
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from perfkit.core.errors import InputError
 from perfkit.core.units import format_ratio, significant
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, chosen_device
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
@@ -22,8 +23,7 @@ STANDARD_INPUT = "-"
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="what the tests printed, or tables; - is standard input")
-    parser.add_argument("--device", required=True, help="the device on which they were measured")
-    parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
+    add_device(parser, "the device on which they were measured")
     parser.add_argument("--calibration", default="default", help="what holds where nothing was measured (default: default)")
     parser.add_argument("--operation", default="", help="of hccl_test: all_reduce, all_gather, reduce_scatter or all_to_all")
     parser.add_argument("--ranks", type=int, default=0, help="ranks of the test, where its output does not name them")
@@ -33,12 +33,12 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.core import catalog
     from perfkit.predict.calibration.file import calibration
     from perfkit.predict.calibration.own import calibrate_with
 
-    own = catalog.read_hardware(arguments.hardware) if arguments.hardware else {}
-    device = own.get(arguments.device) or catalog.hardware_named(arguments.device)
+    device = chosen_device(arguments.device)
+    if device is None:
+        raise InputError("calibrate", ["on which device were they measured? Name it with --device"])
     found, changes = calibrate_with(
         {name: _text(name) for name in arguments.files},
         device,

@@ -1,6 +1,7 @@
 """Teach with perfkit: worked answers and notes for the instructor, results of a class, and removing what it has left.
 
 example: perfkit class answers --seed 2024 --student s01
+         perfkit class paper --seed 2024 --student s01 --rounds 1 --out sheets.html
 """
 
 from __future__ import annotations

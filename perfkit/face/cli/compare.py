@@ -1,6 +1,7 @@
 """What changed between two runs, plans, a run and its plan, two graph dumps or two loss series, and by how much.
 
 example: perfkit compare before/ after/ --fail-above 3
+         perfkit compare old.yaml pretrain.yaml --hardware Ascend-910B2
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, chosen_device
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 
@@ -17,7 +19,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="the old side: a run, a configuration, a graph dump, a log or table of losses")
     parser.add_argument("b", metavar="B", help="the new side")
     parser.add_argument("--kind", choices=("runs", "plans", "run_plan", "graphs", "losses"), help="where two would do")
-    parser.add_argument("--device", help="the device, where a configuration names none")
+    add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--noise", metavar="PCT", type=float, default=1.0, help="changes below count as none (default: 1 %%)")
     parser.add_argument("--fail-above", metavar="PCT", type=float, help="exit code 1 if B is more than PCT percent worse than A")
@@ -34,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.b,
             kind=arguments.kind,
             noise_ratio=arguments.noise / 100,
-            device=arguments.device,
+            device=chosen_device(arguments.device),
             calibration=arguments.calibration,
             operators=arguments.operators,
             progress=progress,

@@ -1,6 +1,7 @@
 """Write a configuration in another dialect, or change single values of it; say what the dialect cannot express.
 
 example: perfkit convert pretrain.yaml --to megatron --out pretrain.sh
+         perfkit convert pretrain.yaml --set parallel_config.micro_batch_num=16 > more_micro_batches.yaml
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, chosen_device
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
         "--set", dest="changes", metavar="KEY=VALUE", action="append", default=[], help="change a value of CONFIG by its dotted key"
     )
     parser.add_argument("--repair", action="store_true", help="first repair broken lists and patterns of a MindFormers YAML")
-    parser.add_argument("--device", help="also predict both on this device where something is lost")
+    add_device(parser, "also predict both on this device where something is lost")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -35,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.to or "",
         target=arguments.out,
         changes=arguments.changes,
-        device=arguments.device,
+        device=chosen_device(arguments.device),
         repair=arguments.repair,
         out=sys.stdout,
         remarks=sys.stderr,

@@ -1,6 +1,7 @@
 """What is wrong with a run: findings by cost, what is healthy, and what was not measured.
 
-example: perfkit diagnose profile/ --baseline profile_of_last_week/
+example: perfkit diagnose profile/
+         perfkit diagnose profile/ --baseline profile_of_last_week/ --json
 """
 
 from __future__ import annotations

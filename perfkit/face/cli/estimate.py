@@ -1,6 +1,8 @@
 """Predict step time, throughput, utilisation and memory of configurations, or of every row of a table.
 
 example: perfkit estimate pretrain.yaml --device Ascend-910B2
+         perfkit estimate pretrain.yaml --device devices.toml --device MyDevice
+         perfkit estimate runs.csv --out predictions.csv
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, read_devices
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
-    parser.add_argument("--device", help="the device, where a configuration or a row names none")
+    add_device(parser, "the device, where a configuration or a row names none")
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
-    parser.add_argument("--hardware", metavar="FILE", help="devices of your own, in the form of data/hardware.toml")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
     parser.add_argument("--json", action="store_true", help="one JSON document a configuration or row")
 
@@ -29,18 +31,16 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.inputs[0],
             arguments.out,
             sys.stdout,
-            device=arguments.device,
+            devices=read_devices(arguments.device),
             calibration=arguments.calibration,
-            hardware=arguments.hardware,
             limit_gib=arguments.memory_limit_gib,
             as_json=arguments.json,
         )
     else:
         estimate_configs(
             arguments.inputs,
-            arguments.device,
+            read_devices(arguments.device),
             arguments.calibration,
-            arguments.hardware,
             sys.stdout,
             limit_gib=arguments.memory_limit_gib,
             as_json=arguments.json,

@@ -1,6 +1,7 @@
 """Check configurations, environments, user code and logs for what is wrong or slow, without running anything.
 
 example: perfkit lint pretrain.yaml run.sh train.py
+         perfkit lint - --plan pretrain.yaml < pasted.txt
 """
 
 from __future__ import annotations

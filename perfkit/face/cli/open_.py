@@ -1,6 +1,7 @@
 """Open a recording, a log, a configuration, a graph dump or a project in the browser: `perfkit serve` with `--open`.
 
 example: perfkit open profile/
+         perfkit open before/ after/
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Search the best parallel and recomputation strategies for a model on a number of devices.
 
-example: perfkit plan pretrain.yaml --devices 64 --memory-limit-gib 58 --out best.yaml
+example: perfkit plan pretrain.yaml --device Ascend-910B2 --devices 64 --memory-limit-gib 58 --out best.yaml
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device, chosen_device
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +17,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--devices", type=int, help="how many devices (default: those of the configuration)")
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--top", type=int, default=10, help="how many plans to list (default: 10)")
-    parser.add_argument("--device", help="the device, where the configuration names none")
+    add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--out", metavar="FILE", help="write the best plan as a configuration in the dialect of CONFIG")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -30,7 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
         devices=arguments.devices,
         limit_gib=arguments.memory_limit_gib,
         top=arguments.top,
-        device=arguments.device,
+        device=chosen_device(arguments.device),
         calibration=arguments.calibration,
         target=arguments.out,
         as_json=arguments.json,

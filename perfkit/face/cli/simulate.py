@@ -1,6 +1,6 @@
 """A run as it would be recorded, from a configuration alone, with faults on demand.
 
-example: perfkit simulate pretrain.yaml --device Ascend-910B2 --out run/ --fault slow_rank:5:1.35
+example: perfkit simulate llama2_13b.yaml --device Ascend-910B2 --out run/ --fault slow_rank:5:1.35
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
+from perfkit.face.cli._devices import add_device
 from perfkit.face.cli._document import print_document
 
 
@@ -23,7 +24,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=3, help="steps of the run (default 3)")
     parser.add_argument("--ranks", default="", help="record only these ranks, for example 0-7,12 (all are simulated)")
     parser.add_argument("--format", choices=("perfkit", "kineto", "ascend"), default="perfkit", help="form of the files")
-    parser.add_argument("--device", help="the device, where the configuration names none")
+    add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument("--no-cost", action="store_true", help="do not simulate again to find what each fault costs")
     parser.add_argument("--json", action="store_true", help="print the truth as one JSON document")

@@ -1,6 +1,7 @@
 """Per rank and step: where the time went.
 
 example: perfkit summary profile/ --step 50
+         perfkit summary profile/ --group guide --json
 """
 
 from __future__ import annotations

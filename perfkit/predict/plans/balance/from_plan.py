@@ -125,7 +125,7 @@ def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: f
     if plan.parallel.pipeline_parallel_size == 1:
         problems.append("pipeline_parallel_size = 1: there is only one stage; balance needs at least two")
     if plan.hardware is None:
-        problems.append("the configuration names no device; name one to take times from")
+        problems.append('hardware is not named; a balance needs the device, for example "Ascend-910B2"')
     if problems:
         raise InputError("balance", problems)
     plan = with_limit(plan, memory_limit_bytes)

@@ -1,0 +1,63 @@
+"""The device of a command: a name, or a file with devices of one's own, by `--device` and `--hardware` alike."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from perfkit.core import catalog
+from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
+
+OPTION = "--device"
+FORM = "NAME|FILE.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The devices of one's own by name, and the one that was chosen, if any."""
+
+    own: Mapping[str, HardwareSpec]
+    chosen: HardwareSpec | None
+
+
+def add_device(parser: argparse.ArgumentParser, what: str = "the device, where the configuration names none") -> None:
+    """Declare the option under both its spellings."""
+    parser.add_argument(
+        OPTION,
+        "--hardware",
+        dest="device",
+        metavar=FORM,
+        action="append",
+        default=[],
+        help=f"{what}; a file of your own devices has the form of data/hardware.toml and may stand beside a name",
+    )
+
+
+def read_devices(given: Sequence[str]) -> Devices:
+    """What was given: files add their devices, a name chooses one of these or of the catalogue; the only one of a file is chosen.
+
+    Raises InputError for a file that cannot be read, a name that nothing has, and more than one name.
+    """
+    files = [word for word in given if word.lower().endswith(".toml") or Path(word).is_file()]
+    names = list(dict.fromkeys(word for word in given if word not in files))
+    own = {name: device for file in files for name, device in catalog.read_hardware(file).items()}
+    if len(names) > 1:
+        raise InputError(OPTION, [f"one device is needed, not {len(names)}: {', '.join(names)}"])
+    if not names:
+        return Devices(own, next(iter(own.values())) if len(own) == 1 else None)
+    try:
+        return Devices(own, own.get(names[0]) or catalog.hardware_named(names[0]))
+    except InputError as error:
+        of_own = [f"{', '.join(files)} has {', '.join(own)}"] if own else []
+        raise InputError(OPTION, [*error.problems, *of_own]) from error
+
+
+def chosen_device(given: Sequence[str]) -> HardwareSpec | None:
+    """The device that was chosen; None if nothing was given. Raises InputError also where a file leaves the choice."""
+    found = read_devices(given)
+    if found.chosen is None and found.own:
+        raise InputError(OPTION, [f"name one of the devices of the file beside it: {', '.join(found.own)}"])
+    return found.chosen
