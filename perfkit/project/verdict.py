@@ -2,11 +2,13 @@
 
 Throughput and MFU need the configuration of the run: they are the predicted ones of its plan, scaled by predicted over measured
 step time, so that a prediction that is right gives the same numbers. Each figure stands against the project's goal where that
-is of it, else against the prediction, memory against its limit. What was not measured is said, and never 0.
+is of it, else against the prediction, memory against its limit; where there is neither, against what the last kept round of the
+project measured. What was not measured is said, and never 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -22,9 +24,11 @@ from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.explain.memory_use import MODULE
 from perfkit.predict.estimate import Estimate, estimate
 from perfkit.project import Project
+from perfkit.project.experiments import ExperimentLog
 
 NO_PLAN = "needs the configuration of this run"
 GOALS = {"step_time_ns": "step time", "tokens_per_s_per_device": "throughput", "mfu": "MFU"}
+METRICS = {name: metric for metric, name in GOALS.items()} | {"peak memory": "peak_memory_bytes"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +62,16 @@ def verdict(run: Run, plan: Plan | None = None, project: Project | None = None) 
     tokens, mfu = _rates(step, predicted)
     memory = peak_memory(run)
     limit = predicted.memory_limit if predicted is not None else None
+    kept = _last_kept(project)
+    expected = (
+        (step, predicted.step_time_s * NS_PER_S if predicted else None),
+        (tokens, predicted.tokens_per_s_per_device if predicted else None),
+        (mfu, predicted.mfu if predicted else None),
+    )
+    limit_bytes = limit.limit_bytes if limit else project.usable_limit_bytes if project else None
     figures = (
-        (step, _goal(step, project) or _against(step, predicted.step_time_s * NS_PER_S if predicted else None)),
-        (tokens, _goal(tokens, project) or _against(tokens, predicted.tokens_per_s_per_device if predicted else None)),
-        (mfu, _goal(mfu, project) or _against(mfu, predicted.mfu if predicted else None)),
-        (memory, _limit(memory, limit.limit_bytes if limit else project.usable_limit_bytes if project else None)),
+        *((found, _goal(found, project) or _against(found, wanted) or _since(found, kept)) for found, wanted in expected),
+        (memory, _limit(memory, limit_bytes) or _since(memory, kept)),
     )
     return Verdict(run=run, diagnosis=diagnosis, figures=figures)
 
@@ -142,6 +151,28 @@ def _against(found: Figure, predicted: float | None) -> str:
     change = found.known / predicted - 1
     expected = figure(found.name, predicted, found.unit, "computed", "the plan").text()
     return f"predicted {expected} ({'+' if change >= 0 else '-'}{format_ratio(abs(change))})"
+
+
+def _last_kept(project: Project | None) -> Mapping[str, tuple[int, float]]:
+    """By metric the number of the last kept round that measured it, and the value."""
+    if project is None:
+        return {}
+    try:
+        rounds = [row for row in ExperimentLog(project.folder).show("json")["rounds"] if row["verdict"] == "keep"]
+    except InputError:  # the rounds of the page say what is wrong with the log
+        return {}
+    measured = ((row["number"], run) for row in rounds for run in row["runs"] if run["kind"] != "simulated")
+    return {one["metric"]: (number, one["value"]) for number, run in measured for one in run["measurements"]}
+
+
+def _since(found: Figure, kept: Mapping[str, tuple[int, float]]) -> str:
+    """How a figure stands to the last kept round; "" where that measured none."""
+    number, value = kept.get(METRICS[found.name], (0, 0.0))
+    if found.known is None or not value:
+        return ""
+    change = found.known / value - 1
+    before = figure(found.name, value, found.unit, "reported", "the last kept round").text()
+    return f"round {number} kept {before} ({'+' if change >= 0 else '-'}{format_ratio(abs(change))})"
 
 
 def _limit(found: Figure, limit_bytes: int | None) -> str:

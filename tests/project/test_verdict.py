@@ -11,8 +11,10 @@ from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.resources import data_folder
 from perfkit.core.spec.plan import Plan
+from perfkit.core.units import format_ratio
 from perfkit.predict.estimate import estimate
 from perfkit.project import create_project
+from perfkit.project.experiments import ExperimentLog, Measurement
 from perfkit.project.verdict import NO_PLAN, verdict
 from perfkit.record.load import load
 
@@ -67,3 +69,28 @@ def test_the_goal_of_the_project_stands_beside_the_figure_that_it_is_of(tmp_path
     assert verdict(run, project=project).figures[0][1].startswith("goal 100 ms: missed by ")
     assert verdict(run, project=replace(project, goal_value=1e9)).figures[0][1] == "goal 1.00 s: reached"
     assert verdict(run, project=project).figures[3][1] == ""
+
+
+def test_without_goal_and_prediction_the_last_kept_round_stands_beside_the_figure(tmp_path: Path):
+    project = create_project(tmp_path / "p", "mine")
+    log = ExperimentLog(project.folder)
+    run = load(TRACES / "torch_npu_2rank")
+    assert [against for _, against in verdict(run, project=project).figures] == ["", "", "", ""]
+    for value, decision in ((100e6, "keep"), (50e6, "revert")):
+        number = log.start(f"{value:g} ns", "the step of another day")
+        if number:
+            log.predict(number, "tokens_per_s_per_device", 1000.0, method="as before")
+        metrics = {"step_time_ns": value, "peak_memory_bytes": 2**30, "tokens_per_s_per_device": 1000.0}
+        log.add_run(
+            number, [Measurement(metric=name, value=each, source="a test") for name, each in metrics.items()], kind="measured"
+        )
+        log.record_accuracy(number, "not_checked", note="a test of figures")
+        log.decide(number, decision, "to compare with it", confirmation="not checked")
+    (step_time, beside), *_, (memory, memory_beside) = verdict(run, project=project).figures
+    assert step_time.known is not None
+    change = step_time.known / 100e6 - 1
+    assert beside == f"round 0 kept 100 ms (+{format_ratio(change)})", "a round that was reverted is none to be measured by"
+    assert memory_beside.startswith("round 0 kept 1.00 GiB (") or memory.known is None
+    with_goal = replace(project, goal_metric="step_time_ns", goal_op="<=", goal_value=100e6)
+    assert verdict(run, project=with_goal).figures[0][1].startswith("goal 100 ms"), "a goal comes first"
+    assert verdict(run, plan(), project).figures[0][1].startswith("predicted "), "a prediction comes before a round"
