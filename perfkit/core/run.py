@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from threading import RLock
 from types import MappingProxyType
 from typing import Any, Literal
@@ -292,4 +293,9 @@ def _part(rows: pd.DataFrame, ranks: Sequence[int] | None, columns: Sequence[str
 
 def empty(table: str) -> pd.DataFrame:
     """A frame without rows that has all columns of `table`."""
+    return _empty(table).copy()
+
+
+@cache
+def _empty(table: str) -> pd.DataFrame:
     return pd.DataFrame({column.name: pd.Series(dtype=pandas_dtype(column)) for column in TABLES[table].columns})

@@ -85,9 +85,10 @@ def _container_memory(root: Path = Path("/sys/fs/cgroup"), membership: Path = Pa
     found = []
     for folder, limit, used in (*groups, (root / "memory", *_CGROUP_1)):
         try:
+            most = int((folder / limit).read_text())
             stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
             kept = int(stat.get("inactive_file", 0))  # of files that were read: given back when somebody needs it
-            found.append((int((folder / limit).read_text()), int((folder / used).read_text()) - kept))
+            found.append((most, int((folder / used).read_text()) - kept))
         except (OSError, ValueError):  # absent, or "max"
             continue
     return found

@@ -10,6 +10,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
 from perfkit.record import _cache
 from perfkit.record.formats.ascend import _many, ascend_text
+from perfkit.record.formats.ascend._recording import groups_of_use
 from perfkit.record.load import load
 
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
@@ -186,3 +187,9 @@ def test_many_ranks_are_kept_and_answer_the_same_opened_again(tmp_path: Path, mo
     pd.testing.assert_frame_equal(again.distinct("collectives", columns=columns), first.distinct("collectives", columns=columns))
     assert [*again.dropped] == [*first.dropped]
     assert again.placement == first.placement
+
+
+def test_groups_of_the_same_members_are_named_alike_in_whatever_order_they_are_met():
+    names = ["40", "7", "100", None]
+    met = [groups_of_use({0: order, 1: order}, []) for order in (names, names[::-1])]
+    assert list(met[0].users) == list(met[1].users)

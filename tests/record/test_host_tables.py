@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from perfkit.core.resources import data_folder
+from perfkit.record.format import Sink
 from perfkit.record.load import load
 from perfkit.record.readers import host_tables
 from perfkit.record.tiles import lanes
@@ -42,3 +43,19 @@ def test_launch_times_keep_every_nanosecond():
     rows = load(SAMPLE, cache=False).frame("launches")
     starts = load(SAMPLE, cache=False).frame("host")["start_ns"]
     assert set(rows["launch_ns"].dropna()) <= set(starts)
+
+
+@pytest.mark.parametrize(("most_rows", "reads"), [(1_000_000, 8), (3, 24)])
+def test_small_ranks_are_read_once_and_large_ones_make_room(monkeypatch: pytest.MonkeyPatch, most_rows: int, reads: int):
+    asked: list[int] = []
+
+    def read(rank: int) -> tuple[list[pd.DataFrame]]:
+        asked.append(rank)
+        return ([pd.DataFrame({"name": ["a", "b"], "kind": "call", "thread": "1", "start_ns": [rank, 9], "duration_ns": 1})],)
+
+    monkeypatch.setattr(host_tables, "_MANY_ROWS", most_rows)
+    sink = Sink()
+    host_tables.offer(sink, range(8), read, ["host"], counted=["host"])
+    for _ in range(3):
+        assert [sink.later["host"].read([rank], None)["start_ns"].tolist() for rank in range(8)] == [[rank, 9] for rank in range(8)]
+    assert len(asked) == reads

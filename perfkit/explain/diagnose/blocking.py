@@ -31,6 +31,12 @@ def ranks_read(case: Case) -> tuple[int, ...]:
 
 def calls(case: Case, rank: int) -> pd.DataFrame | None:
     """The outermost waiting calls of a rank inside its steps, with `step` and `end_ns`; None if its host side was not recorded."""
+    if rank not in case.blocked:
+        case.blocked[rank] = _outermost(case, rank)
+    return case.blocked[rank]
+
+
+def _outermost(case: Case, rank: int) -> pd.DataFrame | None:
     rows = host.rows(case, rank, host.SYNCHRONISERS)
     kernels = case.kernels[case.kernels["rank"] == rank]
     if rows is None or kernels.empty:

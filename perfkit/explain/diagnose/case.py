@@ -6,6 +6,7 @@ stand out in the summaries, and of one typical rank a pipeline stage.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -56,6 +57,8 @@ class Case:
     baseline: Run | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     host: dict[int, pd.DataFrame | None] = field(default_factory=dict)
+    host_named: dict[tuple[int, re.Pattern[str]], pd.DataFrame] = field(default_factory=dict)
+    blocked: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     costs: pd.DataFrame | None = None
     ledger_errors: list[str] = field(default_factory=list)

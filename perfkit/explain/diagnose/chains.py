@@ -76,7 +76,9 @@ def chains(case: Case) -> pd.DataFrame:
     """Computing kernels that are part of a chain, with `pattern`, `chain` (a number for each) and `saved`, the share saved."""
     rows = case.computing
     ops = rows["op"].astype("category")
-    letters = np.array([letter_of(str(name)) for name in ops.cat.categories] or [OTHER], dtype="U1")[ops.cat.codes.to_numpy()]
+    letters = np.array([letter_of(str(name)) for name in ops.cat.categories.tolist()] or [OTHER], dtype="U1")[
+        ops.cat.codes.to_numpy()
+    ]
     ranks = rows["rank"].to_numpy()
     bounds = np.concatenate([[0], np.flatnonzero(np.diff(ranks)) + 1, [len(ranks)]])
     pieces = []

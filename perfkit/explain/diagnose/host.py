@@ -27,7 +27,6 @@ FRAMES = re.compile(
     r"^ProfilerStep|^## |^\[|^nn\.Module|^<built-in|DistributedDataParallel\.forward|^forward$|^PyTorch Profiler", re.IGNORECASE
 )
 """Marks and frames around much of a step."""
-ANY = re.compile("")
 LOADED = 0.5
 """Idle times that a data loader fills to this share are waits for data."""
 LEAST_CALL = 0.1
@@ -39,19 +38,23 @@ LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "duration_ns", "call", "la
 
 def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None:
     """What the host of a rank did under names that match, in order; None if its host side was not recorded."""
-    if rank not in case.host:
-        if "host" not in case.run.tables:
-            case.host[rank] = None
-        else:
-            rows_of_rank = case.run.frame("host", ranks=[rank], columns=COLUMNS)
-            case.host[rank] = rows_of_rank if len(rows_of_rank) else None
-    if (table := case.host[rank]) is None:
+    if (table := _table(case, rank)) is None:
         return None
-    names = table["name"].astype("category")
-    wanted = [bool(pattern.search(str(name))) for name in names.cat.categories]
-    codes = names.cat.codes.to_numpy()
-    found = table[np.asarray(wanted, dtype=bool)[codes] & (codes >= 0)] if wanted else table.iloc[:0]
-    return found.sort_values("start_ns", ignore_index=True)
+    if (rank, pattern) not in case.host_named:
+        names = table["name"].astype("category")
+        wanted = [bool(pattern.search(str(name))) for name in names.cat.categories.tolist()]
+        codes = names.cat.codes.to_numpy()
+        found = table[np.asarray(wanted, dtype=bool)[codes] & (codes >= 0)] if wanted else table.iloc[:0]
+        case.host_named[rank, pattern] = found.sort_values("start_ns", ignore_index=True)
+    return case.host_named[rank, pattern]
+
+
+def _table(case: Case, rank: int) -> pd.DataFrame | None:
+    """What the host of a rank did; None if its host side was not recorded."""
+    if rank not in case.host:
+        rows_of_rank = case.run.frame("host", ranks=[rank], columns=COLUMNS) if "host" in case.run.tables else None
+        case.host[rank] = rows_of_rank if rows_of_rank is not None and len(rows_of_rank) else None
+    return case.host[rank]
 
 
 def share_in(case: Case, rank: int, gaps: pd.DataFrame, pattern: re.Pattern[str]) -> float | None:
@@ -119,7 +122,7 @@ def longest_in(case: Case, rank: int, gaps: pd.DataFrame) -> str | None:
 
     Marks around whole steps or passes say nothing and do not count. None if no call fills a quarter of the idle times.
     """
-    if rows(case, rank, ANY) is None or (table := case.host[rank]) is None:
+    if (table := _table(case, rank)) is None:
         return None
     mine = gaps[gaps["rank"] == rank].sort_values("start_ns")
     lasts = mine["duration_ns"].sum()

@@ -32,7 +32,7 @@ def matching(case: Case, pattern: re.Pattern[str], column: str = "op") -> pd.Dat
     """The computing kernels whose `column` matches."""
     rows = case.computing
     values = rows[column].astype("category")
-    wanted = np.array([bool(pattern.search(str(value))) for value in values.cat.categories], dtype=bool)
+    wanted = np.array([bool(pattern.search(str(value))) for value in values.cat.categories.tolist()], dtype=bool)
     codes = values.cat.codes.to_numpy()
     return rows[(codes >= 0) & wanted[codes]] if len(wanted) else rows.iloc[:0]
 

@@ -91,14 +91,15 @@ def _events(
     if host.empty:
         empty = Intervals(none, none)
         return empty, empty, empty, empty, empty, _silent(calls), none, none, np.zeros(0, dtype=object)
-    own = host["thread"].astype("object").fillna("").astype(str).isin(threads).to_numpy(dtype=bool)
+    lanes = host["thread"].astype("category").cat
+    own = np.array([*(str(lane) in threads for lane in lanes.categories.tolist()), "" in threads], dtype=bool)[lanes.codes]
     names = host["name"].astype("category")
-    codes = names.cat.codes.to_numpy()
+    known, codes = names.cat.categories.tolist(), names.cat.codes.to_numpy()
     starts = host["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + host["duration_ns"].to_numpy(dtype=np.int64)
 
     def named(pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        found = np.array([pattern.search(str(name)) is not None for name in names.cat.categories], dtype=bool)
+        found = np.array([pattern.search(str(name)) is not None for name in known], dtype=bool)
         which: npt.NDArray[np.bool_] = own & (codes >= 0) & found[codes] if len(found) else np.zeros(len(codes), dtype=bool)
         return which
 
@@ -117,7 +118,7 @@ def _events(
         silent,
         starts[order],
         ends[order],
-        names.astype("object").to_numpy()[order],
+        names.iloc[order].astype("object").to_numpy(),
     )
 
 

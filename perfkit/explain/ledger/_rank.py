@@ -115,7 +115,9 @@ def _device(run: Run, rank: int) -> _Device | None:
         return None
     starts = kernels["start_ns"].to_numpy(dtype=np.int64)
     names = kernels["name"].astype("category")
-    fetching = np.array([*(bool(causes.FEED_KERNELS.search(str(name))) for name in names.cat.categories), False], dtype=bool)
+    fetching = np.array(
+        [*(bool(causes.FEED_KERNELS.search(str(name))) for name in names.cat.categories.tolist()), False], dtype=bool
+    )
     return _Device(
         kernels["step"],
         starts,
@@ -157,13 +159,15 @@ def _work(kernels: pd.DataFrame) -> Objects:
     vague = found == causes.ELEMENT_WISE
     found[vague] = by_name[vague]
     cores = kernels["core"].astype("category")
-    cpu = np.array([*("AI_CPU" in str(core).upper() or "AICPU" in str(core).upper() for core in cores.cat.categories), False])
+    cpu = np.array(
+        [*("AI_CPU" in str(core).upper() or "AICPU" in str(core).upper() for core in cores.cat.categories.tolist()), False]
+    )
     found[cpu[cores.cat.codes.to_numpy()]] = causes.AI_CPU
     return found
 
 
 def _kinds(names: pd.Series) -> Objects:
-    of_name = [*(causes.kind_of(str(name)) for name in names.cat.categories), causes.ELEMENT_WISE]
+    of_name = [*(causes.kind_of(str(name)) for name in names.cat.categories.tolist()), causes.ELEMENT_WISE]
     found: Objects = np.array(of_name, dtype=object)[names.cat.codes.to_numpy()]
     return found
 

@@ -36,13 +36,13 @@ class HostEvents:
         self.ends = self.starts + rows["duration_ns"].to_numpy(dtype=np.int64)
         threads = pd.Categorical(rows["thread"])
         self.lanes = threads.codes.astype(np.int64)
-        self.threads = tuple(str(thread) for thread in threads.categories)
+        self.threads = tuple(str(thread) for thread in threads.categories.tolist())
         self._working: dict[str, Intervals] = {}
 
     def named(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
         """Which rows have a name in which the pattern occurs."""
         names = pd.Categorical(self.rows["name"])
-        found = np.array([pattern.search(str(name)) is not None for name in names.categories] + [False], dtype=bool)
+        found = np.array([pattern.search(str(name)) is not None for name in names.categories.tolist()] + [False], dtype=bool)
         chosen: npt.NDArray[np.bool_] = found[names.codes]
         return chosen
 

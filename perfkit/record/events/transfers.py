@@ -64,7 +64,7 @@ def _alone_in(rows: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _plain_names(names: pd.Series) -> npt.NDArray[np.object_]:
     """Names without the words for the operation."""
     coded = names.astype("category")
-    plain = [_WORDS.sub("", str(name)) for name in coded.cat.categories]
+    plain = [_WORDS.sub("", str(name)) for name in coded.cat.categories.tolist()]
     return np.array([*plain, ""], dtype=object)[coded.cat.codes.to_numpy()]
 
 

@@ -81,7 +81,7 @@ def named(rows: pd.DataFrame, processes: Mapping[str, str]) -> pd.DataFrame:
 def held(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What allocators of devices held, as columns of `memory_curve` without `rank`, and the samples that are left."""
     names = rows["name"].astype("category")
-    found = [_HELD.match(str(name)) for name in names.cat.categories]
+    found = [_HELD.match(str(name)) for name in names.cat.categories.tolist()]
     codes = names.cat.codes.to_numpy()
     device = np.array([None if match is None else match[1] for match in found] or [None], dtype=object)[codes]
     what = np.array(["" if match is None else match[2] for match in found] or [""], dtype=object)[codes]

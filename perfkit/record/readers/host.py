@@ -100,5 +100,5 @@ def _plain(text: str) -> str:
 def each(texts: pd.Series, change: Any) -> pd.Series:
     """`change` of every text, called once a distinct one."""
     labels = pd.Categorical(texts).remove_unused_categories()
-    changed = np.array([*map(change, labels.categories), None], dtype="object")
+    changed = np.array([*map(change, labels.categories.tolist()), None], dtype="object")
     return pd.Series(pd.Categorical(changed)).take(labels.codes).reset_index(drop=True).set_axis(texts.index)

@@ -7,7 +7,7 @@ its device side; executions keep their row without the time. Rows beyond a few M
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from threading import RLock
 from typing import Any
 
@@ -15,14 +15,16 @@ import pandas as pd
 
 from perfkit.core.run import LazyTable, empty
 from perfkit.record import times
-from perfkit.record.format import Sink, stacked
+from perfkit.record.format import Sink, stacked, texts_of
 
 TABLES = ("host", "launches")
 _KEPT_RANKS = 2
 _MANY_ROWS = 1_000_000
-"""What takes about 30 MiB in memory; of more the frames stay apart."""
+"""What takes about 30 MiB in memory; of more the frames stay apart, and no more than `_KEPT_RANKS` ranks are kept."""
 
 Frames = Iterable[pd.DataFrame]
+_Rows = dict[str, list[pd.DataFrame] | Sink]
+"""The rows of one rank by table, in a temporary file if they are many."""
 
 
 def offer(
@@ -43,8 +45,16 @@ def offer(
     lock = RLock()
     told: set[tuple[int, str]] = set()
 
-    @lru_cache(_KEPT_RANKS)
-    def kept(rank: int) -> dict[str, list[pd.DataFrame] | Sink]:
+    held: dict[int, _Rows] = {}
+
+    def kept(rank: int) -> _Rows:
+        """The rows of a rank; those asked for last stay, as many as are small together."""
+        held[rank] = held.pop(rank) if rank in held else read_in(rank)
+        while len(held) > _KEPT_RANKS and sum(map(_num_rows, held.values())) > _MANY_ROWS:
+            del held[next(iter(held))]
+        return held[rank]
+
+    def read_in(rank: int) -> _Rows:
         scratch = Sink()
         judge = _Judge()
         for name, frames in zip(tables, read(rank), strict=True):
@@ -69,7 +79,7 @@ def offer(
         frames = [frame for rank in chosen for frame in pieces(name, rank, wanted)]
         if len(frames) == 1:
             return frames[0]
-        return stacked(frames, _texts(name)) if frames else empty(name).loc[:, wanted]
+        return stacked(frames, texts_of(name)) if frames else empty(name).loc[:, wanted]
 
     sink.later.update(
         {name: LazyTable(ranks=found, num_rows=None, read=partial(rows, name), pieces=partial(pieces, name)) for name in tables}
@@ -106,8 +116,8 @@ class _Judge:
 def _whole(sink: Sink, name: str) -> list[pd.DataFrame]:
     """The rows of a small table in one frame, so that asking for them again costs nothing."""
     frames = list(sink.pieces(name))
-    return [stacked(frames, _texts(name))] if frames else []
+    return [stacked(frames, texts_of(name))] if frames else []
 
 
-def _texts(name: str) -> frozenset[str]:
-    return frozenset(str(column) for column, dtype in empty(name).dtypes.items() if isinstance(dtype, pd.CategoricalDtype))
+def _num_rows(of_rank: _Rows) -> int:
+    return sum(rows.count(name) if isinstance(rows, Sink) else sum(map(len, rows)) for name, rows in of_rank.items())

@@ -36,7 +36,7 @@ class Spool:
         """Add a frame, which must not change afterwards."""
         self._frames.append(frame)
         self._rows += len(frame)
-        self._bytes += int(frame.memory_usage(index=False).sum())
+        self._bytes += sum(values.nbytes for _, values in frame.items())
         if self._bytes > self._limit_bytes:
             self._spill()
 

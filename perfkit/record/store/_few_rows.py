@@ -41,7 +41,7 @@ def read_rows(
 
 def _stored(values: pd.Series) -> Any:
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return {"texts": [str(text) for text in values.cat.categories], "codes": values.cat.codes.tolist()}
+        return {"texts": [str(text) for text in values.cat.categories.tolist()], "codes": values.cat.codes.tolist()}
     known = values.notna().to_numpy()
     return values.tolist() if known.all() else [value if good else None for value, good in zip(values.tolist(), known, strict=True)]
 

@@ -72,7 +72,7 @@ def read_group(path: Path, table: Table, number: int, *, columns: Sequence[str],
 def stored(name: str, values: pd.Series) -> pl.Series:
     """A column of a frame as the engine holds it: text as an Enum, null where it is null."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        texts = [str(text) for text in values.cat.categories]
+        texts = [str(text) for text in values.cat.categories.tolist()]
         codes = pl.Series(values.cat.codes.to_numpy(dtype=np.int64))
         known = codes.set(codes < 0, None) if (codes < 0).any() else codes
         return pl.Series(texts, dtype=pl.Enum(texts)).gather(known).alias(name)

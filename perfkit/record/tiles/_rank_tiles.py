@@ -217,7 +217,7 @@ def _made(
 def _numbered(texts: pd.Series, known: dict[str, int]) -> Ints:
     """Texts as numbers, null as the empty text; new ones are added to those `known`."""
     labels = pd.Categorical(texts).remove_unused_categories()
-    numbers = [known.setdefault(str(text), len(known)) for text in labels.categories]
+    numbers = [known.setdefault(str(text), len(known)) for text in labels.categories.tolist()]
     if (labels.codes < 0).any():
         numbers.append(known.setdefault("", len(known)))  # code -1 is the last one
     coded: Ints = np.array(numbers, dtype=np.int64)[labels.codes]

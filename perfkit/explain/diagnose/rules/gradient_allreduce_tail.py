@@ -123,7 +123,7 @@ def _after_backward(case: Case) -> pd.DataFrame:
     kernels = case.whole(case.kernels[case.kernels["kind"] != "copy"])
     names = kernels["op"].astype("category").cat
     flags = {
-        what: np.array([bool(pattern.search(str(name))) for name in names.categories] or [False])[names.codes.to_numpy()]
+        what: np.array([bool(pattern.search(str(name))) for name in names.categories.tolist()] or [False])[names.codes.to_numpy()]
         for what, pattern in (("heavy", HEAVY), ("optimizer", _kernels.OPTIMIZER))
     }
     computes = (kernels["kind"] == "computing").to_numpy(dtype=bool)

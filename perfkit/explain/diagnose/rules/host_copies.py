@@ -41,7 +41,7 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Copies between host and device that nothing hides."""
     names = case.kernels["name"].astype("category")
-    known = np.array([COPIES.search(str(name)) is not None for name in names.cat.categories] or [False])
+    known = np.array([COPIES.search(str(name)) is not None for name in names.cat.categories.tolist()] or [False])
     chosen = (case.kernels["kind"] == "copy").to_numpy(dtype=bool) & known[names.cat.codes.to_numpy()]
     copies = case.whole(case.kernels[chosen])
     if copies.empty:

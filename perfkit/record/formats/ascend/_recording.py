@@ -134,9 +134,10 @@ def groups_of_use(used: Mapping[int, Collection[str | None]], named: list[tuple[
     """The groups by the names of those that every rank used."""
     users: dict[str, set[int]] = {}
     for rank, groups in used.items():
-        for group in groups:
-            if group is not None:
-                users.setdefault(group, set()).add(rank)
+        for group in sorted(
+            group for group in groups if group is not None
+        ):  # the last of equal members names them: always the same
+            users.setdefault(group, set()).add(rank)
     distinct = tuple(dict.fromkeys(members for _, members in named))
     return _layout.Groups({group: frozenset(ranks) for group, ranks in users.items()}, distinct, frozenset(used))
 

@@ -95,11 +95,10 @@ def read_host(file: File) -> HostSide:
         del spans
     base_ns = base_ns_of(reader.head)
     executions = [absolute(frame, base_ns) for frame in device] or [_device_rows([])]
-    none = _host_rows([])
     launches = _linked(
         stacked(executions),
-        joined(calls, base_ns) if calls else _call_rows([], none),
-        joined(operators, base_ns) if operators else _operator_rows([], none),
+        joined(calls or [_call_rows([], _host_rows([]))], base_ns),
+        joined(operators or [_operator_rows([], _host_rows([]))], base_ns),
     )
     return HostSide((absolute(frame, base_ns) for frame in host), launches)
 
