@@ -6,15 +6,17 @@ All times are int ns. A part that was not told apart is left out of `breakdown_n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain import collectives
-from perfkit.explain.guide_terms import Group, guide_terms
 from perfkit.record.events.graph import causal_graph
+
+if TYPE_CHECKING:
+    from perfkit.explain.guide_terms import Group
 
 FEW_RANKS = 32
 """For more ranks the page of communication tells who waits; reading all their collectives is no summary."""
@@ -35,6 +37,11 @@ def summarize(run: Run, *, step: int | None = None, group: Group | None = None) 
         steps = steps[steps["step"] == step]
     chosen = None if step is None else [step]
     kernels = _kernels(run.frame("kernels", steps=chosen))
+    ranks = _ranks(run, steps)
+    if group is not None:
+        from perfkit.explain.guide_terms import guide_terms  # noqa: PLC0415  with the ledger, which only this needs
+
+        ranks = _grouped(ranks, guide_terms(run, group, steps=chosen))
     memory = {"memory_reports": _memory_reports(run)} if run.has("memory_reports") else {}
     return {
         "run": run.name,
@@ -44,7 +51,7 @@ def summarize(run: Run, *, step: int | None = None, group: Group | None = None) 
         "events": _events(run),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
         "notes": list(run.notes),
-        "ranks": _ranks(run, steps) if group is None else _grouped(_ranks(run, steps), guide_terms(run, group, steps=chosen)),
+        "ranks": ranks,
         "kernels": kernels,
         "collectives": _collectives(run.frame("collectives", steps=chosen)),
         "waiting": _waiting(run, chosen),

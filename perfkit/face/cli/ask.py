@@ -13,12 +13,13 @@ from typing import Literal
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._progress import Progress
-from perfkit.face.cli._questions import options_of, questions
 
 TOP = 20
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
+    from perfkit.face.cli._questions import options_of, questions
+
     parser.add_argument("run", metavar="RUN", help="a folder or file in any known format")
     asked = parser.add_subparsers(dest="question", metavar="QUESTION", required=True)
     for name, question in questions().items():
@@ -36,6 +37,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._answers import print_answer
+    from perfkit.face.cli._questions import options_of, questions
     from perfkit.record.load import load
 
     question = questions()[arguments.question]
