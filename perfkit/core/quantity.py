@@ -134,6 +134,18 @@ def text(name: str, value: Any, *, absent: str = NOT_MEASURED) -> str:
     return found.write(value, found.digits)
 
 
+def spelled(name: str, *, digits: int | None = None, signed: bool = False) -> str:
+    """The format in which Vega writes what is under a name, in the prefix that was drawn: digits as everywhere, shares in percent.
+
+    `digits` is for points of time and losses, of which the digits behind the usual ones are looked at.
+    """
+    found, sign = quantity(name), "+" if signed else ""
+    if name == "count":
+        return f"{sign},"
+    kept = digits or (3 if found is None else found.digits)
+    return f"{sign},.{kept}{'p' if found is not None and found.prefixes[-1][1] == '%' else 'r'}"
+
+
 def listed(values: Mapping[str, Any]) -> str:
     """Numbers by name in one line, each in words with its unit."""
     return ", ".join(f"{label(name)} {text(name, value, absent='not known')}" for name, value in values.items())

@@ -50,6 +50,17 @@ def by_hand(source: str) -> list[int]:
     return found
 
 
+def drawn_by_hand(source: str) -> list[int]:
+    """The lines on which a chart gives a number beside a mark a format of its own; ticks of axes are the axis's."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("Tooltip", "Text")
+        for word in node.keywords
+        if word.arg == "format" and isinstance(word.value, ast.Constant | ast.JoinedStr)
+    ]
+
+
 def scaled(source: str) -> list[int]:
     """The lines on which an amount is divided by a unit inside of a text: what is scaled by hand for people."""
     return [
@@ -68,6 +79,7 @@ def test_a_surface_formats_no_number_by_hand(path: Path):
     source = path.read_text(encoding="utf-8")
     assert by_hand(source) == []
     assert scaled(source) == []
+    assert drawn_by_hand(source) == []
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
@@ -113,3 +125,4 @@ def test_the_check_sees_every_way_of_doing_it(source: str):
 def test_the_check_leaves_alone_what_only_aligns():
     assert by_hand('f"{name:<20} {cell:>{width}} {number:02d}" + text.replace(",", ";")') == []
     assert scaled('f"{format_ns(ns / NS_PER_MS)}"') == [1]
+    assert drawn_by_hand('alt.Tooltip("ms:Q", title="ms", format=",.3~f")') == [1]

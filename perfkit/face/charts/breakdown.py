@@ -37,8 +37,8 @@ def _bars(rows: Rows, *, unit: str, names: tuple[str, ...], paths: tuple[str, ..
             tooltip=[
                 alt.Tooltip("name:N"),
                 alt.Tooltip("path:N", title="part"),
-                alt.Tooltip("amount:Q", format=".3s", title=f"amount ({unit})"),
-                alt.Tooltip("share:Q", format=".1%"),
+                theme.tooltip("amount", "number", title=f"amount ({unit})"),
+                theme.tooltip("share", "ratio"),
             ],
         )
     )

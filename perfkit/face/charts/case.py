@@ -31,7 +31,7 @@ def stage_work(rows: Rows) -> alt.Chart:
             y=alt.Y("place:N", title=None, sort=None),
             color=alt.Color("work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values()))),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), alt.Tooltip("seconds:Q", format=".3~r")],
+            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), theme.tooltip("seconds", "ns")],
         )
     )
     return theme.with_rows(chart, rows)
@@ -50,7 +50,7 @@ def answers(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("judged:N", title=None, scale=alt.Scale(domain=list(ANSWERS), range=list(ANSWERS.values()))),
-        tooltip=[alt.Tooltip("who:N"), alt.Tooltip("value:Q", format=",.4~r"), "label:N", "why:N"],
+        tooltip=[alt.Tooltip("who:N"), theme.tooltip("value", "number"), "label:N", "why:N"],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
     reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.datum(0), y=y, text=alt.Text("why:N"))

@@ -93,9 +93,9 @@ def stage_dots(rows: Rows, *, title: str) -> alt.LayerChart:
             shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=list(states), range=["circle", "diamond", "cross"])),
             tooltip=[
                 alt.Tooltip("rank:N"),
-                alt.Tooltip("value_ms:Q", title="ms", format=",.3~f"),
-                alt.Tooltip("over_stage:Q", title="of the stage's median", format=".3~f"),
-                alt.Tooltip("z:Q", title="robust z", format="+.2~f"),
+                theme.tooltip("value_ms", "ns", title="ms"),
+                theme.tooltip("over_stage", "number", title="of the stage's median"),
+                theme.tooltip("z", "number", title="robust z", signed=True),
             ],
         )
     )
@@ -116,8 +116,8 @@ def link_matrix(rows: Rows) -> alt.LayerChart:
         tooltip=[
             alt.Tooltip("source:O", title="from rank"),
             alt.Tooltip("target:O", title="to rank"),
-            alt.Tooltip("gb_per_s:Q", title="GB/s", format=",.4~r"),
-            alt.Tooltip("slowness:Q", title="time a byte against like links", format=".3~f"),
+            theme.tooltip("gb_per_s", "bytes_per_s", title="GB/s"),
+            theme.tooltip("slowness", "number", title="time a byte against like links"),
             "transport:N",
             "operation:N",
         ],
@@ -152,7 +152,7 @@ def flops_map(rows: Rows) -> alt.LayerChart:
             alt.Tooltip("rank:O"),
             alt.Tooltip("metric:N"),
             alt.Tooltip("shown:N"),
-            alt.Tooltip("over_mean:Q", title="against the mean", format="+.2%"),
+            theme.tooltip("over_mean", "ratio", title="against the mean", signed=True),
         ],
     )
     return theme.with_rows(alt.LayerChart(layer=[cells], width="container", height={"step": 30}), rows)

@@ -34,8 +34,8 @@ def exposure_bars(rows: Rows) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("operation:N"),
                 alt.Tooltip("part:N"),
-                alt.Tooltip("ms:Q", format=",.3~f"),
-                alt.Tooltip("share:Q", format=".1%"),
+                theme.tooltip("ms", "ns"),
+                theme.tooltip("share", "ratio"),
             ],
         )
     )
@@ -57,7 +57,7 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
             y=alt.Y("ms:Q", title=title, stack="zero"),
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), alt.Tooltip("ms:Q", format=",.3~f")],
+            tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns")],
         )
     )
     marks = (
@@ -89,8 +89,8 @@ def size_time(rows: Rows) -> alt.LayerChart:
                 alt.Tooltip("operation:N"),
                 alt.Tooltip("rank:O"),
                 alt.Tooltip("name:N"),
-                alt.Tooltip("bytes:Q", format=",d"),
-                alt.Tooltip("us:Q", format=",.3~f"),
+                theme.tooltip("bytes", "count"),
+                theme.tooltip("us", "ns"),
             ],
         )
     )

@@ -30,9 +30,9 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     color = alt.Color("change:N", title=None, scale=alt.Scale(domain=list(CHANGES), range=list(CHANGES.values())))
     tooltip = [
         alt.Tooltip("path:N", title="part"),
-        alt.Tooltip("a:Q", title=f"a ({unit})", format=",.4~r"),
-        alt.Tooltip("b:Q", title=f"b ({unit})", format=",.4~r"),
-        alt.Tooltip("delta:Q", title=f"b - a ({unit})", format="+,.4~r"),
+        theme.tooltip("a", "number", title=f"a ({unit})"),
+        theme.tooltip("b", "number", title=f"b ({unit})"),
+        theme.tooltip("delta", "number", title=f"b - a ({unit})", signed=True),
     ]
     bars = base.mark_bar(cornerRadius=1).encode(x=x, x2=alt.X2("end:Q"), y=y, color=color, tooltip=tooltip)
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=alt.X("edge:Q"), y=y, text=alt.Text("label:N"))
@@ -96,7 +96,7 @@ def loss_curves(rows: Rows) -> alt.LayerChart:
             y=alt.Y("loss:Q", title="loss", scale=alt.Scale(zero=False)),
             color=alt.Color("side:N", title=None, scale=scale),
             strokeDash=alt.StrokeDash("side:N", title=None, scale=alt.Scale(domain=list(SIDES), range=[[1, 0], [5, 3]])),
-            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), alt.Tooltip("loss:Q", format=",.6~r")],
+            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("step:Q"), theme.tooltip("loss", "number", digits=6)],
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[lines, _divergence()], width="container", height=230), rows)
@@ -121,7 +121,7 @@ def difference_band(rows: Rows) -> alt.LayerChart:
         .encode(
             x=_steps_axis(),
             y=alt.Y("relative:Q", title="candidate against reference", axis=alt.Axis(format="+.2~%")),
-            tooltip=[alt.Tooltip("step:Q"), alt.Tooltip("relative:Q", title="difference", format="+.4%")],
+            tooltip=[alt.Tooltip("step:Q"), theme.tooltip("relative", "ratio", title="difference", signed=True)],
         )
     )
     return theme.with_rows(alt.LayerChart(layer=[band, points, _divergence()], width="container", height=180), rows)
@@ -164,7 +164,7 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
     points = alt.Chart(alt.NamedData("rounds"))
     x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
     y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
-    tooltip = ["name:N", alt.Tooltip("prediction:Q", format=",.4~r"), alt.Tooltip("value:Q", format=",.4~r"), "error:N"]
+    tooltip = ["name:N", theme.tooltip("prediction", "number"), theme.tooltip("value", "number"), "error:N"]
     marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
     labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("name:N"))
     line = (

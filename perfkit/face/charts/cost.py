@@ -35,7 +35,7 @@ def _flops_bars(rows: Rows) -> alt.Chart:
                 "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
             ),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), alt.Tooltip("gflop:Q", title="GFLOP per token", format=",.4~r")],
+            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), theme.tooltip("gflop", "flops", title="GFLOP per token")],
         )
     )
     return theme.with_rows(chart, rows)
@@ -66,8 +66,8 @@ def _parameter_bars(rows: Rows) -> alt.Chart:
             y=alt.Y("part:N", title=None, sort=None),
             tooltip=[
                 alt.Tooltip("part:N"),
-                alt.Tooltip("billions:Q", title="10⁹", format=",.4~r"),
-                alt.Tooltip("share:Q", format=".1%"),
+                theme.tooltip("billions", "number", title="10⁹"),
+                theme.tooltip("share", "ratio"),
             ],
         )
     )
@@ -110,8 +110,8 @@ def _roofline(rows: Rows, *, parts: tuple[str, ...]) -> alt.LayerChart:
             tooltip=[
                 alt.Tooltip("part:N"),
                 alt.Tooltip("bound:N", title="bound by"),
-                alt.Tooltip("intensity:Q", format=",.3~r", title="FLOP/byte"),
-                alt.Tooltip("tflops:Q", format=",.3~r", title="TFLOP/s"),
+                theme.tooltip("intensity", "number", title="FLOP/byte"),
+                theme.tooltip("tflops", "flops_per_s", title="TFLOP/s"),
             ],
         )
     )

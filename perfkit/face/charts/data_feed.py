@@ -27,8 +27,8 @@ def interval_bars(rows: Rows) -> alt.Chart:
             y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
             tooltip=[
                 alt.Tooltip("step:O"),
-                alt.Tooltip("interval_ms:Q", format=",.4~r", title="ms"),
-                alt.Tooltip("share:Q", format=".1%"),
+                theme.tooltip("interval_ms", "ns", title="ms"),
+                theme.tooltip("share", "ratio"),
             ],
         )
     )
@@ -98,8 +98,8 @@ def usage_bars(rows: Rows) -> alt.Chart:
             ),
             tooltip=[
                 alt.Tooltip("operator:N"),
-                alt.Tooltip("usage:Q", format=".1%"),
-                alt.Tooltip("empty:Q", format=".0%", title="found empty"),
+                theme.tooltip("usage", "ratio"),
+                theme.tooltip("empty", "ratio", title="found empty"),
             ],
         )
     )

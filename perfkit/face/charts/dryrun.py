@@ -39,15 +39,15 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         tooltip=[
             alt.Tooltip("label:N", title="rank"),
             alt.Tooltip("kind:N"),
-            alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-            alt.Tooltip("peak:Q", title="peak with gaps (GiB)", format=",.4~r"),
-            alt.Tooltip("room:Q", title="left of the limit (GiB)", format="+,.3~r"),
+            theme.tooltip("gib", "bytes", title="GiB"),
+            theme.tooltip("peak", "bytes", title="peak with gaps (GiB)"),
+            theme.tooltip("room", "bytes", title="left of the limit (GiB)", signed=True),
         ],
     )
     likely = base.mark_rule(color=theme.TEXT, strokeWidth=1.5).encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y)
     data = alt.Chart(alt.NamedData("limit"))
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(
-        x=alt.X("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
+        x=alt.X("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")]
     )
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
         x=alt.X("limit:Q"), y=alt.value(-2)

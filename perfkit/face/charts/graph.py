@@ -152,7 +152,7 @@ def communication_bars(entries: pd.DataFrame) -> alt.Chart:
                 alt.Tooltip("cause:N"),
                 alt.Tooltip("verdict:N"),
                 alt.Tooltip("count:Q", title="operators"),
-                alt.Tooltip("amount:Q", title=unit, format=",.3~f"),
+                theme.tooltip("amount", "number", title=unit),
             ],
         )
     )

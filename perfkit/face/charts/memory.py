@@ -47,8 +47,8 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
             tooltip=[
                 alt.Tooltip("stage:N"),
                 alt.Tooltip("part:N"),
-                alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-                alt.Tooltip("share:Q", title="share of the peak", format=".1%"),
+                theme.tooltip("gib", "bytes", title="GiB"),
+                theme.tooltip("share", "ratio", title="share of the peak"),
             ],
         )
     )
@@ -90,8 +90,8 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
         ),
         tooltip=[
             alt.Tooltip("switch:N"),
-            alt.Tooltip("after:Q", title="peak with it (GiB)", format=",.4~r"),
-            alt.Tooltip("change:Q", title="change (GiB)", format="+,.3~r"),
+            theme.tooltip("after", "bytes", title="peak with it (GiB)"),
+            theme.tooltip("change", "bytes", title="change (GiB)", signed=True),
             alt.Tooltip("price:N"),
         ],
     )
@@ -121,7 +121,7 @@ def switch_rows(peak_bytes: float, found: Iterable[tuple[str, str, float]], limi
 
 def _limit() -> list[alt.Chart]:
     data = alt.Chart(alt.NamedData("limit"))
-    tooltip = [alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")]
+    tooltip = [theme.tooltip("limit", "bytes", title="limit (GiB)")]
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
         x=alt.X("limit:Q"), y=alt.value(-2)

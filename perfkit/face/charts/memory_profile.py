@@ -25,7 +25,7 @@ def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     scale = alt.Scale(domain=list(LINES), range=list(LINES.values()))
     color = alt.Color("kind:N", title=None, scale=scale, sort=list(LINES))
     x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
-    tooltip = [alt.Tooltip("time:Q", title=x_title, format=",.6~r"), alt.Tooltip("gib:Q", title="GiB", format=",.4~r")]
+    tooltip = [theme.tooltip("time", "number", title=x_title, digits=6), theme.tooltip("gib", "bytes", title="GiB")]
     data = alt.Chart(alt.NamedData("curve"))
     area = (
         data.transform_filter("datum.kind == 'allocated'")
@@ -41,7 +41,7 @@ def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     dot = mark.mark_point(size=80, filled=True, color=theme.FREE).encode(y=alt.Y("gib:Q"), tooltip=tooltip)
     name = mark.mark_text(align="left", dx=8, dy=-6, color=theme.TEXT).encode(y=alt.Y("gib:Q"), text=alt.Text("label:N"))
     limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
-    rule = limit.encode(y=alt.Y("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
+    rule = limit.encode(y=alt.Y("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")])
     return theme.with_rows(alt.LayerChart(layer=[area, line, dot, name, rule], width="container", height=280), rows)
 
 
@@ -98,8 +98,8 @@ def owner_bars(rows: Rows) -> alt.Chart:
             y=alt.Y("owner:N", title=None, sort="-x", axis=alt.Axis(labelLimit=260)),
             tooltip=[
                 alt.Tooltip("owner:N"),
-                alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-                alt.Tooltip("share:Q", title="share of the peak", format=".1%"),
+                theme.tooltip("gib", "bytes", title="GiB"),
+                theme.tooltip("share", "ratio", title="share of the peak"),
             ],
         )
         .properties(width="container", height={"step": 26})

@@ -108,8 +108,8 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
                 "name:N",
                 "kind:N",
                 "shapes:N",
-                alt.Tooltip("tflops:Q", format=",.3~r"),
-                alt.Tooltip("total_ms:Q", format=",.4~r"),
+                theme.tooltip("tflops", "flops_per_s"),
+                theme.tooltip("total_ms", "ns"),
             ],
         )
     )
@@ -130,8 +130,8 @@ def share_bars(rows: Rows) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("operator:N"),
                 alt.Tooltip("run:N"),
-                alt.Tooltip("share:Q", format=".2%"),
-                alt.Tooltip("calls:Q", format=",.4~r"),
+                theme.tooltip("share", "ratio"),
+                theme.tooltip("calls", "number"),
             ],
         )
     )
@@ -189,11 +189,11 @@ def _tooltip() -> list[Any]:
     return [
         "name:N",
         "core:N",
-        alt.Tooltip("count:Q", title="calls", format=","),
-        alt.Tooltip("total_ms:Q", title="total (ms)", format=",.4~r"),
-        alt.Tooltip("mean_us:Q", title="mean (us)", format=",.4~r"),
-        alt.Tooltip("share:Q", format=".2%"),
-        alt.Tooltip("cumulative:Q", title="up to here", format=".1%"),
+        theme.tooltip("count", "count", title="calls"),
+        theme.tooltip("total_ms", "ns", title="total (ms)"),
+        theme.tooltip("mean_us", "ns", title="mean (us)"),
+        theme.tooltip("share", "ratio"),
+        theme.tooltip("cumulative", "ratio", title="up to here"),
     ]
 
 

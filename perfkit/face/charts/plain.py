@@ -21,7 +21,7 @@ def ranked_bars(rows: Rows, *, title: str) -> alt.Chart:
             x=alt.X("value:Q", title=title, stack="zero"),
             y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
             color=_parts(rows["bars"]),
-            tooltip=["detail:N", "part:N", alt.Tooltip("value:Q", title=title, format=",.4~r")],
+            tooltip=["detail:N", "part:N", theme.tooltip("value", "number", title=title)],
         )
     )
     return theme.with_rows(chart, rows)
@@ -36,7 +36,7 @@ def time_steps(rows: Rows, *, title: str) -> alt.Chart:
             x=alt.X("ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
             y=alt.Y("value:Q", title=title),
             color=_parts(rows["steps"]),
-            tooltip=["part:N", alt.Tooltip("ms:Q", format=",.6~r"), alt.Tooltip("value:Q", title=title, format=",.4~r")],
+            tooltip=["part:N", theme.tooltip("ms", "ns", digits=6), theme.tooltip("value", "number", title=title)],
         )
     )
     return theme.with_rows(chart, rows)
@@ -52,7 +52,7 @@ def lanes(rows: Rows) -> alt.Chart:
             x2="end_ms:Q",
             y=alt.Y("label:N", title=None, sort=None),
             color=_parts(rows["stretches"]),
-            tooltip=["detail:N", "part:N", alt.Tooltip("begin_ms:Q", format=",.6~r"), alt.Tooltip("end_ms:Q", format=",.6~r")],
+            tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "ns", digits=6), theme.tooltip("end_ms", "ns", digits=6)],
         )
     )
     return theme.with_rows(chart, rows)

@@ -62,9 +62,9 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
             ),
             tooltip=[
                 alt.Tooltip("plan:N"),
-                alt.Tooltip("tokens:Q", title="tokens/s/device", format=",.4~r"),
-                alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-                alt.Tooltip("step_s:Q", title="step (s)", format=",.4~r"),
+                theme.tooltip("tokens", "tokens_per_s_per_device", title="tokens/s/device"),
+                theme.tooltip("gib", "bytes", title="GiB"),
+                theme.tooltip("step_s", "step_time_s", title="step (s)"),
             ],
         )
     )
@@ -134,8 +134,8 @@ def step_bars(rows: Rows) -> alt.Chart:
             tooltip=[
                 alt.Tooltip("plan:N"),
                 alt.Tooltip("part:N"),
-                alt.Tooltip("seconds:Q", title="seconds", format=",.4~r"),
-                alt.Tooltip("share:Q", title="share of the step", format=".1%"),
+                theme.tooltip("seconds", "ns", title="seconds"),
+                theme.tooltip("share", "ratio", title="share of the step"),
             ],
         )
     )
@@ -165,7 +165,7 @@ def rejected_bars(rows: Rows) -> alt.Chart:
             x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
             x2=alt.datum(1),
             y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
-            tooltip=[alt.Tooltip("reason:N"), alt.Tooltip("count:Q", title="combinations", format=",")],
+            tooltip=[alt.Tooltip("reason:N"), theme.tooltip("count", "count", title="combinations")],
         )
     )
     return theme.with_rows(chart, rows)

@@ -26,15 +26,15 @@ def settings_chart(rows: Rows) -> alt.LayerChart:
         shape=alt.Shape("fits:N", title=None, scale=alt.Scale(domain=list(FIT), range=["circle", "triangle-up"])),
         tooltip=[
             alt.Tooltip("name:N"),
-            alt.Tooltip("more:Q", title="longer", format=".2%"),
-            alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
+            theme.tooltip("more", "ratio", title="longer"),
+            theme.tooltip("gib", "bytes", title="GiB"),
         ],
     )
     names = base.mark_text(align="left", dx=9, dy=-7, color=theme.TEXT).encode(text=alt.Text("name:N"))
     limit = (
         alt.Chart(alt.NamedData("limit"))
         .mark_rule(strokeDash=[5, 4], color=theme.TEXT)
-        .encode(y=alt.Y("limit:Q"), tooltip=[alt.Tooltip("limit:Q", title="limit (GiB)", format=",.4~r")])
+        .encode(y=alt.Y("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")])
     )
     chart = alt.LayerChart(layer=[limit, points, names], width="container", height=300)
     return theme.with_rows(chart, rows)
@@ -56,8 +56,8 @@ def curve_chart(rows: Rows) -> alt.LayerChart:
         tooltip=[
             alt.Tooltip("curve:N"),
             alt.Tooltip("added:N", title="operators"),
-            alt.Tooltip("mib:Q", title="MiB", format=",.4~r"),
-            alt.Tooltip("ms:Q", title="ms", format=",.3~r"),
+            theme.tooltip("mib", "bytes", title="MiB"),
+            theme.tooltip("ms", "ns", title="ms"),
         ]
     )
     return theme.with_rows(alt.LayerChart(layer=[lines, points], width="container", height=300), rows)

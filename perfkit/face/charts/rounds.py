@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.face.charts import theme
 
 VERDICTS = {"keep": "circle", "revert": "cross", "repeat": "diamond", "stop": "square", "open": "triangle-up"}
@@ -23,8 +24,8 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     tooltip = [
         alt.Tooltip("number:O", title="round"),
         "title:N",
-        alt.Tooltip("value:Q", title=metric_title, format=",.4~r"),
-        alt.Tooltip("prediction:Q", format=",.4~r"),
+        theme.tooltip("value", "number", title=metric_title, digits=4),
+        theme.tooltip("prediction", "number", digits=4),
         "verdict:N",
         "kind:N",
     ]
@@ -39,7 +40,8 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     measured = base.mark_point(filled=True, size=110, color=theme.COMPUTING, opacity=1).encode(
         x=x, y=y, shape=alt.Shape("verdict:N", title="verdict", scale=shapes), tooltip=tooltip
     )
-    labels = base.mark_text(dy=-14, fontSize=12, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("value:Q", format=",.4~r"))
+    value = alt.Text("value:Q", format=quantity.spelled("number", digits=4))
+    labels = base.mark_text(dy=-14, fontSize=12, color=theme.TEXT).encode(x=x, y=y, text=value)
     target = (
         alt.Chart(alt.NamedData("goal")).mark_rule(strokeDash=[6, 4], color=theme.GREEN, strokeWidth=1.5).encode(y=alt.Y("goal:Q"))
     )

@@ -19,9 +19,9 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
     ideal = base.mark_line(color=theme.MUTED, strokeDash=[6, 4]).encode(x=x, y=alt.Y("ideal:Q", title="throughput (10³ tokens/s)"))
     tooltip = [
         "name:N",
-        alt.Tooltip("measured:Q", title="10³ tokens/s", format=",.4~r"),
-        alt.Tooltip("ideal:Q", title="ideal, 10³ tokens/s", format=",.4~r"),
-        alt.Tooltip("linearity:Q", format=".2%"),
+        theme.tooltip("measured", "tokens_per_s", title="10³ tokens/s"),
+        theme.tooltip("ideal", "tokens_per_s", title="ideal, 10³ tokens/s"),
+        theme.tooltip("linearity", "linearity_ratio"),
     ]
     points = base.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(
         x=x, y=alt.Y("measured:Q"), tooltip=tooltip

@@ -79,8 +79,8 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.La
                 alt.Tooltip("activity:N"),
                 alt.Tooltip("stage:N"),
                 alt.Tooltip("what:N", title="micro batch"),
-                alt.Tooltip("start_ms:Q", title="start (ms)", format=",.4~r"),
-                alt.Tooltip("end_ms:Q", title="end (ms)", format=",.4~r"),
+                theme.tooltip("start_ms", "ns", title="start (ms)", digits=6),
+                theme.tooltip("end_ms", "ns", title="end (ms)", digits=6),
                 alt.Tooltip("critical:N", title="on the critical path"),
             ],
         )
@@ -140,13 +140,13 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
             y=alt.Y("gib:Q", title="GiB", stack="zero"),
             color=alt.Color("part:N", title=None, sort=parts, scale=alt.Scale(domain=parts, range=colors)),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), alt.Tooltip("gib:Q", title="GiB", format=",.4~r")],
+            tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), theme.tooltip("gib", "bytes", title="GiB")],
         )
     )
     rule = (
         alt.Chart(alt.NamedData("limit"))
         .mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4])
-        .encode(y=alt.Y("gib:Q"), tooltip=[alt.Tooltip("gib:Q", title="limit (GiB)", format=",.4~r")])
+        .encode(y=alt.Y("gib:Q"), tooltip=[theme.tooltip("gib", "bytes", title="limit (GiB)")])
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, rule], width="container", height=240), rows)
 

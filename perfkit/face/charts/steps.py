@@ -48,7 +48,7 @@ def step_times(rows: Rows) -> alt.LayerChart:
         shape=alt.Shape("state:N", title=None, scale=alt.Scale(domain=states, range=["circle", "cross", "diamond"])),
         tooltip=[
             alt.Tooltip("step:Q"),
-            alt.Tooltip("duration_ms:Q", title="ms", format=",.4~r"),
+            theme.tooltip("duration_ms", "step_time_s", title="ms"),
             alt.Tooltip("state:N"),
             alt.Tooltip("line:Q", title="line in the log"),
         ],
@@ -56,7 +56,7 @@ def step_times(rows: Rows) -> alt.LayerChart:
     rule = (
         alt.Chart(alt.NamedData("median"))
         .mark_rule(strokeDash=[6, 4], strokeWidth=1.5, color=theme.COMPUTING)
-        .encode(y=alt.Y("median_ms:Q"), tooltip=[alt.Tooltip("median_ms:Q", title="median (ms)", format=",.4~r")])
+        .encode(y=alt.Y("median_ms:Q"), tooltip=[theme.tooltip("median_ms", "step_time_s", title="median (ms)")])
     )
     chart = alt.LayerChart(layer=[line, rule, marks], width="container", height=280)
     return theme.with_rows(chart, rows)
@@ -150,7 +150,7 @@ def _part_encoding(paths: Sequence[str], by: str) -> dict[str, Any]:
         "tooltip": [
             alt.Tooltip(f"{by}:N"),
             alt.Tooltip("path:N", title="part"),
-            alt.Tooltip("amount_ms:Q", title="ms", format=",.3~f"),
-            alt.Tooltip("share:Q", title="share of the step", format=".2%"),
+            theme.tooltip("amount_ms", "ns", title="ms", digits=6),
+            theme.tooltip("share", "ratio", title="share of the step"),
         ],
     }

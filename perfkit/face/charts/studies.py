@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.units import GIB
 from perfkit.face.charts import theme
 
@@ -32,8 +33,8 @@ def tornado(rows: Rows) -> alt.LayerChart:
             tooltip=[
                 "input:N",
                 alt.Tooltip("side:N", title="input is"),
-                alt.Tooltip("to:Q", title="step (s)", format=",.4~r"),
-                alt.Tooltip("change:Q", title="change", format="+.2%"),
+                theme.tooltip("to", "step_time_s", title="step (s)"),
+                theme.tooltip("change", "ratio", title="change", signed=True),
             ],
         )
     )
@@ -74,8 +75,8 @@ def feature_points(rows: Rows) -> alt.LayerChart:
         tooltip=[
             "feature:N",
             "change:N",
-            alt.Tooltip("gib:Q", title="GiB", format=",.4~r"),
-            alt.Tooltip("speed:Q", title="tokens/s/device", format=",.4~r"),
+            theme.tooltip("gib", "bytes", title="GiB"),
+            theme.tooltip("speed", "tokens_per_s_per_device", title="tokens/s/device"),
         ],
     )
     names = base.mark_text(align="left", dx=8, dy=-6, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
@@ -123,11 +124,11 @@ def growth_lines(rows: Rows) -> alt.LayerChart:
     base = alt.Chart(alt.NamedData("growth"))
     x = alt.X("num_devices:Q", title="devices", scale=alt.Scale(type="log", base=2), axis=alt.Axis(format=",d", grid=False))
     tooltip = [
-        alt.Tooltip("num_devices:Q", title="devices", format=",d"),
-        alt.Tooltip("tokens_per_s:Q", title="tokens/s", format=".4s"),
-        alt.Tooltip("linearity:Q", format=".1%"),
-        alt.Tooltip("exposed_ratio:Q", title="exposed communication", format=".1%"),
-        alt.Tooltip("bubble_ratio:Q", title="bubble", format=".1%"),
+        theme.tooltip("num_devices", "count", title="devices"),
+        theme.tooltip("tokens_per_s", "tokens_per_s", title="tokens/s"),
+        theme.tooltip("linearity", "linearity_ratio"),
+        theme.tooltip("exposed_ratio", "ratio", title="exposed communication"),
+        theme.tooltip("bubble_ratio", "ratio", title="bubble"),
     ]
     y = alt.Y("tokens_per_s:Q", title="tokens/s of the whole job", scale=alt.Scale(type="log"), axis=alt.Axis(format="~s"))
     ideal = base.mark_line(color=theme.MUTED, strokeDash=[6, 4]).encode(
@@ -135,7 +136,8 @@ def growth_lines(rows: Rows) -> alt.LayerChart:
     )
     line = base.mark_line(color=theme.COMPUTING).encode(x=x, y=y)
     points = base.mark_point(size=80, color=theme.COMPUTING, fill="white", opacity=1).encode(x=x, y=y, tooltip=tooltip)
-    labels = base.mark_text(dy=16, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("linearity:Q", format=".0%"))
+    share = alt.Text("linearity:Q", format=quantity.spelled("linearity_ratio"))
+    labels = base.mark_text(dy=16, fontSize=11, color=theme.TEXT).encode(x=x, y=y, text=share)
     return theme.with_rows(alt.LayerChart(layer=[ideal, line, points, labels], width="container", height=300), rows)
 
 

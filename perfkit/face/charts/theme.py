@@ -15,6 +15,8 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import altair as alt
 import pandas as pd
 
+from perfkit.core import quantity
+
 COMPUTING = "#0072B2"
 COMMUNICATION = "#E69F00"
 BUBBLE = "#999999"
@@ -94,6 +96,11 @@ def path_colors(paths: Iterable[str]) -> list[str]:
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of a frame as a data set has them."""
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def tooltip(field: str, name: str, *, title: str | None = None, digits: int | None = None, signed: bool = False) -> alt.Tooltip:
+    """A number of a mark, written as `core.quantity` has what `name` ends with; `title` says its prefix, as the axis does."""
+    return alt.Tooltip(f"{field}:Q", format=quantity.spelled(name, digits=digits, signed=signed), title=title or alt.Undefined)
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:
