@@ -19,6 +19,7 @@ from perfkit.explain.communication import exposed_told
 from perfkit.face.cli import main
 from perfkit.face.widgets.page_state import page_state
 from perfkit.project import create_project, open_project
+from perfkit.project.experiments import ExperimentLog, Measurement
 from tests.page_cells import code_cells, run_page, views, with_steps
 
 OWN = Path(__file__).parent / "data" / "traces" / "dlrm_8xV100"
@@ -225,3 +226,28 @@ def test_page_31_asks_a_graph_of_the_readers_own_the_same_questions(tmp_path: Pa
         page["what_could_come_back"].value.patterns
     )
     assert page_state().values["step"] == "3"
+
+
+def test_page_22_agrees_with_the_comparison_and_never_keeps_a_sample(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    log = ExperimentLog(tmp_path)
+    log.set_project("made by a test")
+    log.start("other tensor parallel size", "fewer exposed collectives in every layer")
+    log.add_run(0, [Measurement(metric="step_time_ns", value=1e9, source="log")], kind="measured")
+    own = {name: shutil.copy(data_folder() / "losses" / f"{name}.csv", tmp_path) for name in ("reference", "diverged")}
+    page = run_page("22_accuracy_alignment", path=own["diverged"], reference_path=own["reference"])
+    told = asked("compare", own["reference"], own["diverged"])
+    found = page["found"].to_json()
+    assert {key: told[key] for key in found} == found
+    assert page["is_it_the_same"].wait().text.startswith("Diverged: the losses part from step 120")
+    keep = page["accuracy_of_the_round"]
+    assert "stored as fail" in keep.press().wait().text
+    row = log.show("json")["rounds"][0]
+    assert (row["accuracy"], row["accuracy_checks"][0]["steps"]) == ("fail", 300)
+    page["open_reference"].choose(data_folder() / "losses" / "reference.csv")
+    page["is_it_the_same"].wait()
+    with pytest.raises(InputError, match="sample"):
+        keep.press().wait()
+    page["open_reference"].choose("")
+    with pytest.raises(PerfkitError, match="follows"):
+        page["is_it_the_same"].wait()

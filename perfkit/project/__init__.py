@@ -20,6 +20,7 @@ import tomli_w
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
 from perfkit.core.settings import PROJECT_FILE
 from perfkit.core.settings import find_project as find_project
 from perfkit.project._document import KEYS, Document, changed, is_scalar, is_text, lookup, merge, problems_of, unknown_keys
@@ -170,6 +171,13 @@ def sample_paths(project: Project) -> dict[str, Path]:
     """Bundled runs and logs that came with a sample project: name to path."""
     paths = lookup(project.document, "samples.paths")
     return {key: project.folder / value for key, value in paths.items() if is_text(value)} if isinstance(paths, Mapping) else {}
+
+
+def is_sample(path: Path, project: Project | None) -> bool:
+    """Whether a path is one of the samples that come with perfkit, also where a sample project holds a copy."""
+    samples = project.folder / "samples" if project is not None else None
+    place = path.expanduser().resolve()
+    return place.is_relative_to(data_folder().resolve()) or (samples is not None and place.is_relative_to(samples))
 
 
 def _written(project: Project) -> Document:

@@ -24,10 +24,9 @@ def test_another_old_side_is_compared_by_keyboard(open_page: OpenPage):
 
 def test_losses_that_part_are_called_so(open_page: OpenPage):
     page = open_page("22_accuracy_alignment")
-    panel = page.locator('section[data-panel="accuracy-alignment"]')
-    sentence = panel.locator(".pk-sentence")
+    sentence = page.locator('section[data-panel="is-it-the-same"]').locator(".pk-sentence")
     expect(sentence).to_contain_text("Aligned")
-    path = panel.get_by_placeholder("path of a folder or file").nth(1)
+    path = page.locator('section[data-panel="choose-candidate"]').get_by_placeholder("path of a folder or file").first
     path.fill(str(data_folder() / "losses" / "diverged.csv"))
     path.press("Enter")
     expect(sentence).to_contain_text("Diverged: the losses part from step 120")

@@ -69,6 +69,7 @@ EMPTY_AT_FIRST = {
         "communication-of-the-round",
         "the-peak-of-the-round",
         "counts-of-the-round",
+        "accuracy-of-the-round",
         "what-the-round-predicts",
         "how-the-project-counts",
     ),

@@ -147,16 +147,21 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                     yield from (("titles", _constant(value), path.name) for key, value in named if _constant(key) == "title")
 
 
+WITH_CONTROLS = ("pickers", "graphs", "losses", "plan_entries", "prediction_entries")
+
+
 def _steps() -> Iterator[tuple[str, str, str]]:
     """The words of the steps of pages: their names, controls and options, and the titles of what they return."""
     for path in pages():
         for cell in json.loads(path.read_text())["cells"]:
-            if cell["cell_type"] != "code" or "widgets." not in (source := "".join(cell["source"])):
+            if cell["cell_type"] != "code" or not re.search(r"widgets\.|choose_", source := "".join(cell["source"])):
                 continue
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):
                     yield section, text, path.name
-    for module in (FACE / "widgets" / f"{name}.py" for name in ("pickers", "graphs", "plan_entries", "prediction_entries")):
+    for module in (
+        FACE / "widgets" / f"{name}.py" for name in ("pickers", "graphs", "losses", "plan_entries", "prediction_entries")
+    ):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.keyword | ast.Call):
                 for section, text in _step_texts(node, module):

@@ -22,7 +22,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import format_ns
 from perfkit.face.cli import main
-from perfkit.face.panels import accuracy_alignment, baseline, open_panel
+from perfkit.face.panels import baseline, open_panel
 from perfkit.face.panels._baseline import State as BaselineState
 from perfkit.face.widgets.header_view import CLASSIC, STATES, standing
 from perfkit.face.widgets.page_state import page_state
@@ -193,22 +193,20 @@ def test_09_a_training_that_is_nan_from_step_51_is_not_kept(project: Any, log: E
     log.add_run(0, [figure(2000.0)])
     reference = losses(tmp_path / "a.csv")
     candidate = losses(tmp_path / "b.csv", lambda frame: frame.assign(loss=frame["loss"].where(frame["step"] < 51, bad)))
-    state = accuracy_alignment.State(reference=reference, candidate=candidate)
-    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
+    page = run_page("22_accuracy_alignment", path=candidate, reference_path=reference)
+    answer = page["is_it_the_same"].wait()
     assert answer.text.startswith("Diverged")
     assert "51" in answer.text
-    assert "stored as fail" in accuracy_alignment.save(state)
+    assert "stored as fail" in page["accuracy_of_the_round"].press().wait().text
     with pytest.raises(InputError, match="accuracy"):
         log.decide(0, "keep", REASON, confirmation="not checked")
 
 
 def test_10_a_training_of_fewer_steps_is_not_called_aligned(project: Any, tmp_path: Path):
-    state = accuracy_alignment.State(
-        reference=losses(tmp_path / "a.csv"), candidate=losses(tmp_path / "b.csv", lambda frame: frame.head(50))
-    )
-    found = accuracy_alignment.compute(state).found
-    assert found.verdict != "aligned"
-    assert "50" in accuracy_alignment.view(accuracy_alignment.compute(state)).text + " ".join(found.notes)
+    fewer = losses(tmp_path / "b.csv", lambda frame: frame.head(50))
+    page = run_page("22_accuracy_alignment", path=fewer, reference_path=losses(tmp_path / "a.csv"))
+    assert page["found"].verdict != "aligned"
+    assert "50" in " ".join(page["found"].told())
 
 
 def test_11_an_export_names_no_place_of_the_machine_and_says_what_is_gone(

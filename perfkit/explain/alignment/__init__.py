@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -19,6 +19,7 @@ from perfkit.explain.alignment._complete import broken, lacks
 from perfkit.explain.alignment._judge import Judgement, Verdict, judge
 from perfkit.explain.alignment._match import By, match
 from perfkit.explain.alignment._series import LossSeries, is_loss_table, read_table, series_of_run
+from perfkit.explain.alignment._told import cause_table, figures, sentence
 from perfkit.explain.alignment.changes import LIMITS, Cause, ChangeClass, Limits, causes, class_of
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Limits",
     "LossSeries",
     "align_losses",
+    "cause_table",
     "is_loss_table",
     "read_table",
     "series_of_run",
@@ -68,6 +70,14 @@ class Alignment:
         """Steps with a finite loss in both."""
         return int(self.points["relative"].notna().sum())
 
+    def told(self) -> tuple[str, ...]:
+        """The verdict in a sentence, and what is to be known of it."""
+        return (sentence(self), *self.notes)
+
+    def to_frame(self) -> pd.DataFrame:
+        """What was compared, figure by figure: the value, and its limit or where it comes from."""
+        return figures(self)
+
     def to_json(self) -> dict[str, Any]:
         """The part of `perfkit compare` that is about losses; what cannot be told is None."""
         verdict, judgement = self.verdict, self.judgement
@@ -100,13 +110,15 @@ def align_losses(
     change_class: ChangeClass | None = None,
     changes: Iterable[Mapping[str, Any]] = (),
     limits: Limits | None = None,
+    max_relative: float | None = None,
     by: By | None = None,
     steps: int | None = None,
 ) -> Alignment:
     """Compare the losses of `candidate` with those of `reference`.
 
     `change_class` says what was changed; by default it follows from `changes` (`key`, `old`, `new`), else it is re-association.
-    `limits` replace those of the class. `by` aligns by "step", "tokens" or "samples"; by default by step unless batches differ.
+    `limits` replace those of the class, `max_relative` only that of single steps where the class has one. `by` aligns by "step",
+    "tokens" or "samples"; by default by step unless batches differ.
     `steps` compares the first ones only; a pass needs all of the reference's, in number and size, and no loss that is no number.
     Raises InputError for values that cannot be.
     """
@@ -120,6 +132,8 @@ def align_losses(
     if steps is not None:
         matched = type(matched)(points=matched.points.head(steps), by=matched.by, notes=matched.notes)
     points, bounds = matched.points, limits or LIMITS[chosen]
+    if max_relative is not None and bounds.max_relative:
+        bounds = replace(bounds, max_relative=max_relative, source="set on this page")
     sizes = points["relative"].abs().dropna()
     norms = points["norm_relative"].abs().dropna()
     assumed = "" if change_class or found else "no changes are known: judged as re-association (parallel strategy, fused operators)"

@@ -51,6 +51,9 @@ class LossSeries:
     facts: Mapping[str, int | float | str] | None = None
     notes: tuple[str, ...] = ()
 
+    kind = "measured"
+    """What the numbers are, as figures say it."""
+
 
 def series_of_run(run: Run) -> LossSeries:
     """The losses that the log of a run prints. Raises NotMeasuredError if it prints none.

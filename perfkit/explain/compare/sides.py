@@ -9,7 +9,7 @@ from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.explain.alignment import LossSeries, is_loss_table, read_table
+from perfkit.explain.alignment import LossSeries, is_loss_table, read_table, series_of_run
 from perfkit.explain.graph import GraphAnalysis, GraphReport, read_graph
 from perfkit.record.format import Progress
 from perfkit.record.load import load
@@ -48,6 +48,16 @@ def open_side(given: Any, progress: Progress | None = None) -> Side:
             return read_config(place)
         except InputError as other:
             raise InputError(str(given), [*error.problems, *other.problems]) from error
+
+
+def open_losses(given: Any, progress: Progress | None = None) -> LossSeries:
+    """The losses of a training log or table. Raises NotMeasuredError for a log without losses, InputError for anything else."""
+    side = open_side(given, progress)
+    if isinstance(side, Run):
+        return series_of_run(side)
+    if isinstance(side, LossSeries):
+        return side
+    raise InputError(str(given), ["is no training log and no table of losses"])
 
 
 def kind_of(a: Side, b: Side) -> Kind:

@@ -127,22 +127,34 @@ def difference_band(rows: Rows) -> alt.LayerChart:
     return theme.with_rows(alt.LayerChart(layer=[band, points, _divergence()], width="container", height=180), rows)
 
 
-def loss_rows(points: pd.DataFrame, *, band: float | None, first_divergence: int | None) -> Rows:
-    """The data sets of `loss_curves` and `difference_band` from matched points; of many points every n-th is drawn."""
-    every = max(1, -(-len(points) // MAX_POINTS))
-    shown = points.iloc[::every]
+def loss_rows(points: pd.DataFrame, *, first_divergence: int | None) -> Rows:
+    """The data sets of `loss_curves` from matched points; of many points every n-th is drawn."""
+    shown = _thinned(points).to_dict("records")
     losses = [
         {"step": int(row["at"]), "side": side, "loss": None if pd.isna(row[side]) else float(row[side])}
         for side in SIDES
-        for row in shown.to_dict("records")
+        for row in shown
     ]
-    known = shown[shown["relative"].notna()]
-    differences = [{"step": int(row["at"]), "relative": float(row["relative"])} for row in known.to_dict("records")]
+    return {"losses": losses, "divergence": _parted(first_divergence)}
+
+
+def difference_rows(points: pd.DataFrame, *, band: float | None, first_divergence: int | None) -> Rows:
+    """The data sets of `difference_band` from matched points; of many points every n-th is drawn."""
+    shown = _thinned(points)
+    known = shown[shown["relative"].notna()].to_dict("records")
     bands = []
     if band and len(points):
         bands = [{"first": int(points["at"].min()), "last": int(points["at"].max()), "low": -band, "high": band}]
-    parted = [] if first_divergence is None else [{"step": first_divergence}]
-    return {"losses": losses, "differences": differences, "band": bands, "divergence": parted}
+    differences = [{"step": int(row["at"]), "relative": float(row["relative"])} for row in known]
+    return {"differences": differences, "band": bands, "divergence": _parted(first_divergence)}
+
+
+def _thinned(points: pd.DataFrame) -> pd.DataFrame:
+    return points.iloc[:: max(1, -(-len(points) // MAX_POINTS))]
+
+
+def _parted(first_divergence: int | None) -> list[dict[str, Any]]:
+    return [] if first_divergence is None else [{"step": first_divergence}]
 
 
 def _steps_axis() -> alt.X:

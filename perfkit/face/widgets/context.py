@@ -25,6 +25,7 @@ from perfkit.face.widgets import _aside
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import running
 from perfkit.project import Project, find_project, open_project, sample_paths, save
+from perfkit.project import is_sample as of_sample
 from perfkit.record.load import load
 
 Progress = Callable[[str, int, int], None]
@@ -205,8 +206,5 @@ def _relative(folder: Path, path: Path) -> str:
 
 
 def is_sample(path: Path) -> bool:
-    """Whether a path is one of the samples that come with perfkit, also where a sample project holds a copy."""
-    project = current_project()
-    samples = project.folder / "samples" if project is not None else None
-    place = path.expanduser().resolve()
-    return place.is_relative_to(data_folder().resolve()) or (samples is not None and place.is_relative_to(samples))
+    """Whether a path is a bundled sample, also as a copy in the sample project of this page."""
+    return of_sample(path, current_project())

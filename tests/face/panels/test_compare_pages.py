@@ -1,27 +1,23 @@
-"""Pages 21 and 22 without a browser: sentences, tables, buttons, and what is saved."""
+"""Page 21 without a browser: sentences, tables, buttons, and what is saved."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.units import format_change
-from perfkit.face.charts.compare import loss_rows, waterfall_rows
-from perfkit.face.panels import accuracy_alignment, compare, decide
+from perfkit.face.charts.compare import waterfall_rows
+from perfkit.face.panels import compare, decide
 from perfkit.face.widgets.status import NothingYet
 from perfkit.project import create_project
-from perfkit.project.experiments import ExperimentLog, Measurement
+from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
 
 DATA = data_folder()
-
-
-def losses(name: str) -> str:
-    return str(DATA / "losses" / f"{name}.csv")
 
 
 @pytest.fixture
@@ -88,68 +84,9 @@ def test_a_comparison_is_kept_with_the_open_round(project):
 def test_nothing_chosen_is_an_empty_page():
     with pytest.raises(NothingYet):
         compare.compute(compare.State())
-    with pytest.raises(NothingYet):
-        accuracy_alignment.compute(accuracy_alignment.State())
 
 
-@pytest.mark.parametrize(
-    ("name", "start"),
-    [
-        ("tensor_parallel", "Aligned: "),
-        ("drift", "Suspicious: the difference drifts"),
-        ("diverged", "Diverged: the losses part from step 120"),
-    ],
-)
-def test_page_22_says_what_the_samples_are(name, start):
-    state = replace(accuracy_alignment.start(), candidate=losses(name))
-    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
-    assert answer.text.startswith(start)
-    assert {"losses", "differences"} == set(answer.charts)
-
-
-def test_the_configurations_name_the_class_and_the_likely_cause():
-    configs = {"old_config": str(DATA / "case13b/round0.yaml"), "new_config": str(DATA / "case13b/round1.yaml")}
-    state = replace(accuracy_alignment.start(), candidate=losses("diverged"), **configs)
-    answer = accuracy_alignment.view(accuracy_alignment.compute(state))
-    causes = answer.tables["causes"].frame
-    assert "parallel_config.pipeline_stage" in set(causes["setting"])
-    assert "It may come from" in answer.text
-
-
-def test_another_limit_and_class_change_the_verdict():
-    state = replace(accuracy_alignment.start(), candidate=losses("tensor_parallel"))
-    strict = replace(state, own_limit=True, limit_percent=0.01)
-    assert accuracy_alignment.compute(state).found.verdict == "aligned"
-    assert accuracy_alignment.compute(strict).found.verdict != "aligned"
-    assert accuracy_alignment.compute(replace(state, change_class="exact")).found.verdict == "suspicious"
-
-
-def test_the_verdict_is_written_to_the_open_round_but_never_for_a_sample(project, tmp_path):
-    own = {}
-    for name in ("reference", "tensor_parallel", "diverged"):
-        own[name] = tmp_path / f"{name}.csv"
-        own[name].write_bytes((DATA / "losses" / f"{name}.csv").read_bytes())
-    state = accuracy_alignment.State(reference=str(own["reference"]), candidate=str(own["tensor_parallel"]))
-    figure = Measurement(metric="step_time_ns", value=1e9, source="log")
-    ExperimentLog(project.folder).add_run(0, [figure], kind="measured")
-    assert "stored as pass" in accuracy_alignment.save(state)
-    assert "stored as fail" in accuracy_alignment.save(replace(state, candidate=str(own["diverged"])))
-    row = ExperimentLog(project.folder).show("json")["rounds"][0]
-    assert row["accuracy"] == "fail"
-    assert row["accuracy_checks"][0]["steps"] == 300
-    with pytest.raises(InputError, match="sample"):
-        accuracy_alignment.save(accuracy_alignment.start())
-
-
-def test_many_points_are_thinned_and_gaps_are_gaps():
-    found = accuracy_alignment.compute(accuracy_alignment.start()).found
-    rows = loss_rows(found.points, band=0.005, first_divergence=None)
-    assert len(rows["losses"]) == 600
-    assert rows["divergence"] == []
-    import pandas as pd
-
-    many = pd.concat([found.points] * 40, ignore_index=True)
-    assert len(loss_rows(many, band=None, first_divergence=3)["losses"]) <= 5_000
+def test_the_rows_of_a_waterfall_leave_out_what_stayed():
     parts = pd.DataFrame({"path": ["x", "y"], "a": [1, 0], "b": [3, 0]})
     assert [row["path"] for row in waterfall_rows(parts, scale=1)["steps"]] == ["a", "x", "b"]
 
