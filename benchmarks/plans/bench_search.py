@@ -29,7 +29,7 @@ from perfkit.predict.plans.search._search_columns import evaluate
 from perfkit.predict.plans.search._search_space import space_of
 from perfkit.predict.plans.search._strategy_plans import StrategyPlans
 from perfkit.predict.plans.search.search import search_plans
-from perfkit.predict.plans.search.strategy_space import enumerate_strategies
+from perfkit.predict.plans.search.search_scores import Scored
 
 MANY = {
     "cp": (1, 2, 4, 8),
@@ -76,13 +76,11 @@ def many_strategies() -> tuple[int, float]:
     settings, known = settings_for(base), calibration("default")
     space = space_of(base, 1024, MANY, settings)
     start = time.process_time()
-    strategies = enumerate_strategies(space)
-    found = evaluate(
-        StrategyPlans(base=base, space=space), strategies, known=known, settings=settings, limit_bytes=np.inf, progress=None
-    )
+    scores = Scored().scores(StrategyPlans(base=base, space=space), settings, known)
+    evaluate(scores, limit_bytes=np.inf, progress=None)
     seconds = time.process_time() - start
-    assert not np.isnan(found.seconds).any()
-    return len(strategies), seconds
+    assert not np.isnan(scores.seconds).any()
+    return len(scores.strategies), seconds
 
 
 def regrets() -> pd.DataFrame:
