@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perfkit.config.dialects.megatron_options import FLAGS
 from perfkit.config.dialects.splice import value_at
 
 Path = tuple[str, ...]
@@ -57,8 +58,9 @@ VOCABULARY, PADDED = ("model", "vocab_size"), ("model", "should_pad_vocab")
 PRESET, OVERLAP = ("mixed_precision",), ("comm_overlap",)
 REPLICAS = ("comm_overlap", "data_parallel_size")
 OVERLAPPED = {"overlap_grad_reduce", "no_overlap_p2p_communication"}
-BACKENDS = {1: "flash", 2: "fused", 3: "unfused", 4: "local", 5: "auto"}
+BACKENDS = {"1": "flash", "2": "fused", "3": "unfused", "4": "local", "5": "auto"}
 """Numbers of `megatron.core.transformer.enums.AttnBackend`."""
+HALVES = ("bf16", "fp16")
 NEVER = ("group_query_attention", "max_position_embeddings", "world_size", "padded_vocab_size", "vocab_size", "grad_reduce_in_bf16")
 """Options that follow from others here."""
 
@@ -75,7 +77,7 @@ def plain(values: Any) -> Any:
         return kept
     arguments = values.get("_args_")
     if target == "AttnBackend" and isinstance(arguments, list) and arguments:
-        return BACKENDS.get(arguments[0], str(arguments[0]))
+        return BACKENDS.get(str(arguments[0]), str(arguments[0]))
     return values.get("_name_", target)
 
 
@@ -107,7 +109,7 @@ def flat(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if options.get("num_virtual_stages_per_pipeline_rank", 1) == 1:
         options.pop("no_overlap_p2p_communication", None)  # nothing runs beside the transfers of one chunk
     pattern = options.get("moe_layer_freq")
-    if isinstance(pattern, list) and pattern == sorted(pattern):
+    if isinstance(pattern, list) and set(map(str, pattern)) <= {"0", "1"} and pattern == sorted(pattern):
         dense = pattern.count(0)
         options["moe_layer_freq"] = f"([0]*{dense}+[1]*{len(pattern) - dense})" if dense else 1
     return options, names
@@ -115,13 +117,18 @@ def flat(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _precision(preset: Any, put: Any) -> None:
     """A recipe by its name, for example bf16_mixed or bf16_with_fp8_current_scaling_mixed (training/mixed_precision.py)."""
-    if not isinstance(preset, str):
+    if not is_recipe(preset):
         return
-    for half in ("bf16", "fp16"):
-        put(half, preset.startswith(half), *PRESET)
+    for half in HALVES:
+        put(half, half in preset, *PRESET)
     if "fp8" in preset:
         put("fp8", "hybrid", *PRESET)
-    put("accumulate_allreduce_grads_in_fp32", preset.startswith("bf16"), *PRESET)
+    put("accumulate_allreduce_grads_in_fp32", "bf16" in preset, *PRESET)
+
+
+def is_recipe(preset: Any) -> bool:
+    """Whether this is the name of a recipe of mixed precision, which says in which half precision the products are."""
+    return isinstance(preset, str) and any(half in preset for half in HALVES)
 
 
 def read_names() -> set[str]:
@@ -133,13 +140,18 @@ def read_names() -> set[str]:
 def changes_of(options: Mapping[Path, Any], values: Mapping[str, Any]) -> dict[Path, Any]:
     """Changed options as changed settings, each where the file states it; options that nothing here says are left out."""
     changed: dict[Path, Any] = {}
+    beside = isinstance(value_at(values, OVERLAP), Mapping)
     for (option,), value in options.items():
         if option in NEVER:
             continue
         places = (PLACES | OPPOSITE).get(option, ())
+        if beside and option in OVERLAPPED:
+            places = places[:1]
         place = next((one for one in places if value_at(values, one) is not None), next(iter(places[-1:]), None))
         if place is not None:
-            changed[place] = not value if option in OPPOSITE else value
+            # An option of Megatron's that is off is not given; a field here is false.
+            off = value is None and option in FLAGS
+            changed[place] = not value if option in OPPOSITE else False if off else value
     given = {option: value for (option,), value in options.items()}
     if "padded_vocab_size" in given or "vocab_size" in given:
         padded = given.get("padded_vocab_size") is not None

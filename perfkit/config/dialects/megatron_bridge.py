@@ -6,12 +6,15 @@ The file does not say how many devices there are, but where `comm_overlap.data_p
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
 
 from perfkit.config.dialects import yaml
-from perfkit.config.dialects._bridge_keys import REPLICAS, changes_of, flat, plain, read_names
+from perfkit.config.dialects._bridge_keys import PRESET, REPLICAS, changes_of, flat, is_recipe, plain, read_names
 from perfkit.config.dialects._megatron_plan import plan_of
 from perfkit.config.dialects._megatron_settings import settings
-from perfkit.config.dialects._section import Reading, Section
+from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._yaml_values import block, nested
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.config.dialects.splice import splice, value_at
@@ -23,6 +26,7 @@ MODEL = re.compile(
     r"^model[ \t]*:[^\n]*\n(?:[ \t]+[^\n]*\n|[ \t]*\n)*?[ \t]+(?:(?:tensor|pipeline)_model_parallel_size|num_layers)[ \t]*:",
     re.MULTILINE,
 )
+SPLITS = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 HEADER = "# Settings of a ConfigContainer; data, tokenizer, learning rate and logging are still to be added.\n"
 
 
@@ -37,17 +41,23 @@ def read(document: Document) -> Plan:
     parsed = yaml.parse(document.text, document.name)
     values = plain(parsed.values)
     options, names = flat(values)
+    names["world_size"] = ".".join(REPLICAS)
     lines = {option: parsed.lines[name] for option, name in names.items() if name in parsed.lines}
     reading = Reading(document, lines=lines, names=names, notes=list(parsed.duplicates))
-    replicas = value_at(values, REPLICAS)
-    if isinstance(replicas, int) and not isinstance(replicas, bool):
-        options["world_size"] = replicas
-        for size in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
-            each = options.get(size)
-            options["world_size"] *= each if isinstance(each, int) else 1
+    preset, replicas = value_at(values, PRESET), value_at(values, REPLICAS)
+    if not (preset is None or isinstance(preset, Mapping) or is_recipe(preset)):
+        reading.problem("mixed_precision", f"{shown(preset)} must be a section, or a recipe such as bf16_mixed or fp16_mixed")
+    if replicas is not None:
+        countable = isinstance(replicas, int) and replicas > 0
+        options["world_size"] = replicas * prod(_whole(options.get(size)) for size in SPLITS) if countable else replicas
     section = Section(reading, "", options)
     stated = {group: value for group, value in values.items() if value is not None}
     return plan_of(section, {}, lambda: reading.annotated("megatron-bridge", stated, read_names()))
+
+
+def _whole(size: Any) -> int:
+    """A size that counts, else 1: its own reader tells what is wrong with it."""
+    return size if isinstance(size, int) and size > 0 else 1
 
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
@@ -61,9 +71,7 @@ def new(settings: Changes) -> str:
     """A new file of settings, with the replicas that the devices make."""
     given = {path: value for path, value in settings.items() if value is not None}
     found = changes_of(given, {})
-    replicas = given["world_size",]
-    for size in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
-        replicas //= given[size,]
+    replicas = given["world_size",] // prod(given[size,] for size in SPLITS)
     overlap = {
         "tp_comm_overlap": bool(given.get(("tp_comm_overlap",))),
         "overlap_grad_reduce": bool(given.get(("overlap_grad_reduce",))),

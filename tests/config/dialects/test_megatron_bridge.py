@@ -142,6 +142,37 @@ def test_changes_are_written_where_the_file_states_them():
     assert changed == ["-  seq_length: 4096", "+  seq_length: 8192", "-  micro_batch_size: 1", "+  micro_batch_size: 2"]
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"tp_comm_overlap": "true\n  data_parallel_size: 1.5"}, "comm_overlap.data_parallel_size: 1.5 must be a whole number"),
+        ({"tp_comm_overlap": "true\n  data_parallel_size: -3"}, "comm_overlap.data_parallel_size: -3 must be a whole number"),
+        ({"mixed_precision": "[1]"}, "mixed_precision: [1] must be a section, or a recipe"),
+        ({"mixed_precision": "best_mixed"}, "mixed_precision: 'best_mixed' must be a section, or a recipe"),
+        ({"seq_length": "4096\n  moe_layer_freq: [0, a, 1]"}, "model.moe_layer_freq: [0, 'a', 1] must be 1 or"),
+    ],
+)
+def test_values_of_any_type_are_refused_in_words(change, told):
+    with pytest.raises(InputError) as error:
+        read_text(text(**change), "run.yaml")
+    assert told in str(error.value)
+
+
+def test_any_argument_of_an_enumeration_is_read():
+    backend = "4096\n  attention_backend: {_args_: [[1]], _call_: true, _target_: x.AttnBackend}"
+    assert read_text(text(seq_length=backend), "run.yaml").workload.attention_kernel == "flash"
+
+
+def test_what_is_switched_off_is_false_and_stands_where_it_decides():
+    plan = read_text(OVERRIDES, "run.yaml")
+    parallel = replace(plan.parallel, sequence_parallel=False, optimizer_shard_size=1)
+    written = replace(plan, parallel=parallel, software=replace(plan.software, overlap_dp=False)).write()
+    assert written.lost == ()
+    assert "null" not in written.text
+    assert "  sequence_parallel: False" in written.text
+    assert read_text(written.text, "run.yaml").software.overlap_dp is False
+
+
 def test_a_megatron_script_and_its_container_are_one_plan():
     plan = read_text(OVERRIDES, "run.yaml")
     script = write_config(replace(plan, document=None), dialect="megatron")
