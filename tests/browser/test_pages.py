@@ -82,6 +82,12 @@ FIRST_SIGHT = """() => {
 }"""
 """Where the first chart, table or timeline of the page begins."""
 FIRST_SIGHT_PX = 340
+HEADER_OVERLAPS = """() => {
+  const parts = [...document.querySelectorAll(".bar a, .bar button, .bar select")].filter((one) => one.checkVisibility());
+  const boxes = parts.map((one) => one.getBoundingClientRect()).sort((one, other) => one.left - other.left);
+  return boxes.slice(1).map((box, at) => [Math.round(boxes[at].right), Math.round(box.left)]).filter(([end, next]) => next < end);
+}"""
+"""Parts of the header that stand over one another: where one ends and the next begins."""
 ASKS_FOR_A_NAME = "40_class"
 
 
@@ -106,6 +112,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     for width, height in ((1920, 1080), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
+        assert page.evaluate(HEADER_OVERLAPS) == [], width
 
 
 def barriers(page: Page) -> list[str]:
