@@ -7,9 +7,12 @@ attribute of a package that is not its own (`tests/test_conventions.py`). What m
 
 from __future__ import annotations
 
+import asyncio
 import re
+import signal
 from asyncio import Future
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,12 +120,27 @@ class PageServer(Voila):  # type: ignore[misc]
         """Serve until stopped."""
         self.begin()
         self.ioloop = IOLoop.current()
+        self._stop_in_order()
         try:
             self.ioloop.start()
         except KeyboardInterrupt:
             self.log.info("stopping")
         finally:
             self.stop()
+
+    def _stop_in_order(self) -> None:
+        """Let the first Ctrl-C end the loop, as Voila does with SIGTERM; the second is Python's again, and ends at once.
+
+        As an exception Ctrl-C may come in the middle of a finalizer, where Python drops it and the server goes on.
+        """
+        loop = asyncio.get_event_loop()
+
+        def stop() -> None:
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.stop()
+
+        with suppress(NotImplementedError):  # Windows
+            loop.add_signal_handler(signal.SIGINT, stop)
 
     def soon(self, work: Callable[[], object]) -> None:
         """Call `work` once the loop runs."""

@@ -19,6 +19,16 @@ class PageClient(KernelClient):
     cell skips what belongs to other requests anyway.
     """
 
+    def start_channels(
+        self, shell: bool = True, iopub: bool = True, stdin: bool = True, hb: bool = False, control: bool = True
+    ) -> None:
+        """Start the channels, by default without the heartbeat, of which the server has no need: it holds the kernel's process.
+
+        Jupyter's thread for it, stopped before it ran, opens sockets to the kernel without a pause until neither has a descriptor
+        left, while the server waits for its end.
+        """
+        super().start_channels(shell=shell, iopub=iopub, stdin=stdin, hb=hb, control=control)
+
     async def wait_for_ready(self, timeout: float | None = None) -> None:
         """Return when the kernel can be given work; raises RuntimeError if it ends before, or after `timeout` seconds."""
         end = time.monotonic() + (math.inf if timeout is None else timeout)

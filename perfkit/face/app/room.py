@@ -5,6 +5,7 @@ The message library ends the process when it gets no descriptor, so the server n
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,12 @@ def room() -> Room:
 def num_descriptors() -> int:
     """Open files and sockets of this process."""
     listing = Path("/proc/self/fd")
-    return len(os.listdir(listing)) if listing.is_dir() else int(getattr(psutil.Process(), "num_fds", lambda: 0)())  # noqa: PTH208
+    try:
+        return len(os.listdir(listing)) if listing.is_dir() else int(getattr(psutil.Process(), "num_fds", lambda: 0)())  # noqa: PTH208
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        return descriptor_limit()  # not one is left to count them with
 
 
 def descriptor_limit() -> int:

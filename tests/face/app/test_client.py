@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from queue import Empty
 
 import pytest
+from jupyter_client.channels import HBChannel
+from jupyter_client.manager import KernelManager
 
 from perfkit.face.app.client import PageClient
 
@@ -62,3 +65,17 @@ def test_a_kernel_that_has_ended_is_not_waited_for():
 def test_a_silent_kernel_is_given_up():
     with pytest.raises(RuntimeError, match=r"did not answer within 0\.05 s"):
         asyncio.run(Kernel([], []).wait_for_ready(timeout=0.05))
+
+
+def test_a_page_that_is_left_at_once_leaves_no_thread_that_opens_sockets(tmp_path):
+    """Jupyter's heartbeat does, stopped before it ran: it looks only afterwards whether it shall run, and then without pausing."""
+    kernel = KernelManager(transport="ipc", connection_file=str(tmp_path / "kernel.json"))
+    kernel.write_connection_file()
+    client = PageClient(**kernel.get_connection_info())
+    client.start_channels()
+    try:
+        assert [thread for thread in threading.enumerate() if isinstance(thread, HBChannel)] == []
+        assert client.channels_running
+    finally:
+        client.stop_channels()
+        kernel.cleanup_resources()

@@ -23,6 +23,7 @@ CALLED = {
     "jupyter_client.asynchronous.client:AsyncKernelClient._handle_kernel_info_reply": ("msg",),
     "jupyter_client.asynchronous.client:AsyncKernelClient.wait_for_ready": ("timeout",),
     "jupyter_client.client:KernelClient.kernel_info": (),
+    "jupyter_client.client:KernelClient.start_channels": ("shell", "iopub", "stdin", "hb", "control"),
     "jupyter_client.manager:KernelManager.cleanup_connection_file": (),
     "jupyter_client.manager:KernelManager.cleanup_ipc_files": (),
     "jupyter_client.manager:KernelManager.connect_shell": ("identity",),

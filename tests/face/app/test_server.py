@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
 import socket
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +22,7 @@ from perfkit.face.app import handlers, server
 from perfkit.face.app.access import access_to
 from perfkit.face.app.kernels import PageKernels, PageStart
 from perfkit.face.app.navigation import navigation
-from perfkit.face.app.room import CONNECTION_RESERVE, Room
+from perfkit.face.app.room import CONNECTION_RESERVE, Room, room
 from perfkit.face.app.server import MAX_MESSAGE_BYTES, _configuration, serve
 from perfkit.face.app.start import Start
 
@@ -134,3 +139,50 @@ def test_who_finds_no_room_hears_so_before_the_connection_ends(monkeypatch):
             connections.stop()
 
     assert set(asyncio.run(all_answers())) == {server.REFUSED}
+
+
+def test_a_process_that_has_no_descriptor_left_knows_that_it_has_no_room():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 8, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        assert not room().accepts_connections
+        assert room().shortage == "descriptors"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+from tornado.ioloop import IOLoop
+from perfkit.face.app import server
+
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+
+begin = server.App.begin
+
+def begin_and_be_interrupted(app):
+    begin(app)
+    IOLoop.current().call_later(0.1, Last)
+
+server.App.begin = begin_and_be_interrupted
+server.serve(sys.argv[1], port=int(sys.argv[2]), no_token=True)
+print("ended in order")
+"""
+
+
+def test_an_interrupt_that_comes_while_python_tidies_up_ends_the_server_in_order(tmp_path):
+    """As an exception it would be dropped in a finalizer, and the server would go on."""
+    with bind_sockets(0, "127.0.0.1")[0] as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(port)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True, check=True)
+    assert ended.stdout.endswith("ended in order\n")
