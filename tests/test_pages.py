@@ -77,6 +77,28 @@ def test_a_page_without_a_recording_says_so_and_comes_back(name: str):
     assert picker.wait()
 
 
+def test_page_01_agrees_with_what_the_command_line_keeps_of_the_log(tmp_path: Path):
+    create_project(tmp_path / "project", "made by a test", peak_flops_per_s=376e12)
+    own = shutil.copy(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log", tmp_path)
+    folder = str(tmp_path / "project")
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert main(["log", "--folder", folder, "start", "base"]) == 0
+        assert main(["log", "--folder", folder, "attach", str(own), "--as", "run"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFKIT_PROJECT", folder)
+        page = run_page("01_baseline", path=own)
+        assert "Saved to round 0" in page["baseline_of_the_project"].press().wait().text
+        page["how_it_scales"].set(source="rounds")
+        assert page["how_it_scales"].wait().text.startswith("No runs yet")
+    by_hand, by_page = ExperimentLog(tmp_path / "project", read_only=True).show("json")["rounds"][0]["runs"]
+    kept = [{item["metric"]: item["value"] for item in run["measurements"]} for run in (by_hand, by_page)]
+    assert kept[0] == kept[1]
+    assert kept[0]["step_time_ns"] == page["baseline"].step_time.value
+    told = asked("summary", own)["ranks"][0]["steps"]
+    assert page["log"]["duration_ns"].tolist() == [step["duration_ns"] for step in told]
+    assert "59 times the median" in " ".join(page["how_long_a_step_is"].set(suggested=False, own=0).wait().notes)
+
+
 def test_page_11_agrees_with_the_summary():
     page = run_page("11_step_breakdown", path=OWN)
     steps = page["where_the_step_went"].value["Ranks, slowest first"]

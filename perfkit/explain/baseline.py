@@ -19,13 +19,17 @@ from perfkit.core.figure import Figure, computed, figure, first_known
 from perfkit.core.run import Run
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S, format_si
-from perfkit.explain.training_log import StepStatistics, step_statistics, timed
+from perfkit.core.units import NS_PER_S, format_ns, format_ratio, format_si, significant
+from perfkit.explain.training_log import StepStatistics, detect_divisor, step_statistics, timed
 from perfkit.predict.cost.flops import training_flops
-from perfkit.predict.cost.utilization import mfu, samples_per_s_per_device, tokens_per_s_per_device
+from perfkit.predict.cost.utilization import judge_utilization, mfu, samples_per_s_per_device, tokens_per_s_per_device
 
 PRINTED = "printed by the log, median of the same steps; by the log's own count of devices"
 NAMES = {"num_devices": "devices", "global_batch_size": "global batch", "seq_length": "sequence length"}
+COMPILING = 2.0
+"""A first step that is as many times the median holds compilation."""
+FEWEST_STEPS = 3
+"""A baseline of fewer says nothing about how steady the steps are."""
 UNITS = {"num_devices": "", "global_batch_size": "sequences", "seq_length": "tokens"}
 
 
@@ -45,7 +49,75 @@ class Baseline:
     samples_per_s_per_device: Figure
     tokens_per_s_per_device: Figure
     flops_per_s_per_device: Figure
+    peak: Figure
     mfu: Figure
+
+    def told(self) -> tuple[str, ...]:
+        """Throughput and MFU in a sentence, then what is impossible or unlikely about them."""
+        rate, share, flops = self.tokens_per_s_per_device, self.mfu, self.flops_per_s_per_device
+        said = [f"A device makes {rate.text()}."] if rate.known is not None else []
+        if share.value is not None:
+            own = ", by the log's own FLOP rate" if flops.state == "reported" else ""
+            said.append(f"MFU is {share.text()} of {self.peak.text()}{own}.")
+        if not said:
+            said = [f"Neither throughput nor MFU is known. Throughput {rate.source}; the FLOP rate {flops.source}."]
+        if share.value is None or judge_utilization(share.value) == "plausible":
+            return (" ".join(said),)
+        judged = f"An MFU of {format_ratio(share.value)} is {judge_utilization(share.value)}"
+        return (" ".join(said), f"{judged}: check devices, batch, sequence length and peak.")
+
+    def to_frame(self) -> pd.DataFrame:
+        """Every figure and where it comes from; columns `quantity`, `value` (as text), `state`, `origin`."""
+        low, high = (format_ns(amount, 4) for amount in (self.statistics.p10_ns, self.statistics.p90_ns))
+        step, sizes = replace(self.step_time, name="step time, median"), self.sizes.values()
+        rates = (self.samples_per_s_per_device, self.tokens_per_s_per_device, self.flops_per_s_per_device, self.mfu)
+        rows = [
+            *((each.name, each.text(), each.state, each.source) for each in (step, self.spread)),
+            ("10th to 90th percentile", f"{low} to {high}", "measured", "same steps"),
+            *((each.name, each.text(absent="not known"), each.state, each.source) for each in sizes),
+            *((each.name, each.text(), each.state, each.source) for each in rates),
+        ]
+        frame = pd.DataFrame(rows, columns=["quantity", "value", "state", "origin"])
+        frame.attrs |= {"title": "Figures and where they come from", "labels": {"value": "value", "origin": "where from"}}
+        return frame
+
+
+def steps_told(found: Baseline) -> tuple[str, ...]:
+    """The step of a log in a sentence; then what speaks against it: warm-up that is left in, too few steps, outliers."""
+    statistics, warmup = found.statistics, found.statistics.num_warmup
+    left_out = f"{warmup} warm-up step{'s' * (warmup > 1)} left out" if warmup else "nothing left out"
+    spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
+    step = f"A step takes {found.step_time.text()} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
+    notes, ratio = [], statistics.first_to_median
+    if ratio is not None and ratio >= COMPILING and not warmup:
+        notes.append(f"The first step is {significant(ratio, 2)} times the median: it holds compilation. Leave it out.")
+    if warmup != found.suggested_warmup:
+        notes.append(f"Suggested warm-up: {found.suggested_warmup} steps.")
+    if statistics.num_steps < FEWEST_STEPS:
+        notes.append(f"Only {statistics.num_steps} steps are left: too few for a baseline, {FEWEST_STEPS} or more are needed.")
+    if outside := statistics.outlier_steps:
+        shown = ", ".join(map(str, outside[:8])) + " …" * (len(outside) > 8)
+        notes.append(f"{len(outside)} of {statistics.num_steps} steps lie more than 3 MAD from the median: {shown}.")
+    return (step, *notes)
+
+
+def divisor_told(found: Baseline, plan: Plan | None = None) -> str:
+    """By what a log divides the samples per second that it prints: all devices, or the data-parallel size of `plan` (X03)."""
+    logged = found.statistics.samples_per_s_per_device
+    devices, batch = (found.sizes[name].known for name in ("num_devices", "global_batch_size"))
+    if logged is None:
+        return "The log prints no samples/s/p."
+    if not devices or not batch:
+        return f"The log prints {significant(logged, 4)} samples/s/p; devices and global batch say by what it divides."
+    candidates = {"all devices": int(devices)} | (
+        {} if plan is None else {"the data-parallel size": plan.parallel.data_parallel_size}
+    )
+    step_ns = found.statistics.median_ns
+    divisor = detect_divisor(logged, global_batch_size=int(batch), duration_ns=step_ns, candidates=candidates)
+    if divisor is None:
+        fits = f"which does not fit {' or '.join(candidates)}: check batch and devices"
+        return f"The log prints {significant(logged, 4)} samples/s/p, {fits}."
+    return f"The log's {significant(logged, 4)} samples/s/p is divided by {divisor.name} ({divisor.size})."
 
 
 def baseline(
@@ -90,6 +162,7 @@ def baseline(
         samples_per_s_per_device=samples,
         tokens_per_s_per_device=tokens,
         flops_per_s_per_device=flops,
+        peak=peak,
         mfu=utilization,
     )
 

@@ -70,6 +70,7 @@ EMPTY_AT_FIRST = {
         "the-peak-of-the-round",
         "counts-of-the-round",
         "accuracy-of-the-round",
+        "baseline-of-the-project",
         "what-the-round-predicts",
         "how-the-project-counts",
     ),
@@ -152,37 +153,33 @@ def test_a_goal_is_saved_to_the_project_by_keyboard(open_page: OpenPage, demo_se
 
 def test_baseline_shows_the_log_and_reacts_to_its_controls(open_page: OpenPage):
     page = open_page("01_baseline")
-    assert "1.755 s (median of 4, 1 warm-up step left out" in sentence(page, "baseline")
-    assert "45.3 %" in sentence(page, "baseline")
+    assert "1.755 s (median of 4, 1 warm-up step left out" in sentence(page, "how-long-a-step-is")
+    assert "45.3 %" in sentence(page, "what-a-device-makes")
     log = perfkit.load(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log").frame("log")
     measured = log["duration_ns"].iloc[1:].median() / 1e9
-    assert f"{measured:.3f} s" in sentence(page, "baseline")
-    peak = panel(page, "baseline").get_by_label("Peak of one device")
+    assert f"{measured:.3f} s" in sentence(page, "how-long-a-step-is")
+    peak = panel(page, "what-a-device-makes").get_by_label("Peak of one device")
     peak.fill("313")
     peak.press("Enter")
-    expect(panel(page, "baseline").locator(".pk-sentence")).to_contain_text("54.4 %")
-
-
-def test_leaving_the_compile_step_in_warns(open_page: OpenPage):
-    page = open_page("01_baseline")
-    suggest = panel(page, "baseline").get_by_label("Suggested warm-up")
-    suggest.focus()
+    expect(panel(page, "what-a-device-makes").locator(".pk-sentence")).to_contain_text("54.4 %")
+    box = panel(page, "how-long-a-step-is")
+    box.get_by_label("Suggested warm-up").focus()
     page.keyboard.press("Space")
-    exact = panel(page, "baseline").get_by_label("Warm-up steps left out, exact")
+    exact = box.get_by_label("Warm-up steps left out, exact")
     exact.fill("0")
     exact.press("Enter")
-    expect(panel(page, "baseline").locator(".pk-notes")).to_contain_text("59 times the median")
+    expect(box.locator(".pk-notes")).to_contain_text("59 times the median")
 
 
 def test_linearity_of_typed_runs(open_page: OpenPage):
     page = open_page("01_baseline")
-    runs = panel(page, "linearity").get_by_label("devices: tokens/s of the whole job")
+    runs = panel(page, "how-it-scales").get_by_label("devices: tokens/s of the whole job")
     runs.fill("8: 37560, 64: 270000")
     runs.press("Enter")
-    expect(panel(page, "linearity").locator(".pk-sentence")).to_contain_text("From 8 to 64 devices 89.86 %")
+    expect(panel(page, "how-it-scales").locator(".pk-sentence")).to_contain_text("From 8 to 64 devices 89.86 %")
     runs.fill("8 37560")
     runs.press("Enter")
-    expect(panel(page, "linearity").locator(".pk-status")).to_contain_text("is no run")
+    expect(panel(page, "how-it-scales").locator(".pk-status")).to_contain_text("is no run")
 
 
 def test_model_cost_equals_the_calculators_and_follows_a_slider(open_page: OpenPage):

@@ -163,7 +163,7 @@ def _steps() -> Iterator[tuple[str, str, str]]:
         FACE / "widgets" / f"{name}.py" for name in ("pickers", "graphs", "losses", "plan_entries", "prediction_entries")
     ):
         for node in ast.walk(ast.parse(module.read_text())):
-            if isinstance(node, ast.keyword | ast.Call):
+            if isinstance(node, ast.keyword | ast.Call | ast.arguments):
                 for section, text in _step_texts(node, module):
                     yield section, text, module.name
 
@@ -179,6 +179,9 @@ def _step_texts(node: ast.AST, page: Path) -> Iterator[tuple[str, str]]:
                 yield from (("options", text) for text in _imported(page, option.value))
             else:
                 yield "options", _constant(option.elts[0] if isinstance(option, ast.Tuple) else option)
+    elif isinstance(node, ast.arguments):
+        for name, default in zip(node.kwonlyargs, node.kw_defaults, strict=True):
+            yield from [("controls", _constant(default))] * (name.arg == "label")
     elif isinstance(node, ast.Dict):
         for key in node.keys:
             yield "titles", _constant(key)

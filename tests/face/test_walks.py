@@ -21,9 +21,8 @@ from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import format_ns
+from perfkit.explain.baseline import baseline
 from perfkit.face.cli import main
-from perfkit.face.panels import baseline, open_panel
-from perfkit.face.panels._baseline import State as BaselineState
 from perfkit.face.widgets.header_view import CLASSIC, STATES, standing
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.table import table_content
@@ -88,60 +87,57 @@ def losses(path: Path, change: Callable[[pd.DataFrame], pd.DataFrame] = lambda f
 
 
 def test_01_a_log_is_read_and_its_figures_are_those_of_the_log():
-    result = baseline.compute(BaselineState(log=str(LOG)))
-    text = baseline.view(result).whole().text
-    assert result.found.statistics.median_ns == statistics.median(STEPS_MS[1:]) * 1_000_000
-    assert "1.755 s (median of 4, 1 warm-up step left out" in text
+    page = run_page("01_baseline", path=LOG)
+    assert page["baseline"].statistics.median_ns == statistics.median(STEPS_MS[1:]) * 1_000_000
+    assert "1.755 s (median of 4, 1 warm-up step left out" in page["how_long_a_step_is"].wait().text
 
 
 def test_02_without_a_configuration_no_rate_is_shown_and_what_is_missing_is_named():
-    figures = baseline.view(baseline.compute(BaselineState(log=str(LOG)))).whole().tables["figures"].frame.set_index("quantity")
+    figures = run_page("01_baseline", path=LOG)["what_a_device_makes"].value.to_frame().set_index("quantity")
     for name in ("throughput", "devices"):
         assert not any(character.isdigit() for character in "".join(figures.loc[[name], "value"])), name
     assert figures.loc[["throughput"], "origin"].str.contains("devices").any()
 
 
 def test_03_a_configuration_is_chosen_taken_away_and_given_back():
-    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG)))
-    without = view.wait().text
+    step = run_page("01_baseline", path=LOG)["what_a_device_makes"]
+    without = step.wait().text
     assert "tokens/s/device" not in without
-    view.set({"config": str(CONFIG)})
-    chosen = view.wait().text
+    chosen = step.set(config=str(CONFIG)).wait().text
     assert "tokens/s/device" in chosen
-    view.set({"config": ""})
-    assert view.wait().text == without
-    view.set({"config": str(CONFIG)})
-    assert view.wait().text == chosen
+    assert step.set(config="").wait().text == without
+    assert step.set(config=str(CONFIG)).wait().text == chosen
 
 
 def test_04_a_number_field_is_emptied_and_a_wrong_entry_leaves_what_was_there():
-    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG), num_devices=8, global_batch_size=8, seq_length=4096))
-    before = view.wait().text
+    step = run_page("01_baseline", path=LOG)["what_a_device_makes"]
+    before = step.set(num_devices=8, global_batch_size=8, seq_length=4096).wait().text
     rate = 8 * 4096 / (1.755 * 8)
     assert f"{rate:,.0f}".replace(",", "\u2009")[:3] in before
-    view.set({"num_devices": ""})
-    emptied = view.wait()
+    emptied = step.set(num_devices="").wait()
     assert emptied.text != before
-    row = emptied.tables["figures"].frame.set_index("quantity").loc["devices"]
+    (table,) = emptied.tables.values()
+    row = table.frame.set_index("quantity").loc["devices"]
     assert row["value"] == "not known", "an emptied field is empty, not what was in it before"
     assert row["origin"] == "neither the log nor a configuration states it; enter it"
-    view.set({"num_devices": 8})
-    view.set({"num_devices": "eight"})
-    assert view.wait().text == before
-    note = next(drawn["note"] for drawn in view.controls if drawn["name"] == "num_devices")
-    assert "eight" in note
-    view.set({"peak_tflops_per_s": ""})
-    assert view.wait().text == before
-    assert "empty" in next(drawn["note"] for drawn in view.controls if drawn["name"] == "peak_tflops_per_s")
+    step.set(num_devices=8).set(num_devices="eight")
+    assert step.wait().text == before
+    assert "eight" in note(step, "num_devices")
+    assert step.set(peak="").wait().text == before
+    assert "empty" in note(step, "peak")
+
+
+def note(step: Any, control: str) -> str:
+    return next(drawn["note"] for drawn in step.view.controls if drawn["name"] == control)
 
 
 def test_05_the_last_change_is_taken_back():
-    view = open_panel(baseline.PANEL, state=BaselineState(log=str(LOG)))
-    before = view.wait().text
-    view.on_message({"type": "set", "values": {"config": str(CONFIG)}, "seq": 1})
-    assert view.wait().text != before
-    view.on_message({"type": "undo"})
-    assert view.wait().text == before
+    step = run_page("01_baseline", path=LOG)["what_a_device_makes"]
+    before = step.wait().text
+    step.view.on_message({"type": "set", "values": {"config": str(CONFIG)}, "seq": 1})
+    assert step.wait().text != before
+    step.view.on_message({"type": "undo"})
+    assert step.wait().text == before
 
 
 def _tables(view: Any) -> list[tuple[str, Any]]:
@@ -182,7 +178,7 @@ def test_08_attaching_a_log_keeps_the_figures_that_page_01_shows(project: Any, t
     assert main(["log", "--folder", folder, "attach", str(own), "--as", "run"]) == 0
     (run,) = ExperimentLog(project.folder).show("json")["rounds"][0]["runs"]
     stored = {item["metric"]: item["value"] for item in run["measurements"]}
-    shown = baseline.compute(BaselineState(log=str(own))).found
+    shown = run_page("01_baseline", path=own)["baseline"]
     assert stored["step_time_ns"] == shown.step_time.value == 1_755_000_000
     assert stored["mfu"] == pytest.approx(170.421 / 376, rel=1e-4)
 
@@ -281,10 +277,9 @@ def test_17_a_log_that_is_still_written_gives_what_is_complete(tmp_path: Path):
     cut = whole.rindex(b"per_step_time: 1758ms")
     growing = tmp_path / "growing.log"
     growing.write_bytes(whole[: cut + len("per_step_time: 17")])
-    found = baseline.compute(BaselineState(log=str(growing))).found
-    assert found.statistics.median_ns == statistics.median(STEPS_MS[1:4]) * 1_000_000
+    assert baseline(load(growing)).statistics.median_ns == statistics.median(STEPS_MS[1:4]) * 1_000_000
     growing.write_bytes(whole)
-    assert baseline.compute(BaselineState(log=str(growing))).found.statistics.median_ns == 1_755_000_000
+    assert baseline(load(growing)).statistics.median_ns == 1_755_000_000
 
 
 def test_18_a_rank_that_is_recorded_twice_is_read_once_and_said(tmp_path: Path):

@@ -9,11 +9,11 @@ from perfkit.face.charts import theme
 
 
 def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
-    """Draw measured points and the ideal line; `table` comes from `calc.scaling.linearity_table` (data set "runs")."""
+    """Draw measured points and the ideal line; `table` comes from `predict.cost.scaling.linearity_table` (data set "runs")."""
     rows = table.assign(
         measured=table["tokens_per_s"] / 1e3,
         ideal=table["ideal_tokens_per_s"] / 1e3,
-    )[["name", "num_devices", "measured", "ideal", "linearity"]]
+    )[["name", "num_devices", "measured", "ideal", "linearity_ratio"]]
     base = alt.Chart(alt.NamedData("runs"))
     x = alt.X("num_devices:Q", title="devices", scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickMinStep=1))
     ideal = base.mark_line(color=theme.MUTED, strokeDash=[6, 4]).encode(x=x, y=alt.Y("ideal:Q", title="throughput (10³ tokens/s)"))
@@ -21,7 +21,7 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
         "name:N",
         theme.tooltip("measured", "tokens_per_s", title="10³ tokens/s"),
         theme.tooltip("ideal", "tokens_per_s", title="ideal, 10³ tokens/s"),
-        theme.tooltip("linearity", "linearity_ratio"),
+        theme.tooltip("linearity_ratio", "linearity_ratio", title="linearity"),
     ]
     points = base.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(
         x=x, y=alt.Y("measured:Q"), tooltip=tooltip

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.units import NS_PER_MS
+from perfkit.explain.training_log import StepStatistics
 from perfkit.face.charts import theme
 
 PATHS = (
@@ -62,9 +63,9 @@ def step_times(rows: Rows) -> alt.LayerChart:
     return theme.with_rows(chart, rows)
 
 
-def step_time_rows(log: pd.DataFrame, *, num_warmup: int, median_ns: float, outliers: Sequence[int]) -> Rows:
+def step_time_rows(log: pd.DataFrame, statistics: StepStatistics) -> Rows:
     """The data sets of `step_times`: "steps" and "median"; of more than 5 000 steps the last 5 000."""
-    outside = set(outliers)
+    outside, num_warmup = set(statistics.outlier_steps), statistics.num_warmup
     duration_ms = log["duration_ns"].to_numpy(dtype=np.float64) / NS_PER_MS
     measured_ms = duration_ms[num_warmup:]
     edge_ms = HEADROOM * float(measured_ms.max()) if len(measured_ms) else float(duration_ms.max())
@@ -80,7 +81,7 @@ def step_time_rows(log: pd.DataFrame, *, num_warmup: int, median_ns: float, outl
             zip(log["step"].tolist(), duration_ms.tolist(), log["line"].tolist(), strict=True)
         )
     ]
-    return {"steps": rows[-theme.MAX_MARKS :], "median": [{"median_ms": median_ns / NS_PER_MS}]}
+    return {"steps": rows[-theme.MAX_MARKS :], "median": [{"median_ms": statistics.median_ns / NS_PER_MS}]}
 
 
 def rank_bars(parts: pd.DataFrame, *, unit: str) -> alt.Chart:

@@ -120,7 +120,7 @@ def _log(run: Run) -> Iterator[Part]:
         f"After the first {num_warmup} the median of {found.num_steps} steps is {quantity.text('step_time_ns', found.median_ns)} "
         f"with a median absolute deviation of {format_ns(found.mad_ns)}."
     )
-    rows = step_time_rows(log, num_warmup=num_warmup, median_ns=found.median_ns, outliers=found.outlier_steps)
+    rows = step_time_rows(log, found)
     drawing = Drawing(step_times(rows), title="Time of every step", alt=sentence, sources=(f"measured: {run.name}",))
     yield Part(Section(title="Step times of the log", text=(sentence,)), (drawing,))
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.units import format_ratio, significant
 
 GOOD_LINEARITY = 0.8
 
@@ -25,10 +26,40 @@ def linearity(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, b
     return tokens_per_s / _ideal_tokens_per_s(tokens_per_s, num_devices, base_tokens_per_s, base_devices)
 
 
+def parse_runs(text: str) -> list[tuple[str, int, float]]:
+    """Runs `(name, num_devices, tokens_per_s)` written as "devices: tokens/s" of the whole job, between commas or semicolons.
+
+    Thousands may be split by spaces or underscores. Raises InputError that lists every piece that is no run.
+    """
+    runs: list[tuple[str, int, float]] = []
+    problems: list[str] = []
+    for piece in (part.strip() for part in text.replace(";", ",").split(",") if part.strip()):
+        devices, _, rate = (side.strip().replace(" ", "").replace("_", "") for side in piece.partition(":"))
+        try:
+            runs.append((f"{int(devices)} device{'s' * (int(devices) != 1)}", int(devices), float(rate)))
+        except ValueError:
+            problems.append(f"{piece!r} is no run; write devices: tokens/s, for example 64: 270000")
+    if problems:
+        raise InputError("runs", problems)
+    return runs
+
+
+def linearity_told(table: pd.DataFrame) -> str:
+    """How much of the throughput the largest run of a `linearity_table` keeps, in a sentence."""
+    base, last = table.iloc[0], table.iloc[-1]
+    if len(table) == 1:
+        return f"One run of {int(base['num_devices'])} devices: add a larger one to see how the job scales."
+    verdict = "good" if last["good"] else f"below {format_ratio(GOOD_LINEARITY)}: look at communication"
+    kept, ideal = (significant(float(last[name]), 4) for name in ("tokens_per_s", "ideal_tokens_per_s"))
+    grown = f"From {int(base['num_devices'])} to {int(last['num_devices'])} devices"
+    share = format_ratio(float(last["linearity_ratio"]), 4)
+    return f"{grown} {share} of the throughput is kept ({kept} of {ideal} tokens/s): {verdict}."
+
+
 def linearity_table(runs: Iterable[tuple[str, int, float]]) -> pd.DataFrame:
     """Linearity of several runs `(name, num_devices, tokens_per_s)` against the one with the fewest devices.
 
-    One row a run, by devices: `name`, `num_devices`, `tokens_per_s`, `ideal_tokens_per_s`, `linearity`, `good`.
+    One row a run, by devices: `name`, `num_devices`, `tokens_per_s`, `ideal_tokens_per_s`, `linearity_ratio`, `good`.
     """
     rows = sorted(runs, key=lambda run: run[1])
     if not rows:
@@ -39,7 +70,10 @@ def linearity_table(runs: Iterable[tuple[str, int, float]]) -> pd.DataFrame:
         ideal = _ideal_tokens_per_s(tokens_per_s, num_devices, base, base_devices)
         kept = tokens_per_s / ideal
         table.append((name, num_devices, tokens_per_s, ideal, kept, kept > GOOD_LINEARITY))
-    return pd.DataFrame(table, columns=["name", "num_devices", "tokens_per_s", "ideal_tokens_per_s", "linearity", "good"])
+    columns = ["name", "num_devices", "tokens_per_s", "ideal_tokens_per_s", "linearity_ratio", "good"]
+    frame = pd.DataFrame(table, columns=columns)
+    frame.attrs["labels"] = {"num_devices": "devices"}
+    return frame
 
 
 def _ideal_tokens_per_s(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, base_devices: int) -> float:

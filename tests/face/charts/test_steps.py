@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from perfkit.explain.training_log import step_statistics
 from perfkit.face.charts import spec, steps
 
 
@@ -40,24 +41,22 @@ def test_parts_stack_in_one_order_on_every_rank(step_parts):
 @pytest.fixture
 def log() -> pd.DataFrame:
     durations = [103_328, 1752, 1754, 1756, 4000]
-    return pd.DataFrame({"step": range(1, 6), "duration_ns": [ms * 1_000_000 for ms in durations], "line": range(10, 15)})
+    rows = {"rank": 0, "step": range(1, 6), "duration_ns": [ms * 1_000_000 for ms in durations], "line": range(10, 15)}
+    return pd.DataFrame(rows).assign(samples_per_s_per_device=None, tokens_per_s_per_device=None, flops_per_s_per_device=None)
 
 
 def test_a_compile_step_does_not_flatten_the_others_and_keeps_its_number(log):
-    rows = steps.step_time_rows(log, num_warmup=1, median_ns=1.755e9, outliers=[5])["steps"]
+    rows = steps.step_time_rows(log, step_statistics(log, 1))["steps"]
     assert rows[0]["duration_ms"] == 103_328
     assert rows[0]["shown_ms"] == 6000
     assert [row["state"] for row in rows] == ["warm-up", "measured", "measured", "measured", "outlier"]
 
 
 def test_without_a_warmup_cut_every_step_is_drawn_where_it_is(log):
-    rows = steps.step_time_rows(log, num_warmup=0, median_ns=1.756e9, outliers=[])["steps"]
+    rows = steps.step_time_rows(log, step_statistics(log, 0))["steps"]
     assert all(row["shown_ms"] == row["duration_ms"] for row in rows)
 
 
 def test_moving_the_cut_changes_rows_only_so_that_the_view_is_patched(log):
-    digests = {
-        spec.split(steps.step_times(steps.step_time_rows(log, num_warmup=cut, median_ns=1e9, outliers=[]))).digest
-        for cut in (0, 1, 3)
-    }
+    digests = {spec.split(steps.step_times(steps.step_time_rows(log, step_statistics(log, warmup)))).digest for warmup in (0, 1, 3)}
     assert len(digests) == 1

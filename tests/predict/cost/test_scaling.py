@@ -7,7 +7,7 @@ import math
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.predict.cost.scaling import linearity, linearity_table
+from perfkit.predict.cost.scaling import linearity, linearity_table, linearity_told, parse_runs
 
 
 @pytest.mark.parametrize(("base", "devices"), [(4695, 1), (37_560, 8)], ids=["base is a device", "base is a node of eight"])
@@ -18,7 +18,7 @@ def test_the_base_unit_does_not_change_linearity(base, devices):
 def test_runs_are_compared_with_the_smallest():
     table = linearity_table([("large", 64, 270_000.0), ("small", 8, 37_560.0)])
     assert list(table["name"]) == ["small", "large"]
-    assert table["linearity"].tolist() == [1.0, pytest.approx(0.8986, abs=5e-5)]
+    assert table["linearity_ratio"].tolist() == [1.0, pytest.approx(0.8986, abs=5e-5)]
     assert table["good"].all()
 
 
@@ -31,3 +31,18 @@ def test_no_runs_are_no_linearity():
 def test_a_speed_that_is_none_is_refused(speed):
     with pytest.raises(InputError, match="tokens_per_s"):
         linearity(speed, 64, 4695, 1)
+
+
+def test_the_guides_example_keeps_89_86_percent_whatever_unit_its_base_has():
+    for runs in ("1: 4695, 64: 270000", "8: 37560; 64: 270_000"):
+        told = linearity_told(linearity_table(parse_runs(runs)))
+        assert "to 64 devices 89.86 %" in told
+        assert "good" in told
+    assert "add a larger one" in linearity_told(linearity_table(parse_runs("8: 37560")))
+
+
+def test_every_piece_that_is_no_run_is_listed():
+    with pytest.raises(InputError) as error:
+        parse_runs("8 37560, a: b, 64: 270000, 0x8: 1")
+    assert len(error.value.problems) == 3
+    assert parse_runs(" , ") == []
