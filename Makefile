@@ -35,7 +35,7 @@ lab: install  ## the same pages as notebooks in JupyterLab
 test: install browser  ## everything: lint, types, contracts, unit tests, notebooks, browser
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/python -m pytest -n 2 -m "not browser" tests
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m browser tests/browser
 
 test-unit: install  ## the quick half: no browser, no notebooks
 	$(BIN)/python -m pytest -n 2 -m "not browser and not slow" tests

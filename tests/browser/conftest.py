@@ -35,13 +35,11 @@ expect.set_options(timeout=30_000)  # a slow machine is no failure; budgets are 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All browser tests are marked, and run in one worker: they share the server and the processor."""
+    """All browser tests are marked."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.slow)
-            if item.config.pluginmanager.hasplugin("xdist"):
-                item.add_marker(pytest.mark.xdist_group("browser"))
 
 
 def find_chromium() -> str | None:
