@@ -81,14 +81,13 @@ class Soak:
     end: dict = field(default_factory=dict)
 
     async def run(self, *, num_visitors: int, seconds: float, seed: int) -> None:
-        """Let visitors come for so long, then wait until all that they had is gone."""
-        chance, until = random.Random(seed), time.monotonic() + seconds
-        await self._visits(
-            Visitor(self.server.url, self.server.token), chance, time.monotonic() + min(20.0, seconds / 4)
-        )  # warm-up
+        """Warm up, let visitors come for so long, then wait until all that they had is gone."""
+        chance = random.Random(seed)
+        await self._visits(Visitor(self.server.url, self.server.token), chance, time.monotonic() + min(20.0, seconds / 3))
         self.start = await self._quiet()
+        until, pause_s = time.monotonic() + seconds, min(4.0, seconds / 30)
         visitors = [Visitor(self.server.url, self.server.token) for _ in range(num_visitors)]
-        await asyncio.gather(*(self._visits(visitor, chance, until) for visitor in visitors), self._trouble(chance, until))
+        await asyncio.gather(*(self._visits(visitor, chance, until) for visitor in visitors), self._trouble(chance, until, pause_s))
         self.end = await self._quiet()
 
     async def _visits(self, visitor: Visitor, chance: random.Random, until: float) -> None:
@@ -103,13 +102,14 @@ class Soak:
             with contextlib.suppress(Exception):
                 await visitor.leave(chance.choice(LEAVING))
 
-    async def _trouble(self, chance: random.Random, until: float) -> None:
+    async def _trouble(self, chance: random.Random, until: float, pause_s: float) -> None:
+        """One fault after the other; the last ones end before the visitors do."""
         kinds = (self._kill_kernel, self._kill_kernel, self._kill_forker, self._starve, self._lock_log, self._fill_disk)
         if os.geteuid():  # nothing is read-only for root
             kinds += (self._lock_folder,)
         turn = 0
-        while time.monotonic() < until - 10 and not self.guard.tripped:
-            await asyncio.sleep(4)
+        while time.monotonic() < until - 2 * pause_s and not self.guard.tripped:
+            await asyncio.sleep(pause_s)
             with contextlib.suppress(*GONE, ValueError):  # there is no kernel to take
                 await kinds[turn % len(kinds)](chance)
                 self.faults[kinds[turn % len(kinds)].__name__.strip("_")] += 1

@@ -1,4 +1,4 @@
-"""Two minutes of visitors and faults: afterwards the server is what it was."""
+"""Visitors and faults of every kind: afterwards the server is what it was."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def server(tmp_path):
 
 @needs_linux
 @pytest.mark.slow
-def test_after_two_minutes_of_trouble_all_counts_are_where_they_were(server):
-    result = soak(server, num_visitors=6, seconds=120, max_bytes=3 * 10**9)
+def test_after_trouble_of_every_kind_all_counts_are_where_they_were(server):
+    result = soak(server, num_visitors=6, seconds=30, max_bytes=3 * 10**9)
     assert result.problems(limit=LIMIT, warm=WARM) == []
-    assert result.answers[200] > 10
+    assert result.answers[200] > 6
     assert {"kill_kernel", "kill_forker", "starve", "lock_log", "fill_disk"} <= set(result.faults)
 
 
