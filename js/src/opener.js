@@ -2,10 +2,12 @@
 // opened before, and switches for what is open. Files and folders can be dropped anywhere on the page.
 import { drawFiles, grouped, inGroups, makeUpload } from "./controls.js";
 import { el, freshId } from "./dom.js";
+import { makePaste } from "./paste.js";
 import { tarOf } from "./tar.js";
 import { t } from "./texts.js";
 
 const NAME = "open";
+const MARGIN_PX = 8;
 
 /** Puts the opener into the bar of the app; elsewhere (JupyterLab) there is none. */
 export function renderOpener({ model }) {
@@ -52,11 +54,12 @@ class Opener {
       if (this.input.value.trim()) this.open(this.input.value);
     });
     this.narrow = el("div", { class: "pk-switches" });
+    this.paste = makePaste(send);
     this.panel = el("div", { class: "pk-open-panel", id: freshId("open"), hidden: true, role: "dialog", "aria-label": t("Open") },
       this.narrow, form, this.list,
       el("div", { class: "pk-open-send" }, this.uploading.button, this.folderButton, this.folder,
         el("span", { class: "pk-note" }, t("or drop files or folders anywhere on the page"))),
-      this.uploading.progress, this.status, this.recent);
+      this.uploading.progress, this.status, this.recent, this.paste.root);
     this.button = el("button", { type: "button", class: "bar-button bar-open-button", "aria-expanded": "false", "aria-controls": this.panel.id, onclick: () => this.show(this.panel.hidden) }, t("Open"));
     this.wide = el("div", { class: "pk-switches" });
     this.over = el("div", { class: "pk-drop", hidden: true }, t("Drop it to open it"));
@@ -66,8 +69,16 @@ class Opener {
   show(open) {
     this.panel.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
+    if (open) this.keepInside();
     if (open) this.input.focus();
     else if (this.panel.contains(document.activeElement)) this.button.focus();
+  }
+
+  /** The panel hangs from its button, as far to the left as the window needs. */
+  keepInside() {
+    this.panel.style.translate = "";
+    const over = this.panel.getBoundingClientRect().right + MARGIN_PX - document.documentElement.clientWidth;
+    if (over > 0) this.panel.style.translate = `${-over}px`;
   }
 
   update(places) {
@@ -116,6 +127,8 @@ class Opener {
       drawFiles(this.list, message.listing, { open: (folder) => this.send({ type: "browse", folder }), use: (path) => this.open(path) });
     } else if (message.type === "refused") {
       this.say(message.problems, true);
+    } else if (message.type === "explained" || message.type === "not-explained") {
+      this.paste.receive(message);
     } else if (message.type === "go") {
       const here = location.href.replace(/#.*/, "");
       const there = new URL(message.href, here);
@@ -166,8 +179,11 @@ class Opener {
     const key = (event) => event.key === "Escape" && !this.panel.hidden && this.show(false);
     const away = (event) => !this.root.contains(event.target) && !this.panel.hidden && this.show(false);
     const heard = { dragover: over, dragenter: enter, dragleave: leave, drop, keydown: key, click: away };
+    const resized = () => !this.panel.hidden && this.keepInside();
     for (const [event, listener] of Object.entries(heard)) document.addEventListener(event, listener);
+    addEventListener("resize", resized);
     return () => {
+      removeEventListener("resize", resized);
       for (const [event, listener] of Object.entries(heard)) document.removeEventListener(event, listener);
     };
   }

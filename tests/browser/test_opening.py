@@ -94,3 +94,22 @@ def test_the_switch_of_the_recording_is_followed_by_the_page(open_page: Callable
     expect(page.locator('section[data-panel="choose-run"] .pk-sentence')).to_contain_text("cluster_16card", timeout=30_000)
     assert open_project(demo_server.project).open_run == TRACES / "cluster_16card"
     assert "rank" not in page.evaluate("location.hash")
+
+
+def test_a_pasted_piece_is_explained_beside_what_is_open_and_hostile_text_stays_text(open_page: Callable[..., Page]):
+    page = open_page("23_user_code")
+    page.get_by_role("button", name="Open", exact=True).first.click()
+    page.get_by_text("What does this mean?").click()
+    box = page.get_by_role("textbox", name="Piece of a configuration")
+    box.fill("recompute: [4, 0]\n<img src=x onerror=alert(1)>: 1\n")
+    box.press("Control+Enter")
+    for width in (390, 1280, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function("document.querySelector('.pk-open-panel').getBoundingClientRect().right <= innerWidth")
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    answer = page.locator(".pk-paste-answer")
+    expect(answer).to_contain_text("recompute_config:")
+    assert answer.locator("img").count() == 0
+    assert "recompute" not in page.url
+    page.get_by_role("button", name="Clear").click()
+    expect(answer).to_be_empty()

@@ -68,6 +68,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "upload": ("name", "step", "file", "bytes"),
     # the header and the loader
     "class": (),
+    "explain": ("text",),
     "find": ("text",),
     "hash": ("values",),
     "catch-up": (),

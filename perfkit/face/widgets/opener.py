@@ -1,7 +1,7 @@
 """Opener: the kernel's side of "Open" in the header: what is open, what a typed, browsed, dropped or sent path is, where it leads.
 
 What is opened becomes what the project has open, so that every page follows; where nothing can be written (no project, or one that
-is only read) the address of the page that it leads to names it.
+is only read) the address of the page that it leads to names it. A piece that is pasted is explained and goes nowhere.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from perfkit.face.widgets._upload import offer
 from perfkit.face.widgets._uploads import Uploads
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.pasted import explained
 from perfkit.project import Project, save
 from perfkit.project.experiments import ExperimentLog
 
@@ -51,6 +52,8 @@ class Opener:
             self._switch(message["name"], message["path"])
         elif kind == "open-path":
             threading.Thread(target=self.open, args=(message["path"],), name="perfkit-open", daemon=True).start()
+        elif kind == "explain":
+            threading.Thread(target=self._explain, args=(message["text"],), name="perfkit-explain", daemon=True).start()
 
     def upload(self, message: dict[str, Any], parts: list[memoryview]) -> None:
         """The next step of an upload; what came is opened once it is whole, and removed if nothing can read it."""
@@ -76,6 +79,12 @@ class Opener:
         name = next((page.name for page in pages(settings.pages_folder()) if page.number == number), self._page)
         self._go(name, values)
         return True
+
+    def _explain(self, text: str) -> None:
+        try:
+            self._send(explained(text))
+        except PerfkitError as error:
+            self._refuse(error, "not-explained")
 
     def _open_sent(self, finish: Callable[[], Path]) -> None:
         try:
@@ -103,9 +112,9 @@ class Opener:
     def _go(self, page: str, values: Mapping[str, str]) -> None:
         self._send({"type": "go", "href": page_link(page, **values)})
 
-    def _refuse(self, error: PerfkitError) -> None:
+    def _refuse(self, error: PerfkitError, kind: str = "refused") -> None:
         problems = [f"{error.subject}: {text}" for text in error.problems] if isinstance(error, InputError) else [str(error)]
-        self._send({"type": "refused", "problems": [told(problem) for problem in problems]})
+        self._send({"type": kind, "problems": [told(problem) for problem in problems]})
 
 
 def what_is_open() -> dict[str, Any]:

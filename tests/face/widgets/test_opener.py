@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from perfkit.config.dialects import read_config
 from perfkit.core.resources import data_folder
+from perfkit.explain.fragments import explain_fragment
 from perfkit.face.widgets import opener
 from perfkit.face.widgets._files import completions
 from perfkit.face.widgets.page_state import page_state
@@ -73,3 +77,29 @@ def test_a_path_in_an_address_stays_one_value(project, said, tmp_path, monkeypat
 def test_the_address_of_the_page_says_what_is_open(project):
     page_state().set({"run": str(TRACE)})
     assert opener.what_is_open()["switches"][0]["value"] == str(TRACE)
+
+
+PIECE = (
+    "recompute: [4, 0]\npipeline_stage: 2\nexport HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz0123456789\n<img src=x onerror=alert(1)>\n"
+)
+
+
+def test_a_pasted_piece_is_explained_as_on_the_command_line_and_kept_nowhere(project, said, monkeypatch):
+    before = {path: path.stat().st_mtime_ns for path in project.rglob("*")}
+    monkeypatch.setattr(opener.threading, "Thread", lambda target, args, **_: SimpleNamespace(start=lambda: target(*args)))
+    opener.Opener(said.append, "12_operators").answer({"type": "explain", "text": PIECE})
+    [message] = said
+    found = explain_fragment(PIECE, read_config(open_project(project).open_config)).to_dict()
+    assert message["light"] == open_project(project).open_config.name
+    assert [part["title"] for part in message["parts"]] == [part["title"] for part in found["parts"]]
+    assert [part["corrected"] or None for part in message["parts"]] == [part["corrected"] for part in found["parts"]]
+    assert [len(part["problems"]) for part in message["parts"]] == [len(part["problems"]) for part in found["parts"]]
+    assert "hf_abc" not in str(message)
+    assert {path: path.stat().st_mtime_ns for path in project.rglob("*")} == before
+    assert "onerror" not in str(page_state().values)
+
+
+def test_an_empty_paste_is_refused_in_words(project, said, monkeypatch):
+    monkeypatch.setattr(opener.threading, "Thread", lambda target, args, **_: SimpleNamespace(start=lambda: target(*args)))
+    opener.Opener(said.append, "12_operators").answer({"type": "explain", "text": " "})
+    assert said == [{"type": "not-explained", "problems": ["pasted text: there is nothing in it"]}]
