@@ -3,6 +3,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 ENVIRONMENT := pyproject2conda yaml --name perfkit --python-include infer --extra dev --req '-e .' --no-header
+BY_FILE := --dist loadfile  # what a module reads or builds for its tests is made once, by one process
 PORT ?= 8866
 PROJECT ?= project
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
@@ -34,11 +35,11 @@ lab: install  ## the same pages as notebooks in JupyterLab
 
 test: install browser  ## everything: lint, types, contracts, unit tests, notebooks, browser
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 -m "not browser" tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m browser tests/browser
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) --no-loadscope-reorder -m "not browser" tests
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) -m browser tests/browser
 
 test-unit: install  ## the quick half: no browser, no notebooks
-	$(BIN)/python -m pytest -n 2 -m "not browser and not slow" tests
+	$(BIN)/python -m pytest -n 2 $(BY_FILE) --no-loadscope-reorder -m "not browser and not slow" tests
 
 lint: install  ## format, lint, types and import contracts
 	@$(BIN)/ruff format --check .
