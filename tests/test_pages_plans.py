@@ -26,6 +26,7 @@ from perfkit.project.sample import demo
 from tests.page_cells import code_cells, run_page, with_steps
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
+ROUND_4 = Path(__file__).parents[1] / "data" / "case13b" / "round4.yaml"
 OWN = [
     CONFIGS / "mindformers" / "v1.7.0" / "configs" / "qwen3" / "pretrain_qwen3_32b_4k.yaml",
     CONFIGS / "mindformers" / "v1.5.0" / "research" / "llama3_1" / "llama3_1_70b" / "finetune_llama3_1_70b.yaml",
@@ -157,6 +158,52 @@ def test_page_05_agrees_with_the_estimate_and_writes_its_choice(path: Path):
     choice.set(choice="all layers")
     assert choice.value[0].estimate.step_time_s > page["predicted"].step_time_s * 0.9
     assert page["the_choice_as_configuration"].wait().code[0].language == "diff"
+
+
+def test_page_03_agrees_with_the_search_of_the_command(tmp_path: Path):
+    path = ROUND_4
+    page = run_page("03_parallel_strategy", path=path)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["plan", str(path), "--device", "Ascend-910B2", "--json"]) == 0
+    told = json.loads(out.getvalue())
+    found = page["which_strategies_fit"].value[0]
+    assert {**json.loads(json.dumps(found.to_dict())), "seconds": 0} == {**told, "seconds": 0}
+    assert page["predicted"].step_time_s == told["plans"][0]["estimate"]["step_time_s"]
+    assert len(page["candidates"]) == told["feasible"]
+    compared = page["the_plans_compared"]
+    for row in (3, 2):
+        compared.wait()
+        compared.view.on_message({"type": "row", "table": next(reversed(compared.wait().tables)), "row": row})
+    assert [one.estimate.step_time_s for one in compared.value[0].plans] == [
+        told["plans"][row]["estimate"]["step_time_s"] for row in (2, 3)
+    ]
+    compared.set(own=True, tp=2, pp=2)
+    assert compared.value[0].plans[-1].name.startswith("3 by hand: dp 4 tp 2 pp 2")
+    page["which_strategies_fit"].set(limit_gib=40.0)
+    assert page["which_strategies_fit"].value[0].feasible < told["feasible"]
+    assert [one["plan"] for one in compared.chosen], "what was chosen stays chosen"
+    page["which_strategies_fit"].set(devices=97)
+    with pytest.raises(InputError) as raised:
+        page["which_strategies_fit"].wait()
+    assert len(raised.value.problems) >= 3
+
+
+def test_page_03_writes_its_first_plan_in_every_dialect_and_keeps_it_in_the_round(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    page = run_page("03_parallel_strategy", path="llama2-7b")
+    written = page["the_plan_as_configuration"]
+    for dialect, mark in (
+        ("megatron", "--pipeline-model-parallel-size"),
+        ("perfkit", "[parallel]"),
+        ("mindformers", "data_parallel"),
+    ):
+        assert mark in written.set(dialect=dialect).wait().code[0].text
+    saved = page["the_plan_of_the_round"].press().value
+    assert saved.startswith("Saved to round 0 of made by a test: 1 plan: dp ")
+    (round_0,) = ExperimentLog(tmp_path).show("json")["rounds"]
+    assert round_0["prediction"] == pytest.approx(page["predicted"].tokens_per_s_per_device)
+    assert round_0["configs"]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ columns of `data/reference/step_time.csv` or `memory.csv`, every row of which is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,26 +145,35 @@ def stage_breakdowns(plan: Plan, *, calibration: str | Calibration | None = None
 
 
 def _estimate(
-    plan: Plan, known: Calibration, breakdown: Breakdown, bounds: tuple[float, float], rates: Mapping[str, float]
+    plan: Plan, known: Calibration, breakdown: Breakdown, bounds: tuple[float, float], rates: Mapping[str, Any]
 ) -> Estimate:
-    peak, limit = peak_memory(plan).peak, plan.usable_memory
-    seconds = float(breakdown.total)
-    fits = None if limit is None else limit.holds(peak.total)
-    warnings = [_too_much(float(peak.total), limit)] if limit and not fits else []
-    if judge_utilization(rates["mfu"]) != "plausible":
-        warnings.append(f"the predicted MFU of {rates['mfu']:.0%} has not been seen on large models; check the configuration")
-    return Estimate(
+    peak, seconds = peak_memory(plan).peak, float(breakdown.total)
+    found = Estimate(
         step_time_s=seconds,
         interval_s=(seconds * bounds[0], seconds * bounds[1]),
         breakdown=breakdown,
         memory=peak,
-        fits=fits,
+        fits=None,
         sources=_sources(plan, known, peak),
+        **rates,
+    )
+    return under_limit(found, plan)
+
+
+def under_limit(found: Estimate, plan: Plan) -> Estimate:
+    """What was predicted for a plan under the memory limit of `plan`, which differs from it in nothing else."""
+    limit, peak = plan.usable_memory, found.memory
+    fits = None if limit is None or peak is None else limit.holds(peak.total)
+    warnings = [_too_much(float(peak.total), limit)] if limit and peak and not fits else []
+    if judge_utilization(found.mfu) != "plausible":
+        warnings.append(f"the predicted MFU of {found.mfu:.0%} has not been seen on large models; check the configuration")
+    return replace(
+        found,
+        fits=fits,
         memory_limit=limit,
         outside_pool_bytes=outside_pool_bytes(plan),
         assumed=assumed(plan),
         warnings=tuple(warnings),
-        **rates,
     )
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from perfkit.config.dialects import write_config
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.settings import find_project
+from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_si, significant
+from perfkit.predict.estimate import Estimate
 from perfkit.project import Attention, Project, open_project, save
 from perfkit.project.experiments import ExperimentLog
 
@@ -45,6 +50,27 @@ def keep_prediction(metric: str, value: float, *, method: str) -> str:
         raise InputError(metric, ["no round is open; start one on page 00"])
     ExperimentLog(project.folder).predict(project.open_round, metric, value, method=method)
     return f"Round {project.open_round} now predicts {metric.replace('_', ' ')} of {significant(value, 4)}."
+
+
+def keep_plan(plan: Plan, found: Estimate, *, title: str, dialect: str, method: str) -> str:
+    """Write a plan as configuration in a dialect, with its predicted throughput and memory, to the round that is not decided.
+
+    Starts a round called `title` if all are decided, and says what was done. Raises InputError if there is no project to write to,
+    or the dialect cannot say the plan.
+    """
+    project = own_project("plan")
+    written = write_config(plan, dialect=dialect)
+    log = ExperimentLog(project.folder)
+    number = next((row["number"] for row in log.show("json")["rounds"] if not row["verdict"]), None)
+    if number is None:
+        number = log.start(f"Strategy: {title}", title)
+    with tempfile.TemporaryDirectory() as folder:
+        file = written.save(Path(folder) / f"config{Path(written.name).suffix}")
+        log.attach(number, file, "config", devices=plan.num_devices)
+    rate, (low, high), step = found.tokens_per_s_per_device, found.interval_s, found.step_time_s
+    log.predict(number, "tokens_per_s_per_device", rate, low=rate * step / high, high=rate * step / low, method=method)
+    log.predict(number, "peak_memory_bytes", found.peak_memory_bytes or 0, method=method)
+    return f"Saved to round {number} of {project.name}: {title}, with its predicted throughput and memory."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

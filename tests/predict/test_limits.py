@@ -19,7 +19,6 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.units import GIB, MIB
 from perfkit.face.cli import main
-from perfkit.face.panels import _strategy_state as strategy_state
 from perfkit.predict.changes import changed_plan, limit_gib_of, on_device
 from perfkit.predict.estimate import efficiency_of, estimate_table
 from perfkit.predict.limits import with_limit
@@ -179,18 +178,9 @@ def test_a_change_of_nothing_keeps_the_limit_of_the_configuration_and_its_answer
     shown = changed_plan(read_config(path), device=device, limit_gib=limit_gib_of(plan))
     assert shown.usable_memory == plan_on(path, device).usable_memory
     assert shown.usable_memory.source == plan_on(path, device).usable_memory.source
-    strategy = strategy_state.base_of(strategy_state.State(preset=str(path)))
-    if plan.memory_limit is not None:
-        assert strategy.usable_memory == shown.usable_memory
     smaller = changed_plan(shown, limit_gib=20.0)
     assert smaller.usable_memory.limit_bytes == 20 * GIB
     assert smaller.usable_memory.source == "limit_gib = 20"
-
-
-def test_the_page_of_strategies_answers_as_the_command_does():
-    state = strategy_state.State(preset=str(GUIDE))
-    best = strategy_state.search(state, None).plans[0].plan.parallel
-    assert (best.data_parallel_size, best.tensor_parallel_size, best.pipeline_parallel_size) == (8, 1, 2)
 
 
 def test_another_device_drops_a_limit_that_it_cannot_hold():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -10,6 +10,8 @@ import altair as alt
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.units import GIB
 from perfkit.face.charts import theme
+from perfkit.predict.plans.search.comparison import Comparison
+from perfkit.predict.plans.search.search_text import plan_text
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -81,35 +83,36 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
     return theme.with_rows(chart, rows)
 
 
-def scatter_rows(
-    strategies: Iterable[Mapping[str, Any]],
-    front: Sequence[tuple[float, float]],
-    chosen: Iterable[Mapping[str, Any]],
-    limit_bytes: float,
-) -> Rows:
-    """The data sets of `plan_scatter`.
+def scatter_rows(compared: Comparison) -> Rows:
+    """The data sets of `plan_scatter`: the strategies of a search, those that no other one beats, the limit, the compared plans.
 
-    A strategy has `id`, `plan` (words), `tp`, `pp`, `micro`, `tokens` (a second and device), `step_s`, `peak_bytes`; a chosen one
-    `label`, `id`, `plan`, `tokens`, `peak_bytes`. `front` has (peak in bytes, tokens/s/device).
+    Every mark has its `plan` in words, which is how a search knows it.
     """
+    marks = compared.found.marks
+    front = sorted((mark.peak_memory_bytes / GIB, mark.tokens_per_s_per_device) for mark in marks.values() if mark.front)
     return {
         "plans": [
             {
-                "id": row["id"],
-                "plan": row["plan"],
-                "tp": _known(row["tp"], TENSOR_COLORS),
-                "pp": _known(row["pp"], STAGE_SHAPES),
-                "micro": row["micro"],
-                "tokens": row["tokens"],
-                "step_s": row["step_s"],
-                "gib": row["peak_bytes"] / GIB,
+                "plan": name,
+                "tp": _known(mark.tp, TENSOR_COLORS),
+                "pp": _known(mark.pp, STAGE_SHAPES),
+                "micro": mark.micro_batch_size,
+                "tokens": mark.tokens_per_s_per_device,
+                "step_s": mark.step_time_s,
+                "gib": mark.peak_memory_bytes / GIB,
             }
-            for row in strategies
+            for name, mark in marks.items()
         ],
-        "front": [{"gib": size / GIB, "tokens": tokens, "order": index} for index, (size, tokens) in enumerate(sorted(front))],
-        "limit": [{"gib": limit_bytes / GIB}],
+        "front": [{"gib": gib, "tokens": tokens, "order": index} for index, (gib, tokens) in enumerate(front)],
+        "limit": [{"gib": compared.found.memory_limit_bytes / GIB}],
         "chosen": [
-            {**{name: row[name] for name in ("id", "plan", "label", "tokens")}, "gib": row["peak_bytes"] / GIB} for row in chosen
+            {
+                "plan": plan_text(one.plan),
+                "label": str(one.number),
+                "tokens": one.estimate.tokens_per_s_per_device,
+                "gib": (one.estimate.peak_memory_bytes or 0) / GIB,
+            }
+            for one in compared.plans
         ],
     }
 
@@ -122,7 +125,7 @@ def step_bars(rows: Rows) -> alt.Chart:
         .mark_bar(cornerRadius=1)
         .encode(
             x=alt.X("seconds:Q", title="step (s)", stack="zero"),
-            y=alt.Y("plan:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
+            y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
             color=alt.Color(
                 "part:N",
                 title=None,
@@ -132,7 +135,7 @@ def step_bars(rows: Rows) -> alt.Chart:
             ),
             order=alt.Order("order:Q"),
             tooltip=[
-                alt.Tooltip("plan:N"),
+                alt.Tooltip("name:N", title="plan"),
                 alt.Tooltip("part:N"),
                 theme.tooltip("seconds", "ns", title="seconds"),
                 theme.tooltip("share", "ratio", title="share of the step"),
@@ -145,10 +148,10 @@ def step_bars(rows: Rows) -> alt.Chart:
 def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
     """The data set of `step_bars`: by plan the parts of its step in seconds."""
     rows: list[dict[str, Any]] = []
-    for plan, step in steps.items():
+    for name, step in steps.items():
         amounts = [float(step.amount(path)) for path in STEP_PARTS]
         rows += [
-            {"plan": plan, "part": part, "seconds": amount, "share": amount / step.total, "order": order}
+            {"name": name, "part": part, "seconds": amount, "share": amount / step.total, "order": order}
             for order, (part, amount) in enumerate(zip(STEP_PARTS.values(), amounts, strict=True))
             if amount
         ]

@@ -15,7 +15,7 @@ from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.limits import OPTION
 from perfkit.predict.plans.search.search import search_plans
-from perfkit.predict.plans.search.search_result import RankedPlan, SearchResult
+from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_text import plan_text
 
 
@@ -107,17 +107,7 @@ def _print_ranked(result: SearchResult, out: TextIO) -> None:
     print_table(["plan", "step", "tokens/s/device", "MFU", "peak", "wins"], rows, out, told=["plan"])
     best = result.plans[0]
     say(out, f"\nbest: {best.why}")
-    say(out, _certainty(best, result.close))
-
-
-def _certainty(best: RankedPlan, close: int) -> str:
-    low, high = best.estimate.interval_s
-    sure = "clear" if best.win_share >= 0.8 else "too close to call"
-    return (
-        f"80 % of its measured times would lie between {format_ns(low * NS_PER_S)} and {format_ns(high * NS_PER_S)}; {close} other "
-        f"strategies are predicted within that. It is the fastest listed in {format_ratio(best.win_share, 2)} of the draws of the "
-        f"calibration's numbers ({sure})."
-    )
+    say(out, result.certainty_text())
 
 
 def _by_count(result: SearchResult) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perfkit.face.widgets.page_state import PageState, address_text
+from perfkit.face.widgets.page_state import PageState, address_text, several
 from perfkit.face.widgets.state import read
 
 
@@ -72,7 +72,7 @@ def _typed(text: str, like: Any) -> Any:
     if isinstance(like, bool):
         return text == str(True)
     if isinstance(like, list | tuple):
-        return tuple(text.split(",")) if text else ()
+        return several(text)
     for kind in (int, float):
         if text and isinstance(like, kind) and not isinstance(like, bool):
             try:

@@ -19,6 +19,7 @@ from perfkit.core.texts import t, translator
 from perfkit.core.units import format_entry, rounded
 from perfkit.face.widgets._files import list_folder
 from perfkit.face.widgets._upload import offer
+from perfkit.face.widgets.page_state import several
 
 Option = tuple[str, Any] | tuple[str, Any, str] | str | int | float
 """A value to choose: itself, or (label, value), or (label, value, group)."""
@@ -144,7 +145,7 @@ class Choice:
         """The value itself if it is an option, else the first option."""
         allowed = [option for _, option, _ in option_list(self.options, state)]
         if self.multiple:
-            asked = [_same(allowed, item) for item in (value or ())]
+            asked = [_same(allowed, item) for item in (several(value) if isinstance(value, str) else value or ())]
             kept = tuple(allowed[index] for index in asked if index is not None)
             lost = sum(index is None for index in asked)
             return kept, f"{lost} of the chosen values no longer exist" if lost else ""
@@ -198,7 +199,7 @@ class Toggle:
 
     def accept(self, value: Any, _state: Any) -> Accepted:
         """The truth of the value."""
-        return bool(value), ""
+        return bool(value) and value != str(False), ""  # as an address has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 OnChange = Callable[[Mapping[str, str], object], None]
 
@@ -55,10 +55,17 @@ class PageState:
 
 
 def address_text(value: Any) -> str:
-    """A value as it stands in an address; several are joined with commas."""
+    """A value as it stands in an address; several are joined with commas, and their own are written as %2C."""
     if value is None:
         return ""
-    return ",".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(str(item).replace("%", "%25").replace(",", "%2C") for item in value)
+    return str(value)
+
+
+def several(text: str) -> tuple[str, ...]:
+    """The values that `address_text` joined."""
+    return tuple(unquote(item) for item in text.split(",")) if text else ()
 
 
 @cache

@@ -35,7 +35,7 @@ def plan_entries(*only: str, without: Iterable[str] = ()) -> dict[str, Entry]:
 def _entries() -> dict[str, Entry]:
     return {
         "device": Choice(lambda: list(catalog.hardware()), default=device_of, label="Device"),
-        "limit_gib": Number(_limit_gib, low=0.5, high=2048, label="Limit", unit="GiB", key="context.max_device_memory"),
+        "limit_gib": Number(limit_gib, low=0.5, high=2048, label="Limit", unit="GiB", key="context.max_device_memory"),
         **_sizes(),
         **_work(),
         "sequence_parallel": Toggle(
@@ -141,7 +141,7 @@ def device_of(base: Plan) -> str:
     return base.hardware.name if base.hardware else USUAL_DEVICE
 
 
-def _limit_gib(base: Plan, device: str) -> float:
+def limit_gib(base: Plan, device: str) -> float:
     """The limit that the plan states if the device has as much, else the project's on the plan's own device, else all of it."""
     own = limit_gib_of(on_device(base, device))
     project = context.current_project()
@@ -149,6 +149,13 @@ def _limit_gib(base: Plan, device: str) -> float:
     if base.memory_limit is not None or not asked or device != device_of(base):
         return own
     return min(own, round(asked / GIB, 6))
+
+
+def limits_gib(base: Plan, device: str, limit_gib: float | None) -> Sequence[float]:
+    """The limits of a slider: whole GiB of the device, all of it, and what stands there."""
+    memory = catalog.hardware_named(device).memory_bytes / GIB
+    own = () if limit_gib is None else (min(limit_gib, memory),)
+    return sorted({*map(float, range(2, int(memory) + 1)), memory, *own})
 
 
 def _with_own(size: int) -> Sequence[float]:

@@ -2,8 +2,8 @@
 
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
 tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
-sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. What has `to_frame()`,
-and perhaps `told()`, is shown as these. A frame without rows is left out. Words and units of a frame's columns are those of their
+sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. What has `told()` or
+`to_frame()` is shown as these. A frame without rows is left out. Words and units of a frame's columns are those of their
 names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; `frame.attrs["links"]` has what cells of a column lead to,
 `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one without a title has that of `frame.attrs["title"]`.
 """
@@ -72,10 +72,11 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
         return
     elif isinstance(result, bool | int | float):
         yield title, f"{title}: {result}" if title else str(result)
-    elif hasattr(result, "to_frame") and not isinstance(result, pd.DataFrame):
+    elif not isinstance(result, pd.DataFrame) and (hasattr(result, "to_frame") or hasattr(result, "told")):
         if hasattr(result, "told"):
             yield from _things("", result.told())
-        yield title, result.to_frame()
+        if hasattr(result, "to_frame"):
+            yield title, result.to_frame()
     else:
         yield title, result
 

@@ -30,6 +30,8 @@ from perfkit.face.widgets.worker import Cancelled, Progress, running
 STEP_MIME = "application/vnd.perfkit.step+json"
 """What a step shows, as data in the output of its cell."""
 PUBLISH_TIMEOUT_S = 600.0
+SETTLED_S = 0.1
+"""A slider that is dragged moves again sooner than this."""
 _known: dict[str, StepView] = {}
 """The newest view of each name: a cell that is run again takes the place of what it made before."""
 
@@ -48,6 +50,8 @@ class Recipe:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     choose: str = ""
+    several: int = 0
+    settled: bool = False
     button: str = ""
     help: str = ""
     empty: Empty | None = None
@@ -173,6 +177,8 @@ class StepView(PanelView):
     def compute(self, state: Mapping[str, Any]) -> Whole:
         """What the function returns now, as an answer; raises Cancelled where everything is as it was and stands on the page."""
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
+        if self._recipe.several:
+            given["chosen"] = state[self._recipe.choose]
         pressed, self._answered_presses = self._seen_presses > self._answered_presses, self._seen_presses
         same = self._remembered is not None and _same(self._remembered[0], given)
         if not same or pressed:
@@ -180,7 +186,7 @@ class StepView(PanelView):
             self._whole, self._remembered = self._run(given, pressed=pressed)
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
-        self._finish(self.selection, _chosen(self._whole, self._recipe.choose, state))
+        self._finish(self.selection, _chosen(self._whole, self._recipe, state))
         shows, self._must_show = self._must_show or not self._complete, False
         self._complete = not shows
         if not shows:
@@ -193,7 +199,10 @@ class StepView(PanelView):
         recipe = self._recipe
         if recipe.button and not pressed:
             raise NothingYet(recipe.help or f"{t('Press')} “{t(recipe.button)}”.")
+        if recipe.settled and (progress := running()) is not None:
+            progress.pause(SETTLED_S)
         result = recipe.function(**given)
+        _check()  # what was cut short by a newer question is no answer
         if recipe.button:
             page_state().saved(origin=self)
         show = StepView._shown if recipe.show is None else recipe.show
@@ -224,11 +233,18 @@ class StepView(PanelView):
 def _panel(recipe: Recipe, view: StepView) -> Panel:
     """The panel of a step; its state is a mapping of what the visitor sets and, under `choose`, of what was chosen."""
     choose = recipe.choose
-    start = {name: entry.default for name, entry in recipe.entries.items()} | ({choose: ""} if choose else {})
+    none = () if recipe.several else ""
+    start = {name: entry.default for name, entry in recipe.entries.items()} | ({choose: none} if choose else {})
     controls: list[Control] = [entry.control(name, view.known) for name, entry in recipe.entries.items()]
 
     def chosen(state: Mapping[str, Any], _where: str, datum: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**state, choose: str(datum[choose])} if datum.get(choose) is not None else state
+        if datum.get(choose) is None:
+            return state
+        key, before = str(datum[choose]), state[choose]
+        if not recipe.several:
+            return {**state, choose: key}
+        others = tuple(one for one in before if one != key)
+        return {**state, choose: others if key in before else (key, *others)[: recipe.several]}
 
     return Panel(
         title=recipe.title,
@@ -302,11 +318,13 @@ def _equal(before: Any, now: Any) -> bool:
     return isinstance(before, str | int | float | bool) and bool(before == now)
 
 
-def _chosen(whole: Whole, choose: str, state: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The row whose `choose` was clicked, else the first one, of the first table that can be chosen from."""
+def _chosen(whole: Whole, recipe: Recipe, state: Mapping[str, Any]) -> Any:
+    """The row that was clicked, else the first one, of the first table that can be chosen from; of several all of them."""
+    choose = recipe.choose
     table = next((table for table in whole.tables.values() if isinstance(table, Table) and table.selectable), None)
-    if table is None or not len(table.frame):
+    keys = [] if table is None else [str(key) for key in table.frame[choose]]
+    if recipe.several:  # a mark may have no row
+        return tuple(table.row(keys.index(key)) if table and key in keys else {choose: key} for key in state[choose])
+    if table is None or not keys:
         return None
-    keys = [str(key) for key in table.frame[choose]]
-    place = keys.index(state[choose]) if state[choose] in keys else 0
-    return table.row(place)
+    return table.row(keys.index(state[choose]) if state[choose] in keys else 0)

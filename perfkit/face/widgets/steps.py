@@ -56,7 +56,10 @@ class Step:
 
     @property
     def chosen(self) -> Any:
-        """The row that was chosen last, by column; the first one until a row or mark is clicked. None where there is no table."""
+        """The row that was chosen last, by column; the first one until a row or mark is clicked. None where there is no table.
+
+        Where several can be chosen all of them, the newest first.
+        """
         return self.view.selection.wait()
 
     def set(self, **values: Any) -> Step:
@@ -81,24 +84,36 @@ class Step:
 
 
 def step(
-    *, choose: str = "", button: str = "", title: str = "", help: str = "", **given: Any
+    *,
+    choose: str = "",
+    several: int = 0,
+    settled: bool = False,
+    button: str = "",
+    title: str = "",
+    help: str = "",
+    **given: Any,
 ) -> Callable[[Callable[..., Any]], Step]:
     """Show what the function below returns, and run it again when what it follows becomes something else.
 
     `given` names each parameter's control, picker, earlier step, `step.selection`, or plain value. `choose` is a column of the
     first table that has it: rows and marks can be clicked, the chosen one is `.chosen`, a dict by column, and the page's address
-    keeps it. With `button` the function runs when that is pressed. Raises InputError that lists parameters without a value and
-    values without a parameter.
+    keeps it. With `several` up to so many can be chosen, the newest first, and a second click gives one back: the function takes
+    what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. `settled` lets the function
+    wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `button` it runs
+    when that is pressed. Raises InputError that lists parameters without a value and values without a parameter.
     """
+    known = {**given, "chosen": ()} if several else given
 
     def decorate(function: Callable[..., Any]) -> Step:
-        _refuse(function, given)
+        _refuse(function, known)
         words = title or (inspect.getdoc(function) or in_words(function.__name__)).splitlines()[0].rstrip(".")
         recipe = Recipe(
             name=function.__name__.replace("_", "-"),
             title=words,
             function=function,
             choose=choose,
+            several=several,
+            settled=settled,
             button=button,
             help=help,
             **_sorted(given),

@@ -62,6 +62,22 @@ class Progress:
 _of_thread = threading.local()
 
 
+def go_on(what: str, done: int, total: int, unit: str = "") -> bool:
+    """Say how far the search of the running step has come, and whether to go on: no after the visitor's stop.
+
+    What was found until then is the answer of the step; a newer question throws it away. Outside of a step nobody stops it.
+    """
+    progress = running()
+    if progress is None:
+        return True
+    try:
+        progress(what, done, total, unit)
+    except Cancelled:
+        progress.heed()
+        return False
+    return True
+
+
 def running() -> Progress | None:
     """The progress of what this thread computes, for files that are read on the way; None in the kernel's main thread."""
     return getattr(_of_thread, "progress", None)

@@ -19,6 +19,7 @@ from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.relaid import relaid
+from perfkit.core.units import format_bytes, format_change
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.communication import bytes_sent
 from perfkit.predict.cost.cost_columns import refuse_unpriced
@@ -88,6 +89,39 @@ def parallel_features(plan: Plan, *, more_devices: bool = False, chosen: str | C
     counts = ["num_devices", "peak_memory_bytes", "static_bytes", "sent_bytes"]
     frame[counts] = frame[counts].astype("Int64")
     return frame
+
+
+def features_told(found: pd.DataFrame) -> tuple[str, ...]:
+    """The features that make a device fastest and need least memory, in a sentence; then how to read them."""
+    names, speeds, peaks = (found[name].tolist() for name in ("feature", "tokens_per_s_per_device", "peak_memory_bytes"))
+    faster = [(speed, name) for name, speed in zip(names[1:], speeds[1:], strict=True) if speed > speeds[0] * 1.005]
+    smaller = [(peak, name) for name, peak in zip(names[1:], peaks[1:], strict=True) if not pd.isna(peak)]
+    parts = ["No single feature makes a device faster"]
+    if faster:
+        speed, name = max(faster)
+        parts = [f"Fastest with {name} ({format_change(speed / speeds[0] - 1)} a device)"]
+    if smaller:
+        peak, name = min(smaller)
+        parts.append(f"least memory with {name} ({format_bytes(peak)})")
+    notes = ["One change at a time: effects of several together are not their sum."]
+    if unusable := int((found["why_not"] != "").sum()):
+        notes.append(f"{unusable} features cannot be used with this plan; the table says why.")
+    return "; ".join(parts) + ".", *notes
+
+
+def features_table(found: pd.DataFrame) -> pd.DataFrame:
+    """The features as a page shows them: every figure, with speed and sizes against the plan as it is (`<name>_change_ratio`)."""
+    columns: dict[str, Any] = {
+        "feature": found["feature"],
+        "change": found["change"].where(found["change"] != "", found["why_not"]),
+        "num_devices": found["num_devices"],
+    }
+    for name in ("tokens_per_s_per_device", "peak_memory_bytes", "static_bytes", "sent_bytes"):
+        columns[name], base = found[name], found[name].iloc[0]
+        columns[f"{name}_change_ratio"] = [None if pd.isna(value) or not base else value / base - 1 for value in found[name]]
+    shown = pd.DataFrame({**columns, **{name: found[name] for name in ("bubble_ratio", "splits", "limits")}})
+    shown.attrs["labels"] = {"num_devices": "devices", **{name: "change" for name in shown if str(name).endswith("_change_ratio")}}
+    return shown
 
 
 _TEXTS = dict.fromkeys(("change", "splits", "limits", "why_not"), "")

@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.spec.plan import Plan
+from perfkit.core.units import format_count, format_ratio
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.cost_columns import refuse_unpriced
 from perfkit.predict.cost.scaling import GOOD_LINEARITY, linearity
@@ -72,6 +73,30 @@ def growth(
         for count, times in zip(grown, _times(plans, step_parts(PlanColumns.of(plans), chosen)), strict=True):
             rows[count] |= times
     return pd.DataFrame(list(_against(list(rows.values()))), columns=list(COLUMNS))
+
+
+def growth_told(found: pd.DataFrame) -> str:
+    """How much of the ideal is kept from the fewest to the most devices, in a sentence; why not, where no number works."""
+    known = found.dropna(subset=["tokens_per_s"])
+    if known.empty:
+        return f"No number of devices works: {found['note'].iloc[-1]}"
+    first, last = known.iloc[0], known.iloc[-1]
+    smallest, largest = (format_count(int(row["num_devices"])) for row in (first, last))
+    text = f"From {smallest} to {largest} devices {format_ratio(float(last['linearity']), 4)} of the ideal throughput is kept"
+    bad = known[known["linearity"] <= GOOD_LINEARITY]
+    limit = format_ratio(GOOD_LINEARITY, 2)
+    if bad.empty:
+        return f"{text}, above {limit} everywhere."
+    return f"{text}; it falls below {limit} at {int(bad['num_devices'].iloc[0])} devices."
+
+
+def growth_table(found: pd.DataFrame) -> pd.DataFrame:
+    """The columns of `growth` that a page shows."""
+    columns = ["num_devices", "global_batch_size", "num_micro_batches", "step_time_s", "tokens_per_s", "linearity", "exposed_ratio"]
+    columns += ["bubble_ratio", "peak_memory_bytes", "note"]
+    shown = found[columns].rename(columns={"linearity": "linearity_ratio"})
+    shown.attrs["labels"] = {"num_devices": "devices"}
+    return shown
 
 
 def _grown(plan: Plan, count: int, batch: Batch) -> Plan:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.source import Source
 from perfkit.face.charts import plans, spec
+from perfkit.predict.plans.search.comparison import Comparison
+from perfkit.predict.plans.search.search_result import Mark
 
 SOURCE = Source("assumed", "this test")
-MARK = {"id": "r1", "plan": "<b>dp 2</b>", "tp": 3, "pp": 2, "micro": 1, "tokens": 100.0, "step_s": 2.0, "peak_bytes": 2**31}
+MARK = Mark(3, 2, 1, 100.0, 2.0, 2**31, True, lambda: None)
+
+
+def comparison(*marks):
+    found = SimpleNamespace(marks={f"<b>dp {index}</b>": mark for index, mark in enumerate(marks, 2)}, memory_limit_bytes=2**32)
+    return Comparison(found=found, plans=())
 
 
 def test_marks_keep_their_names_as_text_and_rare_sizes_share_a_colour():
-    rows = plans.scatter_rows([MARK], [(2**31, 100.0), (2**30, 90.0)], [{**MARK, "label": "1"}], 2**32)
+    lighter = MARK._replace(tokens_per_s_per_device=90.0, peak_memory_bytes=2**30)
+    rows = plans.scatter_rows(comparison(MARK, lighter))
     assert rows["plans"][0]["plan"] == "<b>dp 2</b>"
     assert (rows["plans"][0]["tp"], rows["plans"][0]["pp"], rows["plans"][0]["gib"]) == ("other", "2", 2.0)
     assert [row["gib"] for row in rows["front"]] == [1.0, 2.0]
@@ -19,7 +29,7 @@ def test_marks_keep_their_names_as_text_and_rare_sizes_share_a_colour():
 
 
 def test_other_strategies_change_rows_only():
-    one, two = (spec.split(plans.plan_scatter(plans.scatter_rows([MARK] * count, [], [], 2**32))) for count in (1, 5))
+    one, two = (spec.split(plans.plan_scatter(plans.scatter_rows(comparison(*[MARK] * count)))) for count in (1, 5))
     assert one.digest == two.digest
     assert one.datasets != two.datasets
 

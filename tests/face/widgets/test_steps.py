@@ -16,6 +16,7 @@ from perfkit.face import widgets
 from perfkit.face.charts import theme
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.worker import go_on
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 SIXTEEN = data_folder() / "traces" / "cluster_16card"
@@ -380,3 +381,68 @@ def test_a_press_is_for_what_stands_on_the_page_and_not_for_a_run_that_had_begun
     go.set()
     assert what_is_written.value == "3 a"
     assert written == [(3, "a")]
+
+
+def test_several_rows_are_chosen_newest_first_and_given_back_by_a_second_click():
+    asked = []
+
+    @widgets.step(choose="plan", several=2)
+    def plans(chosen):
+        asked.append(chosen)
+        return pd.DataFrame({"plan": ["dp 1, tp 2", "dp 2", "100 %"], "ms": [1, 2, 3]})
+
+    @widgets.step(rows=plans.selection)
+    def names(rows):
+        return " and ".join(row["plan"] for row in rows) or "none"
+
+    assert (plans.chosen, names.value) == ((), "none")
+    for row, told in ((0, "dp 1, tp 2"), (1, "dp 2 and dp 1, tp 2"), (2, "100 % and dp 2"), (1, "100 %")):
+        plans.wait()
+        plans.view.on_message({"type": "row", "table": "table", "row": row})
+        assert names.value == told
+    assert plans.chosen == ({"plan": "100 %", "ms": 3},)
+    plans.wait()
+    page_state().set({"plan": "dp 1%2C tp 2,100 %25"})
+    assert names.value == "dp 1, tp 2 and 100 %", "an address restores them, commas and all"
+    assert asked[-1] == ("dp 1, tp 2", "100 %"), "the function is asked with what is chosen"
+
+
+def test_a_search_that_is_stopped_shows_what_it_has_and_one_that_is_overtaken_nothing():
+    begun, go = threading.Event(), threading.Event()
+
+    @widgets.step(n=widgets.Number(1, low=0, high=9, step=1), settled=True)
+    def search(n):
+        for done in range(1000):
+            if n > 1 and not go_on("plans", done, 1000, "plans"):
+                return f"{n} was stopped"
+            begun.set()
+            if n > 1:
+                go.wait(0.01)
+        return f"{n} was finished"
+
+    assert search.value == "1 was finished"
+    assert go_on("outside of a step", 1, 2)
+    begun.clear()
+    search.set(n=2)
+    assert begun.wait(30)
+    search.view.on_message({"type": "cancel"})
+    assert search.value == "2 was stopped"
+    begun.clear()
+    search.set(n=3)
+    assert begun.wait(30)
+    search.set(n=1)
+    assert search.wait().text == "1 was finished"
+
+
+def test_several_values_of_an_address_are_those_of_a_choice_that_follows_something():
+    page_state().set({"sizes.some": "1,4", "sizes.on": "False"})
+
+    @widgets.step(
+        base=4,
+        some=widgets.Choice(lambda base: [1, base], default=lambda base: (1, 2, base), multiple=True),
+        on=widgets.Toggle(lambda base: base > 1),
+    )
+    def sizes(base, some, on):
+        return f"{some} {on}"
+
+    assert sizes.value == "(1, 4) False"

@@ -7,12 +7,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from perfkit.config.presets import published_plan
 from perfkit.core import catalog
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import Workload
+from perfkit.predict.changes import changed_plan
 from perfkit.predict.estimate import estimate
-from perfkit.predict.studies.features import FEATURES, parallel_features
+from perfkit.predict.studies.features import FEATURES, features_table, features_told, parallel_features
 
 
 def by_name(frame: pd.DataFrame) -> dict[str, dict]:
@@ -85,3 +87,14 @@ def test_a_model_with_experts_can_double_its_expert_groups():
 def test_an_odd_group_cannot_give_half_of_its_devices(plan):
     odd = replace(plan, parallel=replace(plan.parallel, data_parallel_size=1, optimizer_shard_size=1))
     assert "cannot give half" in by_name(parallel_features(odd))["tensor parallel"]["why_not"]
+
+
+def test_features_are_told_and_shown_against_the_plan_as_it_is():
+    found = parallel_features(changed_plan(published_plan("llama2-13b"), device="Ascend-910B2", recompute="all layers"))
+    shown = features_table(found).set_index("feature")
+    assert shown.loc["expert parallel", "change"] == "the model has no experts"
+    assert shown.loc["gradient accumulation", "tokens_per_s_per_device_change_ratio"] > 0
+    assert shown.loc["as planned", "peak_memory_bytes_change_ratio"] == 0
+    sentence, *notes = features_told(found)
+    assert "least memory with" in sentence
+    assert any("cannot be used" in note for note in notes)

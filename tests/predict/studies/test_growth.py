@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from perfkit.config.presets import published_plan
+from perfkit.predict.changes import changed_plan
 from perfkit.predict.estimate import estimate
-from perfkit.predict.studies.growth import DEVICES, growth
+from perfkit.predict.studies.growth import DEVICES, growth, growth_told
 
 
 def test_it_goes_from_8_to_16384_devices(plan):
@@ -41,3 +43,11 @@ def test_numbers_that_do_not_work_say_why_and_the_next_one_is_the_base(plan):
 def test_whole_sharding_follows_the_replicas(plan):
     frame = growth(plan, [16, 32])
     assert frame["peak_memory_bytes"].iloc[1] < frame["peak_memory_bytes"].iloc[0]
+
+
+def test_growth_is_told_in_a_sentence():
+    plan = changed_plan(published_plan("llama2-13b"), device="Ascend-910B2", recompute="all layers")
+    assert "From 8 to 16\u2009384 devices" in growth_told(growth(plan, memory=False))
+    stays = changed_plan(plan, global_batch_size=1024)
+    assert "falls below 80 %" in growth_told(growth(stays, batch="stays", memory=False))
+    assert growth_told(growth(plan, [3], memory=False)).startswith("No number of devices works: ")

@@ -18,12 +18,17 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.predict.limits import with_limit
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.plans.search._strategy_plans import FULL, NONE, SELECTIVE, recompute_kinds
-from perfkit.predict.plans.search.strategy_space import ORDER, Strategies, StrategySpace, divisors
+from perfkit.predict.plans.search.strategy_space import (
+    ORDER,
+    Strategies,
+    StrategySpace,
+    divisors,
+    usual_chunks,
+    usual_micro_batches,
+)
 
 LEAST_TOKENS = 2048
 """Of a sequence that context parallel leaves to a device, unless the user chooses."""
-MOST_CHUNKS = 10
-MICRO_BATCHES = (1, 2, 4, 8)
 
 Choices = Mapping[str, Sequence[Any]]
 
@@ -33,6 +38,7 @@ def base_plan(
     *,
     devices: int | None,
     memory_limit: tuple[float | str | None, str],
+    global_batch_size: int | None,
     top: int,
     hardware: HardwareSpec | str | None,
     choices: Choices,
@@ -63,24 +69,32 @@ def base_plan(
         raise InputError("search_plans", problems)
     # All strategies are for one program, also those that another one would be usual for.
     software = replace(plan.software, framework=limited.program)
-    found = replace(limited, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan), software=software)
+    found = replace(
+        limited, parallel=ParallelPlan(), recompute=RecomputePlan(), workload=_single(plan, global_batch_size), software=software
+    )
     found = replace(found, parallel=replace(ParallelPlan(), context_parallel_algorithm=plan.parallel.context_parallel_algorithm))
     return found, count
 
 
-def space_of(plan: Plan, devices: int, choices: Choices, settings: MemorySettings) -> StrategySpace:
+def space_of(
+    plan: Plan, devices: int, choices: Choices, settings: MemorySettings, largest_tensor: int | None = None
+) -> StrategySpace:
     """The usual choices of every dimension, replaced by those of the user. Raises InputError for sizes that cannot be."""
     model, work = plan.model, plan.workload
     # Whoever names sizes for tp may leave the node.
     node = plan.hardware.devices_per_node if plan.hardware and "tp" not in choices else 0
+    if largest_tensor is not None and node:
+        if largest_tensor < node:
+            choices = {"tp": tuple(size for size in divisors(devices) if size <= largest_tensor), **choices}
+        node = max(node, largest_tensor)
     kinds = recompute_kinds(plan, settings)
     chosen: dict[str, tuple[Any, ...]] = {
         "tp": divisors(devices),
         "pp": divisors(devices),
         "cp": tuple(size for size in divisors(devices) if size <= max(1, work.seq_length // LEAST_TOKENS)),
-        "vpp": tuple(size for size in divisors(model.num_layers) if size <= MOST_CHUNKS),
+        "vpp": usual_chunks(model.num_layers),
         "ep": divisors(model.num_experts) if model.num_experts else (1,),
-        "mbs": tuple(sorted({*MICRO_BATCHES, work.micro_batch_size})),
+        "mbs": usual_micro_batches(work.micro_batch_size),
         "copies": (1, 2) if settings.framework == "mindspore" else (1,),
         "zero": (0, 1, 2, 3),
         "recompute": kinds,
@@ -127,11 +141,11 @@ def refuse_empty(space: StrategySpace, strategies: Strategies) -> None:
     raise InputError(f"no way to divide the model over {space.devices} devices", problems)
 
 
-def _single(plan: Plan) -> Any:
+def _single(plan: Plan, global_batch_size: int | None) -> Any:
     """The workload with a micro batch that one replica without copies can have."""
     work = plan.workload
-    size = work.micro_batch_size
-    return replace(work, micro_batch_size=size if work.global_batch_size % size == 0 else 1)
+    size, batch = work.micro_batch_size, work.global_batch_size if global_batch_size is None else global_batch_size
+    return replace(work, micro_batch_size=size if batch % size == 0 else 1, global_batch_size=batch)
 
 
 def _choice_problems(choices: Choices) -> list[str]:

@@ -40,6 +40,8 @@ def search_plans(
     plan: Plan | str | Path,
     *,
     devices: int | None = None,
+    global_batch_size: int | None = None,
+    largest_tensor: int | None = None,
     memory_limit_bytes: float | str | None = None,
     limit_source: str = "memory_limit_bytes",
     top: int = 10,
@@ -51,8 +53,9 @@ def search_plans(
 ) -> SearchResult:
     """Search the strategies for the model, batch and optimizer of `plan` (or of a configuration file).
 
-    `devices` and the limit are those of the plan and its device unless given (`perfkit.predict.limits.with_limit`; `limit_source`
-    says who asks for it). `choices` replaces what may be chosen by dimension: tp, cp, pp, vpp, ep, mbs (micro batch), copies, zero
+    `devices`, the batch and the limit are those of the plan and its device unless given (`perfkit.predict.limits.with_limit`;
+    `limit_source` says who asks for it); tensor parallel stays within a node unless `largest_tensor` says otherwise.
+    `choices` replaces what may be chosen by dimension: tp, cp, pp, vpp, ep, mbs (micro batch), copies, zero
     (0 to 3), shard (devices that share; 0: all), sp (0, 1) and recompute ("none", "selective", "full"). `progress(what, done,
     total)` may return False to stop with what was found so far. `scored` keeps what was found for the next search, which is far
     faster if only the limit or the sizes of tp differ.
@@ -64,6 +67,7 @@ def search_plans(
         plan,
         devices=devices,
         memory_limit=(memory_limit_bytes, limit_source),
+        global_batch_size=global_batch_size,
         top=top,
         hardware=hardware,
         choices=choices,
@@ -71,7 +75,7 @@ def search_plans(
     usable = limit_of(base)
     limit = float(usable.limit_bytes or 0)
     known, settings = _known(calibration), settings_for(base)
-    space = space_of(base, count, choices, settings)
+    space = space_of(base, count, choices, settings, largest_tensor)
     plans = StrategyPlans(base=base, space=space)
     scores = (scored or Scored()).scores(plans, settings, known)
     strategies = scores.strategies
@@ -84,6 +88,7 @@ def search_plans(
     return SearchResult(
         devices=count,
         memory_limit=usable,
+        calibration=known,
         space=space,
         searched=strategies.searched,
         evaluated=len(strategies),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,32 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes
-from perfkit.predict.estimate import Estimate
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.predict.calibration import Calibration
+from perfkit.predict.estimate import Estimate, estimate
 from perfkit.predict.plans.search._search_columns import Evaluated, ranked
 from perfkit.predict.plans.search._strategy_plans import StrategyPlans
-from perfkit.predict.plans.search.search_text import plan_dict, plan_text
+from perfkit.predict.plans.search.search_text import costs_text, plan_dict, plan_text, recompute_text, strategy_text
 from perfkit.predict.plans.search.strategy_space import OPTIONAL, ORDER, Ints, StrategySpace, broken_rules, strategy_row
+
+MARKS = 1_500
+LEAST_SHARE = 0.3
+"""Of the best throughput; slower strategies would only flatten a picture."""
+TOLD_APART = ("tp", "pp", "cp", "ep", "vpp", "mbs")
+CLEAR = 0.8
+
+
+class Mark(NamedTuple):
+    """A strategy of a picture: sizes, figures, whether no other one beats it in both time and memory, and its plan."""
+
+    tp: int
+    pp: int
+    micro_batch_size: int
+    tokens_per_s_per_device: float
+    step_time_s: float
+    peak_memory_bytes: int
+    front: bool
+    plan: Callable[[], Plan]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +122,7 @@ class SearchResult:
 
     devices: int
     memory_limit: MemoryLimit
+    calibration: Calibration
     space: StrategySpace
     searched: int
     evaluated: int
@@ -153,6 +174,43 @@ class SearchResult:
             "row": rows,
         }
 
+    @cached_property
+    def marks(self) -> Mapping[str, Mark]:
+        """By `plan_text` the fastest strategy of every division, chunks and micro batch, the front, and the listed plans.
+
+        At most `MARKS` strategies, and none below `LEAST_SHARE` of the best throughput.
+        """
+        columns = {name: values.tolist() for name, values in self.best_of(TOLD_APART, MARKS).items()}
+        kinds = dict.fromkeys(columns["recompute"], "")
+        for kind, row in zip(columns["recompute"], columns["row"], strict=True):
+            kinds[kind] = kinds[kind] or recompute_text(self.plan_of(row))
+        found: dict[str, Mark] = {}
+        for values in zip(*columns.values(), strict=True):
+            row = dict(zip(columns, values, strict=True))
+            figures = (row["tokens_per_s_per_device"], row["step_time_s"], row["peak_memory_bytes"])
+            name = strategy_text(row, kinds[row["recompute"]])
+            found[name] = Mark(row["tp"], row["pp"], row["mbs"], *figures, False, partial(self.plan_of, row["row"]))
+        for point in self.pareto:
+            found[plan_text(point.plan)] = _mark(point.plan, point, front=True)
+        for ranked_plan in self.plans:
+            before = found.get(name := plan_text(ranked_plan.plan))
+            found[name] = _mark(ranked_plan.plan, ranked_plan.estimate, front=before is not None and before.front)
+        least = LEAST_SHARE * max((mark.tokens_per_s_per_device for mark in found.values()), default=0.0)
+        return {name: mark for name, mark in found.items() if mark.tokens_per_s_per_device >= least}
+
+    def named(self, name: str) -> tuple[Plan, Estimate] | None:
+        """The plan that `plan_text` calls so, of those listed, suggested or drawn, with its estimate; None if there is none."""
+        known: list[RankedPlan | Nearest] = [*self.plans]
+        known += [self.suggestion[1]] if self.suggestion else []
+        known += [self.nearest] if self.nearest else []
+        for one in known:
+            if plan_text(one.plan) == name:
+                return one.plan, one.estimate
+        if name not in self.marks:
+            return None
+        plan = self.marks[name].plan()
+        return plan, estimate(plan, calibration=self.calibration)
+
     def plan_of(self, row: int) -> Plan:
         """The plan of the candidate whose column `row` has this value."""
         return self._strategies.plan(self._strategies.row(self._found.strategies.columns, row))
@@ -171,6 +229,73 @@ class SearchResult:
         if problems:
             raise InputError("plan by hand", problems)
         return self._strategies.plan({**strategy_row(sizes, self.space), "recompute": kinds.index(recompute)})
+
+    def told(self) -> tuple[str, ...]:
+        """How much was searched and what is best, in a sentence; then the rule of thumb, or what fills the nearest plan."""
+        if not self.plans and not self.complete:
+            return ("The search was stopped before any plan was evaluated.",)
+        text = self.missing_text()
+        if self.plans:
+            best, limit = self.plans[0], f"{format_bytes(self.memory_limit_bytes)} ({self.memory_limit.source})"
+            counted = f"{self.searched} combinations, {self.evaluated} keep the rules, {self.feasible} fit {limit}"
+            text = f"{counted}. Best on {self.devices} devices: {plan_text(best.plan)}, {best.why}"
+        texts = [text if self.complete else f"Stopped early: {text}"]
+        if self.nearest is not None:
+            parts = sorted(self.nearest.parts.parts.items(), key=lambda item: -item[1])[:4]
+            filled = ", ".join(f"{part} {format_bytes(amount)}" for part, amount in parts)
+            texts.append(
+                f"What fills its fullest stage: {filled}. More devices, or sharing more of the optimizer's state, would help."
+            )
+        if self.suggestion is not None:
+            texts.append(f"Rule of thumb for this size ({self.suggestion[0]}): {self.suggestion[1].why}")
+        return tuple(texts)
+
+    def certainty_text(self) -> str:
+        """How sure it is that the best plan is the best, in sentences."""
+        if not self.plans:
+            return "No plan fits, so there is no order."
+        best = self.plans[0]
+        low, high = (format_ns(bound_s * NS_PER_S) for bound_s in best.estimate.interval_s)
+        sure = "clear" if best.win_share >= CLEAR else "too close to call"
+        won = format_ratio(best.win_share, 2)
+        return (
+            f"80 % of its measured times would lie between {low} and {high}; {self.close} other strategies are predicted within "
+            f"that. It is the fastest listed in {won} of the draws of the calibration's numbers ({sure})."
+        )
+
+    def ranked(self) -> pd.DataFrame:
+        """The listed plans, fastest first: `rank`, `plan`, step, throughput, MFU, peak, what is free, what it waits for."""
+        rows = [
+            {
+                "rank": rank,
+                "plan": plan_text(one.plan),
+                "step_time_s": one.estimate.step_time_s,
+                "tokens_per_s_per_device": one.estimate.tokens_per_s_per_device,
+                "mfu": one.estimate.mfu,
+                "peak_memory_bytes": one.estimate.peak_memory_bytes,
+                "free_bytes": self.memory_limit_bytes - (one.estimate.peak_memory_bytes or 0),
+                "beside_computing": costs_text(one.estimate),
+            }
+            for rank, one in enumerate(self.plans, 1)
+        ]
+        return pd.DataFrame(rows)
+
+    def certainty(self) -> pd.DataFrame:
+        """The listed plans with the bounds of 80 % of their measured times and the share of draws that each of them wins."""
+        rows = [
+            {
+                "rank": rank,
+                "plan": plan_text(one.plan),
+                "step_time_s": one.estimate.step_time_s,
+                "low_step_time_s": one.estimate.interval_s[0],
+                "high_step_time_s": one.estimate.interval_s[1],
+                "fastest_ratio": one.win_share,
+            }
+            for rank, one in enumerate(self.plans, 1)
+        ]
+        frame = pd.DataFrame(rows)
+        frame.attrs["labels"] = {"low_step_time_s": "80 % from", "high_step_time_s": "to", "fastest_ratio": "fastest in draws"}
+        return frame
 
     def missing_text(self) -> str:
         """Where nothing fits: the plan that comes nearest and what it lacks; empty otherwise."""
@@ -202,3 +327,16 @@ class SearchResult:
             "suggestion": rule,
             "nearest": None if self.nearest is None else self.nearest.to_dict(),
         }
+
+
+def _mark(plan: Plan, figures: Estimate | FrontPoint, *, front: bool) -> Mark:
+    return Mark(
+        plan.parallel.tensor_parallel_size,
+        plan.parallel.pipeline_parallel_size,
+        plan.workload.micro_batch_size,
+        figures.tokens_per_s_per_device,
+        figures.step_time_s,
+        figures.peak_memory_bytes or 0,
+        front,
+        lambda: plan,
+    )

@@ -17,7 +17,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.cost_columns import cost_columns
 from perfkit.predict.cost.labels import labels_of
-from perfkit.predict.estimate import Estimate, estimates, step_seconds
+from perfkit.predict.estimate import Estimate, estimates, step_seconds, under_limit
 from perfkit.predict.memory.settings import MemorySettings
 from perfkit.predict.memory.table import ALL, fullest_bytes
 from perfkit.predict.plans.search._search_refine import StageTotals, least_full, with_full
@@ -61,16 +61,16 @@ class Scored:
     def _start(self, of: tuple[Any, ...]) -> None:
         self._of = of
         self._blocks: dict[int, _Block] = {}
-        self.plans: dict[Strategy, Plan] = {}
         self.totals: dict[Strategy, StageTotals] = {}
         self.seconds: dict[tuple[Strategy, tuple[int, ...]], float] = {}
+        self.plans: dict[Strategy, Plan] = {}
         self.estimates: dict[tuple[Strategy, tuple[int, ...]], Estimate] = {}
         self.shares: dict[tuple[Any, ...], Floats] = {}
 
     def scores(self, plans: StrategyPlans, settings: MemorySettings, known: Calibration) -> Scores:
         """All strategies of the space of `plans`, with their memory."""
         sizes = plans.space.values("tp").tolist()
-        of = (plans.base, replace(plans.space, tp=()), settings, known)
+        of = (replace(plans.base, memory_limit=None), replace(plans.space, tp=()), settings, known)
         if self._of != of:
             self._start(of)
         self._add(plans, settings, [size for size in sizes if size not in self._blocks])
@@ -125,6 +125,8 @@ class Scores:
         key, kept = self._key(row), self._scored.plans
         if key not in kept:
             kept[key] = self.plans.plan(self.plans.row(self.strategies.columns, row))
+        elif kept[key].memory_limit != (limit := self.plans.base.memory_limit):
+            kept[key] = replace(kept[key], memory_limit=limit)
         return kept[key]
 
     def variant(self, row: int) -> Variant:
@@ -153,7 +155,7 @@ class Scores:
         kept = self._scored.estimates
         if new := {variant.key: variant.plan for variant in variants if variant.key not in kept}:
             kept.update(zip(new, estimates(list(new.values()), calibration=self.known), strict=True))
-        return [kept[variant.key] for variant in variants]
+        return [under_limit(kept[variant.key], variant.plan) for variant in variants]
 
     def win_shares(self, variants: Sequence[Variant]) -> list[float]:
         """The share of draws of the calibration's numbers in which each variant is the fastest."""

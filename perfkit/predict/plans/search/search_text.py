@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from perfkit.core.spec.plan import Plan
@@ -60,6 +61,16 @@ def plan_text(plan: Plan) -> str:
     if parallel.micro_batch_interleave_size > 1:
         parts.append(f"{parallel.micro_batch_interleave_size} copies")
     return ", ".join([*parts, recompute_text(plan)])
+
+
+def strategy_text(sizes: Mapping[str, Any], recompute: str) -> str:
+    """`plan_text` of a strategy from its `sizes` by dimension, without its plan, and what it recomputes in words."""
+    shown = [f"dp {sizes['dp']}", *(f"{name} {sizes[name]}" for name, _ in NAMES if sizes[name] > 1)]
+    parts = [" ".join(shown), f"micro batch {sizes['mbs']} x {sizes['m']}"]
+    parts += [f"ZeRO-{sizes['zero']}"] if sizes["zero"] else []
+    parts += ["sp"] if sizes["sp"] else []
+    parts += [f"{sizes['copies']} copies"] if sizes["copies"] > 1 else []
+    return ", ".join([*parts, recompute])
 
 
 def recompute_text(plan: Plan) -> str:

@@ -27,6 +27,9 @@ ORDER = ("tp", "cp", "pp", "vpp", "ep", "mbs", "copies", "zero", "shard", "sp", 
 OPTIONAL = frozenset({"zero", "shard", "sp", "recompute"})
 """Dimensions that can be 0."""
 
+MOST_CHUNKS = 10
+MICRO_BATCHES = (1, 2, 4, 8)
+
 SIZES = ("devices", "layers", "heads", "kv_heads", "vocab", "seq_len", "global_batch")
 
 
@@ -251,6 +254,16 @@ def strategy_row(strategy: Mapping[str, int], space: StrategySpace) -> dict[str,
     """All dimensions of one strategy, dp and m; what it leaves out is 0 where a dimension can be 0, else 1."""
     columns = {name: np.array([int(strategy.get(name, 0 if name in OPTIONAL else 1))], dtype=np.int64) for name in ORDER}
     return {name: int(values[0]) for name, values in _follow(columns, space).items()}
+
+
+def usual_chunks(num_layers: int) -> tuple[int, ...]:
+    """Chunks a stage that a search tries unless the user chooses."""
+    return tuple(size for size in divisors(num_layers) if size <= MOST_CHUNKS)
+
+
+def usual_micro_batches(own: int) -> tuple[int, ...]:
+    """Micro batches that a search tries unless the user chooses: the usual ones and the plan's own."""
+    return tuple(sorted({*MICRO_BATCHES, own}))
 
 
 def divisors(number: int) -> tuple[int, ...]:
