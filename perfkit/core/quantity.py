@@ -60,6 +60,7 @@ _BY_UNIT: Mapping[str, Quantity] = MappingProxyType(
         "flops": _si("FLOP"),
         "flops_per_s": _si("FLOP/s"),
         "ratio": Quantity(((0.01, "%"),), format_ratio),
+        "linearity": Quantity(((0.01, "%"),), format_ratio, 4),
         "linearity_ratio": Quantity(((0.01, "%"),), format_ratio, 4),
         "share": Quantity(((0.01, "%"),), format_ratio),
         "share_of_step": Quantity(((0.01, "%"),), format_ratio),
@@ -89,6 +90,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "against_stage_ratio": "against the stage's median",
         "caused_ns": "others waited for it",
         "gain_ratio": "speed-up without it",
+        "linearity": "linearity",
         "inside_ns": "in the range",
         "median_s": "median time",
         "overlapped_ns": "hidden communication",
@@ -127,8 +129,10 @@ def label(name: str) -> str:
 
 
 def text(name: str, value: Any, *, absent: str = NOT_MEASURED) -> str:
-    """One value under a name, with its own prefix and unit."""
+    """One value under a name, with its own prefix and unit; a count that became a float is told as the count that it is."""
     found = quantity(name)
+    if found is None and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return format_count(int(value))
     if found is None or isinstance(value, bool | str) or value is None:
         return cell(value, absent=absent)
     return found.write(value, found.digits)

@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_bytes, format_change, format_entry, format_ratio
+from perfkit.core.units import format_bytes, format_change, format_ratio
 from perfkit.explain.memory_use import HOW, MODULE, Curve, components, long_lived, won_by_virtual_memory
 from perfkit.predict import dryrun
 from perfkit.record import memory
@@ -149,7 +149,7 @@ def lived_long(run: Run, rank: int, share: float) -> pd.DataFrame:
     released = ["no" if missing else "yes" for missing in rows["end"].isna()]
     frame = pd.DataFrame({"name": rows["name"].map(_text), "size_bytes": rows["bytes"], "alive_ratio": rows["alive_ratio"]})
     frame = frame.assign(released=released)
-    frame.attrs["title"] = f"Blocks alive for {format_entry(share * 100)} % of {span} or longer, weights left out"
+    frame.attrs["title"] = f"Blocks alive for {format_ratio(share)} of {span} or longer, weights left out"
     return frame
 
 

@@ -17,8 +17,8 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.figure import Figure, computed, figure
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.texts import told
-from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.core.texts import say, told
+from perfkit.core.units import NS_PER_S, format_change
 from perfkit.explain.baseline import baseline
 from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.explain.memory_use import MODULE
@@ -28,6 +28,10 @@ from perfkit.project.experiments import ExperimentLog
 
 NO_PLAN = "needs the configuration of this run"
 GOALS = {"step_time_ns": "step time", "tokens_per_s_per_device": "throughput", "mfu": "MFU"}
+MOST = (
+    ("reserved_bytes", "most that was reserved on any rank"),
+    ("allocated_bytes", "most that was allocated on any rank"),
+)
 METRICS = {name: metric for metric, name in GOALS.items()} | {"peak memory": "peak_memory_bytes"}
 
 
@@ -78,14 +82,16 @@ def verdict(run: Run, plan: Plan | None = None, project: Project | None = None) 
 
 def sentence_of(diagnosis: Diagnosis) -> str:
     """What a diagnosis says, in one sentence."""
-    step = "No step was recorded" if diagnosis.step_ns is None else f"A step takes {format_ns(diagnosis.step_ns)}"
+    ns = diagnosis.step_ns
+    step = say("No step was recorded") if ns is None else say("The mean step takes {step_ns}", step_ns=ns)
     if not diagnosis.findings:
-        return f"{step}; of {len(diagnosis.healthy)} rules that could judge it none found a problem."
-    first = diagnosis.findings[0]
-    if first.cost_ns is None or diagnosis.step_ns is None:
-        return f"{step}; first of {len(diagnosis.findings)} findings: {first.title}."
-    share = format_ratio(first.cost_ns / diagnosis.step_ns)
-    return f"{step}, {share} of it because of the first of {len(diagnosis.findings)} findings: {first.title}."
+        count = len(diagnosis.healthy)
+        return say("{step}; of {count} rules that could judge it none found a problem.", step=step, count=count)
+    first, count = diagnosis.findings[0], len(diagnosis.findings)
+    if first.cost_ns is None or ns is None:
+        return say("{step}; first of {count} findings: {title}.", step=step, count=count, title=first.title)
+    form = "{step}, {share} of it because of the first of {count} findings: {title}."
+    return say(form, step=step, share=first.cost_ns / ns, count=count, title=first.title)
 
 
 def peak_memory(run: Run) -> Figure:
@@ -94,9 +100,9 @@ def peak_memory(run: Run) -> Figure:
     if run.has("memory_curve"):
         rows = run.frame("memory_curve", columns=["component", "allocated_bytes", "reserved_bytes"])
         whole = rows[~rows["component"].astype(str).str.startswith(MODULE)]
-        for column, words in (("reserved_bytes", "reserved"), ("allocated_bytes", "allocated")):
+        for column, words in MOST:
             if whole[column].notna().any():
-                return figure(name, float(whole[column].max()), "bytes", "measured", f"most that was {words} on any rank")
+                return figure(name, float(whole[column].max()), "bytes", "measured", say(words))
     if run.has("memory_reports"):
         peaks = run.frame("memory_reports")["used_peak_bytes"].dropna()
         if len(peaks):
@@ -106,7 +112,7 @@ def peak_memory(run: Run) -> Figure:
 
 def _step_time(run: Run, diagnosis: Diagnosis) -> Figure:
     if diagnosis.step_ns is not None:
-        return figure("step time", diagnosis.step_ns, "ns", "measured", "median of the judged steps")
+        return figure("step time", diagnosis.step_ns, "ns", "measured", "mean of the judged steps")
     try:
         return baseline(run).step_time
     except NotMeasuredError as error:
@@ -142,7 +148,8 @@ def _goal(found: Figure, project: Project | None) -> str:
         return ""
     reached = found.known >= project.goal_value if project.goal_op == ">=" else found.known <= project.goal_value
     goal = figure(found.name, project.goal_value, found.unit, "reported", "the project's goal").text()
-    return f"goal {goal}: {'reached' if reached else f'missed by {format_ratio(abs(found.known / project.goal_value - 1))}'}"
+    form = "goal {goal}: reached" if reached else "goal {goal}: missed by {share}"
+    return say(form, goal=goal, share=abs(found.known / project.goal_value - 1))
 
 
 def _against(found: Figure, predicted: float | None) -> str:
@@ -150,7 +157,7 @@ def _against(found: Figure, predicted: float | None) -> str:
         return ""
     change = found.known / predicted - 1
     expected = figure(found.name, predicted, found.unit, "computed", "the plan").text()
-    return f"predicted {expected} ({'+' if change >= 0 else '-'}{format_ratio(abs(change))})"
+    return say("predicted {figure} ({change})", figure=expected, change=format_change(change))
 
 
 def _last_kept(project: Project | None) -> Mapping[str, tuple[int, float]]:
@@ -172,10 +179,12 @@ def _since(found: Figure, kept: Mapping[str, tuple[int, float]]) -> str:
         return ""
     change = found.known / value - 1
     before = figure(found.name, value, found.unit, "reported", "the last kept round").text()
-    return f"round {number} kept {before} ({'+' if change >= 0 else '-'}{format_ratio(abs(change))})"
+    form = "round {number} kept {figure} ({change})"
+    return say(form, number=number, figure=before, change=format_change(change))
 
 
 def _limit(found: Figure, limit_bytes: int | None) -> str:
     if found.known is None or limit_bytes is None:
         return ""
-    return f"{significant(100 * found.known / limit_bytes)} % of the limit of {format_bytes(limit_bytes)}"
+    share = found.known / limit_bytes
+    return say("{share} of the limit of {limit_bytes}", share=share, limit_bytes=limit_bytes)

@@ -49,7 +49,7 @@ def test_the_catalogue_holds_nothing_that_no_page_says(wanted):
 
 def test_places_for_values_are_kept():
     for english, text in KNOWN.items():
-        assert sorted(re.findall(r"\{\d\}", english)) == sorted(re.findall(r"\{\d\}", text)), english
+        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", text)), english
 
 
 def test_titles_and_leads_are_chinese():

@@ -40,6 +40,7 @@ def used() -> dict[str, dict[str, str]]:
         *_titles(),
         *_steps(),
         *_rules(),
+        *_forms(),
         *_sentences(),
         *_words(),
         *_columns(),
@@ -215,6 +216,21 @@ def _rules() -> Iterator[tuple[str, str, str]]:
         yield "rules", rule.title, rule.name
 
 
+def _forms() -> Iterator[tuple[str, str, str]]:
+    """What is said with figures or names in it: the forms, and the clauses that are put into them."""
+    for path in sorted((ROOT / "perfkit").rglob("*.py")):
+        if "import say" not in (source := path.read_text()):
+            continue
+        tree = ast.parse(source)
+        pieces = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in ast.walk(tree):
+            if id(node) not in pieces and re.search(r"\{[a-z]\w*\}", text := _constant(node)):
+                yield "forms", text, path.name
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "say":
+                said = [*node.args, *(word.value for word in node.keywords)]
+                yield from (("forms", _constant(each), path.name) for value in said for each in _elements(value))
+
+
 def _sentences() -> Iterator[tuple[str, str, str]]:
     """What rules and the page of their findings say with figures in it, with places for these."""
     folder = ROOT / "perfkit" / "explain" / "diagnose"
@@ -233,7 +249,7 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
         for name, value in vars(importlib.import_module(rule.check.__module__)).items():
             if name.isupper():
                 for text in _strings(value):
-                    yield "sentences", re.sub(r"\{[^}]*\}", "{0}", text), f"{rule.name} {name}"
+                    yield "sentences", text, f"{rule.name} {name}"
 
 
 SENTENCES = ("findings.py", "_finding_text.py", "_diagnosis.py")
@@ -317,7 +333,7 @@ def _words() -> Iterator[tuple[str, str, str]]:
     code = "\n".join(path.read_text() for path in [*paths, ROOT / "perfkit" / "explain" / "data_feed.py"])
     for section in ("costs", "words"):
         for text in catalogue("zh").get(section, {}):
-            if all(piece in code for piece in re.split(r"\{\d\}", text)):
+            if all(piece in code for piece in re.split(r"\{\w+\}", text)):
                 yield section, text, "perfkit/explain/diagnose"
 
 

@@ -62,7 +62,7 @@ def test_a_timeline_without_blocks_shows_its_categories():
 def test_blocks_that_live_longer_are_fewer():
     shares = [len(peaks.lived_long(PROFILE, 0, share)) for share in (0.1, 0.5, 1.0)]
     assert shares == sorted(shares, reverse=True)
-    assert "50 % of step" in peaks.lived_long(PROFILE, 0, 0.5).attrs["title"]
+    assert "50.0 % of step" in peaks.lived_long(PROFILE, 0, 0.5).attrs["title"]
 
 
 def test_a_plan_far_below_the_peak_names_the_five_steps():

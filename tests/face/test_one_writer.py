@@ -13,7 +13,7 @@ from perfkit.core import quantity
 from tests.notebook_format import FOLDER as NOTEBOOKS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "perfkit"
-ROOMS = ("face", "teach", "project")
+ROOMS = ("explain", "face", "teach", "project")
 FOREIGN = {PACKAGE / "face" / "export" / "ascend.py"}
 """Writes the files of another tool, in that tool's spelling."""
 SURFACES = [path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py")) if path not in FOREIGN]
@@ -68,10 +68,18 @@ def scaled(source: str) -> list[int]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.JoinedStr)
         for part in ast.walk(node)
-        if isinstance(part, ast.BinOp)
-        and isinstance(part.op, ast.Div)
-        and (getattr(part.right, "id", None) in UNITS or getattr(part.right, "value", 0) in (1e3, 1e6, 1e9, 1e12))
+        if isinstance(part, ast.BinOp) and (_by_unit(part) or _to_percent(part))
     ]
+
+
+def _by_unit(node: ast.BinOp) -> bool:
+    divisor = node.right
+    known = getattr(divisor, "id", None) in UNITS or getattr(divisor, "value", 0) in (1e3, 1e6, 1e9, 1e12)
+    return isinstance(node.op, ast.Div) and known
+
+
+def _to_percent(node: ast.BinOp) -> bool:
+    return isinstance(node.op, ast.Mult) and 100 in (getattr(side, "value", None) for side in (node.left, node.right))
 
 
 @pytest.mark.parametrize("path", SURFACES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -100,7 +108,7 @@ def named_by_hand(source: str) -> list[str]:
 
 
 def test_a_quantity_is_called_the_same_everywhere():
-    rooms = (path for room in (*ROOMS, "explain", "predict") for path in sorted((PACKAGE / room).rglob("*.py")))
+    rooms = (path for room in (*ROOMS, "predict") for path in sorted((PACKAGE / room).rglob("*.py")))
     found = {str(path): names for path in rooms if (names := named_by_hand(path.read_text(encoding="utf-8")))}
     assert found == {}
     assert named_by_hand('frame.attrs["labels"] = {"hidden_ns": "hidden comm.", "origin": "from"}') == ["hidden_ns"]
@@ -125,4 +133,5 @@ def test_the_check_sees_every_way_of_doing_it(source: str):
 def test_the_check_leaves_alone_what_only_aligns():
     assert by_hand('f"{name:<20} {cell:>{width}} {number:02d}" + text.replace(",", ";")') == []
     assert scaled('f"{format_ns(ns / NS_PER_MS)}"') == [1]
+    assert scaled('f"{significant(100 * share)} %"') == [1]
     assert drawn_by_hand('alt.Tooltip("ms:Q", title="ms", format=",.3~f")') == [1]

@@ -1,8 +1,9 @@
 """Texts: what pages say, in the language of the visitor. English stands in the code; `zh.toml` has the Chinese by it.
 
 `t("Start the round")` gives the text in the language of this process (`PERFKIT_LANGUAGE`), English where there is no other.
-`told(sentence)` does it for a sentence with figures and names in it, which the sections SENTENCES know with places for these. Names
-are not translated: they are data.
+`told(sentence)` does it for a sentence with figures and names in it. One that was made by `say` knows its form, by which the
+catalogue has it; any other is recognised by its words, which the sections SENTENCES have with places for the rest. Names are not
+translated: they are data.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from perfkit.core import settings
+from perfkit.core.texts._said import Said as Said
+from perfkit.core.texts._said import say as say
 from perfkit.core.texts._sentences import Sentences
 
 LANGUAGES = {"en": "English", "zh": "中文"}
@@ -54,7 +57,10 @@ def _sentences(language: str) -> Sentences:
 
 def told(sentence: str, language: str | None = None) -> str:
     """A sentence with figures or names in it in a language, by default that of this process; itself where there is none."""
-    return _sentences(language or settings.language()).told(sentence)
+    language = language or settings.language()
+    if isinstance(sentence, Said):
+        return sentence.in_words(_flat(language))
+    return _sentences(language).told(sentence)
 
 
 def for_browser(language: str) -> Mapping[str, str]:

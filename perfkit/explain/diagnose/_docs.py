@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 
+from perfkit.core import quantity
+from perfkit.core.units import format_entry, rounded
 from perfkit.explain.diagnose._engine import all_rules
 from perfkit.explain.diagnose.rule import Rule
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_SHARE
@@ -48,7 +50,7 @@ def _section(rule: Rule) -> str:
 
 
 def _value(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    return quantity.text("threshold", round(value)) if value >= 1000 else format_entry(rounded(value, 4))
 
 
 def _names(names: frozenset[str]) -> str:

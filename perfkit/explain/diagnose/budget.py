@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Threshold
@@ -54,7 +55,7 @@ def finding(rule: str, rows: pd.DataFrame, what: str, actions: tuple[str, ...]) 
     numbers = evidence_of(rows)
     return Finding(
         rule=rule,
-        title=f"Peak {numbers['peak_bytes'] / GIB:.1f} GiB over the limit of {numbers['budget_bytes'] / GIB:.1f} GiB, {what}",
+        title=say("Peak {peak_bytes} over the limit of {budget_bytes}, {what}", what=what, **numbers),
         subject={"ranks": tuple(int(rank) for rank in rows["rank"])},
         evidence=numbers,
         actions=actions,

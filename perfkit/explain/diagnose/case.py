@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core import clock, placement, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
+from perfkit.core.texts import say
 from perfkit.explain import collectives, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
@@ -144,19 +145,26 @@ class Case:
         if self.warm_up_steps:
             notes.append(_left_out(self.warm_up_steps))
         if len(self.detail_ranks) < len(self.run.ranks):
-            notes.append(f"kernels of {len(self.detail_ranks)} of {len(self.run.ranks)} ranks were looked at")
+            notes.append(
+                say("kernels of {count} of {all} ranks were looked at", count=len(self.detail_ranks), all=len(self.run.ranks))
+            )
         if "torn" in vars(self) and self.torn:
             notes.append(
-                f"kernels of {_ranks(self.torn)} hold {100 * min(self.torn.values()):.0f} % and more of the computing time that is "
-                "stated: too few to say when the device is idle"
+                say(
+                    "kernels of {ranks} hold {least_share} and more of the computing time that is stated: "
+                    "too few to say when the device is idle",
+                    ranks=_ranks(self.torn),
+                    least_share=min(self.torn.values()),
+                )
             )
         if self.ledger_errors:
-            notes.append(f"where the time went is told by summaries of the steps at most: {self.ledger_errors[0]}")
+            notes.append(say("where the time went is told by summaries of the steps at most: {why}", why=self.ledger_errors[0]))
         if self.unmarked:
             notes.append("the recording marks no steps: all of it counts as one, and what is told of a step is of all")
         elif self.step_numbers and len(self.step_numbers) < self.limit(MIN_STEPS):
-            one = len(self.step_numbers) == 1
-            notes.append(f"{len(self.step_numbers)} step{' was' if one else 's were'} judged: that a cost lasts is not shown")
+            form = "{count} step was judged" if len(self.step_numbers) == 1 else "{count} steps were judged"
+            judged = say(form, count=len(self.step_numbers))
+            notes.append(say("{judged}: that a cost lasts is not shown", judged=judged))
         return tuple(notes)
 
     @cached_property
@@ -201,9 +209,9 @@ class Case:
         if not len(self.kernels):
             return rows
         if not self.known_ranks:
-            share = f"{100 * max(self.torn.values()):.0f} %"
             raise NotMeasuredError(
-                f"all kernels of a step: the table holds {share} of the computing time", how_to_collect=KERNELS_BY
+                say("all kernels of a step: the table holds {share} of the computing time", share=max(self.torn.values())),
+                how_to_collect=KERNELS_BY,
             )
         found: pd.DataFrame = rows[rows["rank"].isin(list(self.known_ranks)).to_numpy(dtype=bool)]
         return found
@@ -323,8 +331,9 @@ class Case:
 
 def _left_out(steps: tuple[int, ...]) -> str:
     told = ", ".join(map(str, steps))
-    return f"steps {told} are warm-up and were left out" if len(steps) > 1 else f"step {told} is warm-up and was left out"
+    form = "steps {steps} are warm-up and were left out" if len(steps) > 1 else "step {steps} is warm-up and was left out"
+    return say(form, steps=told)
 
 
 def _ranks(ranks: Collection[int]) -> str:
-    return f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+    return say("rank {rank}", rank=str(min(ranks))) if len(ranks) == 1 else say("{count} ranks", count=len(ranks))

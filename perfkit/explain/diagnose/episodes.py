@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core import robust
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
 
@@ -48,10 +49,12 @@ class Episode:
 
     def told(self, num_steps: int) -> str:
         """When it is, for a title."""
-        steps = ", ".join(map(str, self.steps[:FEW_TOLD])) + (" and others" if len(self.steps) > FEW_TOLD else "")
+        steps = ", ".join(map(str, self.steps[:FEW_TOLD]))
+        steps = say("{steps} and others", steps=steps) if len(self.steps) > FEW_TOLD else steps
         if self.period is not None:
-            return f"every {self.period} steps ({steps})"
-        return f"in {len(self.steps)} of {num_steps} steps ({steps})" if len(self.steps) > 1 else f"in step {steps}"
+            return say("every {period} steps ({steps})", period=self.period, steps=steps)
+        form = "in {count} of {num_steps} steps ({steps})" if len(self.steps) > 1 else "in step {steps}"
+        return say(form, count=len(self.steps), num_steps=num_steps, steps=steps)
 
     def evidence(self, values: pd.Series, num_steps: int) -> dict[str, float]:
         """The numbers of the episode, of values in ns by step."""

@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Threshold
@@ -101,11 +102,6 @@ class Excess:
         return tuple(sorted(rank for culprits in self.culprits for rank in culprits.ranks))
 
 
-def percent(log_ratio: float) -> str:
-    """A log ratio as percent with one decimal."""
-    return f"{100 * math.expm1(log_ratio):.1f}"
-
-
 def of_ranks(case: Case) -> Excess:
     """The excess in computing of every rank that has peers. Raises NotMeasuredError where none has."""
     table = _table(case.steps, "computing_ns")
@@ -148,7 +144,11 @@ def _table(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     known = rows[(rows[column] > 0).fillna(False).to_numpy(dtype=bool)]
     if known["rank"].nunique() < MIN_PEERS:
         raise NotMeasuredError(
-            f"peers: computing time is known of {known['rank'].nunique()} rank(s), and {MIN_PEERS} of equal work are needed",
+            say(
+                "peers: computing time is known of {count} rank(s), and {wanted} of equal work are needed",
+                count=known["rank"].nunique(),
+                wanted=MIN_PEERS,
+            ),
             how_to_collect=COMMUNICATION_BY,
         )
     return known.pivot(index="rank", columns="step", values=column).astype("float64")
@@ -174,7 +174,7 @@ def _log_ratios(table: pd.DataFrame, case: Case, *, by_operator: bool) -> tuple[
         of_slow_nodes += tuple(rank for rank in far if rank not in of_slow_nodes)
     if not pieces:
         raise NotMeasuredError(
-            f"peers: no pipeline stage has {MIN_PEERS} ranks of equal work, and no kernels to compare stages by",
+            say("peers: no pipeline stage has {wanted} ranks of equal work, and no kernels to compare stages by", wanted=MIN_PEERS),
             how_to_collect=COMMUNICATION_BY,
         )
     return pd.concat(pieces).sort_index(), of_slow_nodes
@@ -243,7 +243,9 @@ def _together(persistent: pd.DataFrame, rows: pd.DataFrame, case: Case) -> list[
         mine = [rank for rank in members if rank in persistent.index]
         if num_nodes > 1 and len(members) > 1 and len(mine) == len(members):
             slow_steps = int(persistent.loc[mine, "slow_steps"].median())
-            culprits.append(_culprits(mine, f"the other nodes (node {node} as a whole)", slow_steps, case, node=True))
+            culprits.append(
+                _culprits(mine, say("the other nodes (node {node} as a whole)", node=str(node)), slow_steps, case, node=True)
+            )
             left = [rank for rank in left if rank not in mine]
     peers = "ranks of equal work"
     return culprits + [_culprits([rank], peers, round(float(persistent["slow_steps"].loc[rank])), case) for rank in left]

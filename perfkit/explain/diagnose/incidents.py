@@ -8,8 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Verdict
+from perfkit.explain.diagnose.who import first as first_of
 
 FEW_TOLD = 6
 
@@ -26,13 +28,16 @@ def verdict(
         return Verdict((), {"num_incidents": 0.0})
     first = rows.iloc[0]
     ranks = tuple(sorted({int(rank) for rank in rows["rank"]}))
-    place = f"{first['file']}" + ("" if pd.isna(first["line"]) else f", line {int(first['line'])}")
+    place = str(first["file"])
+    if not pd.isna(first["line"]):
+        place = say("{file}, line {line}", file=place, line=str(int(first["line"])))
     codes = tuple(dict.fromkeys(str(code) for code in rows["code"].dropna()))
-    told = ", ".join(map(str, ranks[:FEW_TOLD])) + (f" and {len(ranks) - FEW_TOLD} more" if len(ranks) > FEW_TOLD else "")
-    who = f"Rank{'s' if len(ranks) > 1 else ''} {told}"
+    who = say("Rank {ranks}" if len(ranks) == 1 else "Ranks {ranks}", ranks=first_of(ranks, FEW_TOLD))
     finding = Finding(
         rule=rule,
-        title=f"{who} {what}{f' ({codes[0]})' if codes else ''}: {place}",
+        title=say(
+            "{who} {what}{code}: {place}", who=who, what=what, code=say(" ({code})", code=codes[0]) if codes else "", place=place
+        ),
         subject={
             "ranks": ranks,
             "places": tuple(dict.fromkeys(starmap(_place, zip(rows["file"], rows["line"], strict=True))))[:FEW_TOLD],

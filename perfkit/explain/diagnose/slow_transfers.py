@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
@@ -73,8 +74,13 @@ def _finding(case: Case, rule: str, rows: pd.DataFrame, found: list[tuple[str, E
     severity = work.severity_of(case, cost_ns)
     return Finding(
         rule=rule,
-        title=("Transfers" if moving else "Operations among ranks (waiting included)")
-        + f" take {ratio:.1f} times as long {episode.told(len(case.step_numbers))} as in the other steps",
+        title=say(
+            "Transfers take {times} times as long {when} as in the other steps"
+            if moving
+            else "Operations among ranks (waiting included) take {times} times as long {when} as in the other steps",
+            times=ratio,
+            when=episode.told(len(case.step_numbers)),
+        ),
         subject={"groups": groups, "steps": episode.steps, "ranks": ranks},
         evidence={"slowness_ratio": ratio, **episode.evidence(moved, len(case.step_numbers))},
         actions=ACTIONS,

@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfkit.core import clock, placement
 from perfkit.core.run import Run
-from perfkit.core.units import format_change, format_entry, format_ratio, significant
+from perfkit.core.units import format_change, format_entry, format_ns, format_ratio, significant
 from perfkit.explain.idle import DATA_NAMES
 from perfkit.explain.links import slow_links
 from perfkit.explain.what_if._changes import Change
@@ -222,7 +222,8 @@ def _data(run: Run, before: Changed, change: Change) -> Changed:
     stalled = table[table["rank"].isin(list(ranks)).to_numpy(dtype=bool) & (table["stall"] > usual).to_numpy(dtype=bool)]
     removed = stalled["stall"].to_numpy(dtype=np.int64) - round(usual)
     lag[stalled["edge"].to_numpy()] -= removed
-    text = f"{significant(removed.sum() / max(1, len(steps.steps)) / 1e6)} ms of waiting for input a step, over all ranks, are gone"
+    gone = format_ns(removed.sum() / max(1, len(steps.steps)))
+    text = f"{gone} of waiting for input a step (mean), over all ranks, are gone"
     return replace(before, lag_ns=lag, sentences=(*before.sentences, text))
 
 
@@ -299,7 +300,7 @@ def _host_as_peers(run: Run, before: Changed, rank: int) -> Changed:
     lag = before.lag_ns.copy()
     lag[mine["edge"].to_numpy()] = shorter
     gone = int(mine["wait"].sum() - shorter.sum()) / max(1, len(before.steps.steps))
-    text = f"rank {rank} is idle between kernels for {significant(gone / 1e6)} ms a step more than its peers, and then as they are"
+    text = f"rank {rank} is idle between kernels for {format_ns(gone)} a step (mean) more than its peers, and then as they are"
     return replace(before, lag_ns=lag, sentences=(*before.sentences, text))
 
 

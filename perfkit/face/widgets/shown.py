@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit.config.export_text import Export
 from perfkit.core.errors import InputError
-from perfkit.core.texts import t
+from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import AnyChart
 from perfkit.face.widgets.answer import Code, Whole
 from perfkit.face.widgets.chart import Figure
@@ -97,4 +97,4 @@ def _say(title: str, text: str, texts: list[str], blocks: list[Code]) -> None:
     if "\n" in text.strip():
         blocks.append(Code(text, "", title))
     elif text:
-        texts.append(text)
+        texts.append(told(text))

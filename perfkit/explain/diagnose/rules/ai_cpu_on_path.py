@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -44,7 +45,9 @@ def check(case: Case) -> Verdict:
         case,
         rows,
         rule=RULE.name,
-        title=f"AI CPU operators take {100 * share:.1f} % of the step ({kernels.told(kernels.largest(rows))})",
+        title=say(
+            "AI CPU operators take {ai_cpu_share} of the step ({names})", names=kernels.told(kernels.largest(rows)), **evidence
+        ),
         evidence=evidence,
         actions=ACTIONS,
     )

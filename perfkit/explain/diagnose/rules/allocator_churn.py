@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, who, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY, STEPS_BY
@@ -65,10 +66,16 @@ def check(case: Case) -> Verdict:
     uncached = 0 < UNCACHED * kernels <= most
     if case.unmarked and not uncached:
         raise NotMeasuredError("marks of steps, to count returns in one", how_to_collect=STEPS_BY)
-    where = f" on {who.count(len(ranks), 'rank')}" if len(case.run.ranks) > 1 else ""
+    where = say(" on {ranks}", ranks=who.count(len(ranks), "rank")) if len(case.run.ranks) > 1 else ""
+    cached = ": no allocator keeps it" if uncached else ""
     finding = Finding(
         rule=RULE.name,
-        title=f"Memory goes back to the device {most:.0f} times a step{where}" + (": no allocator keeps it" if uncached else ""),
+        title=say(
+            "Memory goes back to the device up to {most_returns_a_step} times a step{where}{cached}",
+            where=where,
+            cached=cached,
+            **evidence,
+        ),
         subject={"ranks": ranks},
         evidence=evidence,
         actions=(CACHE, *ACTIONS) if uncached else ACTIONS,

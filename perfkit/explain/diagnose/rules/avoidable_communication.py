@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import hidden, planned
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
@@ -60,13 +61,15 @@ def check(case: Case) -> Verdict:
         count = len(chosen) / max(1, len(case.step_numbers))
         evidence[f"{what}_a_rank_and_step"] = count
         if count >= case.limit(REPEATED_COUNT):
-            findings.append(_finding(case, chosen, share, (title.format(count=count), action)))
+            findings.append(_finding(case, (chosen, share), (title, action), count))
     return Verdict(tuple(findings), evidence)
 
 
-def _finding(case: Case, rows: pd.DataFrame, share: float, told: tuple[str, str]) -> Finding:
+def _finding(case: Case, found: Found, told: tuple[str, str], count: float) -> Finding:
+    (rows, share), (title, action) = found, told
     exposed_ns = hidden.exposed_ns(case, rows)
     numbers = {
+        "operations_a_rank_and_step": count,
         "bytes": float(rows["bytes"].sum()) / max(1, len(case.step_numbers)),
         "exposed_ns": exposed_ns,
         "avoidable_share": share,
@@ -74,10 +77,10 @@ def _finding(case: Case, rows: pd.DataFrame, share: float, told: tuple[str, str]
     cost_ns = round(share * exposed_ns)
     return Finding(
         rule=RULE.name,
-        title=told[0],
+        title=say(title, **numbers),
         subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
         evidence=numbers,
-        actions=(told[1], "look at the graph for operators that are cut differently: perfkit graph, page 18"),
+        actions=(action, "look at the graph for operators that are cut differently: perfkit graph, page 18"),
         cost_ns=cost_ns or None,
         severity=None if cost_ns else "low",
         next=("13_communication", "18_graph_ir"),
@@ -172,17 +175,17 @@ def _in_a_row(case: Case, rows: pd.DataFrame, rank: int) -> Found:
 
 KINDS: dict[str, tuple[str, str, Callable[[Case, pd.DataFrame, int], Found]]] = {
     "reductions_in_every_micro_batch": (
-        "Gradients are reduced in every micro batch: {count:.0f} messages a step",
+        "Gradients are reduced in every micro batch: {operations_a_rank_and_step} messages a rank and step",
         "accumulate gradients, and reduce them once after the last micro batch (no_sync, gradient accumulation)",
         _every_micro_batch,
     ),
     "gathered_and_cut": (
-        "Activations are gathered and cut again at once {count:.0f} times a step",
+        "Activations are gathered and cut again at once {operations_a_rank_and_step} times a rank and step",
         "give the operators before and after equal strategies, so that nothing is gathered between them",
         _cut_at_once,
     ),
     "reductions_in_a_row": (
-        "{count:.0f} tensor parallel all-reduces a step follow another one with nothing computed in between",
+        "{operations_a_rank_and_step} tensor parallel all-reduces a rank and step follow another one, nothing computed in between",
         "send both tensors in one message, or sum them before",
         _in_a_row,
     ),

@@ -15,6 +15,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import hidden
 from perfkit.explain.diagnose.case import Case
@@ -67,7 +68,8 @@ def check(case: Case) -> Verdict:
             found.append(_finding(case, str(link), part, measured, nominal))
     if not evidence:
         raise NotMeasuredError(
-            f"{case.limit(BANDWIDTH_COUNT):.0f} large messages over one kind of link", how_to_collect=COMMUNICATION_BY
+            say("{count} large messages over one kind of link", count=case.limit(BANDWIDTH_COUNT)),
+            how_to_collect=COMMUNICATION_BY,
         )
     return Verdict(tuple(found), evidence)
 
@@ -79,7 +81,12 @@ def _finding(case: Case, link: str, rows: pd.DataFrame, measured: float, nominal
     cost_ns = round(exposed_ns * (1.0 - ratio / case.limit(BANDWIDTH_RATIO)))
     return Finding(
         rule=RULE.name,
-        title=f"Large messages {WORDS[link]} move {measured / 1e9:.0f} GB/s where the device states {nominal / 1e9:.0f} GB/s",
+        title=say(
+            "Large messages {where} move {bus_bytes_per_s} in the median where the device states {stated_bytes_per_s}",
+            where=WORDS[link],
+            bus_bytes_per_s=measured,
+            stated_bytes_per_s=nominal,
+        ),
         subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
         evidence={
             "bus_bytes_per_s": measured,

@@ -9,6 +9,7 @@ What to do: nothing for the speed; synchronise the hosts' clocks (PTP, chrony) t
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
@@ -44,7 +45,7 @@ def check(case: Case) -> Verdict:
     who = _who.count(len(ranks), "rank")
     finding = Finding(
         rule=RULE.name,
-        title=f"Clocks of {who} differ by up to {largest / 1e3:.0f} us; figures between ranks were corrected",
+        title=say("Clocks of {who} differ by up to {largest_offset_ns}; figures between ranks were corrected", who=who, **evidence),
         subject={"ranks": ranks},
         evidence={**evidence, "num_collectives": min(clock.num_matches for clock in off.values())},
         actions=("synchronise the clocks of the hosts (PTP, chrony) before comparing timelines by eye",),

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
@@ -48,7 +49,7 @@ def check(case: Case) -> Verdict:
     who = _who.devices((rank,), case)
     finding = Finding(
         rule=RULE.name,
-        title=f"{who('idles', 'idle')} {idle[rank] / 1e6:.1f} ms a step with work in its queue",
+        title=say("{who} {idle_with_work_queued_ns} a step with work in its queue", who=who("idles", "idle"), **evidence),
         subject={"ranks": (rank,), "operators": tuple(str(name) for name in gaps["next"].astype(str).value_counts().index[:3])},
         evidence={**evidence, "median_gap_ns": float(gaps["duration_ns"].median())},
         actions=ACTIONS,

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY
@@ -69,8 +70,12 @@ def check(case: Case) -> Verdict:
     ranks = tuple(sorted(known for known in lost if lost[known] >= 0.5 * lost[rank]))
     finding = Finding(
         rule=RULE.name,
-        title=f"{len(calls)} launches of rank {rank} are held up, the longest {calls['launch_duration_ns'].max() / 1e6:.1f} ms: "
-        "their thread does not get its CPU",
+        title=say(
+            "{count} launches of rank {rank} are held up, the longest {longest_call_ns}: their thread does not get its CPU",
+            count=len(calls),
+            rank=str(rank),
+            **evidence,
+        ),
         subject={"ranks": ranks, "operators": tuple(str(name) for name in calls["call"].astype(str).value_counts().index[:3])},
         evidence=evidence,
         actions=ACTIONS,

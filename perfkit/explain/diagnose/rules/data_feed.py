@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
 from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose.case import Case
@@ -106,17 +107,23 @@ def _finding(
         cost_ns = price_ns(case, episode.steps, cost_ns)
     longest = float(table.loc[list(named)].to_numpy().max())
     loaders = host.share_in(case, named[0], leads, host.LOADERS)
-    who = _who(named, len(means))
+    who, mean_ns = _who(named, len(means)), float(means.loc[list(named)].mean())
     cause, actions = _cause(judge_feed(case.run, named[0])) if case.run.has("queues") else _by_host(case, named[0], leads, loaders)
     share = {} if loaders is None else {"share_in_data_loader": loaders}
     found = Finding(
         rule=RULE.name,
-        title=f"{who} {means.loc[list(named)].mean() / 1e6:.1f} ms a step {cause or 'for data'}"
-        + (f", {episode.told(len(by_step))}" if episode else ""),
+        title=say(
+            "{who} {mean_interval_ns} a step {cause}{when}",
+            who=who,
+            mean_interval_ns=mean_ns,
+            cause=cause or "for data",
+            when=say(", {when}", when=episode.told(len(by_step))) if episode else "",
+        ),
         subject={"ranks": named, **({"steps": episode.steps} if episode else {})},
         evidence={
             **evidence,
             **({} if episode is None else episode.evidence(by_step, len(by_step))),
+            "mean_interval_ns": mean_ns,
             "usual_interval_ns": usual_ns,
             "longest_interval_ns": longest,
             "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
@@ -200,7 +207,9 @@ def _by_step_trace(case: Case) -> Verdict:
     cause, actions = _cause(feeds[worst])
     finding = Finding(
         rule=RULE.name,
-        title=f"{_who(named, len(means))} {longest / 1e6:.1f} ms a step {cause or 'for data'}",
+        title=say(
+            "{who} up to {largest_interval_ns} a step {cause}", who=_who(named, len(means)), cause=cause or "for data", **evidence
+        ),
         subject={"ranks": named},
         evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},
         actions=actions,
@@ -218,8 +227,8 @@ def _judged(case: Case, feed: Feed) -> pd.DataFrame:
 def _cause(feed: Feed) -> tuple[str, tuple[str, ...]]:
     """What the queues say, for the title, and what to do about it."""
     cause = CAUSES.get(feed.cause, "")
-    suspect = f", first {feed.suspect}" if feed.suspect else ""
-    return (f"for data: {cause}{suspect}", feed.actions or ACTIONS) if cause else ("", ACTIONS)
+    suspect = say(", first {operation}", operation=feed.suspect) if feed.suspect else ""
+    return (say("for data: {cause}{suspect}", cause=cause, suspect=suspect), feed.actions or ACTIONS) if cause else ("", ACTIONS)
 
 
 def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[str, ...]]:
@@ -228,15 +237,17 @@ def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) 
         return "", ACTIONS
     call = host.longest_in(case, rank, waits)
     if loaders >= UNLOADED:
-        return f"before its first operator, {100 * loaders:.0f} % of it for data", (*OWN_CODE, *ACTIONS)
-    meanwhile = f": the host is in {call}" if call else ""
-    return f"before its first operator, but not for a data loader{meanwhile}", OWN_CODE
+        told = say("before its first operator, {share_in_data_loader} of it for data", share_in_data_loader=loaders)
+        return told, (*OWN_CODE, *ACTIONS)
+    meanwhile = say(": the host is in {call}", call=call) if call else ""
+    return say("before its first operator, but not for a data loader{meanwhile}", meanwhile=meanwhile), OWN_CODE
 
 
 def _who(named: tuple[int, ...], num_ranks: int) -> str:
     if len(named) == num_ranks:
-        return "All ranks wait" if num_ranks > 1 else f"Rank {named[0]} waits"
-    return f"Ranks {', '.join(map(str, named))} wait" if len(named) > 1 else f"Rank {named[0]} waits"
+        return say("All ranks wait") if num_ranks > 1 else say("Rank {rank} waits", rank=str(named[0]))
+    several = len(named) > 1
+    return say("Ranks {ranks} wait" if several else "Rank {ranks} waits", ranks=", ".join(map(str, named)))
 
 
 def _usual_ns(table: pd.DataFrame, bar_ns: float) -> float:

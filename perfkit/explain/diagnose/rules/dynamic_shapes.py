@@ -14,6 +14,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, kernels
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
@@ -43,7 +44,7 @@ def check(case: Case) -> Verdict:
     rows = rows[rows["input_shapes"].astype(str).str.contains(r"\d", regex=True).to_numpy(dtype=bool)]
     steps = rows.groupby("rank")["step"].nunique()
     if rows.empty or steps.max() < MIN_STEPS:
-        raise NotMeasuredError(f"input shapes of kernels in {MIN_STEPS} steps", how_to_collect=SHAPES_BY)
+        raise NotMeasuredError(say("input shapes of kernels in {count} steps", count=MIN_STEPS), how_to_collect=SHAPES_BY)
     rows = rows[rows["rank"].map(steps).to_numpy() >= MIN_STEPS]
     keys: list[pd.Series] = [rows["rank"], rows["op"].astype(str), rows["input_shapes"].astype(str)]
     in_steps = rows.groupby(keys)["step"].transform("nunique")
@@ -55,7 +56,9 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     finding = Finding(
         rule=RULE.name,
-        title=f"Kernels with shapes that change from step to step take {100 * share:.0f} % of computing",
+        title=say(
+            "Kernels with shapes that change from step to step take {changing_shapes_share_of_computing} of computing", **evidence
+        ),
         subject={"operators": kernels.largest(rare)},
         evidence={**evidence, "changing_operators": float(rare["op"].astype(str).nunique())},
         actions=ACTIONS,

@@ -10,6 +10,7 @@ type at hand and in-place forms, and set the private format for weights once.
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -53,7 +54,9 @@ def check(case: Case) -> Verdict:
         case,
         rows,
         rule=RULE.name,
-        title=f"{per_step:.0f} conversions a rank and step take {100 * share:.1f} % of it ({names})",
+        title=say(
+            "{casts_a_rank_and_step} conversions a rank and step take {casts_share} of it ({names})", names=names, **evidence
+        ),
         evidence=evidence,
         actions=ACTIONS,
     )

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, planned
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
@@ -78,14 +79,15 @@ def check(case: Case) -> Verdict:
         if worst["exposed"] <= planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
     cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
-    title = f"{worst['exposed'] / 1e6:.1f} ms a step of communication that could be hidden is not ({100 * hidden:.0f} % is)"
+    title = say("{exposed_ns} a step of communication that could be hidden is not ({hidden_ratio} is)", **evidence)
     actions: tuple[str, ...] = ACTIONS
     if worst["moved"] < MOSTLY * worst["transfer"]:
         # Neither waiting for a rank that was recorded, nor data on their way: others come late, and hiding wins little of it.
         evidence["moving_ns"] = float(worst["moved"])
-        title = (
-            f"{worst['exposed'] / 1e6:.1f} ms a step of communication is not hidden, but data move in "
-            f"{worst['moved'] / 1e6:.1f} ms of it: the rest is spent on ranks that come late or were not recorded"
+        title = say(
+            "{exposed_ns} a step of communication is not hidden, but data move in {moving_ns} of it: "
+            "the rest is spent on ranks that come late or were not recorded",
+            **evidence,
         )
         actions = (FIND_THE_LATE, *ACTIONS)
     finding = Finding(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import device, kernels, shapes, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
@@ -55,7 +56,7 @@ def check(case: Case) -> Verdict:
     names = tuple(str(name) for name in totals.index[:5])
     finding = Finding(
         rule=RULE.name,
-        title=f"{', '.join(names[:3])} in float32 take {100 * share:.1f} % of the step",
+        title=say("{names} in float32 take {float32_products_share} of the step", names=", ".join(names[:3]), **evidence),
         subject={"operators": names},
         evidence=evidence,
         actions=(TF32_ACTION, *ACTIONS) if _may_run_in_tf32(case) else ACTIONS,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import blocking, launching, work
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
@@ -47,12 +48,18 @@ def check(case: Case) -> Verdict:
     everyone = len(many) == len(found)
     cost_ns = _cost_ns(case, rank, lost_ns) if everyone else work.won_ns(case, pd.concat([idle[one] for one in many]))
     small = cost_ns < 0.01 * (case.step_ns or 1)
-    whose = "" if everyone else f" of rank{'s' if len(many) > 1 else ''} {', '.join(map(str, many))}"
+    form = " of rank {ranks}" if len(many) == 1 else " of ranks {ranks}"
+    whose = "" if everyone else say(form, ranks=", ".join(map(str, many)))
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"The host{whose} waits for the device {a_step[rank]:.0f} times inside a step ({names[0]})",
+                title=say(
+                    "The host{whose} waits for the device up to {calls_a_step} times inside a step ({call})",
+                    whose=whose,
+                    call=names[0],
+                    **evidence,
+                ),
                 subject={"operators": names, **({} if everyone else {"ranks": many})},
                 evidence=evidence,
                 actions=ACTIONS,

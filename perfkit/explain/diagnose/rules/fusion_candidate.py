@@ -11,6 +11,8 @@ afterwards.
 
 from __future__ import annotations
 
+from perfkit.core import quantity
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import chains, kernels
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -39,14 +41,17 @@ def check(case: Case) -> Verdict:
     totals = saved.groupby(rows["pattern"]).sum().sort_values(ascending=False)
     found = [pattern for name in totals.index for pattern in chains.PATTERNS if pattern.name == name]
     each = {f"{pattern.fused}_chains_a_rank_and_step": counts[pattern.name] for pattern in found}
-    told = ", ".join(f"{pattern.name} x {counts[pattern.name]:.0f}" for pattern in found[:3])
+    told = ", ".join(f"{pattern.name} x {quantity.text('count', counts[pattern.name])}" for pattern in found[:3])
     finding = Finding(
         rule=RULE.name,
-        title=f"Chains of kernels that could be one: {told}",
+        title=say("Chains of kernels that could be one: {chains} (a rank and step)", chains=told),
         subject={"operators": tuple(pattern.name for pattern in found), "kernels": kernels.largest(rows)},
         evidence={**evidence, **each, "kernels_in_chains_a_rank_and_step": len(rows) / per_rank},
         actions=(
-            f"use the fused operator{'s' if len(found) > 1 else ''} {', '.join(pattern.fused for pattern in found)}",
+            say(
+                "use the fused operators {names}" if len(found) > 1 else "use the fused operator {names}",
+                names=", ".join(pattern.fused for pattern in found),
+            ),
             "or let a compiler fuse: graph kernel fusion (jit_level O1), torch.compile",
             "compare losses afterwards (page 22)",
         ),

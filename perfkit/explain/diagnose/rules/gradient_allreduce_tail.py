@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels as _kernels
 from perfkit.explain.diagnose import planned, work
 from perfkit.explain.diagnose.case import Case
@@ -93,10 +94,12 @@ def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, f
         return Verdict((), {**evidence, "planned_tail_ns": planned_ns})
     cost = {"reduction": (1 - 1 / BUCKETS) * parts.get("reduction", 0.0), "optimizer": parts.get("gaps", 0.0)}
     cost_ns = None if largest not in cost else work.less_busy_ns(case, dict.fromkeys(case.run.ranks, cost[largest]))
-    made = f": {100 * parts[largest] / whole:.0f} % is {WHAT[largest]}" if largest is not None else ""
+    if largest is not None:
+        evidence["largest_part_share"] = parts[largest] / whole
+    made = say(": {largest_part_share} is {what}", what=WHAT[largest], **evidence) if largest is not None else ""
     finding = Finding(
         rule=RULE.name,
-        title=f"Steps go on {tail_ns / 1e6:.1f} ms ({100 * share:.0f} %) after the backward pass{made}",
+        title=say("Steps go on {tail_ns} ({tail_share}) after the backward pass{made}", made=made, **evidence),
         subject={"operators": names},
         evidence=evidence,
         actions=ACTIONS[largest or ""],

@@ -12,6 +12,7 @@ devices.
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import use
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
@@ -45,7 +46,9 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     finding = Finding(
         rule=RULE.name,
-        title=f"A device does {rate[0] / 1e12:.1f} of {peaks[0] / 1e12:.0f} TFLOP/s (HFU {100 * hfu:.1f} %, by its {rate[1]})",
+        title=say(
+            "A device does {flops_per_s_per_device} of {peak_flops_per_s} (HFU {hfu}, by its {source})", source=rate[1], **evidence
+        ),
         subject={},
         evidence=evidence,
         actions=ACTIONS,

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import blocking, launching, planned, who, work
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
@@ -90,13 +91,14 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
         (
             Finding(
                 rule=RULE.name,
-                title=who.devices(named, case)("waits", "wait")
-                + (
-                    f" {idle.max() / 1e6:.1f} ms a step for launches"
+                title=say(
+                    "{who} {idle_ns} a step for launches{unseen}"
                     if len(named) == 1
-                    else f" for launches, up to {idle.max() / 1e6:.1f} ms a step"
-                )
-                + (" (launches were not recorded)" if at_once is None else ""),
+                    else "{who} for launches, up to {idle_ns} a step{unseen}",
+                    who=who.devices(named, case)("waits", "wait"),
+                    idle_ns=float(idle.max()),
+                    unseen=" (launches were not recorded)" if at_once is None else "",
+                ),
                 subject={"ranks": named},
                 evidence={
                     **evidence,
@@ -149,13 +151,18 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
             continue
         gone.loc[rows.index] = beyond
-        told = f"{inside[worst] / 1e6:.1f} ms a step for launches {found[worst].told(table.shape[1])}"
+        evidence = found[worst].evidence(table.T[worst], table.shape[1])
         findings.append(
             Finding(
                 rule=RULE.name,
-                title=f"{who.devices(ranks, case)('waits', 'wait')} {told}, {found[worst].usual / 1e6:.1f} ms in the others",
+                title=say(
+                    "{who} {in_these_steps_ns} a step for launches {when}, {usual_ns} in the others",
+                    who=who.devices(ranks, case)("waits", "wait"),
+                    when=found[worst].told(table.shape[1]),
+                    **evidence,
+                ),
                 subject={"ranks": ranks, "steps": steps},
-                evidence=found[worst].evidence(table.T[worst], table.shape[1]),
+                evidence=evidence,
                 actions=EPISODE_ACTIONS,
                 cost_ns=cost_ns,
                 next=("14_timeline",),

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, kernels, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -59,7 +60,11 @@ def check(case: Case) -> Verdict:
     told = kernels.told(tuple(str(name) for name in totals.index), top=1)
     finding = Finding(
         rule=RULE.name,
-        title=f"The device waits {by_rank.max() / 1e6:.1f} ms a step for copies between host and device, most of them {told}",
+        title=say(
+            "The device waits up to {exposed_copies_ns} a step for copies between host and device, most of them {copies}",
+            copies=told,
+            **evidence,
+        ),
         subject={
             "ranks": tuple(int(str(rank)) for rank in slow.index),
             "operators": tuple(str(name) for name in totals.index[:3]),

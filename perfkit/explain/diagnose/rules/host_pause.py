@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.case import Case
@@ -89,7 +90,7 @@ def check(case: Case) -> Verdict:
         if collected is None
         else "for garbage collection"
         if collected > 0.5
-        else f"while the host is in {call}"
+        else say("while the host is in {call}", call=call)
         if call
         else "and no call of the host fills it"
     )
@@ -97,15 +98,22 @@ def check(case: Case) -> Verdict:
     part = call is None and _a_step_ns(mine, num_steps) > MOST * step_ns
     who = _who.devices(named, case)
     first = episodes.get(named[0])
-    times = f"{_who.count(len(mine), 'time')} in {_who.count(num_steps, 'step')}" + (
-        f" (every {first.period} steps)" if first is not None and first.period is not None else ""
-    )
+    every = say(" (every {period} steps)", period=first.period) if first is not None and first.period is not None else ""
+    evidence["longest_pause_ns"] = float(mine["duration_ns"].max())
     return Verdict(
         (
             Finding(
                 rule=RULE.name,
-                title=f"{who('stands', 'stand')} still {times}, up to {mine['duration_ns'].max() / 1e6:.0f} ms, {what}"
-                + (": the recording may hold a part of what ran" if part else ""),
+                title=say(
+                    "{who} still {times} in {steps}{every}, up to {longest_pause_ns}, {what}{part}",
+                    who=who("stands", "stand"),
+                    times=_who.count(len(mine), "time"),
+                    steps=_who.count(num_steps, "step"),
+                    every=every,
+                    what=what,
+                    part=": the recording may hold a part of what ran" if part else "",
+                    **evidence,
+                ),
                 subject={
                     "ranks": named,
                     "steps": tuple(sorted(int(step) for step in mine["step"].unique())),

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import shapes, use
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import STEPS_BY
@@ -41,10 +43,10 @@ def check(case: Case) -> Verdict:
             wrong["largest_utilization"] = evidence["largest_utilization"]
     if not wrong:
         return Verdict((), evidence)
-    told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in wrong.items())
+    told = quantity.listed(wrong)
     finding = Finding(
         rule=RULE.name,
-        title=f"Figures that cannot be right: {told}",
+        title=say("Figures that cannot be right: {figures}", figures=told),
         subject={"figures": tuple(wrong)},
         evidence=evidence,
         actions=ACTIONS,

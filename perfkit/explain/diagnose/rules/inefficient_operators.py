@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import shapes as _shapes
 from perfkit.explain.diagnose import use, who, work
@@ -70,12 +71,18 @@ def check(case: Case) -> Verdict:
     totals = low.groupby(low["operator"].astype(str))["per_step_ns"].sum().sort_values(ascending=False)
     less = low["per_step_ns"] * (1.0 - low["efficiency_ratio"].astype("float64") / case.limit(EFFICIENCY_LOW))
     worst = low.iloc[int(less.to_numpy().argmax())]
-    more = f", {who.count(len(low) - 1, 'other')} less than {100 * case.limit(EFFICIENCY_LOW):.0f} %" if len(low) > 1 else ""
-    others = f"of the device{more}"
-    reached = 100 * worst["efficiency_ratio"]
+    evidence |= {"reached_ratio": float(worst["efficiency_ratio"]), "limit_ratio": case.limit(EFFICIENCY_LOW)}
+    others = who.count(len(low) - 1, "other")
+    more = say(", {others} less than {limit_ratio}", others=others, **evidence) if len(low) > 1 else ""
     finding = Finding(
         rule=RULE.name,
-        title=f"{worst['operator']} of {_sizes(str(worst['input_shapes']))} reaches {reached:.0f} % {others}",
+        title=say(
+            "{operator} of {sizes} reaches {reached_ratio} of the device{more}",
+            operator=str(worst["operator"]),
+            sizes=_sizes(str(worst["input_shapes"])),
+            more=more,
+            **evidence,
+        ),
         subject={"operators": tuple(str(name) for name in totals.index[:5])},
         evidence={**evidence, "lowest_efficiency_ratio": float(low["efficiency_ratio"].min())},
         actions=ACTIONS,

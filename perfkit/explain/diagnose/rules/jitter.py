@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
@@ -36,7 +37,7 @@ def check(case: Case) -> Verdict:
     """The spread of equal kernels over steps."""
     rows = _numbered(case)
     if rows.empty:
-        raise NotMeasuredError(f"equal kernels in {MIN_STEPS} steps", how_to_collect=STEPS_BY)
+        raise NotMeasuredError(say("equal kernels in {count} steps", count=MIN_STEPS), how_to_collect=STEPS_BY)
     logs = pd.Series(np.log(rows["duration_ns"].to_numpy(dtype=np.float64)), index=rows.index)
     # Distances from a median of few steps, one of which is the median, would be too large or too small.
     changes = logs.groupby([rows["rank"], rows["place"]]).diff().dropna()
@@ -55,7 +56,9 @@ def check(case: Case) -> Verdict:
     cost_ns = work.won_ns(case, table, fraction=table["gone"])
     finding = Finding(
         rule=RULE.name,
-        title=f"Equal kernels differ by {100 * spread:.0f} % from step to step, on no rank in particular",
+        title=say(
+            "Equal kernels differ by {spread_of_equal_kernels_ratio} from step to step, on no rank in particular", **evidence
+        ),
         subject={"ranks": ()},
         evidence={**evidence, "cost_of_spread_ns": cost_ns},
         actions=(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -73,7 +74,11 @@ def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: 
     every_ns = float(of[(of["who"] == who).to_numpy(dtype=bool)].groupby(["rank", "step"])["ns"].sum().max())
     return Finding(
         rule=RULE.name,
-        title=f"The others wait up to {most_ns / 1e6:.1f} ms for rank {who}, and why it comes late was not recorded",
+        title=say(
+            "The others wait up to {longest_wait_ns} for rank {rank}, and why it comes late was not recorded",
+            longest_wait_ns=most_ns,
+            rank=str(who),
+        ),
         subject={"ranks": (who,), "steps": tuple(sorted(int(step) for step in own["step"].unique()))},
         evidence={**evidence, "longest_wait_without_reason_ns": most_ns, "longest_wait_for_it_ns": every_ns},
         actions=ACTIONS,

@@ -11,6 +11,7 @@ compare strategies for the larger number of devices.
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import BASELINE_BY
@@ -27,6 +28,8 @@ ACTIONS = (
     "reduce inside a node first (zero_shard_size), and keep tensor groups inside nodes",
     "compare strategies for this number of devices (page 03)",
 )
+TOO_LITTLE = "{num_devices} devices deliver {linearity} of {baseline_devices} devices x {times_the_devices}"
+TOO_GOOD = "{linearity} of its share: the two runs do not fit together"
 
 
 def check(case: Case) -> Verdict:
@@ -44,21 +47,21 @@ def check(case: Case) -> Verdict:
         "linearity": kept,
         "num_devices": devices,
         "baseline_devices": base_devices,
+        "times_the_devices": devices / base_devices,
         f"{'tokens' if with_tokens else 'sequences'}_per_s": rate,
         "batch_over_baseline": (_number(case, "global_batch_size") or 0) / (_number(before, "global_batch_size") or 1),
     }
     if kept > MOST:
-        return Verdict((_finding("impossible", f"{kept:.2f} x its share: the two runs do not fit together", evidence),), evidence)
+        return Verdict((_finding("impossible", TOO_GOOD, evidence),), evidence)
     if kept >= case.limit(LINEARITY_LOW):
         return Verdict((), evidence)
-    title = f"{devices:.0f} devices deliver {100 * kept:.0f} % of {base_devices:.0f} devices x {devices / base_devices:g}"
-    return Verdict((_finding("low", title, evidence),), evidence)
+    return Verdict((_finding("low", TOO_LITTLE, evidence),), evidence)
 
 
-def _finding(what: str, title: str, evidence: dict[str, float]) -> Finding:
+def _finding(what: str, form: str, evidence: dict[str, float]) -> Finding:
     return Finding(
         rule=RULE.name,
-        title=title,
+        title=say(form, **evidence),
         subject={},
         evidence=evidence,
         actions=ACTIONS if what == "low" else ("check model, precision, recomputation and batch of both runs, and the unit",),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -39,10 +40,14 @@ def check(case: Case) -> Verdict:
     lost = float((long - usual).sum())
     steps = tuple(int(str(step)) for step in long.index)
     distances = {after - before for before, after in itertools.pairwise(steps)}
-    regular = f", every {distances.pop()} steps" if len(distances) == 1 else ""
+    regular = say(", every {period} steps", period=distances.pop()) if len(distances) == 1 else ""
     finding = Finding(
         rule=RULE.name,
-        title=f"{len(long)} of {len(lengths)} steps take up to {long.max() / usual:.0f} x as long as the median{regular}",
+        title=say(
+            "{num_long} of {num_steps} steps take up to {longest_over_median} x as long as the median{regular}",
+            regular=regular,
+            **evidence,
+        ),
         subject={"steps": steps[:64]},
         evidence={**evidence, "lost_in_all_ns": lost},
         actions=(

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import device, host, who, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
@@ -70,12 +71,17 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     cost_ns = _cost_ns(case, named)
     ranks = who.count(len(named), "rank")
-    of, on = (f" of {ranks}", f" on {ranks}") if len(case.run.ranks) > 1 else ("", "")
+    of, on = (say(form, ranks=ranks) if len(case.run.ranks) > 1 else "" for form in (" of {ranks}", " on {ranks}"))
     finding = Finding(
         rule=RULE.name,
-        title=f"Memory{of} is fragmented: up to {max(ratios.values()):.2f} x as much reserved as allocated"
-        if ratios
-        else f"The allocator takes and returns memory {max(retries.values()):.0f} times a step{on}",
+        title=say(
+            "Memory{of} is fragmented: up to {largest_reserved_over_allocated} x as much reserved as allocated"
+            if ratios
+            else "The allocator takes and returns memory up to {largest_allocator_calls_a_step} times a step{on}",
+            of=of,
+            on=on,
+            **evidence,
+        ),
         subject={"ranks": named},
         evidence=evidence,
         actions=ACTIONS,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
@@ -61,7 +62,8 @@ def check(case: Case) -> Verdict:
         evidence |= {"growth_a_step_share_of_peak": share, "growth_a_step_bytes": per_step}
         ranks = tuple(sorted(rank for rank, (own, _) in grown.items() if own >= case.limit(GROWTH_SHARE)))
         if ranks:
-            title = f"Memory of {who.count(len(ranks), 'rank')} grows by {per_step / GIB:.2f} GiB with every step"
+            told = who.count(len(ranks), "rank")
+            title = say("Memory of {ranks} grows by up to {growth_a_step_bytes} with every step", ranks=told, **evidence)
             findings.append(_finding(title, {"ranks": ranks}, evidence))
     return Verdict(tuple(findings), evidence)
 
@@ -87,10 +89,10 @@ def _held_finding(case: Case, rank: int, evidence: dict[str, float]) -> Finding:
     blocks = case.run.frame("memory_blocks", ranks=[rank])
     worst = memory.held_after_use(blocks[blocks["clock"] == blocks["clock"].iloc[0]], limit=None)
     names = tuple(dict.fromkeys(block.name or "block without a name" for block in worst))[:SHOWN]
-    live, used = evidence["live_peak_bytes"], evidence["use_peak_bytes"]
-    amount = f"{(live - used) / GIB:.2f} GiB" if live - used >= GIB / 10 else f"{(live - used) / 2**20:.0f} MiB"
-    title = f"{amount} of the peak is held after its last use ({len(worst)} blocks), most by {names[0]}"
-    return _finding(title, {"ranks": (rank,), "operators": names}, {**evidence, "num_blocks_held": float(len(worst))})
+    held = evidence["live_peak_bytes"] - evidence["use_peak_bytes"]
+    evidence = {**evidence, "held_after_use_bytes": held, "num_blocks_held": float(len(worst))}
+    form = "{held_after_use_bytes} of the peak is held after its last use ({num_blocks_held} blocks), most by {name}"
+    return _finding(say(form, name=names[0], **evidence), {"ranks": (rank,), "operators": names}, evidence)
 
 
 def _finding(title: str, subject: dict[str, tuple[object, ...]], evidence: dict[str, float]) -> Finding:

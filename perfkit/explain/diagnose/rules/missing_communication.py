@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels, planned
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
@@ -42,7 +43,7 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     finding = Finding(
         rule=RULE.name,
-        title=f"No step reduces gradients over the {count} replicas",
+        title=say("No step reduces gradients over the {data_parallel_size} replicas", **evidence),
         subject={},
         evidence=evidence,
         actions=(

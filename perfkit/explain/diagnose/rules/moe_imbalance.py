@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -58,7 +59,11 @@ def check(case: Case) -> Verdict:
     own_ns = work.less_busy_ns(case, {int(str(rank)): float(less) for rank, less in a_step.items()})
     finding = Finding(
         rule=RULE.name,
-        title=f"Experts of {len(busy)} of {len(load)} ranks work {float(busy.max()):.2f} x as long as their mean",
+        title=say(
+            "Experts of {count} of {num_ranks} ranks work up to {largest_expert_load_over_mean} x as long as their mean",
+            count=len(busy),
+            **evidence,
+        ),
         subject={"ranks": tuple(int(str(rank)) for rank in busy.index), "operators": kernels.largest(rows)},
         evidence=evidence,
         actions=ACTIONS,

@@ -11,6 +11,7 @@ What to do: look at sends and receives in the timeline; more micro batches or mo
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -63,7 +64,11 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     finding = Finding(
         rule=RULE.name,
-        title=f"Every stage waits: at least {100 * bubble_ns / work_ns:.0f} % of its work, where {100 * expected:.0f} % are due",
+        title=say(
+            "Every stage waits: at least {least_ratio} of its work, where {expected_ratio} are due",
+            least_ratio=evidence["least_bubble_over_work"],
+            expected_ratio=expected,
+        ),
         subject={"stages": tuple(sorted(int(stage) for stage in known["stage"].unique()))},
         evidence=evidence,
         actions=ACTIONS,

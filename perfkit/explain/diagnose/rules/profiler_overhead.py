@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, work
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import BASELINE_BY
@@ -50,12 +51,16 @@ def check(case: Case) -> Verdict:
     lost = max(own or 0.0, slower or 0.0)
     if lost < case.limit(OVERHEAD_SHARE) * step_ns:
         return Verdict((), evidence)
+    evidence |= {"longer_ns": lost, "longer_share": lost / step_ns}
     switched_on = [name for name in HEAVY if (fact := case.run.facts.get(name)) is not None and fact.value]
     cost_ns = round(lost) if slower is not None else work.less_busy_ns(case, dict.fromkeys(case.run.ranks, lost))
     finding = Finding(
         rule=RULE.name,
-        title=f"Recording makes the step {lost / 1e6:.1f} ms ({100 * lost / step_ns:.0f} %) longer"
-        + (f", with {', '.join(switched_on)}" if switched_on else ""),
+        title=say(
+            "Recording makes the step {longer_ns} ({longer_share}) longer{why}",
+            why=say(", with {switches}", switches=", ".join(switched_on)) if switched_on else "",
+            **evidence,
+        ),
         subject={"ranks": ()},
         evidence=evidence,
         actions=ACTIONS,

@@ -11,6 +11,7 @@ What to do: with memory to spare recompute fewer layers, or only cheap operators
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels, recomputation
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -28,10 +29,12 @@ def check(case: Case) -> Verdict:
     repeated = recomputation.beyond_plan(case)
     if repeated.spans.empty:
         return Verdict((), repeated.evidence)
-    share, layers = repeated.evidence["recomputed_share"], repeated.evidence["layers_recomputed_ratio"]
     finding = Finding(
         rule=RULE.name,
-        title=f"Recomputed operators take {100 * share:.1f} % of the step ({100 * layers:.0f} % of the layers)",
+        title=say(
+            "Recomputed operators take {recomputed_share} of the step ({layers_recomputed_ratio} of the layers)",
+            **repeated.evidence,
+        ),
         subject={"operators": kernels.largest(repeated.spans)},
         evidence=repeated.evidence,
         actions=ACTIONS,

@@ -12,6 +12,7 @@ micro batches or less tensor parallelism.
 from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import recomputation
 from perfkit.explain.diagnose.case import Case
@@ -45,11 +46,14 @@ def check(case: Case) -> Verdict:
         return Verdict((), evidence)
     again = repeated.evidence["layers_recomputed_ratio"]
     gain = {"recompute_cost_ns": float(repeated.won_ns(case) or 0), "layers_recomputed_ratio": again}
+    evidence = {**evidence, **gain, "headroom_bytes": limit - peak}
     finding = Finding(
         rule=RULE.name,
-        title=f"{(limit - peak) / GIB:.1f} of {limit / GIB:.0f} GiB are free while {100 * again:.0f} % of layers are recomputed",
+        title=say(
+            "{headroom_bytes} of {limit_bytes} are free while {layers_recomputed_ratio} of layers are recomputed", **evidence
+        ),
         subject={"ranks": ()},
-        evidence={**evidence, **gain, "headroom_bytes": limit - peak},
+        evidence=evidence,
         actions=ACTIONS,
         severity="medium",
         next=("05_recompute", "04_memory", "recompute-cost"),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -46,10 +47,22 @@ def check(case: Case) -> Verdict:
     if not nan and lost < case.limit(SKIPPED_SHARE) * count:
         return Verdict((), evidence)
     which = rows[(rows["lost"] > 0).to_numpy(dtype=bool)]
-    what = f"{nan} have a loss of nan" if nan else "all were skipped: no step was taken" if never else f"{skipped} were skipped"
+    happened = (
+        "{nan_iterations} have a loss of nan"
+        if nan
+        else "all were skipped: no step was taken"
+        if never
+        else "{skipped_iterations} were skipped"
+    )
     finding = Finding(
         rule=RULE.name,
-        title=f"Of {count} iterations {what}, first step {int(which['step'].iloc[0])} (line {int(which['line'].iloc[0])})",
+        title=say(
+            "Of {iterations} iterations {what}, first step {step} (line {line})",
+            what=say(happened, **evidence),
+            step=str(int(which["step"].iloc[0])),
+            line=str(int(which["line"].iloc[0])),
+            **evidence,
+        ),
         subject={"steps": tuple(int(step) for step in which["step"][:FEW_TOLD]), "ranks": (int(which["rank"].iloc[0]),)},
         evidence=evidence,
         actions=ACTIONS,

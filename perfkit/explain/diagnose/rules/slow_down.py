@@ -16,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
+from perfkit.explain.diagnose import who
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -43,14 +45,14 @@ def check(case: Case) -> Verdict:
         raise NotMeasuredError("twenty printed times of steps", how_to_collect=LOG_BY)
     parts = [float(np.median(part)) for part in np.array_split(timed["duration_ns"].to_numpy(dtype=np.float64), PARTS) if len(part)]
     grown = parts[-1] / parts[0] - 1.0 if len(timed) >= LEAST_ROWS and parts[0] > 0 else 0.0
-    evidence = {"last_over_first_part": 1.0 + grown, "num_restarts": float(len(again))}
+    evidence = {"last_over_first_part": 1.0 + grown, "longer_ratio": grown, "num_restarts": float(len(again))}
     steady = all(later >= earlier * (1.0 - case.limit(SLOWER_AT_END) / PARTS) for earlier, later in pairwise(parts))
     findings = []
     if steady and grown >= case.limit(SLOWER_AT_END):
         findings.append(
             Finding(
                 rule=RULE.name,
-                title=f"Steps take {100 * grown:.0f} % longer at the end of the run than at its start",
+                title=say("Steps take {longer_ratio} longer at the end of the run than at its start (medians)", **evidence),
                 subject={"steps": (int(timed["step"].iloc[0]), int(timed["step"].iloc[-1]))},
                 evidence={**evidence, **{f"part_{at}_ns": part for at, part in enumerate(parts, start=1)}},
                 actions=ACTIONS,
@@ -63,8 +65,13 @@ def check(case: Case) -> Verdict:
         findings.append(
             Finding(
                 rule=RULE.name,
-                title=f"The run began anew {len(again)} time{'s' if len(again) > 1 else ''}: {lost} steps were run again, "
-                f"first at line {again[0][1]} with step {again[0][0]}",
+                title=say(
+                    "The run began anew {times}: {count} steps were run again, first at line {line} with step {step}",
+                    times=who.count(len(again), "time"),
+                    count=lost,
+                    line=str(again[0][1]),
+                    step=str(again[0][0]),
+                ),
                 subject={"steps": tuple(step for step, _, _ in again)},
                 evidence={**evidence, "repeated_steps": float(lost)},
                 actions=(

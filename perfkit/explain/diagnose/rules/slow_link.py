@@ -22,6 +22,7 @@ import pandas as pd
 
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import slow_transfers, work
 from perfkit.explain.diagnose.case import Case
@@ -132,7 +133,11 @@ def _by_pairs(case: Case) -> Verdict:
         findings.append(
             Finding(
                 rule=RULE.name,
-                title=f"Link {pair[0]}-{pair[1]} takes {row['slowness']:.2f} times as long as links of other pairs of ranks",
+                title=say(
+                    "Link {link} takes {times} times as long as links of other pairs of ranks (medians)",
+                    link=f"{pair[0]}-{pair[1]}",
+                    times=float(row["slowness"]),
+                ),
                 subject={"links": (pair,)},
                 evidence={**evidence, "slowness_ratio": float(row["slowness"]), "transfer_ns": float(row["time"])},
                 actions=ACTIONS,
@@ -180,8 +185,13 @@ def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Cas
     cost_ns = _cost_ns(pair, float(row["slowness"]), loss, case)
     return Finding(
         rule=RULE.name,
-        title=f"Link {pair[0]}-{pair[1]} ({row['transport']}) moves {row['bytes_per_s'] / 1e9:.1f} GB/s, links like it "
-        f"{row['typical_bytes_per_s'] / 1e9:.1f} GB/s",
+        title=say(
+            "Link {link} ({transport}) moves {bytes_per_s}, links like it {typical_bytes_per_s} in the median",
+            link=f"{pair[0]}-{pair[1]}",
+            transport=str(row["transport"]),
+            bytes_per_s=float(row["bytes_per_s"]),
+            typical_bytes_per_s=float(row["typical_bytes_per_s"]),
+        ),
         subject={"links": (pair,)},
         evidence={
             "slowness_ratio": float(row["slowness"]),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, kernels
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -62,9 +63,10 @@ def _against(case: Case, before: Case) -> Verdict:
         return Verdict((), evidence)
     lost = (rows["duration_ns"] * rows["gone"]).groupby(rows["op"], observed=True).sum().sort_values(ascending=False)
     names = tuple(str(name) for name in lost.index[lost >= 0.05 * lost.sum()])
+    evidence = {**evidence, "slower_ratio": float(slower.max()) - 1.0}
     finding = Finding(
         rule=RULE.name,
-        title=f"{kernels.told(names)} up to {100 * (slower.max() - 1):.0f} % slower than in the baseline, on all ranks",
+        title=say("{names} up to {slower_ratio} slower than in the baseline, on all ranks", names=kernels.told(names), **evidence),
         subject={"operators": names},
         evidence={**evidence, "num_slower": float(len(slower))},
         actions=ACTIONS,
@@ -117,7 +119,12 @@ def _among_equals(case: Case, rows: pd.DataFrame) -> Verdict:
     names = kernels.largest(out)
     finding = Finding(
         rule=RULE.name,
-        title=f"{len(out)} executions of {kernels.told(names)} take over {case.limit(OUTLIER_RATIO):g} times what equal ones take",
+        title=say(
+            "{count} executions of {names} take over {times} times what equal ones take in the median",
+            count=len(out),
+            names=kernels.told(names),
+            times=case.limit(OUTLIER_RATIO),
+        ),
         subject={"operators": names, "ranks": tuple(sorted(int(rank) for rank in out["rank"].unique()))},
         evidence={**evidence, "num_outliers": float(len(out))},
         actions=ACTIONS,

@@ -22,6 +22,7 @@ only large faults and takes stages of different load for slow ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ import pandas as pd
 
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
@@ -96,16 +98,23 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
     rows = excess.ranks.loc[list(culprits.ranks)]
     worst = float(rows["excess"].median())
     who = _named(culprits.ranks)
-    when = f"{culprits.num_slow_steps} of {excess.num_steps} steps"
     loss = _loss(case, culprits, rows)
     cost_ns = _summed_ns(case, culprits, rows) if loss is None else work.price(case, [loss])
     return Finding(
         rule=RULE.name,
-        title=f"{who} {_excess.percent(worst)} % longer than {culprits.peers}, in {when}"
-        + (": the whole node is slow" if culprits.node else ""),
+        title=say(
+            "{who} {longer_ratio} longer than {peers}, in {count} of {num_steps} steps{node}",
+            who=who,
+            longer_ratio=math.expm1(worst),
+            peers=culprits.peers,
+            count=culprits.num_slow_steps,
+            num_steps=excess.num_steps,
+            node=": the whole node is slow" if culprits.node else "",
+        ),
         subject={"ranks": culprits.ranks, **({"steps": culprits.steps} if culprits.transient else {})},
         evidence={
             "excess_ratio": worst,
+            "longer_ratio": math.expm1(worst),
             "z": float(rows["z"].median()),
             "z_needed": excess.z_needed,
             "slow_steps_share": culprits.num_slow_steps / max(1, excess.num_steps),
@@ -132,7 +141,13 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
     sums = case.operator_sums.pivot(index="op", columns="rank", values=["mean_ns", "total_ns"]).dropna()
     longer = (sums["mean_ns"][slow] > sums["mean_ns"][fast] * np.exp(abs(excess) / 2)).to_numpy(dtype=bool)
     share = float(sums["total_ns"][slow][longer].sum() / max(1.0, float(sums["total_ns"][slow].sum())))
-    evidence = {"excess_ratio": abs(excess), "noise_ratio": noise, "slower_operators_share": share, "num_ranks": 2.0}
+    evidence = {
+        "excess_ratio": abs(excess),
+        "longer_ratio": math.expm1(abs(excess)),
+        "noise_ratio": noise,
+        "slower_operators_share": share,
+        "num_ranks": 2.0,
+    }
     least = max(case.limit(PAIR_EXCESS), case.limit(SLOW_RANK_Z) * noise / np.sqrt(max(1, len(apart))))
     if abs(excess) < least or share < MOST_OPERATORS or slow in told:
         return Verdict((), evidence)
@@ -140,7 +155,12 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
     cost_ns = work.price(case, [lost])
     finding = Finding(
         rule=RULE.name,
-        title=f"Rank {slow} computes equal operators {_excess.percent(abs(excess))} % longer than rank {fast}",
+        title=say(
+            "Rank {slow} computes equal operators {longer_ratio} longer than rank {fast} in the median",
+            slow=str(slow),
+            fast=str(fast),
+            **evidence,
+        ),
         subject={"ranks": (slow,)},
         evidence=evidence,
         actions=ACTIONS,
@@ -164,7 +184,9 @@ def _in_some_steps(case: Case) -> list[Finding]:
         inside = {rank: _mean_of(table, rank, steps) for rank in ranks}
         worst = max(ranks, key=lambda rank: inside[rank] / found[rank].usual)
         ratio = inside[worst] / found[worst].usual
-        who = "All ranks compute" if 1 < len(ranks) == len(table) else _named(ranks)
+        who = say("All ranks compute") if 1 < len(ranks) == len(table) else _named(ranks)
+        evidence = {"ratio_to_other_steps": ratio, "longer_ratio": ratio - 1.0}
+        evidence |= found[worst].evidence(table.T[worst], table.shape[1])
         gone = {rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}
         cost_ns = price_ns(case, steps, _episode_cost_ns(case, table, gone, steps))
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
@@ -172,9 +194,14 @@ def _in_some_steps(case: Case) -> list[Finding]:
         findings.append(
             Finding(
                 rule=RULE.name,
-                title=f"{who} {100 * (ratio - 1):.1f} % longer {found[worst].told(table.shape[1])} than in the other steps",
+                title=say(
+                    "{who} {longer_ratio} longer {when} than in the other steps",
+                    who=who,
+                    when=found[worst].told(table.shape[1]),
+                    **evidence,
+                ),
                 subject={"ranks": ranks, "steps": steps},
-                evidence={"ratio_to_other_steps": ratio, **found[worst].evidence(table.T[worst], table.shape[1])},
+                evidence=evidence,
                 actions=EPISODE_ACTIONS,
                 cost_ns=cost_ns,
                 severity=work.severity_of(case, cost_ns),
@@ -211,7 +238,7 @@ def _mean_of(table: pd.DataFrame, rank: int, steps: tuple[int, ...]) -> float:
 
 
 def _named(ranks: tuple[int, ...]) -> str:
-    return f"Ranks {', '.join(map(str, ranks))} compute" if len(ranks) > 1 else f"Rank {ranks[0]} computes"
+    return say("Ranks {ranks} compute" if len(ranks) > 1 else "Rank {ranks} computes", ranks=", ".join(map(str, ranks)))
 
 
 def _summed_ns(case: Case, culprits: _excess.Culprits, rows: pd.DataFrame) -> int:

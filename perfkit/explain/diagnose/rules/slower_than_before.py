@@ -14,6 +14,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Part, Rule, Threshold, Verdict
@@ -83,11 +84,23 @@ def _finding(case: Case, kind: str, rows: pd.DataFrame, num_ranks: int, longer_n
     ranks = tuple(sorted(int(rank) for rank in rows["rank"]))
     everywhere = len(ranks) == num_ranks
     worst = rows.iloc[int(rows["grown_ns"].to_numpy().argmax())]
-    who = "Every rank" if everywhere and num_ranks > 1 else f"Rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks: each"
+    who = (
+        say("Every rank")
+        if everywhere and num_ranks > 1
+        else say("Rank {rank}", rank=str(ranks[0]))
+        if len(ranks) == 1
+        else say("{count} ranks: each", count=len(ranks))
+    )
     cause = words_of(str(worst["cause"]))
     return Finding(
         rule=RULE.name,
-        title=f"{who} {WORDS[kind]} {worst['grown_ns'] / 1e6:.1f} ms a step longer than in the baseline ({cause})",
+        title=say(
+            "{who} {does} up to {grown_ns} a step longer than in the baseline ({cause})",
+            who=who,
+            does=WORDS[kind],
+            grown_ns=float(worst["grown_ns"]),
+            cause=cause,
+        ),
         subject={"ranks": ranks, "causes": (str(worst["cause"]),)},
         evidence={
             "now_ns": float(worst["now_ns"]),

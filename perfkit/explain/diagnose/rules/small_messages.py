@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.core.units import MIB, NS_PER_S
 from perfkit.explain.collectives import bus_factor
 from perfkit.explain.diagnose import device, hidden, work
@@ -85,11 +86,15 @@ def check(case: Case) -> Verdict:
         cost_ns = round(exposed_ns * sum(saved.values()) / float(transfer[small].sum()))
     if cost_ns < case.limit(LEAST_SHARE) * (case.step_ns or 1):
         return Verdict((), {**evidence, "cost_ns": cost_ns})
+    evidence |= {"latency_ns": float(np.median(latency[small])), "median_bytes": float(chosen["bytes"].median())}
     finding = Finding(
         rule=RULE.name,
-        title=f"{count:.0f} small messages a rank and step, of {chosen['bytes'].median() / 2**20:.2f} MiB, are mostly latency",
+        title=say(
+            "{small_messages_a_rank_and_step} small messages a rank and step, of {median_bytes} in the median, are mostly latency",
+            **evidence,
+        ),
         subject={"groups": tuple(sorted({str(group) for group in chosen["group"].dropna().unique()})[:8])},
-        evidence={**evidence, "latency_ns": float(np.median(latency[small])), "median_bytes": float(chosen["bytes"].median())},
+        evidence=evidence,
         actions=ACTIONS,
         cost_ns=cost_ns,
         next=("13_communication",),

@@ -18,6 +18,7 @@ import re
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
 from perfkit.explain.diagnose.case import Case
@@ -68,7 +69,7 @@ def check(case: Case) -> Verdict:
     stage = int(str(work.index[int(work.to_numpy().argmax())]))
     others = work.drop(index=stage)
     ratio = float(work.max() / others.median())
-    return _verdict(case, stage, ratio, {**evidence, "work_over_other_stages_ratio": ratio})
+    return _verdict(case, stage, ratio, evidence)
 
 
 def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Verdict:
@@ -85,16 +86,22 @@ def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Ve
     known = case.operator_sums[case.operator_sums["rank"].isin(ranks)]
     alone = known[~known["op"].astype(str).isin({str(name) for name in counts.columns})]
     layers = _layers(case, times, stage, counts)
-    told = f"{times.max() / 1e6:.0f} ms, the others {times.drop(index=stage).median() / 1e6:.0f}"
+    medians = {"stage_median_ns": float(times.max()), "others_median_ns": float(times.drop(index=stage).median())}
     names = tuple(str(name) for name in alone.groupby("op", observed=True)["total_ns"].sum().nlargest(5).index)
     last = stage == int(times.index.max())
     end = "the head and its loss are" if last else "the embedding is"
     split = _waits(case)
     finding = Finding(
         rule=RULE.name,
-        title=f"Pipeline stage {stage} computes {told}, with as many layers: {end} on it",
+        title=say(
+            "Pipeline stage {stage} computes {stage_median_ns}, the others {others_median_ns} (medians), "
+            "with as many layers: {end} on it",
+            stage=str(stage),
+            end=end,
+            **medians,
+        ),
         subject={"stages": (stage,), "ranks": ranks, "operators": names},
-        evidence={**evidence, **{f"stage_{at}_computing_ns": float(ns) for at, ns in times.items()}, **split, **layers},
+        evidence={**evidence, **{f"stage_{at}_computing_ns": float(ns) for at, ns in times.items()}, **medians, **split, **layers},
         actions=_end_actions(stage, len(times), layers),
         cost_ns=_work.less_busy_ns(case, dict.fromkeys(ranks, float(times.max() - layers.get("balanced_stage_ns", times.mean())))),
         next=("06_pipeline_balance", "17_cluster"),
@@ -168,8 +175,13 @@ def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str
     ends = ["E" if at == 0 else "" for at in range(stages)], ["L" if at == stages - 1 else "" for at in range(stages)]
     layout = "|".join(f"{first}t*{count}{last}" for first, count, last in zip(ends[0], counts, ends[1], strict=True))
     return (
-        f"move {moved} layers off stage {stage}, MindFormers: offset: [{', '.join(map(str, offsets))}]",
-        f'Megatron-Core and MindSpeed: --pipeline-model-parallel-layout "{layout}"',
+        say(
+            "move {layers} layers off stage {stage}, MindFormers: offset: [{offsets}]",
+            layers=moved,
+            stage=str(stage),
+            offsets=", ".join(map(str, offsets)),
+        ),
+        say('Megatron-Core and MindSpeed: --pipeline-model-parallel-layout "{layout}"', layout=layout),
         "perfkit balance with a configuration weighs memory and recomputation too",
     )
 
@@ -195,10 +207,12 @@ def _staged(case: Case) -> pd.DataFrame:
 
 def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -> Verdict:
     ranks = tuple(sorted(int(rank) for rank in case.steps.loc[case.steps["stage"] == stage, "rank"].unique()))
-    more = f"{100 * (ratio - 1):.0f} % more work than" if ratio < 2 else f"{ratio:.1f} x the work of"
+    evidence = {**evidence, "work_over_other_stages_ratio": ratio, "more_work_ratio": ratio - 1.0}
+    form = "{more_work_ratio} more work than" if ratio < 2 else "{times} x the work of"
+    more = say(form, times=ratio, **evidence)
     finding = Finding(
         rule=RULE.name,
-        title=f"Pipeline stage {stage} has {more} the others",
+        title=say("Pipeline stage {stage} has {more} the others in the median", stage=str(stage), more=more),
         subject={"stages": (stage,), "ranks": ranks},
         evidence=evidence,
         actions=ACTIONS,

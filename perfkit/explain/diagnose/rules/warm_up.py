@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
+from perfkit.core.texts import say
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -41,7 +42,11 @@ def check(case: Case) -> Verdict:
     left = len(lengths) - len(cut)
     finding = Finding(
         rule=RULE.name,
-        title=f"Step {cut[0]} takes {lengths.iloc[0] / usual:.1f} x as long as the others: warm-up, left out here",
+        title=say(
+            "Step {step} takes {first_over_usual} x as long as the median of the others: warm-up, left out here",
+            step=str(cut[0]),
+            **evidence,
+        ),
         subject={"steps": cut},
         evidence={**evidence, "steps_left": float(left)},
         actions=(
