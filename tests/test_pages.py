@@ -177,6 +177,24 @@ def summed(rows: list[dict[str, Any]], key: str, amount: str) -> dict[str, int]:
     return found
 
 
+def test_page_17_agrees_with_the_diagnosis_and_a_rank_opens_its_groups():
+    page = run_page("17_cluster", path=OWN)
+    told = asked("diagnose", OWN)
+    named = [rank for found in told["findings"] if found["rule"] == "slow-rank" for rank in found["subject"]["ranks"]]
+    assert sorted(page["judged"].slow_ranks) == sorted(named)
+    ranks = page["every_rank"].set(metric="step").wait()
+    assert "metric" in page_state().values
+    (table,) = ranks.tables.values()
+    durations = {rank["rank"]: [step["duration_ns"] for step in rank["steps"]] for rank in asked("summary", OWN)["ranks"]}
+    assert table.frame.set_index("rank")["value_ns"].isin([steps[-1] for steps in durations.values()]).all()
+    page["groups_of_the_rank"].view.set({"rank": "3"})
+    page["groups_of_the_rank"].wait()
+    assert page["every_rank"].chosen["rank"] == 3
+    assert "Parallel layout, and the groups of rank 3" in page["groups_of_the_rank"].wait().charts
+    with pytest.raises(InputError, match="no project"):
+        page["findings_of_the_cluster"].press().wait()
+
+
 def test_page_23_agrees_with_the_lint_of_the_command_line(tmp_path: Path):
     shutil.copy(data_folder() / "code" / "train_slow.py", tmp_path / "own.py")
     (tmp_path / "broken.py").write_text("def f(:\n")

@@ -21,7 +21,14 @@ METRICS: Mapping[str, str] = {
     "step": "step",
 }
 """What ranks can be compared by, with the words for it."""
+CHOICES = tuple((words, name) for name, words in METRICS.items())
+"""The same to choose from: label and value."""
 NO_STAGE = -1
+
+
+def stage_name(stage: int) -> str:
+    """A stage of `staged_steps` as people write it."""
+    return "all" if stage == NO_STAGE else str(stage)
 
 
 def staged_steps(run: Run) -> pd.DataFrame:

@@ -6,23 +6,26 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from perfkit.face.panels import cluster
+from perfkit.core.resources import data_folder
+from perfkit.explain.cluster import judge_cluster
+from perfkit.record.load import load
 
 OpenPage = Callable[..., Page]
 
 
 def test_another_metric_and_a_rank_are_chosen_by_keyboard(open_page: OpenPage):
     page = open_page("17_cluster")
-    panel = page.locator('section[data-panel="cluster"]')
-    expect(panel.locator(".pk-sentence")).to_contain_text("No rank is slow: rank 8 computes most (80.072 ms)")
-    choice = panel.get_by_label("Compare", exact=True)
+    answer, ranks, groups = (
+        page.locator(f'section[data-panel="{name}"]') for name in ("is-one-slow", "every-rank", "groups-of-the-rank")
+    )
+    expect(answer.locator(".pk-sentence")).to_contain_text("No rank is slow: rank 8 computes most (80.072 ms)")
+    choice = ranks.get_by_label("Compare", exact=True)
     choice.focus()
     choice.select_option("step without the bubble")
-    expect(panel).to_contain_text("Every rank: step without the bubble")
-    table = cluster.compute(cluster.State(run=cluster.start().run, metric="stage")).ranks
-    furthest = int(table.loc[(table["over_stage"] - 1).abs().idxmax(), "rank"])
-    row = panel.get_by_role("table", name="Ranks, furthest").locator("tbody tr").first
-    expect(row.locator("td").first).to_have_text(str(furthest))
-    row.focus()
-    row.press("Enter")
-    expect(panel).to_contain_text(f"the groups of rank {furthest}")
+    expect(ranks).to_contain_text("Every rank: step without the bubble")
+    table = judge_cluster(load(data_folder() / "traces" / "cluster_16card")).compared("stage").to_frame()
+    rows = ranks.get_by_role("table", name="Ranks, furthest").locator("tbody tr")
+    expect(rows.first.locator("td").first).to_have_text(str(table["rank"].iloc[0]))
+    rows.nth(1).focus()
+    rows.nth(1).press("Enter")
+    expect(groups).to_contain_text(f"the groups of rank {table['rank'].iloc[1]}")

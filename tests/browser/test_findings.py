@@ -7,8 +7,8 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from perfkit.explain.diagnose import diagnose
-from perfkit.face.panels._finding_log import ANSWER
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.findings import ANSWER
 from perfkit.record.load import load
 from tests.browser.conftest import Server
 

@@ -71,6 +71,7 @@ EMPTY_AT_FIRST = {
         "counts-of-the-round",
         "accuracy-of-the-round",
         "baseline-of-the-project",
+        "findings-of-the-cluster",
         "what-the-round-predicts",
         "how-the-project-counts",
     ),

@@ -252,7 +252,7 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
                     yield "sentences", text, f"{rule.name} {name}"
 
 
-SENTENCES = ("findings.py", "_finding_text.py", "_diagnosis.py")
+SENTENCES = ("findings.py", "_diagnosis.py")
 ADVISED = (("Finding", "actions"), ("finding", "actions"))
 SAID = (("NotMeasuredError", "how_to_collect"), ("Finding", "title"), ("finding", "title"), ("Table", "title"), ("Figure", "title"))
 

@@ -24,19 +24,23 @@ RELATIONS = {
 MOST_LABELS = 128
 """Cells of a grid that still have room for the number of their rank."""
 FEW_COLUMNS = 12
+FULL_COLOUR = 0.02
+"""Twice the deviation from which a rule looks at a rank: what is a tenth of a percent off is drawn white."""
 STAGE_PIXELS = 44
 TITLE_LIMIT = 460
 
 
-def rank_grid(rows: Rows, *, value_title: str, place_title: str, row_title: str, diverging: bool) -> alt.LayerChart:
-    """Draw a cell a rank, coloured by `value`; a click picks the rank.
+def rank_grid(rows: Rows, *, words: str, axes: str, scale: str) -> alt.LayerChart:
+    """Draw a cell a rank, coloured by `value`, which is `words`; a click picks the rank.
 
-    `rows` has the data set "grid" with `rank`, `place`, `row`, `value`, `shown` (the value as text) and `note`. `diverging` colours
-    are blue below and orange above 0, otherwise they start at the smallest value.
+    `rows` has the data set "grid" with `rank`, `place`, `row`, `value`, `shown` (the value as text) and `note`, from `grid_rows`
+    with the same `axes` ("stage", "node") and `scale`: "median" is blue below and orange above the stage's, at full colour from 2 %
+    on, so that what is within the noise is white; "ms" and "max" start at the smallest value.
     """
-    cells = rows["grid"]
-    largest = max((abs(cell["value"]) for cell in cells if cell["value"] is not None), default=0.0) or 1.0
-    scale = (
+    cells, diverging = rows["grid"], scale == "median"
+    titles = {"median": f"{words}, against the stage's median", "ms": f"{words} (ms)", "max": f"{words}, of the largest"}
+    largest = max([FULL_COLOUR, *(abs(cell["value"]) for cell in cells if cell["value"] is not None)])
+    colors = (
         alt.Scale(scheme=theme.DIVERGING, domain=[-largest, largest], domainMid=0)
         if diverging
         else alt.Scale(scheme=theme.SEQUENTIAL)
@@ -45,12 +49,12 @@ def rank_grid(rows: Rows, *, value_title: str, place_title: str, row_title: str,
     # More than three labels run into one another below a short bar.
     legend = alt.Legend(format=axis.format, titleLimit=TITLE_LIMIT, values=[-largest, 0, largest] if diverging else alt.Undefined)
     base = alt.Chart(alt.NamedData("grid")).encode(
-        x=alt.X("place:O", title=place_title, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
-        y=alt.Y("row:O", title=row_title, sort=None),
+        x=alt.X("place:O", title=f"rank in its {axes}", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("row:O", title=axes, sort=None),
     )
     marks = base.mark_rect(stroke="white", strokeWidth=1, cornerRadius=2, cursor="pointer").encode(
-        color=alt.Color("value:Q", title=value_title, scale=scale, legend=legend),
-        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=value_title), alt.Tooltip("note:N", title="place")],
+        color=alt.Color("value:Q", title=titles[scale], scale=colors, legend=legend),
+        tooltip=[alt.Tooltip("rank:N"), alt.Tooltip("shown:N", title=words), alt.Tooltip("note:N", title="place")],
     )
     return _cells(base, marks, cells, rows)
 
@@ -158,15 +162,16 @@ def flops_map(rows: Rows) -> alt.LayerChart:
     return theme.with_rows(alt.LayerChart(layer=[cells], width="container", height={"step": 30}), rows)
 
 
-def layout_map(rows: Rows, *, place_title: str, row_title: str) -> alt.LayerChart:
+def layout_map(rows: Rows, *, axis: str) -> alt.LayerChart:
     """Draw the parallel layout: each rank in its place, coloured by the group that it shares with the chosen rank.
 
-    `rows` has the data set "layout" with `rank`, `place`, `row`, `relation` and `note`. A click picks a rank.
+    `rows` has the data set "layout" with `rank`, `place`, `row` (of `axis`, "stage" or "node"), `relation` and `note`. A click
+    picks a rank.
     """
     cells = rows["layout"]
     base = alt.Chart(alt.NamedData("layout")).encode(
-        x=alt.X("place:O", title=place_title, axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
-        y=alt.Y("row:O", title=row_title, sort=None),
+        x=alt.X("place:O", title=f"rank in its {axis}", axis=alt.Axis(labelAngle=0, labelOverlap=True, orient="top")),
+        y=alt.Y("row:O", title=axis, sort=None),
     )
     present = [name for name in RELATIONS if any(cell["relation"] == name for cell in cells)]
     scale = alt.Scale(domain=present, range=[RELATIONS[name] for name in present])

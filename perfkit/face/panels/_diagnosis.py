@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from perfkit.core import settings
 from perfkit.core.resources import Page, pages
 from perfkit.core.run import Run
@@ -33,17 +30,6 @@ def chosen_finding(diagnosis: Diagnosis, name: str) -> Finding | None:
     """The finding called `name`, else the costliest; None if there is none."""
     named = dict(zip(finding_names(diagnosis.findings), diagnosis.findings, strict=True))
     return named.get(name) or next(iter(diagnosis.findings), None)
-
-
-def subject_text(subject: Mapping[str, Sequence[Any]], most: int = 8) -> str:
-    """Whom a finding concerns, in words: "ranks 3, 5; links 0-1"."""
-    return "; ".join(f"{name} {_listed(values, most)}" for name, values in subject.items() if len(values)) or "the whole run"
-
-
-def _listed(values: Sequence[Any], most: int) -> str:
-    told = ["-".join(map(str, value)) if isinstance(value, tuple | list) else str(value) for value in values[:most]]
-    rest = len(values) - most
-    return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
 
 
 def pages_of(finding: Finding) -> tuple[Page, ...]:

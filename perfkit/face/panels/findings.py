@@ -10,24 +10,25 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit import __version__
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.texts import t, told
 from perfkit.core.units import NS_PER_MS, format_ns, format_ratio
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
+from perfkit.explain.diagnose.reported import bug_report, cost_text, evidence_rows, evidence_text, hypothesis, subject_text
 from perfkit.explain.diagnose.rule import by_recording
 from perfkit.face.charts.findings import cost_bars
 from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
 from perfkit.face.charts.steps import part_rows, rank_bars
-from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, pages_of, subject_text
-from perfkit.face.panels._finding_log import OPEN, Answers, answer, answers, keep_findings, keys_of
-from perfkit.face.panels._finding_text import bug_report, cost_text, evidence_rows, evidence_text, hypothesis
+from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of, pages_of
 from perfkit.face.widgets import context
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.control import Choice, PathPicker, Text
 from perfkit.face.widgets.finding_place import finding_names
 from perfkit.face.widgets.panel import Action, Answer, Code, Empty, Panel
 from perfkit.face.widgets.table import Table
+from perfkit.project.findings import OPEN, Answers, answer, answers, findings_kept, keys_of
 
 SHOWN = (OPEN, "planned", "done", "dismissed", "all")
 MOST_BARS = 12
@@ -253,7 +254,7 @@ def _texts(result: Result) -> tuple[Code, ...]:
 
 
 def _report(result: Result, finding: Finding) -> str:
-    return bug_report(result.run, result.diagnosis, finding)
+    return bug_report(result.run, result.diagnosis, finding, version=__version__)
 
 
 def plan(state: State) -> str:
@@ -281,8 +282,7 @@ def _answer(state: State, status: str) -> str:
 def save(state: State) -> str:
     """Write all findings to the open round."""
     run, diagnosis = diagnosis_of(state.run)
-    number, ids = keep_findings(run, diagnosis, state.run)
-    return f"Saved to round {number}: {len(ids)} finding{'s' * (len(ids) != 1)} of {run.name}."
+    return findings_kept(run, diagnosis, state.run)
 
 
 def pick(state: State, place: str, row: dict[str, Any]) -> State:

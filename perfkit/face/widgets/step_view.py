@@ -211,6 +211,7 @@ class StepView(PanelView):
     def _shown(self, result: Any) -> Whole:
         names = {_origin(value) for value in self._resolved.values()} - {""}
         mark = next((source.mark for source in self._recipe.sources.values() if source.mark), "")
+        self.result.mark = self.selection.mark = mark  # what follows is made of the same
         return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
 
     def _show_details(self, whole: Whole) -> None:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import perfkit
 from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.units import format_entry, format_ns, format_ratio
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
-from perfkit.face.panels._diagnosis import subject_text
 
 MOST_FILES = 40
+
+
+def subject_text(subject: Mapping[str, Sequence[Any]], most: int = 8) -> str:
+    """Whom a finding concerns, in words: "ranks 3, 5; links 0-1"."""
+    return "; ".join(f"{name} {_listed(values, most)}" for name, values in subject.items() if len(values)) or "the whole run"
+
+
+def _listed(values: Sequence[Any], most: int) -> str:
+    told = ["-".join(map(str, value)) if isinstance(value, tuple | list) else str(value) for value in values[:most]]
+    rest = len(values) - most
+    return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
 
 
 def evidence_rows(evidence: Mapping[str, float]) -> list[dict[str, str]]:
@@ -47,15 +56,15 @@ def hypothesis(finding: Finding, diagnosis: Diagnosis) -> tuple[str, str, str]:
     return f"Act on {finding.rule}", f"{finding.title}. Without it {gain}.", action
 
 
-def bug_report(run: Run, diagnosis: Diagnosis, finding: Finding) -> str:
-    """All that somebody elsewhere needs to look into a finding: versions, thresholds, evidence, files, what is missing."""
+def bug_report(run: Run, diagnosis: Diagnosis, finding: Finding, *, version: str) -> str:
+    """All that somebody elsewhere needs to look into it: `version` of perfkit, thresholds, evidence, files, what is missing."""
     rule = next((rule for rule in all_rules() if rule.name == finding.rule), None)
     limits = [
         f"  {limit.name} = {format_entry(limit.value)} {limit.unit} ({limit.origin})" for limit in (rule.thresholds if rule else ())
     ]
     sections = {
         "Versions": [
-            f"perfkit {perfkit.__version__}, Python {platform.python_version()}",
+            f"perfkit {version}, Python {platform.python_version()}",
             *(f"{name}: {fact.value}" for name, fact in run.facts.items()),
         ],
         "Recording": [

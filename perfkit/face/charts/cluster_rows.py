@@ -5,23 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import pandas as pd
 
 from perfkit.core import placement
 from perfkit.core.run import Position, Run
 from perfkit.core.units import NS_PER_MS, format_ms, format_ns, format_si, significant
-from perfkit.explain.stragglers import NO_STAGE
+from perfkit.explain.cluster import RankComparison
+from perfkit.explain.stragglers import stage_name
 from perfkit.face.charts import theme
-from perfkit.face.charts.cluster import RELATIONS
+from perfkit.face.charts.cluster import RELATIONS, Rows
 
 NODE_SIZE = 8
-
-
-def stage_name(stage: int) -> str:
-    """A stage as the page writes it."""
-    return "all" if stage == NO_STAGE else str(stage)
 
 
 def node_of(rank: int, position: Position | None) -> int:
@@ -46,8 +41,9 @@ def places(ranks: Sequence[int], rows_of: Mapping[int, str]) -> dict[int, tuple[
     return found
 
 
-def grid_rows(table: pd.DataFrame, run: Run, *, axes: str, scale: str) -> list[dict[str, Any]]:
-    """The cells of `rank_grid` from rows of `against_stage`; above 5 000 ranks those that are furthest from their stage."""
+def grid_rows(ranks: RankComparison, run: Run, *, axes: str, scale: str) -> Rows:
+    """The data set of `rank_grid`; above 5 000 ranks those that are furthest from their stage."""
+    table = ranks.table
     positions = placement.positions(run)
     rows_of = {
         int(row["rank"]): stage_name(int(row["stage"]))
@@ -78,15 +74,12 @@ def grid_rows(table: pd.DataFrame, run: Run, *, axes: str, scale: str) -> list[d
                 "note": place_note(positions.get(rank)),
             }
         )
-    return sorted(cells, key=lambda cell: (_as_number(cell["row"]), cell["place"]))
+    return {"grid": sorted(cells, key=lambda cell: (_as_number(cell["row"]), cell["place"]))}
 
 
-def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, band: float | None) -> dict[str, list[dict[str, Any]]]:
-    """The data sets of `stage_dots` from ranks with `z` and `stands_out`; `slow` are the ranks that the rule names.
-
-    `band` is the log ratio from which a rank stands out; None where ranks cannot be judged.
-    """
-    ordered = table.sort_values(["stage", "rank"])
+def dot_rows(ranks: RankComparison, slow: Sequence[int]) -> Rows:
+    """The data sets of `stage_dots`; `slow` are the ranks that the rule names."""
+    ordered = ranks.table.sort_values(["stage", "rank"])
     dots = [
         {
             "rank": int(row["rank"]),
@@ -102,15 +95,15 @@ def dot_rows(table: pd.DataFrame, slow: Sequence[int], *, band: float | None) ->
     bands = []
     for stage, rows in ordered.groupby("stage"):
         median = float(rows["stage_median_ns"].iloc[0]) / NS_PER_MS
-        factor = math.exp(band or 0.0)
+        factor = math.exp(ranks.band or 0.0)
         bands.append(
             {"stage": stage_name(int(str(stage))), "median_ms": median, "low_ms": median / factor, "high_ms": median * factor}
         )
     return {"ranks": sorted(shown, key=lambda dot: (_as_number(dot["stage"]), dot["rank"])), "bands": bands}
 
 
-def flops_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """The cells of `flops_map` from `flops_by_rank`."""
+def flops_rows(table: pd.DataFrame) -> Rows:
+    """The data set of `flops_map` from `explain.rank_flops.flops_by_rank`."""
     found = []
     shown = table.head(theme.MAX_MARKS // 3)
     for metric, column in (("FLOPs", "flops"), ("FLOP/s", "flops_per_s"), ("computing time", "computing_ns")):
@@ -126,13 +119,17 @@ def flops_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
                     "shown": text if known else "not measured",
                 }
             )
-    return found
+    return {"flops": found}
 
 
-def layout_rows(run: Run, chosen: int) -> list[dict[str, Any]]:
-    """The cells of `layout_map`: rows are stages, or nodes where no stage is known; relation to the chosen rank by its groups."""
-    positions = placement.positions(run)
-    staged = any(position.pipeline is not None for position in positions.values())
+def layout_axis(run: Run) -> str:
+    """What the rows of a layout are: "stage", or "node" where no stage is known."""
+    return "stage" if any(position.pipeline is not None for position in placement.positions(run).values()) else "node"
+
+
+def layout_rows(run: Run, chosen: int) -> Rows:
+    """The data set of `layout_map`: rows by `layout_axis`, relation to the chosen rank by its groups."""
+    positions, staged = placement.positions(run), layout_axis(run) == "stage"
     rows_of = {
         rank: str(positions[rank].pipeline)
         if staged and rank in positions and positions[rank].pipeline is not None
@@ -147,7 +144,7 @@ def layout_rows(run: Run, chosen: int) -> list[dict[str, Any]]:
                 if rank not in shared or order.index(group.dimension) < order.index(shared[rank]):
                     shared[rank] = group.dimension
     where = places(run.ranks, rows_of)
-    return [
+    cells = [
         {
             "rank": rank,
             "place": place,
@@ -156,7 +153,8 @@ def layout_rows(run: Run, chosen: int) -> list[dict[str, Any]]:
             "note": place_note(positions.get(rank)),
         }
         for rank, (place, row) in sorted(where.items(), key=lambda item: (_as_number(item[1][1]), item[1][0]))
-    ][: theme.MAX_MARKS]
+    ]
+    return {"layout": cells[: theme.MAX_MARKS]}
 
 
 def _as_number(text: str) -> float:

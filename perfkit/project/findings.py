@@ -13,10 +13,10 @@ from typing import Any
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Diagnosis, Finding, to_dict
-from perfkit.face.panels._finding_text import hypothesis
-from perfkit.face.widgets import context
-from perfkit.project import Project
+from perfkit.explain.diagnose.reported import hypothesis
+from perfkit.project import Project, is_sample
 from perfkit.project.experiments import ExperimentLog
+from perfkit.project.keep import own_project
 
 ANSWER = "finding-answer"
 OPEN = "open"
@@ -54,20 +54,27 @@ def answers(project: Project | None, run: Run, path: str) -> Answers:
 
 def keep_findings(run: Run, diagnosis: Diagnosis, path: str) -> tuple[int, list[int]]:
     """Write the findings to the open round, with their recording if the round lacks it; gives the round and the ids."""
-    log = _log()
+    project = own_project("findings")
+    log = ExperimentLog(project.folder)
     number = _open_round(log)
     if number is None:
         raise InputError("findings", ["all rounds of the project are decided; start the next one on page 01"])
     run_id = _runs_of(log, run, path).get(number)
     if run_id is None:
-        kind = "reported" if context.is_sample(Path(path)) else run.kind
+        kind = "reported" if is_sample(Path(path), project) else run.kind
         run_id = log.attach(number, path, "run", run=run, kind=kind)
     return number, log.add_findings(run_id, to_dict(diagnosis)["findings"])
 
 
+def findings_kept(run: Run, diagnosis: Diagnosis, path: str) -> str:
+    """Write the findings to the open round as `keep_findings` does, and say so."""
+    number, ids = keep_findings(run, diagnosis, path)
+    return f"Saved to round {number}: {len(ids)} finding{'s' * (len(ids) != 1)} of {run.name}."
+
+
 def answer(run: Run, diagnosis: Diagnosis, path: str, *, finding: Finding, status: str, reason: str = "") -> str:
     """Say what was made of a finding; a planned one gives the next round its hypothesis. Gives the sentence for the page."""
-    log, place = _log(), diagnosis.findings.index(finding)
+    log, place = ExperimentLog(own_project("findings").folder), diagnosis.findings.index(finding)
     if status == "dismissed" and not reason.strip():
         raise InputError("dismiss", ["reason: say why the finding is dismissed"])
     number = _open_round(log)
@@ -84,13 +91,6 @@ def answer(run: Run, diagnosis: Diagnosis, path: str, *, finding: Finding, statu
     if planned:
         return f"Planned: the hypothesis is in the log of round {number}; it is the next round's once this one is decided."
     return f"Noted: {finding.rule} is {status}."
-
-
-def _log() -> ExperimentLog:
-    project = context.current_project()
-    if project is None:
-        raise InputError("findings", ["no project is open; make one on page 00"])
-    return ExperimentLog(project.folder)
 
 
 def _open_round(log: ExperimentLog) -> int | None:

@@ -10,11 +10,16 @@ import pandas as pd
 
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S
+from perfkit.core.units import NS_PER_S, format_si, significant
 from perfkit.explain.roofline import operator_costs
 from perfkit.predict.cost.flops import training_flops
 from perfkit.record.formats.mindinsight.flops import stated_flops
 
+BASES = {
+    "profiler": "as the profiler counted",
+    "shapes": "from the shapes of its kernels",
+    "plan": "from the plan, recomputation not counted",
+}
 MOST_RANKS = 64
 """Kernels of more ranks are not read for this; then only the plan tells."""
 
@@ -37,6 +42,15 @@ def flops_by_rank(run: Run) -> pd.DataFrame:
         over_mean=table["flops"] / table["flops"].mean() if len(table) else table["flops"],
         basis=basis,
     )
+
+
+def flops_told(table: pd.DataFrame) -> str:
+    """Which rank has most FLOPs, by what they are counted, in a sentence; `table` is of `flops_by_rank`."""
+    if table.empty:
+        return "FLOPs by rank: not measured. They need kernels with input shapes (record_shapes), or the plan of the run."
+    row, counted = table.sort_values("flops", ascending=False, kind="stable").iloc[0], BASES[str(table["basis"].iloc[0])]
+    most = f"Rank {int(row['rank'])} has most to do: {format_si(float(row['flops']), 'FLOP')} a step"
+    return f"{most}, {significant(float(row['over_mean']), 4)} x the mean ({counted})."
 
 
 def stage_flops(plan: Plan) -> list[float]:

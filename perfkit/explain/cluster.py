@@ -1,0 +1,177 @@
+"""Cluster: whether a rank, link or stage is slow, as the rules judge it, and how far every rank is from its stage.
+
+Ranks are compared within their stage only, because stages do different work; ranks that only wait are never blamed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core import placement
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.units import format_ms, significant
+from perfkit.explain import stragglers
+from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
+from perfkit.explain.diagnose.case import Case
+from perfkit.explain.ranks import written
+
+RULES = ("slow-rank", "slow-link", "stage-imbalance")
+Z_LIMIT, PERSISTENCE = 3.5, 0.7
+"""Robust deviations from which a rank stands out, and the share of the steps in which it has to."""
+LABELS = {"over_stage": "of its stage", "over_all": "of all", "stands_out": "stands out", "computing_over_mean": "of mean"}
+MOST_TOLD = 4
+"""Of more stages the shortest and the longest are told."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankComparison:
+    """Ranks by a metric of `stragglers.METRICS`; `band` is the log ratio from which one stands out, None where none can be judged.
+
+    `table` has a row a rank: the columns of `stragglers.against_stage`, `z`, `slow_steps_share` and `stands_out`.
+    """
+
+    metric: str
+    table: pd.DataFrame
+    band: float | None
+
+    def told(self) -> str:
+        """Which rank is furthest from its stage, and how many stand out, in a sentence."""
+        row, apart = self.to_frame().iloc[0], int(self.table["stands_out"].sum())
+        if pd.isna(row["over_stage"]):
+            return ""
+        within = f"{format_ms(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median"
+        apart_told = f"{apart or 'No'} rank{'s' * (apart > 1)} stand{'s' * (apart < 2)} out"
+        return f"Rank {int(row['rank'])} is furthest from its stage: {within}. {apart_told}."
+
+    def to_frame(self) -> pd.DataFrame:
+        """The ranks, furthest from their stage first."""
+        order = (self.table["over_stage"] - 1).abs().sort_values(ascending=False, na_position="last", kind="stable").index
+        columns = ["rank", "stage", "value_ns", "stage_median_ns", "over_stage", "over_all", "z", "slow_steps_share", "stands_out"]
+        frame = self.table.loc[order].assign(stage=self.table["stage"].map(stragglers.stage_name))[columns]
+        frame.attrs |= {"title": "Ranks, furthest from their stage first", "labels": LABELS}
+        return frame.reset_index(drop=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterJudgement:
+    """A run, its steps after warm-up, its stages (`stragglers.stages`), and what the rules of ranks, links and stages say."""
+
+    run: Run
+    case: Case
+    stages: pd.DataFrame
+    diagnosis: Diagnosis
+
+    def found(self, rule: str) -> list[Finding]:
+        """The findings of a rule."""
+        return [finding for finding in self.diagnosis.findings if finding.rule == rule]
+
+    def is_healthy(self, rule: str) -> bool:
+        """Whether a rule could be answered and found nothing."""
+        return any(entry.rule == rule for entry in self.diagnosis.healthy)
+
+    @property
+    def slow_ranks(self) -> tuple[int, ...]:
+        """The ranks that the rule of slow ranks names."""
+        return tuple(int(rank) for finding in self.found("slow-rank") for rank in finding.subject.get("ranks", ()))
+
+    def compared(self, metric: str = "computing") -> RankComparison:
+        """Every rank beside those of its stage; raises NotMeasuredError where no step has what is compared."""
+        values = stragglers.metric_values(self.case.steps, metric)
+        table = stragglers.against_stage(values)
+        try:
+            found = excess.of_ranks(self.case) if metric == "computing" else excess.of_values(values, self.case)
+        except NotMeasuredError:
+            table, band = table.assign(z=math.nan, slow_steps_share=math.nan, stands_out=False), None
+        else:
+            band = found.band
+            z, share = (table["rank"].map(column) for column in (found.ranks["z"], found.ranks["slow_steps"] / found.num_steps))
+            table = table.assign(z=z, slow_steps_share=share, stands_out=table["rank"].isin(found.slow_ranks))
+        if metric == "computing":  # ranks that are slow in some steps only stand out, too
+            table = table.assign(stands_out=table["stands_out"] | table["rank"].isin(self.slow_ranks))
+        return RankComparison(metric=metric, table=table, band=band)
+
+    def told(self) -> tuple[str, ...]:
+        """Stages, ranks, links and balance in a sentence each, as one text; then what could not be judged."""
+        said = (stages_told(self.stages), self._ranks_told(), self._links_told(), self._balance_told())
+        return (" ".join(part for part in said if part), *self._notes())
+
+    def to_frame(self) -> pd.DataFrame:
+        """The stages with their ranks as text; what was not measured is left out."""
+        table = self.stages
+        table = table.assign(stage=table["stage"].map(stragglers.stage_name), ranks=[written(ranks) for ranks in table["ranks"]])
+        first = ("stage", "ranks")
+        shown = table[[*first, *(name for name in table.columns if name not in (*first, "num_ranks"))]]
+        frame = shown.dropna(axis="columns", how="all")
+        frame.attrs |= {"title": "Stages, means over ranks and steps", "labels": LABELS}
+        return frame
+
+    def _ranks_told(self) -> str:
+        if named := self.found("slow-rank"):
+            return " ".join(f"{finding.title}." for finding in named[:3])
+        if not self.is_healthy("slow-rank"):
+            return "Whether a rank is slow cannot be told: that takes three ranks of equal work, or the kernels of both of two."
+        computing = stragglers.against_stage(stragglers.metric_values(self.case.steps, "computing"))
+        row = computing.sort_values("value_ns", kind="stable").iloc[-1]
+        if len(computing) == 2:
+            return f"Neither of the two ranks is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])})."
+        within = f"{significant(row['over_stage'], 4)} x its stage's median, {significant(row['over_all'], 4)} x that of all"
+        return f"No rank is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])}), {within}."
+
+    def _links_told(self) -> str:
+        if named := self.found("slow-link"):
+            return " ".join(f"{finding.title}." for finding in named[:2])
+        return "No link is slow." if self.is_healthy("slow-link") else ""
+
+    def _balance_told(self) -> str:
+        return " ".join(f"{finding.title}." for finding in self.found("stage-imbalance")[:1])
+
+    def _notes(self) -> list[str]:
+        notes, steps = [], self.case.steps["step"].nunique()
+        if (self.stages["num_ranks"] < excess.MIN_PEERS).any():
+            notes.append("Stages with fewer than three ranks have no spread of their own; their step times are shown, not judged.")
+        if steps < excess.MIN_PEERS:
+            notes.append(f"{steps} step{'s' * (steps > 1)}: whether a deviation lasts cannot be told; record three or more.")
+        return [*notes, "This run is simulated."] if self.run.kind == "simulated" else notes
+
+
+def judge_cluster(run: Run, *, z_limit: float = Z_LIMIT, persistence: float = PERSISTENCE) -> ClusterJudgement:
+    """Ask the rules of ranks, links and stages about a run; the limits are those of slow ranks, `persistence` a ratio.
+
+    Raises NotMeasuredError for a run without steps.
+    """
+    if not run.has("steps"):
+        collect = "record a profile of two to four steps on every rank"
+        raise NotMeasuredError(f"steps of ranks: {run.name} holds none", how_to_collect=collect)
+    case = Case(run, limits={"slow-rank-z": z_limit, "slow-rank-persistence": persistence})
+    found = judged(case, [rule for rule in all_rules() if rule.name in RULES])
+    return ClusterJudgement(run=run, case=case, stages=stragglers.stages(case.steps), diagnosis=found)
+
+
+def stages_told(stages: pd.DataFrame) -> str:
+    """The mean step of the stages of `stragglers.stages`, who waits for others, and what they compute, in words."""
+    rows: list[dict[Any, Any]] = stages.to_dict("records")
+    if len(rows) == 1:
+        (row,) = rows
+        ranks = f"{row['num_ranks']} rank{'s' * (row['num_ranks'] > 1)}"
+        return f"{ranks}, no stages: a step takes {format_ms(row['step_ns'])} on average."
+    by_length = sorted(rows, key=lambda row: int(row["step_ns"]))
+    told = rows if len(rows) <= MOST_TOLD else [by_length[0], by_length[-1]]
+    names = [f"stage {stragglers.stage_name(row['stage'])} (ranks {written(row['ranks'])})" for row in told]
+    parts = [f"{name} {format_ms(row['step_ns'])}" for name, row in zip(names, told, strict=True)]
+    text = f"{len(rows)} stages, mean step: {', '.join(parts)}."
+    if waiting := [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]:
+        row = max(waiting, key=lambda row: int(row["bubble_ns"]))
+        text += f" Stage {stragglers.stage_name(row['stage'])} waits {format_ms(row['bubble_ns'])} for others."
+    computing = [format_ms(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]
+    return text + (f" Mean computing: {' / '.join(computing)}." if computing else "")
+
+
+def groups_of_rank(run: Run, rank: int) -> pd.DataFrame:
+    """The groups that a rank is in, as `placement.group_frame` has them."""
+    groups = placement.group_frame(run)
+    return groups[[rank in placement.members_of(text.replace(" ", "")) for text in groups["members"]]]

@@ -1,0 +1,118 @@
+"""Clusters: the numbers of the sixteen-rank walk, simulated faults, what two ranks can tell; one answer with the rules."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit.core import robust
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.resources import data_folder
+from perfkit.core.units import THIN_SPACE
+from perfkit.explain.cluster import ClusterJudgement, groups_of_rank, judge_cluster
+from perfkit.explain.communication import link_table
+from perfkit.explain.diagnose import all_rules, diagnose
+from perfkit.record.load import load
+from tests.face.panels.simulated import simulated
+
+SIXTEEN = data_folder() / "traces" / "cluster_16card"
+
+
+def judge(path: str | Path, **limits: Any) -> ClusterJudgement:
+    return judge_cluster(load(path), **limits)
+
+
+def test_the_sixteen_rank_walk_reads_as_written():
+    text = judge(SIXTEEN).told()[0].replace(THIN_SPACE, " ")
+    for piece in (
+        "stage 0 (ranks 0-7) 293.808 ms",
+        "stage 1 (ranks 8-15) 381.668 ms",
+        "Stage 1 waits 181.583 ms",
+        "Mean computing: 75.515 ms / 79.885 ms",
+        "No rank is slow: rank 8 computes most (80.072 ms), 1.003 x its stage's median, 1.026 x that of all",
+    ):
+        assert piece in text
+
+
+def test_another_metric_is_compared():
+    judged = judge(SIXTEEN)
+    waiting, whole = (judged.compared(metric).table.set_index("rank") for metric in ("wait", "stage"))
+    assert waiting.loc[0, "value_ns"] == 146_614_020
+    assert whole.loc[8, "value_ns"] == 374_073_650 - 178_320_265
+    assert "Rank 2 is furthest from its stage: 76.311" in judged.compared().told().replace(THIN_SPACE, " ")
+
+
+def test_a_simulated_slow_rank_is_named_and_comes_first():
+    judged = judge(simulated("slow_rank:5:1.4"))
+    assert "Rank 5 computes 40.0 % longer" in judged.told()[0]
+    assert judged.compared().to_frame()["rank"].iloc[0] == 5
+    assert judged.compared().told().endswith("1 rank stands out.")
+
+
+def test_the_ranks_of_a_slow_link_are_not_blamed():
+    text = judge(simulated("slow_link:0-1:3")).told()[0]
+    assert "Link 0-1" in text
+    assert "No rank is slow" in text
+
+
+def test_a_limit_decides_who_stands_out():
+    # 4 % more computing are 7.8 of the smallest standard deviations that are believed, 0.5 %.
+    path = simulated("slow_rank:5:1.04")
+    assert judge(path).compared().table["stands_out"].sum() == 1
+    assert judge(path, z_limit=9.0).compared().table["stands_out"].sum() == 0
+
+
+SAMPLES = sorted(path for path in (data_folder() / "traces").iterdir() if path.is_dir())
+FAULTS = (
+    "slow_rank:5:1.4",
+    "slow_rank:3:1.03",
+    "slow_rank:3:1.4:1:2",
+    "slow_link:0-1:3",
+    "jitter:0.1",
+    "imbalanced_pp_stage:0:1.5",
+)
+
+
+@pytest.mark.parametrize("path", [*map(str, SAMPLES), *FAULTS], ids=lambda path: Path(path).name)
+def test_what_stands_out_are_the_ranks_and_links_that_the_rules_name(path: str):
+    run = load(simulated(path) if path in FAULTS else path)
+    try:
+        judged = judge_cluster(run)
+        ranks = judged.compared().table
+    except NotMeasuredError:
+        pytest.skip("a recording without computing time")
+    findings = diagnose(run, only=[rule for rule in all_rules() if rule.name in ("slow-rank", "slow-link")]).findings
+    named = {rank for finding in findings for rank in finding.subject.get("ranks", ())}
+    links = {link for finding in findings for link in finding.subject.get("links", ())}
+    assert set(ranks.loc[ranks["stands_out"], "rank"]) == set(judged.slow_ranks) == named
+    table = link_table(judged.case.run)
+    ringed = table[table["slow"].astype(bool)]
+    assert {(min(pair), max(pair)) for pair in zip(ringed["source_rank"], ringed["target_rank"], strict=True)} == links
+    steps = judged.case.steps["step"].drop_duplicates().tolist()
+    assert steps == robust.after_warm_up(run.steps())["step"].drop_duplicates().tolist()
+
+
+def test_two_ranks_are_judged_by_their_equal_operators_and_not_at_all_without_kernels(tmp_path: Path):
+    whole = data_folder() / "traces" / "torch_npu_2rank"
+    assert "Neither of the two ranks is slow" in judge(whole).told()[0]
+    for path in whole.rglob("step_trace_time.csv"):
+        kept = tmp_path / path.relative_to(whole)
+        kept.parent.mkdir(parents=True)
+        shutil.copy(path, kept)
+    text = judge(tmp_path).told()[0]
+    assert "cannot be told" in text
+    assert "is slow:" not in text
+
+
+def test_a_run_without_steps_is_not_measured():
+    with pytest.raises(NotMeasuredError, match="holds none"):
+        judge(data_folder() / "traces" / "memory_tracker")
+
+
+def test_the_groups_of_a_rank_are_those_that_it_is_in():
+    groups = groups_of_rank(load(simulated("slow_rank:5:1.4")), 2)
+    assert len(groups)
+    assert all("2" in members.split(", ") for members in groups["members"])
