@@ -6,7 +6,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import format_ms, format_ratio, format_si, significant
+from perfkit.core.units import format_ms, format_ns, format_ratio, format_si, significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
 from perfkit.explain.diagnose.case import Case
@@ -106,11 +106,13 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     """How much of the time in collectives is waiting and for whom, in sentences; then what these figures cannot tell."""
     ranks, late = waiting_by_rank(members), late_rank(members, wait_ratio=wait_ratio)
     known = ranks[ranks["wait_ns"].notna() & ranks["transfer_ns"].notna()]
-    total = int((known["wait_ns"] + known["transfer_ns"]).sum())
+    waited, moved = int(known["wait_ns"].sum()), int(known["transfer_ns"].sum())
+    total = waited + moved
     if known.empty or not total:
         return ["Waiting and moving data were not told apart."]
-    text = f"{format_ratio(int(known['wait_ns'].sum()) / total)} of the time that is told apart is waiting"
-    told = [f"{text}: rank {late[0]} is the late one; {late[1]}." if late else f"{text}; no single rank makes the others wait."]
+    parts = f"All ranks together wait {format_ns(waited)} and move data for {format_ns(moved)}"
+    text = f"{parts}: {format_ratio(waited / total)} is waiting"
+    told = [f"{text}; rank {late[0]} is the late one; {late[1]}." if late else f"{text}; no single rank makes the others wait."]
     rest = int(ranks["other_ns"].sum())
     if rest > total:
         told.append(f"{format_ratio(rest / (rest + total))} of the time in collectives is neither waiting nor transfer.")

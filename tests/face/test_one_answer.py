@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 
 from perfkit.core import quantity
 from perfkit.core.resources import data_folder
+from perfkit.face.charts.spec import split
 from perfkit.face.cli import main
 from perfkit.face.panels import compare, findings, open_panel
 from perfkit.face.widgets.answer import Whole
+from perfkit.face.widgets.chart import as_figure
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.table import Table, table_content
 from tests.page_cells import run_page, views
@@ -59,6 +62,78 @@ def read_off(text: str, name: str, unit: str = "") -> Shown | None:
     value = float(digits)
     last = -decimals if known is None or not value else max(-decimals, math.floor(math.log10(abs(value))) + 1 - known.digits)
     return Shown(value * size, 0.5 * 10.0**last * size)
+
+
+KINDS = {
+    unit: (kind, size)
+    for kind in ("ns", "bytes", "bytes_per_s", "flops", "flops_per_s", "ratio")
+    for size, unit in quantity.quantity(kind).prefixes  # type: ignore[union-attr]
+}
+"""By the unit that people see, what it is a unit of and how much of that."""
+TOLD = re.compile(
+    rf"({SHOWN.pattern}) ({'|'.join(re.escape(unit) for unit in sorted(KINDS, key=len, reverse=True) if unit)})(?![\w/])"
+)
+
+
+LEVEL = re.compile(r"80 % (?=interval|between)")
+"""How sure an interval is, which is no figure of the page."""
+
+
+def told_in(text: str) -> Iterator[tuple[str, Shown]]:
+    """The numbers with a unit in a sentence: what each is of, and the number."""
+    for number, unit in TOLD.findall(text):
+        digits = re.sub(r"[\u2009\u202f ]", "", number).replace("−", "-")
+        (kind, size), decimals = KINDS[unit], len(digits.partition(".")[2])
+        last = 0 if decimals else max(0, math.floor(math.log10(abs(float(digits)) or 1)) - 2)
+        yield kind, Shown(float(digits) * size, 0.5 * 10.0 ** (last - decimals) * size)
+
+
+def numbers_in(document: Any, name: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a document, or of a table's rows, by what it is of; parts of an amount have the unit of their whole."""
+    if isinstance(document, Mapping):
+        for key, value in document.items():
+            yield from numbers_in(value, str(key) if quantity.unit_of(str(key)) or not isinstance(value, int | float) else name)
+    elif isinstance(document, list | tuple):
+        for value in document:
+            yield from numbers_in(value, name)
+    elif isinstance(document, str):
+        yield from ((kind, shown.value) for kind, shown in told_in(document))
+    elif isinstance(document, int | float) and not isinstance(document, bool) and (known := quantity.quantity(name)) is not None:
+        unit = known.prefixes[-1][1]
+        kind, size = KINDS.get(unit, (unit, 1))
+        yield kind, document * (size / known.prefixes[-1][0])
+
+
+def sentence_is_of(text: str, *behind: Any) -> None:
+    """Every number with a unit in a sentence stands in what is behind it, or is made of two numbers of the sentence that do.
+
+    Of two amounts that is their difference, or the share of one in the other or in both together.
+    """
+    known = list(numbers_in(behind))
+    told = list(told_in(LEVEL.sub("", text)))
+    exact = {(kind, value) for kind, shown in told for of, value in known if kind == of and shown.is_of(value)}
+    for kind, shown in told:
+        if not any(of == kind and shown.is_of(value) for of, value in exact):
+            pairs = [(of, a, b) for of, a in exact for other, b in exact if of == other and a > 0 and b > 0]
+            made = [a - b for of, a, b in pairs if of == kind]
+            made += [share for _, a, b in pairs for share in (a / b, a / (a + b), 1 - a / b)] if kind == "ratio" else []
+            assert any(shown.is_of(value) for value in made), (kind, shown, text)
+
+
+def test_a_sentence_with_a_number_of_its_own_is_found():
+    step = {"duration_ns": 12_300_000, "parts": {"free_ns": [2_300_000]}}
+    sentence_is_of("12.3 ms a step, 2.30 ms of it free (18.7 %), 10.0 ms the rest (80 % between them)", step)
+    for text in ("12.4 ms a step", "12.3 GiB", "18.7 %", "12.3 ms a step, 18.7 % of it free"):
+        with pytest.raises(AssertionError):
+            sentence_is_of(text, step)
+
+
+def page_is_of(whole: Whole, *documents: Any) -> None:
+    """The sentence of a page tells numbers of its tables and charts, of the sums of their columns, or of the command's document."""
+    frames = [getattr(table, "frame", table) for table in whole.tables.values()]
+    frames += [pd.DataFrame(rows) for chart in whole.charts.values() for rows in split(as_figure(chart).chart).datasets.values()]
+    sums = [frame.select_dtypes("number").sum().to_dict() for frame in frames]
+    sentence_is_of(str(whole.text), [frame.to_dict("list") for frame in frames], sums, documents)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,6 +240,7 @@ def test_summary_and_page_11(path: str):
     document, text = asked("summary", path)
     steps = {(rank["rank"], step["step"]): step for rank in document["ranks"] for step in rank["steps"]}
     shown = views(run_page("11_step_breakdown", path=path))
+    page_is_of(shown["what_it_is_made_of"].wait(), document)
     rows = list(page_rows(shown["where_the_step_went"].wait(), "rank", "step", "duration_ns"))
     assert {row["key rank"] for row in rows} == {rank["rank"] for rank in document["ranks"]}
     for row in rows:
@@ -182,6 +258,7 @@ def test_kernels_and_page_12():
     kernels = {row["name"]: row for row in document["rows"]}
     shown = views(run_page("12_operators", path=TWO_RANKS))["which_take_most"]
     shown.set({"core": "all"})
+    page_is_of(shown.wait(), document)
     rows = list(page_rows(shown.wait(), "name", "gain_ratio"))
     assert [row["name"] for row in rows] == list(kernels)[: len(rows)] != []
     for row in rows:
@@ -191,7 +268,9 @@ def test_kernels_and_page_12():
 def test_waiting_and_page_13():
     document, text = asked("ask", SIXTEEN, "waiting")
     ranks = {row["rank"]: row for row in document["rows"]}
-    rows = list(page_rows(views(run_page("13_communication", path=SIXTEEN))["who_waits_for_whom"].wait(), "rank", "caused_ns"))
+    whole = views(run_page("13_communication", path=SIXTEEN))["who_waits_for_whom"].wait()
+    page_is_of(whole, document)
+    rows = list(page_rows(whole, "rank", "caused_ns"))
     assert len(rows) == len(ranks)
     for row in rows:
         rank = row["key rank"]
@@ -204,6 +283,9 @@ def test_diagnose_and_pages_20_and_16(path: str):
     flat = " ".join(text.split())
     view = open_panel(findings.PANEL, state=findings.State(run=path))
     whole = view.wait()
+    page_is_of(whole, document)
+    for finding in document["findings"]:
+        sentence_is_of(finding["title"], finding)
     by_title = {finding["title"]: finding for finding in document["findings"]}
     rows = list(page_rows(whole, "finding", "cost_ns"))
     assert len(rows) == len(by_title)
@@ -219,6 +301,7 @@ def test_diagnose_and_pages_20_and_16(path: str):
     assert evidence.to_dict() == {quantity.label(name): quantity.text(name, value) for name, value in chosen.items()}
     if path == FEED:
         way = views(run_page("16_data_feed", path=path))["what_slows_the_feed"].wait()
+        page_is_of(way, document)
         answer = " ".join(next(iter(way.tables.values())).frame["measured"])
         for name in ("largest_interval_ns", "largest_interval_share"):
             assert quantity.text(name, chosen[name]) in answer, name
@@ -229,6 +312,8 @@ def test_estimate_and_pages_02_and_04():
     flat = " ".join(text.replace("\u2009", "").split())
     step = views(run_page("02_model_cost", path=PLANS[0]))["how_long_a_step"].wait()
     fits = views(run_page("04_memory", path=PLANS[0]))["does_it_fit"].wait()
+    page_is_of(step, document)
+    page_is_of(fits, document)
     for name in ("step_time_s", "step_time_low_s", "step_time_high_s", "tokens_per_s_per_device", "mfu"):
         told = quantity.text(name, document[name])
         assert told in step.text, (name, told, step.text)
@@ -259,6 +344,7 @@ def test_compare_and_page_21(pair: tuple[str, str]):
         amounts = {f"{name}_{unit}": parts[row["part"]][name] for name in ("a", "b", "delta")}
         same(row, amounts, rows_of(text, part=row["part"]), *amounts)
         assert rows_of(text, part=row["part"])["change"] == row["change"]
+    page_is_of(whole, document)
     assert document["sentences"][0][1:] in whole.text
     assert document["sentences"][0] in text
     if runs:
