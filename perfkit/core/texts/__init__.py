@@ -9,8 +9,8 @@ translated: they are data.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
 from pathlib import Path
 
 from perfkit.core import settings
@@ -19,8 +19,10 @@ from perfkit.core.texts._said import say as say
 from perfkit.core.texts._sentences import Sentences
 
 LANGUAGES = {"en": "English", "zh": "中文"}
-SENTENCES = ("costs", "sentences", "words")
+SENTENCES = ("costs", "sentences", "said", "words")
 """What a sentence is looked up in, one after the other: clauses that stand in sentences come last."""
+_LONG = 500
+"""Of characters: what is longer is hardly said twice."""
 BROWSER = "browser"
 """The section of texts that the page's scripts need."""
 
@@ -40,13 +42,7 @@ def _flat(language: str) -> Mapping[str, str]:
 
 def t(text: str, language: str | None = None) -> str:
     """A text in a language, by default that of this process; the text itself where there is none."""
-    return translator(language)(text)
-
-
-def translator(language: str | None = None) -> Callable[[str], str]:
-    """`t` for many texts: the language is looked up once."""
-    known = _flat(language or settings.language())
-    return lambda text: known.get(text, text)
+    return _flat(language or settings.language()).get(text, text)
 
 
 @cache
@@ -60,6 +56,11 @@ def told(sentence: str, language: str | None = None) -> str:
     language = language or settings.language()
     if isinstance(sentence, Said):
         return sentence.in_words(_flat(language))
+    return _remembered(sentence, language) if len(sentence) < _LONG else _sentences(language).told(sentence)
+
+
+@lru_cache(maxsize=8192)
+def _remembered(sentence: str, language: str) -> str:
     return _sentences(language).told(sentence)
 
 

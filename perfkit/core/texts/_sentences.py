@@ -10,6 +10,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 PLACE = re.compile(r"\{(\d)\}")
+MARKS = ("✓ ", "✗ ")
+_END = re.compile(r"(?<=[.!?]) (?=[A-Z0-9✓✗])")
+"""Between two sentences."""
 
 
 class Sentences:
@@ -27,11 +30,21 @@ class Sentences:
         """A sentence in this language; itself where there is none."""
         if text in self._known:
             return self._known[text]
+        if text[:2] in MARKS:
+            return text[:2] + self.told(text[2:])
         for words, translated in self._places:
             values = _values(words, text)
             if values is not None:
                 return PLACE.sub(lambda place, values=values: self.told(values[int(place[1])]), translated)  # type: ignore[misc]
-        return text
+        sentences = _END.split(text) if self._known else [text]
+        return text if len(sentences) == 1 else _joined([self.told(one) for one in sentences])
+
+
+def _joined(sentences: list[str]) -> str:
+    """Sentences one after the other, with a space where the one before is in a script that has one."""
+    return "".join(
+        one if last.endswith("。") or not last else f" {one}" for last, one in zip(["", *sentences], sentences, strict=False)
+    )
 
 
 def _values(words: list[str], text: str) -> list[str] | None:

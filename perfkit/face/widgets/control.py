@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from perfkit.core.errors import InputError
 from perfkit.core.roots import is_allowed
-from perfkit.core.texts import t, translator
+from perfkit.core.texts import t, told
 from perfkit.core.units import format_entry, rounded
 from perfkit.face.widgets._files import list_folder
 from perfkit.face.widgets._upload import offer
@@ -280,11 +280,10 @@ def _evenly_by_ratio(low: float, high: float, *, whole: bool) -> list[float]:
 def option_list(options: Options, state: Any) -> list[tuple[str, Any, str]]:
     """Options as (label, value, group)."""
     given: Iterable[Option] = options(state) if callable(options) else options
-    say = translator()
     return [
-        (say(str(option[0])), option[1], say(option[2]) if len(option) == 3 else "")
+        (told(str(option[0])), option[1], told(option[2]) if len(option) == 3 else "")
         if isinstance(option, tuple)
-        else (say(str(option)), option, "")
+        else (told(str(option)), option, "")
         for option in given
     ]
 

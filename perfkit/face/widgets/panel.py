@@ -24,7 +24,7 @@ import traitlets
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError, PerfkitError
-from perfkit.core.texts import t
+from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
@@ -306,10 +306,10 @@ class PanelView(View):
             self.data = {
                 "version": self._version,
                 "seq": self._seq,
-                "sentence": answer.text,
+                "sentence": told(answer.text),
                 "datasets": {name: spec.datasets for name, spec in specs.items()},
                 "params": {name: dict(figure.params) for name, figure in figures.items()},
-                "alt": {name: figure.alt or answer.text for name, figure in figures.items()},
+                "alt": {name: told(figure.alt or answer.text) for name, figure in figures.items()},
             }
             self.status = {"state": "result"}
 
@@ -322,7 +322,7 @@ class PanelView(View):
             self._draw_controls()
             self.details = {
                 "version": self._version,
-                "notes": list(whole.notes),
+                "notes": list(map(told, whole.notes)),
                 "tables": contents,
                 "code": [part._asdict() for part in whole.code],
             }

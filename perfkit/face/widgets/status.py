@@ -8,6 +8,7 @@ from typing import Any
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
 from perfkit.core.roots import told
 from perfkit.core.texts import t
+from perfkit.core.texts import told as in_words
 from perfkit.face.widgets.worker import Cancelled
 
 
@@ -32,9 +33,9 @@ def failure(error: Exception, action: str = "") -> dict[str, Any]:
     if isinstance(error, Cancelled):
         return {"state": "empty", "title": t("Cancelled"), "text": t("Nothing was changed."), "retry": True}
     if isinstance(error, NothingYet):
-        return {"state": "empty", "text": str(error), "action": action}
+        return {"state": "empty", "text": in_words(str(error)), "action": action}
     if isinstance(error, NotMeasuredError):
-        return {"state": "unmeasured", "text": f"{t('Missing')}: {told(error.missing)}", "how": error.how_to_collect}
+        return {"state": "unmeasured", "text": f"{t('Missing')}: {told(in_words(error.missing))}", "how": error.how_to_collect}
     if isinstance(error, InputError):
         count = len(error.problems)
         title = f"{told(error.subject)}: {count} problem{'' if count == 1 else 's'}"

@@ -14,6 +14,27 @@ from perfkit.face.charts.spec import plain
 from perfkit.face.widgets.view import Content
 
 MAX_ROWS = 500
+NAMES = frozenset(
+    [
+        "name",
+        "names",
+        "operator",
+        "operators",
+        "op",
+        "kernel",
+        "kernels",
+        "path",
+        "file",
+        "place",
+        "scope",
+        "module",
+        "function",
+        "key",
+        "shape",
+        "shapes",
+    ]
+)
+"""Columns of what somebody else has named: their cells are not translated."""
 """Rows sent to the page; how many more there are is said below the table."""
 
 
@@ -92,7 +113,11 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
 
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
-    own = quantity.cells(series)
+    own = (
+        quantity.cells(series)
+        if name in NAMES
+        else [told(cell) if isinstance(cell, str) else cell for cell in quantity.cells(series)]
+    )
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
     numbers = [value for value in values if value is not None]

@@ -1,0 +1,68 @@
+"""A page in Chinese shows no English sentence: not in an answer, a note, a table, a control, a hint or a text that is narrated."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perfkit.core.errors import PerfkitError
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.step_view import StepView
+from perfkit.project.sample import demo
+from tests.page_cells import run_page, views, with_steps
+
+WORD = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?![\w/.:(=-])")
+"""A word of a language, and not a part of a path, a key, an option or a call."""
+
+
+def is_english(text: object) -> bool:
+    """Whether a text is a sentence or clause in English; a single word may be a name."""
+    return isinstance(text, str) and not re.search("[\u4e00-\u9fff]", text) and len(WORD.findall(text)) > 1
+
+
+def texts(view: StepView) -> Iterator[Any]:
+    """All that a panel shows in words."""
+    yield from (view.title, view.data.get("sentence"), *view.status.values(), *view.details.get("notes", ()))
+    for chart in view.frame.get("charts", ()):
+        yield chart["title"]
+    for table in view.details.get("tables", ()):
+        yield table["title"]
+        for column in table["columns"]:
+            yield from (column["label"], *column["text"])
+    for control in view.controls:
+        yield from (control.get(part) for part in ("label", "help", "placeholder", "prompt", "note"))
+        for option in control.get("options") or ():
+            yield option["label"] if isinstance(option, dict) else option
+    for action in view.actions:
+        yield from (action["label"], action["help"])
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return demo(tmp_path_factory.mktemp("chinese") / "demo").folder
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_a_page_shows_no_english_sentence_in_chinese(name: str, project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(project))
+    page_state.cache_clear()
+    shown = views(run_page(name))
+    for view in shown.values():
+        with suppress(PerfkitError):
+            view.wait()
+    found = {text for view in shown.values() for text in texts(view) if is_english(text)}
+    assert found == set(), json.dumps(sorted(found), indent=1)
+
+
+def test_a_sentence_is_told_apart_from_names_paths_and_figures():
+    for name in ("aten::mm", "a/b c.d", "--use-mcore x", "3.5 ms", "parallel_config.recompute: 4", "pretrain_llama2_13b.yaml"):
+        assert not is_english(name)
+    assert is_english("is read by")
+    assert not is_english("被 is read by")
