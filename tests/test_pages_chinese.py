@@ -21,9 +21,15 @@ WORD = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?![\w/.:(=-])")
 """A word of a language, and not a part of a path, a key, an option or a call."""
 
 
+CLAUSE = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?: [a-z]{2,}){3,}(?![\w/.:(=-])")
+"""Four words in a row, which is more than names have in a sentence that is told."""
+
+
 def is_english(text: object) -> bool:
-    """Whether a text is a sentence or clause in English; a single word may be a name."""
-    return isinstance(text, str) and not re.search("[\u4e00-\u9fff]", text) and len(WORD.findall(text)) > 1
+    """Whether a text is a sentence or clause in English, or has one; a single word may be a name."""
+    if not isinstance(text, str):
+        return False
+    return bool(CLAUSE.search(text)) or (not re.search("[\u4e00-\u9fff]", text) and len(WORD.findall(text)) > 1)
 
 
 def texts(view: StepView) -> Iterator[Any]:
@@ -65,4 +71,5 @@ def test_a_sentence_is_told_apart_from_names_paths_and_figures():
     for name in ("aten::mm", "a/b c.d", "--use-mcore x", "3.5 ms", "parallel_config.recompute: 4", "pretrain_llama2_13b.yaml"):
         assert not is_english(name)
     assert is_english("is read by")
-    assert not is_english("被 is read by")
+    assert is_english("被: the file holds no lines")
+    assert not is_english("被 torch.mm 读取 (flash attention)")

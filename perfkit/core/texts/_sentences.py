@@ -34,7 +34,7 @@ class Sentences:
             return text[:2] + self.told(text[2:])
         for words, translated in self._places:
             values = _values(words, text)
-            if values is not None:
+            if values is not None and not any(map(_END.search, values)):  # a place does not hold the end of a sentence
                 return PLACE.sub(lambda place, values=values: self.told(values[int(place[1])]), translated)  # type: ignore[misc]
         sentences = _END.split(text) if self._known else [text]
         return text if len(sentences) == 1 else _joined([self.told(one) for one in sentences])

@@ -37,7 +37,7 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
     num_charts = sum(isinstance(thing, AnyChart) for _, thing in things)
     for title, thing in things:
         if isinstance(thing, AnyChart):
-            words = f"{title}{mark}" if title else ""
+            words = f"{told(title)}{mark}" if title else ""
             charts[_key(title, "chart", charts)] = Figure(chart=thing, title=words, sources=sources, wide=num_charts == 1)
         elif isinstance(thing, pd.DataFrame):
             if not len(thing):
