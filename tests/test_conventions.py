@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def test_every_plug_in_has_a_test_file(package: str, constant: str):
     assert [name for name in discover.modules(package, constant) if not (folder / f"test_{name}.py").exists()] == []
 
 
+@cache
 def _imported(path: Path) -> set[str]:
     """Every dotted name that a module imports: `from a import b` counts as a and as a.b."""
     found: set[str] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,25 @@ def kernels() -> Iterator[Kernels]:
     found.preloaded.end()
 
 
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample project, of which every page gets a copy."""
+    return demo(tmp_path_factory.mktemp("sample") / "project").folder
+
+
+@pytest.fixture
+def folder(project: str, sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that a page runs in; below it a copy of the sample project, or an empty one."""
+    place = tmp_path / "project"
+    if project == "sample":
+        shutil.copytree(sample, place)
+    else:
+        place.mkdir()
+    monkeypatch.setenv("PERFKIT_PROJECT", str(place))
+    monkeypatch.setenv("PERFKIT_WAIT_FOR_PANELS", "1")
+    return tmp_path
+
+
 def test_there_are_pages():
     assert {"00", "01", "02", "04", "10", "11"} <= {page.name[:2] for page in PAGES}
 
@@ -61,16 +81,9 @@ def test_page_asks_one_question_in_its_title(path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("project", ["sample", "empty"])
-def test_page_runs_from_top_to_bottom(path: Path, project: str, kernels: Kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    folder = tmp_path / "project"
-    if project == "sample":
-        demo(folder)
-    else:
-        folder.mkdir()
-    monkeypatch.setenv("PERFKIT_PROJECT", str(folder))
-    monkeypatch.setenv("PERFKIT_WAIT_FOR_PANELS", "1")
+def test_page_runs_from_top_to_bottom(path: Path, kernels: Kernels, folder: Path):
     notebook = nbformat.read(path, as_version=4)
-    place = {"metadata": {"path": str(tmp_path)}}
+    place = {"metadata": {"path": str(folder)}}
     manager = kernels.manager()
     try:
         NotebookClient(notebook, km=manager, timeout=120, resources=place).execute()

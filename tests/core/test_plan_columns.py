@@ -20,7 +20,7 @@ CONFIGS = sorted((ROOT / "data" / "configs").glob("*"))
 
 @pytest.fixture(scope="module")
 def plans():
-    return random_plans(2000)
+    return random_plans(700)
 
 
 def test_plans_come_back_from_columns_as_they_were(plans):

@@ -27,7 +27,7 @@ OTHERS = ("", "2", "2.3.1", "2.10", "2024.1", "9999.9999")
 @pytest.fixture(scope="module")
 def plans() -> list[Plan]:
     """Dense and mixed ones on four devices, every other one with overlaps stated."""
-    drawn = random_plans(900)
+    drawn = random_plans(400)
     overlapped = SoftwareSpec(overlap_dp=True, overlap_tp=True, overlap_pp=True)
     found = [replace(one, software=overlapped) if index % 2 else one for index, one in enumerate(drawn)]
     return found + [swapping(one) for one in found if one.software == overlapped and one.parallel.data_parallel_size > 1]
@@ -46,7 +46,7 @@ def seconds(plans: list[Plan]) -> np.ndarray:
 
 def test_no_release_of_the_software_makes_a_device_faster_than_it_is(plans):
     device = catalog.hardware_named("Ascend-910B2")
-    own = [replace(one, hardware=device) for one in plans[:200]]
+    own = [replace(one, hardware=device) for one in plans[:100]]
     own.append(replace(own[0], model=catalog.model("llama2-70b"), recompute=RecomputePlan(), parallel=ParallelPlan()))
     times = []
     for release in (*RELEASES, *OTHERS):

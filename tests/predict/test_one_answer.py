@@ -30,7 +30,7 @@ def reference(name: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def plans():
-    return random_plans(2000)
+    return random_plans(700)
 
 
 @pytest.mark.parametrize("name", TABLES)

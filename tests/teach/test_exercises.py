@@ -91,6 +91,8 @@ def test_every_mistake_has_its_sentence_and_every_sentence_its_mistake():
         found = set()
         for seed in range(NUM_SEEDS):
             found |= set(exercise.work(draw(seed, "s", name, exercise.draws)).wrong)
+            if found >= set(exercise.wrong):
+                break
         assert found == set(exercise.wrong), name
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
+from perfkit.project.sample import demo
 from tests.browser.app_server import start, stop
 from tests.face.app.soak import soak
 from tests.face.app.visitors import WAYS, Visitor
@@ -21,7 +21,7 @@ LIMIT, WARM = 4, 1
 
 @pytest.fixture
 def server(tmp_path):
-    subprocess.run([sys.executable, "-m", "perfkit", "demo", str(tmp_path / "demo")], check=True, capture_output=True)
+    demo(tmp_path / "demo")
     limits = {"PERFKIT_MAX_KERNELS": str(LIMIT), "PERFKIT_WARM_KERNELS": str(WARM), "PERFKIT_KERNEL_MEMORY": "1GiB"}
     running = start(tmp_path / "demo", tmp_path / "server.log", **limits)
     yield running

@@ -73,7 +73,7 @@ def test_other_schedules_too(schedule):
         and (plan.parallel.virtual_pipeline_parallel_size > 1) == (schedule == "vpp_lm")
     ]
     assert len(chosen) > 20
-    for plan, settings in chosen:
+    for plan, settings in chosen[::2]:
         batch = plan.workload.global_batch_size * (2 * plan.parallel.pipeline_parallel_size if schedule == "dualpipe" else 1)
         assert_same(replace(plan, workload=replace(plan.workload, global_batch_size=batch)), settings, schedule)
 

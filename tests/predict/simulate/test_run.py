@@ -68,7 +68,7 @@ def test_two_steps_of_any_plan_take_what_is_predicted(seed, place):
 
 def test_the_first_plans_drawn_take_what_is_predicted():
     compared = 0
-    for plan in random_plans(30, seed=44):
+    for plan in random_plans(15, seed=44):
         try:
             prepared = prepare(plan, steps=2)
         except InputError:  # no interleaved schedule for so few micro batches
@@ -76,7 +76,7 @@ def test_the_first_plans_drawn_take_what_is_predicted():
         compared += 1
         predicted = estimate(plan).step_time_s
         assert [step / NS_PER_S for step in prepared.durations_ns()] == pytest.approx([predicted] * 2, rel=0.01)
-    assert compared >= 25
+    assert compared >= 12
 
 
 OVERLAPPED = SoftwareSpec(overlap_dp=True)
@@ -98,7 +98,7 @@ def test_gradients_beside_the_drain_of_a_pipeline_take_what_is_predicted(device,
 
 def test_plans_that_overlap_gradients_and_copies_take_what_is_predicted():
     compared = 0
-    for plan in random_plans(24, seed=44):
+    for plan in random_plans(14, seed=44):
         swapped = RecomputePlan(swapped_layers=plan.stage_layers) if compared % 3 == 0 else plan.recompute
         try:
             prepared = prepare(replace(plan, software=OVERLAPPED, recompute=swapped), steps=2)
@@ -107,7 +107,7 @@ def test_plans_that_overlap_gradients_and_copies_take_what_is_predicted():
         compared += 1
         predicted = estimate(replace(plan, software=OVERLAPPED, recompute=swapped)).step_time_s
         assert prepared.durations_ns()[1] / NS_PER_S == pytest.approx(predicted, rel=0.01)
-    assert compared >= 20
+    assert compared >= 11
 
 
 @pytest.mark.parametrize("dense", [1, 8, 15])
