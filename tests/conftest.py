@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("perfkit", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("perfkit", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("perfkit")
 
 

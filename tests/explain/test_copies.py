@@ -8,8 +8,7 @@ import pytest
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.explain.copies import kind_of
-from perfkit.record.load import load
-from tests.explain.raw_events import TRACES, ns, spans
+from tests.explain.raw_events import ns, read, spans
 
 SAMPLES = [
     "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
@@ -29,7 +28,7 @@ def test_bytes_and_times_are_those_of_the_events(sample):
     for event in events:
         moved[event["name"]] += event["args"]["bytes"]
         took[event["name"]] += ns(event["dur"])
-    table = load(TRACES / sample, cache=False).copies().set_index("name")
+    table = read(sample).copies().set_index("name")
     assert table["bytes"].to_dict() == dict(moved)
     assert table["total_ns"].to_dict() == dict(took)
     assert table["count"].sum() == len(events)
@@ -37,7 +36,7 @@ def test_bytes_and_times_are_those_of_the_events(sample):
 
 @pytest.mark.parametrize("sample", SAMPLES)
 def test_rates_over_time_sum_to_the_bytes_of_copies_that_took_time(sample):
-    run = load(TRACES / sample, cache=False)
+    run = read(sample)
     table = run.copy_bandwidth()
     summed = (table["bytes_per_s"] * table["duration_ns"] / 1e9).groupby(table["kind"]).sum()
     rows = run.frame("launches")
@@ -52,17 +51,17 @@ def test_rates_over_time_sum_to_the_bytes_of_copies_that_took_time(sample):
 def test_the_rate_of_a_copy_is_the_one_that_the_profiler_states(sample):
     stated = [event for event in spans(sample) if event.get("cat") in COPIES and event["dur"] > 1]
     fastest = max(float(event["args"]["memory bandwidth (GB/s)"]) for event in stated)
-    table = load(TRACES / sample, cache=False).copies()
+    table = read(sample).copies()
     assert table["most_bytes_per_s"].max() / 1e9 == pytest.approx(fastest, rel=1e-3)
 
 
 def test_a_size_that_was_not_recorded_is_null_and_a_run_without_copies_not_measured():
-    table = load(TRACES / "hta/negative_queue_length", cache=False).copies()
+    table = read("hta/negative_queue_length").copies()
     assert table["bytes"].isna().all()
     assert table["bytes_per_s"].isna().all()
     assert (table["total_ns"] > 0).any()
     with pytest.raises(NotMeasuredError):
-        load(TRACES / "torch_npu_level0", cache=False).copies()
+        read("torch_npu_level0").copies()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,8 @@ from perfkit.core.run import Run
 from perfkit.explain.critical_path import GRAPH_LEAST, critical_path, path_of, path_operators
 from perfkit.explain.dependencies import Dependencies, dependencies, retime
 from perfkit.record.format import Sink
-from perfkit.record.load import load
 from perfkit.record.steps import Window, add_window_steps
-
-DATA = Path(__file__).parents[1] / "data" / "traces"
+from tests.explain.raw_events import read
 
 
 def _two_ranks(slow_ns: int = 400) -> Run:
@@ -103,14 +100,14 @@ TRAINING = [
 @pytest.mark.parametrize("sample", TRAINING)
 def test_the_path_of_a_training_step_crosses_from_thread_to_thread(sample: str):
     """The autograd thread begins where the main thread ends, and the step with it: nothing of note is left unexplained."""
-    run = load(DATA / sample, cache=False)
+    run = read(sample)
     path = critical_path(run, step=int(run.steps()["step"].iloc[0]))
     unlinked = path.loc[path["kind"] == "unlinked", "duration_ns"].sum()
     assert unlinked <= 0.05 * path["duration_ns"].sum()
 
 
 def test_the_backward_pass_is_led_to_by_the_thread_that_asked_for_it():
-    run = load(DATA / "kineto_tb_samples/resnet50_num_workers_0", cache=False)
+    run = read("kineto_tb_samples/resnet50_num_workers_0")
     nodes = dependencies(run, step=6).nodes
     host = nodes[nodes["kind"] == "host"]
     assert host["stream"].nunique() == 2
@@ -119,7 +116,7 @@ def test_the_backward_pass_is_led_to_by_the_thread_that_asked_for_it():
 
 @pytest.mark.parametrize("sample", ["hta/nccl_parser_config", "hta/critical_path/simple_add"])
 def test_the_path_of_a_real_step_sums_to_it_to_the_nanosecond(sample: str):
-    run = load(DATA / sample, cache=False)
+    run = read(sample)
     row = run.steps().iloc[0]
     graph = dependencies(run, step=int(row["step"]))
     path = path_of(graph)

@@ -1,4 +1,4 @@
-"""The guides' terms: on every sample the terms of every step sum to it, and say what the recording tells."""
+"""The guides' terms say what the recording tells; that they sum to every step of every sample, the tests of the ledger hold."""
 
 from __future__ import annotations
 
@@ -8,36 +8,12 @@ from pathlib import Path
 import pytest
 
 from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.explain.guide_terms import TERMS, UNTOLD, guide_breakdown, guide_terms, terms_of
-from perfkit.explain.ledger import ledger
+from perfkit.explain.guide_terms import UNTOLD, guide_breakdown, guide_terms
 from perfkit.face.cli import main
 from perfkit.record.load import load
 
 TRACES = Path(__file__).resolve().parents[1] / "data/traces"
-SAMPLES = sorted(
-    path for folder in TRACES.iterdir() if folder.is_dir() for path in (folder, *folder.iterdir()) if "PROV" not in path.name
-)
 ASCEND = next(path for path in sorted(TRACES.rglob("*")) if path.name.startswith("ascend") and path.is_dir())
-
-
-def loaded(path):
-    try:
-        return load(path)
-    except InputError:
-        pytest.skip("no run by itself")
-
-
-@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_terms_of_every_step_of_every_sample_sum_to_the_step(path):
-    run = loaded(path)
-    found = ledger(run)
-    steps = run.steps().drop_duplicates(["rank", "step"], keep="last").set_index(["rank", "step"])["duration_ns"]
-    for group, names in TERMS.items():
-        rows = terms_of(found, group)
-        sums = rows.groupby(["rank", "step"])["ns"].sum()
-        assert {key: int(ns) for key, ns in sums.items()} == {key: int(ns) for key, ns in steps.items() if ns > 0}
-        assert (rows["ns"] >= 0).all()
-        assert set(rows["term"]) <= set(names)
 
 
 def test_a_group_that_no_guide_has_is_refused():

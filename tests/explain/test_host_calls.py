@@ -12,7 +12,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.record.load import load
-from tests.explain.raw_events import TRACES, ns, spans
+from tests.explain.raw_events import TRACES, ns, read, spans
 
 SAMPLE = "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"
 SUMMED = data_folder() / "traces" / "torch_npu_2rank"
@@ -26,14 +26,14 @@ def test_cuda_calls_are_those_of_the_events():
         if event.get("cat") in CALLS:
             counts[event["name"]] += 1
             times[event["name"]] += ns(event["dur"])
-    table = load(TRACES / SAMPLE, cache=False).host_calls().set_index("name")
+    table = read(SAMPLE).host_calls().set_index("name")
     assert table["count"].to_dict() == dict(counts)
     assert table["total_ns"].to_dict() == dict(times)
     assert table["layer"].isna().all()
 
 
 def test_the_steps_have_the_calls_that_began_in_them():
-    run = load(TRACES / SAMPLE, cache=False)
+    run = read(SAMPLE)
     steps = [run.host_calls(step=int(step)) for step in run.steps()["step"]]
     marks = [event for event in spans(SAMPLE) if event["name"].startswith("ProfilerStep#")]
     begin, end = min(e["ts"] for e in marks), max(e["ts"] + e["dur"] for e in marks)
@@ -49,7 +49,7 @@ def test_cann_calls_of_a_database_are_those_of_its_table():
             "JOIN ENUM_API_TYPE e ON e.id = a.type GROUP BY 1, 2"
         )
         wanted = {(layer, name): (count, total) for layer, name, count, total in database.execute(query)}
-    table = load(TRACES / "torch_npu_db/level1", cache=False).host_calls(rank=0)
+    table = read("torch_npu_db/level1").host_calls(rank=0)
     layers = {"AscendCL": "acl", "Node": "node", "Runtime": "runtime", "Hccl": "hccl", "Model": "model"}
     rows = table[table["layer"].isin(list(layers))]
     found = {(layers[layer], name): (n, total) for layer, name, n, total in rows[["layer", "name", "count", "total_ns"]].values}
@@ -61,7 +61,7 @@ def test_calls_that_were_summed_up_by_the_vendor_alone_are_these_sums():
     for file in SUMMED.rglob("api_statistic.csv"):
         with file.open(encoding="utf-8") as text:
             rows += [(row["API Name"], int(row["Count"]), Decimal(row["Time(us)"])) for row in csv.DictReader(text)]
-    table = load(SUMMED, cache=False).host_calls()
+    table = read(SUMMED).host_calls()
     assert table["count"].sum() == sum(count for _, count, _ in rows)
     assert table["total_ns"].sum() == sum(int(total * 1000) for _, _, total in rows)
     assert set(table["name"]) == {name for name, _, _ in rows}
@@ -69,7 +69,7 @@ def test_calls_that_were_summed_up_by_the_vendor_alone_are_these_sums():
 
 
 def test_a_spread_pooled_over_ranks_is_that_of_all_calls():
-    run = load(TRACES / "dlrm_8xV100", cache=False)
+    run = read("dlrm_8xV100")
     rows = run.frame("host")
     launched = rows[rows["name"] == "cudaLaunchKernel"]["duration_ns"]
     found = run.host_calls().set_index("name").loc["cudaLaunchKernel"]
@@ -90,5 +90,5 @@ def test_sums_that_cannot_be_read_are_counted(tmp_path):
     file.write_text("\n".join(kept) + "\n", encoding="utf-8")
     run = load(copy, cache=False)
     for _ in range(2):  # asked again, nothing is counted twice
-        assert len(run.host_calls(rank=0)) == len(load(SUMMED, cache=False).host_calls(rank=0)) - 2
+        assert len(run.host_calls(rank=0)) == len(read(SUMMED).host_calls(rank=0)) - 2
     assert sum(lost.count for lost in run.dropped if lost.table == "call_sums") == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,8 @@ from perfkit.core.run import Run
 from perfkit.explain.idle import idle_breakdown, idle_gaps
 from perfkit.explain.launches import launch_summary, launches, unlinked
 from perfkit.record.format import Sink
-from perfkit.record.load import load
 from perfkit.record.steps import Window, add_window_steps
-
-DATA = Path(__file__).parents[1] / "data" / "traces"
+from tests.explain.raw_events import read
 
 
 def _run(kernels: list[tuple[int, int, str, int | None]], host: list[tuple[str, int, int]] = [], end_ns: int = 1000) -> Run:  # noqa: B006
@@ -92,7 +89,7 @@ def test_gaps_sum_to_the_free_time_of_the_step(kernels: list[tuple[int, int, str
 
 @pytest.mark.parametrize("sample", ["hta/nccl_parser_config", "hta/critical_path/simple_add"])
 def test_real_gaps_sum_to_free_to_the_nanosecond(sample: str):
-    run = load(DATA / sample, cache=False)
+    run = read(sample)
     row = run.steps().iloc[0]
     breakdown = idle_breakdown(run, rank=int(row["rank"]), step=int(row["step"]))
     assert breakdown.total == row["free_ns"]
@@ -114,7 +111,7 @@ def test_launches_are_linked_and_delayed():
 
 
 def test_every_kernel_of_a_real_trace_has_its_operator():
-    run = load(DATA / "hta" / "nccl_parser_config", cache=False)
+    run = read("hta/nccl_parser_config")
     rows = launches(run, rank=0)
     assert len(rows) == len(run.frame("kernels"))
     assert rows["launch_ns"].notna().all()

@@ -9,7 +9,7 @@ import pytest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.record.load import load
-from tests.explain.raw_events import TRACES, spans
+from tests.explain.raw_events import TRACES, read, spans
 
 SAMPLE = "hta/cupti_profiler/benchmark_result_924719_1679055439_trace.json.gz"
 FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
@@ -17,7 +17,7 @@ FADD = "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum"
 
 def test_cupti_counters_have_the_operators_that_holistic_trace_analysis_publishes():
     """Figures of tests/test_cupti_profiler.py in facebookresearch/HolisticTraceAnalysis."""
-    rows = load(TRACES / SAMPLE, cache=False).frame("kernel_counters")
+    rows = read(SAMPLE).frame("kernel_counters")
     assert (rows[rows["counter"] == FADD]["count"].sum(), rows["counter"].nunique()) == (77, 9)
     found = rows[(rows["counter"] == FADD) & rows["name"].astype(str).str.contains("fft2d_r2c_32x32") & (rows["most"] == 86114304)]
     assert found[["operator", "outer_operator"]].values.tolist() == [["aten::cudnn_convolution", "aten::conv2d"]]
@@ -27,13 +27,13 @@ def test_cupti_counters_have_the_operators_that_holistic_trace_analysis_publishe
 def test_totals_by_any_group_are_those_of_the_events(by):
     events = [event for event in spans(SAMPLE) if event.get("cat") == "cuda_profiler_range"]
     wanted = {name: sum(event["args"][name] for event in events) for name in events[0]["args"]}
-    table = load(TRACES / SAMPLE, cache=False).kernel_counters(by=by)
+    table = read(SAMPLE).kernel_counters(by=by)
     assert table.groupby("counter")["total"].sum().to_dict() == wanted
     assert (table["mean"] * table["count"]).tolist() == pytest.approx(table["total"].tolist())
 
 
 def test_counters_of_a_database_are_those_of_its_table():
-    run = load(TRACES / "torch_npu_db/level1", cache=False)
+    run = read("torch_npu_db/level1")
     file = next((TRACES / "torch_npu_db/level1").rglob("ascend_pytorch_profiler_0.db"))
     with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as database:
         query = "SELECT s.value, SUM(p.value) FROM TASK_PMU_INFO p JOIN STRING_IDS s ON s.id = p.name GROUP BY s.value"
@@ -54,6 +54,6 @@ def test_text_and_database_of_one_recording_count_the_same():
 
 def test_what_was_not_counted_is_not_measured_and_a_wrong_group_is_named():
     with pytest.raises(NotMeasuredError, match="aic_metrics"):
-        load(TRACES / "dlrm_8xV100", cache=False).kernel_counters()
+        read("dlrm_8xV100").kernel_counters()
     with pytest.raises(InputError, match="do you mean 'operator'"):
-        load(TRACES / SAMPLE, cache=False).kernel_counters(by="operators")
+        read(SAMPLE).kernel_counters(by="operators")

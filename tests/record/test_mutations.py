@@ -1,5 +1,6 @@
 """Whatever happens to a file: an InputError or a run that says what it lost, and never a rank with more time than there is."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -223,7 +224,7 @@ def tables_of_databases() -> dict[Path, list[str]]:
     found: dict[Path, list[str]] = {}
     known = set()
     for path in sorted(DATA.rglob("*.db"), key=lambda path: (path.stat().st_size, path)):
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as source:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?immutable=1", uri=True)) as source:
             tables = [name for (name,) in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         kind = path.name.rpartition("_")[0]
         found[path] = [name for name in tables if not name.startswith("sqlite_")][:12]

@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfkit.core.run import Position, Run
 from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Rule
 from perfkit.explain.diagnose.rules import oom_dynamic, oom_static
 from perfkit.record.format import Sink
@@ -193,6 +194,18 @@ def stays_healthy(rule: Rule, run: Run) -> dict[str, float]:
     assert [entry.rule for entry in result.healthy] == [rule.name]
     assert result.healthy[0].evidence
     return dict(result.healthy[0].evidence)
+
+
+def assert_possible(found: Diagnosis, case: Case) -> None:
+    """No price is above the time of its part, nor all together above the step."""
+    left = (case.steps["computing_ns"] - case.steps["overlapped_ns"].fillna(0)).groupby(case.steps["rank"]).mean().max()
+    for finding in found.findings:
+        if finding.cost_ns is None:
+            continue
+        assert 0 <= finding.cost_ns <= finding.evidence["bound_ns"] <= (found.step_ns or 0), finding.rule
+        if finding.rule == "exposed-communication":
+            assert finding.evidence["bound_ns"] <= np.ceil(left)
+    assert sum(finding.cost_ns or 0 for finding in found.findings) <= (found.step_ns or 0)
 
 
 def lacks(rule: Rule, run: Run) -> str:

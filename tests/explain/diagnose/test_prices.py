@@ -4,56 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from perfkit.explain.diagnose import Diagnosis, diagnose
+from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose._prices import bounded
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Loss
 from perfkit.explain.diagnose.rules import slow_rank
 from perfkit.explain.diagnose.work import price
 from perfkit.record.load import load
-from tests.explain.diagnose.made import Training
+from tests.explain.diagnose.made import Training, assert_possible
 
 TRACES = Path(__file__).resolve().parents[2] / "data/traces"
-PROFILES = (
-    "dlrm_8xV100",
-    "hta/critical_path",
-    "hta/nccl_parser_config",
-    "hta/negative_queue_length",
-    "hta/timeline_analysis",
-    "hta/trace_diff",
-    "hta/trace_filter",
-    "kineto_h100/recompute.json.gz",
-    "kineto_tb_samples/resnet50_num_workers_0",
-    "mindinsight/cluster_propose",
-    "msprof_analyze/compute_advice",
-    "synthetic_ms",
-    "torch_npu_db",
-    "torch_npu_level0",
-    "tracelens/h100",
-)
 
 
-def _assert_possible(found: Diagnosis, case: Case) -> None:
-    left = (case.steps["computing_ns"] - case.steps["overlapped_ns"].fillna(0)).groupby(case.steps["rank"]).mean().max()
-    for finding in found.findings:
-        if finding.cost_ns is None:
-            continue
-        assert 0 <= finding.cost_ns <= finding.evidence["bound_ns"] <= (found.step_ns or 0), finding.rule
-        if finding.rule == "exposed-communication":
-            assert finding.evidence["bound_ns"] <= np.ceil(left)
-    assert sum(finding.cost_ns or 0 for finding in found.findings) <= (found.step_ns or 0)
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_no_price_of_a_sample_is_above_what_is_possible(name: str):
-    run = load(TRACES / name)
+def test_no_price_of_a_recording_that_no_other_test_judges_is_above_what_is_possible():
+    run = load(TRACES / "kineto_h100/recompute.json.gz")
     found = diagnose(run)
     assert found.failed == ()
-    _assert_possible(found, Case(run))
+    assert_possible(found, Case(run))
 
 
 def test_ranks_that_are_slow_together_are_priced_together():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.explain.guide_terms import TERMS, terms_of
 from perfkit.explain.ledger import Ledger, causes, ledger
 from perfkit.explain.ledger._paint import layer, paint, shared
 from perfkit.predict.simulate import simulate
@@ -23,7 +25,16 @@ from tests.predict.simulate.plans import plan_of
 
 TRACES = Path(__file__).resolve().parents[2] / "data/traces"
 FOLDERS = [folder for folder in TRACES.iterdir() if folder.is_dir()]
-SAMPLES = sorted(path for folder in FOLDERS for path in (folder, *folder.iterdir()) if "PROV" not in path.name)
+
+
+def _samples(folder: Path) -> list[Path]:
+    """What can be opened of a folder: each of its parts, and the whole unless it holds nothing but folders of other recordings."""
+    parts = [path for path in folder.iterdir() if "PROV" not in path.name]
+    others = all(path.is_dir() and not re.search("rank|_ascend_|level", path.name) for path in parts)
+    return parts if others else [folder, *parts]
+
+
+SAMPLES = sorted(path for folder in FOLDERS for path in _samples(folder))
 DETAILED = (
     "hta/critical_path",
     "hta/ns_resolution_trace",
@@ -54,7 +65,7 @@ def _read(path: Path) -> tuple[Run, Ledger] | None:
         run = load(path)
     except InputError:
         return None
-    return (run, ledger(run)) if run.has("steps") else None
+    return run, ledger(run)
 
 
 def _sums(found: Ledger) -> pd.Series:
@@ -72,11 +83,21 @@ def _assert_sound(run: Run, found: Ledger) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_step_of_every_sample_sums_to_the_ns(path: Path):
+def test_causes_and_terms_of_every_step_of_every_sample_sum_to_the_ns(path: Path):
     found = _read(path)
     if found is None:
-        pytest.skip("no steps, or no single run")
-    _assert_sound(*found)
+        pytest.skip("no run by itself")
+    run, told = found
+    if run.has("steps"):
+        _assert_sound(run, told)
+    else:
+        assert told.entries.empty
+    steps = run.steps().drop_duplicates(["rank", "step"], keep="last").set_index(["rank", "step"])["duration_ns"]
+    for group, names in TERMS.items():
+        rows = terms_of(told, group)
+        assert rows.groupby(["rank", "step"])["ns"].sum().to_dict() == steps[steps > 0].to_dict()
+        assert (rows["ns"] >= 0).all()
+        assert set(rows["term"]) <= set(names)
 
 
 @pytest.mark.parametrize("name", DETAILED)

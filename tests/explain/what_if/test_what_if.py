@@ -29,7 +29,12 @@ def simulated(*faults):
     return simulate(SMALL, faults, steps=3)
 
 
-def true_ns(*faults, plan=SMALL):
+@cache
+def true_ns(*faults):
+    return true_ns_of(SMALL, *faults)
+
+
+def true_ns_of(plan, *faults):
     return fmean(prepare(plan, faults, steps=3).durations_ns())
 
 
@@ -95,7 +100,7 @@ def test_one_more_micro_batch_agrees_with_simulating_it():
     found = what_if(simulated(), "micro-batches:+1")
     batch = SMALL.workload.global_batch_size // 2 * 3
     after = replace(SMALL, workload=replace(SMALL.workload, global_batch_size=batch))
-    assert found.step_ns == pytest.approx(true_ns(plan=after), rel=LIMIT)
+    assert found.step_ns == pytest.approx(true_ns_of(after), rel=LIMIT)
     assert found.low < found.step_ns < found.high
 
 
@@ -103,7 +108,7 @@ def test_another_split_keeps_the_devices():
     found = what_if(simulated(), "tp:1")
     assert any("data_parallel_size 2 -> 4" in sentence for sentence in found.sentences)
     after = replace(SMALL, parallel=replace(SMALL.parallel, tensor_parallel_size=1, data_parallel_size=4))
-    assert found.low <= true_ns(plan=after) <= found.high
+    assert found.low <= true_ns_of(after) <= found.high
 
 
 def test_all_changes_that_do_not_fit_are_refused_together():
@@ -125,7 +130,7 @@ def test_overlap_agrees_with_simulating_hidden_gradients(monkeypatch):
     module = import_module("perfkit.predict.simulate.run")
     known = module.efficiency_of
     monkeypatch.setattr(module, "efficiency_of", lambda *args: replace(known(*args), gradients_hidden=1.0))
-    expected = true_ns(plan=plan)
+    expected = true_ns_of(plan)
     assert found.step_ns == pytest.approx(expected, rel=LIMIT)
     assert found.low <= expected <= found.high
     assert found.before_ns > 1.05 * expected
@@ -135,7 +140,7 @@ def test_faults_of_inner_stages_of_a_long_pipeline_are_taken_away():
     plan = plan_of("gpt-7.5b", 4, pp=4)
     plan = replace(plan, model=replace(plan.model, num_layers=4))
     for fault, change in (("data_stall:2:60", "data:2"), ("slow_op:MatMulV3:3", "operator:MatMulV3:3")):
-        assert what_if(simulate(plan, [fault]), change).step_ns == pytest.approx(true_ns(plan=plan), rel=0.005)
+        assert what_if(simulate(plan, [fault]), change).step_ns == pytest.approx(true_ns_of(plan), rel=0.005)
 
 
 @pytest.mark.parametrize("micro_batches", [4, 16])
