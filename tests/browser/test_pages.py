@@ -198,16 +198,14 @@ def test_model_cost_equals_the_calculators_and_follows_a_slider(open_page: OpenP
     expect(box.locator(".pk-sentence")).not_to_have_text(before)
 
 
-def test_the_guides_three_conventions_are_side_by_side(open_page: OpenPage):
+def test_the_guides_three_conventions_are_side_by_side_and_an_impossible_speed_is_flagged(open_page: OpenPage):
     page = open_page("02_model_cost", "config=llama2-13b")
     expect(panel(page, "which-mfu-is-that").locator(".pk-sentence")).to_contain_text("MFU is 59.40 %")
     cells = {row[0]: row[2] for row in rows(page, "which-mfu-is-that", "MFU of this speed in every convention")}
     assert cells["full attention, with head"].startswith("59.4")
     assert cells["causal half, without head"].startswith("55.3")
-
-
-def test_an_impossible_speed_is_flagged(open_page: OpenPage):
-    page = open_page("02_model_cost", "config=llama2-70b")
+    page.goto(page.url.replace("13b", "70b"))
+    expect(panel(page, "what-a-token-costs").locator(".pk-sentence")).to_contain_text("llama2-70b")
     speed = panel(page, "which-mfu-is-that").get_by_label("Measured speed")
     speed.fill("1974")
     speed.press("Enter")
@@ -271,13 +269,9 @@ def test_a_bar_picks_its_rank(open_page: OpenPage):
     expect(panel(page, "what-it-is-made-of").locator(".pk-sentence")).to_contain_text("rank 1 took")
 
 
-def test_a_link_restores_the_view(open_page: OpenPage):
+def test_a_link_restores_the_view_and_the_code_of_a_step_is_folded_below_it_and_can_be_copied(open_page: OpenPage):
     page = open_page("11_step_breakdown", "rank=1")
     expect(panel(page, "what-it-is-made-of").locator(".pk-sentence")).to_contain_text("rank 1 took")
-
-
-def test_the_code_of_a_step_is_folded_below_it_and_can_be_copied(open_page: OpenPage):
-    page = open_page("11_step_breakdown")
     code = page.locator(".cell-source").filter(has_text="def where_the_step_went")
     assert not code.locator("pre").is_visible()
     code.locator("summary").click()
