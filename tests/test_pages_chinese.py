@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from perfkit.core.errors import PerfkitError
+from perfkit.core.texts import catalogue, english_lines
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.step_view import StepView
 from perfkit.project.sample import demo
+from tests.notebook_format import FOLDER
 from tests.page_cells import run_page, views, with_steps
 
 WORD = re.compile(r"(?<![\w/.:=-])[a-z]{2,}(?![\w/.:(=-])")
@@ -65,6 +67,13 @@ def test_a_page_shows_no_english_sentence_in_chinese(name: str, project: Path, m
             view.wait()
     found = {text for view in shown.values() for text in texts(view) if is_english(text)}
     assert found == set(), json.dumps(sorted(found), indent=1)
+
+
+@pytest.mark.parametrize("name", with_steps())
+def test_all_that_a_page_narrates_has_its_chinese(name: str):
+    cells = [cell for cell in json.loads((FOLDER / f"{name}.ipynb").read_text())["cells"] if cell["cell_type"] == "markdown"]
+    known = {english for section in catalogue("zh").values() for english in section}
+    assert [line for cell in cells for line in english_lines("".join(cell["source"])) if line not in known] == []
 
 
 def test_a_sentence_is_told_apart_from_names_paths_and_figures():

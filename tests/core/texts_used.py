@@ -69,11 +69,8 @@ def _pages() -> Iterator[tuple[str, str, str]]:
     for path in pages():
         cells = json.loads(path.read_text())["cells"]
         for cell in cells:
-            if cell["id"] == "question":
+            if cell["id"] == "question" or cell["cell_type"] == "markdown":
                 for line in english_lines("".join(cell["source"])):
-                    yield "pages", line, path.name
-            elif cell["cell_type"] == "markdown":
-                for line in english_lines("".join(cell["source"]))[:1]:
                     yield "pages", line, path.name
 
 
