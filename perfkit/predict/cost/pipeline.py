@@ -11,9 +11,9 @@ longest stage for every further job), up to a stage r at or above s, and backwar
 end. A stage that runs all its forwards before its first backward may hold up all micro batches at either end of the schedule. Where
 a path leaves the first stage upwards or the last one downwards, it does not wait for the transfer that the stage waits for.
 
-The interleaved schedule has such a form where all chunks take equal times but the first and the last one (embedding and head): the
-path through one stage decides. Else its operations are timed one by one; of many groups of micro batches only the first ones, since
-a group adds the same time as soon as the pipeline is full.
+The interleaved schedule has such a form where the groups of micro batches are whole and all chunks take equal times but the first
+and the last one (embedding and head): the path through one stage decides. Else its operations are timed one by one; of many groups
+of micro batches only the first ones, since a group adds the same time as soon as the pipeline is full.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _interleaved_s(forward: Floats, backward: Floats, micro_batches: Floats) -> 
     most = min(FULL_GROUPS, MOST_OPERATIONS // (2 * forward.shape[1] * stages**2))
     if most < LEAST_GROUPS:
         return found
-    unequal = ~_ends_differ_only(forward, backward)
+    unequal = ~_ends_differ_only(forward, backward) | (micro_batches % stages != 0)
     left = np.maximum(np.floor(micro_batches / stages) - most, 0.0)
     timed = (micro_batches - left * stages).astype(np.int64)
     for m in np.unique(timed[unequal]).tolist():
