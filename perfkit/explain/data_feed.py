@@ -220,7 +220,7 @@ class _Walk:
     missing: list[str] = field(default_factory=list)
 
     def start(self) -> None:
-        measured = f"{format_ns(self.interval_ns)} a step, {format_ratio(self.share)} of the time"
+        measured = f"{format_ns(self.interval_ns)} a step on average, {format_ratio(self.share)} of the time"
         if self.share < LEAST_INTERVAL:
             self._ask("Do steps wait before they begin?", measured, f"no: below {format_ratio(LEAST_INTERVAL, 2)}")
             self.cause = "healthy"

@@ -28,6 +28,7 @@ from perfkit.project.experiments import ExperimentLog
 
 NO_PLAN = "needs the configuration of this run"
 GOALS = {"step_time_ns": "step time", "tokens_per_s_per_device": "throughput", "mfu": "MFU"}
+MEAN = "mean of the judged steps"
 MOST = (
     ("reserved_bytes", "most that was reserved on any rank"),
     ("allocated_bytes", "most that was allocated on any rank"),
@@ -50,9 +51,12 @@ class Verdict:
     def to_frame(self) -> pd.DataFrame:
         """The figures, one row each: `figure`, `value` and `against`, as text."""
         rows = [
-            {"figure": told(found.name), "value": told(found.text()), "against": told(against or (found.source if absent else ""))}
+            {
+                "figure": told(_with_statistic(found)),
+                "value": told(found.text()),
+                "against": told(against or (found.source if found.known is None else "")),
+            }
             for found, against in self.figures
-            for absent in [found.known is None]
         ]
         frame = pd.DataFrame(rows, columns=["figure", "value", "against"])
         frame.attrs |= {"look": "tiles", "title": "Figures"}
@@ -94,6 +98,13 @@ def sentence_of(diagnosis: Diagnosis) -> str:
     return say(form, step=step, share=first.cost_ns / ns, count=count, title=first.title)
 
 
+def _with_statistic(found: Figure) -> str:
+    """The name of a figure with the statistic that it is of steps."""
+    if found.name != "step time" or found.known is None:
+        return found.name
+    return "step time (mean)" if found.source == MEAN else "step time (median)"
+
+
 def peak_memory(run: Run) -> Figure:
     """The most that any rank held: by its memory over time, else as the framework printed it."""
     name = "peak memory"
@@ -112,7 +123,7 @@ def peak_memory(run: Run) -> Figure:
 
 def _step_time(run: Run, diagnosis: Diagnosis) -> Figure:
     if diagnosis.step_ns is not None:
-        return figure("step time", diagnosis.step_ns, "ns", "measured", "mean of the judged steps")
+        return figure("step time", diagnosis.step_ns, "ns", "measured", MEAN)
     try:
         return baseline(run).step_time
     except NotMeasuredError as error:

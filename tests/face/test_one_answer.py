@@ -293,8 +293,8 @@ def test_diagnose_and_pages_20_and_16(path: str):
         finding = by_title[row["title"]]
         same(row, finding, None, "cost_ns", "share_of_step")
         if finding["cost_ns"] is not None:
-            told = f"{quantity.text('cost_ns', finding['cost_ns'])} a step ({quantity.text('share', finding['share_of_step'])})"
-            assert told in flat
+            cost, share = (quantity.text(name, finding[name]) for name in ("cost_ns", "share_of_step"))
+            assert f"{cost} of the mean step ({share})" in flat
         assert quantity.listed(finding["evidence"]) in flat
     chosen = by_title[rows[0]["title"]]["evidence"]
     evidence = whole.tables["evidence"].frame.set_index("what")["value"]

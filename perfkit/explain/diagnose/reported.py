@@ -9,7 +9,8 @@ from typing import Any
 
 from perfkit.core import quantity
 from perfkit.core.run import Run
-from perfkit.core.units import format_entry, format_ns, format_ratio
+from perfkit.core.texts import say
+from perfkit.core.units import format_entry, format_ns
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
 
 MOST_FILES = 40
@@ -41,9 +42,11 @@ def evidence_text(evidence: Mapping[str, float]) -> str:
 def cost_text(finding: Finding) -> str:
     """What a finding costs a step."""
     if finding.cost_ns is None:
-        return "costs no time, or it is not known how much"
-    share = "" if finding.share_of_step is None else f" ({format_ratio(finding.share_of_step)} of the step)"
-    return f"costs {format_ns(finding.cost_ns)} a step{share}"
+        return say("costs no time, or it is not known how much")
+    if finding.share_of_step is None:
+        return say("costs {cost_ns} of the mean step", cost_ns=finding.cost_ns)
+    form = "costs {cost_ns} of the mean step ({share} of it)"
+    return say(form, cost_ns=finding.cost_ns, share=finding.share_of_step)
 
 
 def hypothesis(finding: Finding, diagnosis: Diagnosis) -> tuple[str, str, str]:

@@ -18,7 +18,7 @@ SEVERITIES: dict[str, Style] = {"high": "red", "medium": "yellow", "low": "cyan"
 
 def print_diagnosis(document: dict[str, Any], out: TextIO) -> None:
     """Print the findings with cost, evidence and actions, then what is healthy, not measured or failed."""
-    step = "" if document["step_ns"] is None else f", step {format_ns(document['step_ns'])}"
+    step = "" if document["step_ns"] is None else f", mean step {format_ns(document['step_ns'])}"
     say(out, Styled(f"{document['run']}{step}: {_count(len(document['findings']), 'finding')}", "bold"))
     for note in document["notes"]:
         say(out, f"note: {note}")
@@ -65,7 +65,7 @@ def _print_finding(number: int, finding: dict[str, Any], out: TextIO) -> None:
     cost = (
         "costs no time, or it is not known how much"
         if finding["cost_ns"] is None
-        else f"{format_ns(finding['cost_ns'])} a step ({format_ratio(finding['share_of_step'])})"
+        else f"{format_ns(finding['cost_ns'])} of the mean step ({format_ratio(finding['share_of_step'])})"
     )
     if (alone := finding["evidence"].get("cost_alone_ns")) is not None:
         whose = "of which other findings win the rest" if alone > finding["cost_ns"] else "the rest only together with others"

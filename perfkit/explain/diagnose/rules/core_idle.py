@@ -49,7 +49,7 @@ def check(case: Case) -> Verdict:
     who = _who.devices((rank,), case)
     finding = Finding(
         rule=RULE.name,
-        title=say("{who} {idle_with_work_queued_ns} a step with work in its queue", who=who("idles", "idle"), **evidence),
+        title=say("{who} {idle_with_work_queued_ns} of the mean step with work in its queue", who=who("idles", "idle"), **evidence),
         subject={"ranks": (rank,), "operators": tuple(str(name) for name in gaps["next"].astype(str).value_counts().index[:3])},
         evidence={**evidence, "median_gap_ns": float(gaps["duration_ns"].median())},
         actions=ACTIONS,

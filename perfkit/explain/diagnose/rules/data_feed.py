@@ -113,7 +113,7 @@ def _finding(
     found = Finding(
         rule=RULE.name,
         title=say(
-            "{who} {mean_interval_ns} a step {cause}{when}",
+            "{who} {mean_interval_ns} of the mean step {cause}{when}",
             who=who,
             mean_interval_ns=mean_ns,
             cause=cause or "for data",
@@ -208,7 +208,10 @@ def _by_step_trace(case: Case) -> Verdict:
     finding = Finding(
         rule=RULE.name,
         title=say(
-            "{who} up to {largest_interval_ns} a step {cause}", who=_who(named, len(means)), cause=cause or "for data", **evidence
+            "{who} up to {largest_interval_ns} of the mean step {cause}",
+            who=_who(named, len(means)),
+            cause=cause or "for data",
+            **evidence,
         ),
         subject={"ranks": named},
         evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},

@@ -79,13 +79,13 @@ def check(case: Case) -> Verdict:
         if worst["exposed"] <= planned.AS_PLANNED * planned_ns:
             return Verdict((), evidence)
     cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
-    title = say("{exposed_ns} a step of communication that could be hidden is not ({hidden_ratio} is)", **evidence)
+    title = say("{exposed_ns} of communication in the mean step that could be hidden is not ({hidden_ratio} is)", **evidence)
     actions: tuple[str, ...] = ACTIONS
     if worst["moved"] < MOSTLY * worst["transfer"]:
         # Neither waiting for a rank that was recorded, nor data on their way: others come late, and hiding wins little of it.
         evidence["moving_ns"] = float(worst["moved"])
         title = say(
-            "{exposed_ns} a step of communication is not hidden, but data move in {moving_ns} of it: "
+            "{exposed_ns} of communication in the mean step is not hidden, but data move in {moving_ns} of it: "
             "the rest is spent on ranks that come late or were not recorded",
             **evidence,
         )

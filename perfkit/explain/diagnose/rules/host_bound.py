@@ -92,9 +92,9 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
             Finding(
                 rule=RULE.name,
                 title=say(
-                    "{who} {idle_ns} a step for launches{unseen}"
+                    "{who} {idle_ns} of the mean step for launches{unseen}"
                     if len(named) == 1
-                    else "{who} for launches, up to {idle_ns} a step{unseen}",
+                    else "{who} for launches, up to {idle_ns} of the mean step{unseen}",
                     who=who.devices(named, case)("waits", "wait"),
                     idle_ns=float(idle.max()),
                     unseen=" (launches were not recorded)" if at_once is None else "",
@@ -156,7 +156,7 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
             Finding(
                 rule=RULE.name,
                 title=say(
-                    "{who} {in_these_steps_ns} a step for launches {when}, {usual_ns} in the others",
+                    "{who} {in_these_steps_ns} for launches {when}, {usual_ns} in the others (means)",
                     who=who.devices(ranks, case)("waits", "wait"),
                     when=found[worst].told(table.shape[1]),
                     **evidence,

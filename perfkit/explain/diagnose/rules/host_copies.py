@@ -61,7 +61,7 @@ def check(case: Case) -> Verdict:
     finding = Finding(
         rule=RULE.name,
         title=say(
-            "The device waits up to {exposed_copies_ns} a step for copies between host and device, most of them {copies}",
+            "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them {copies}",
             copies=told,
             **evidence,
         ),

@@ -95,7 +95,7 @@ def _finding(case: Case, kind: str, rows: pd.DataFrame, num_ranks: int, longer_n
     return Finding(
         rule=RULE.name,
         title=say(
-            "{who} {does} up to {grown_ns} a step longer than in the baseline ({cause})",
+            "{who} {does} up to {grown_ns} of the mean step longer than in the baseline ({cause})",
             who=who,
             does=WORDS[kind],
             grown_ns=float(worst["grown_ns"]),
