@@ -268,6 +268,34 @@ def test_page_31_asks_a_graph_of_the_readers_own_the_same_questions(tmp_path: Pa
     assert page_state().values["step"] == "3"
 
 
+def test_page_21_agrees_with_the_comparison_and_the_round_is_decided_beside_it(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    log = ExperimentLog(tmp_path)
+    log.set_project("made by a test")
+    log.start("other tensor parallel size", "fewer exposed collectives in every layer")
+    own = [shutil.copy(data_folder() / "case13b" / f"round{number}.yaml", tmp_path) for number in (1, 5)]
+    page = run_page("21_compare", old_path=own[0], path=own[1])
+    told, found = asked("compare", *own, "--device", "Ascend-910B2"), page["comparison"].to_json()
+    assert {key: found[key] for key in ("total", "parts", "config", "sentences")} == {
+        key: told[key] for key in ("total", "parts", "config", "sentences")
+    }
+    assert page["what_changed"].wait().text[1:].startswith(told["sentences"][0][1:])
+    assert page_state().values.get("a", own[0]) == str(own[0])
+    with pytest.raises(InputError, match="needs a run and its plan"):
+        page["prediction_fitted_to_the_run"].press().wait()
+    assert "Saved to round 0" in page["comparison_of_the_round"].press().wait().text
+    event = log.events()[-1]
+    assert (event["action"], event["detail"]["kind"]) == ("compare", "plans")
+    waits = page["what_the_round_has_to_show"]
+    assert waits.wait().text.startswith("Round 0 (other tensor parallel size) waits for its decision")
+    decision = page["decision_of_the_round"]
+    with pytest.raises(InputError, match="choose a verdict"):
+        decision.press().wait()
+    decision.set(verdict="revert", reason="the collectives took longer than before")
+    assert decision.press().wait().text == "Round 0 is decided: revert."
+    assert waits.wait().text.startswith("All 1 rounds are decided"), "a step that follows the log runs again"
+
+
 def test_page_22_agrees_with_the_comparison_and_never_keeps_a_sample(tmp_path: Path):
     create_project(tmp_path, "made by a test")
     log = ExperimentLog(tmp_path)

@@ -13,13 +13,12 @@ OpenPage = Callable[..., Page]
 
 def test_another_old_side_is_compared_by_keyboard(open_page: OpenPage):
     page = open_page("21_compare")
-    panel = page.locator('section[data-panel="compare"]')
-    sentence = panel.locator(".pk-sentence")
-    expect(sentence).to_contain_text("changed most")
-    path = panel.get_by_placeholder("path of a folder or file").first
+    expect(page.locator('section[data-panel="what-changed"] .pk-sentence')).to_contain_text("changed most")
+    path = page.locator('section[data-panel="choose-a"]').get_by_placeholder("path of a folder or file").first
     path.fill(str(data_folder() / "case13b" / "round1.yaml"))
     path.press("Enter")
-    expect(panel.locator("tbody").filter(has_text="jit_config.jit_level").first).to_be_visible()
+    settings = page.locator('section[data-panel="which-settings-differ"]')
+    expect(settings.locator("tbody").filter(has_text="jit_config.jit_level").first).to_be_visible()
 
 
 def test_losses_that_part_are_called_so(open_page: OpenPage):

@@ -146,7 +146,7 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                     yield from (("titles", _constant(value), path.name) for key, value in named if _constant(key) == "title")
 
 
-WITH_CONTROLS = ("pickers", "graphs", "losses", "plan_entries", "prediction_entries")
+WITH_CONTROLS = ("pickers", "graphs", "losses", "plan_entries", "prediction_entries", "sides")
 
 
 def _steps() -> Iterator[tuple[str, str, str]]:
@@ -158,9 +158,7 @@ def _steps() -> Iterator[tuple[str, str, str]]:
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):
                     yield section, text, path.name
-    for module in (
-        FACE / "widgets" / f"{name}.py" for name in ("pickers", "graphs", "losses", "plan_entries", "prediction_entries")
-    ):
+    for module in (FACE / "widgets" / f"{name}.py" for name in WITH_CONTROLS):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.keyword | ast.Call | ast.arguments):
                 for section, text in _step_texts(node, module):

@@ -19,7 +19,7 @@ from perfkit.core import quantity
 from perfkit.core.resources import data_folder
 from perfkit.face.charts.spec import split
 from perfkit.face.cli import main
-from perfkit.face.panels import compare, findings, open_panel
+from perfkit.face.panels import findings, open_panel
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.chart import as_figure
 from perfkit.face.widgets.page_state import page_state
@@ -335,7 +335,8 @@ def test_estimate_and_pages_02_and_04():
 def test_compare_and_page_21(pair: tuple[str, str]):
     runs = pair[0] == TWO_RANKS
     document, text = asked("compare", *pair, *(["--operators"] if runs else DEVICE))
-    whole = open_panel(compare.PANEL, state=compare.State(a=pair[0], b=pair[1], operators=runs)).wait()
+    page = run_page("21_compare", old_path=pair[0], path=pair[1])
+    whole = page["what_changed"].set(operators=runs).wait()
     unit = document["unit"]
     parts = {part["path"]: part for part in [*document["parts"], {"path": "total", **document["total"]}]}
     rows = list(page_rows(whole, "part", f"a_{unit}"))
@@ -349,7 +350,7 @@ def test_compare_and_page_21(pair: tuple[str, str]):
     assert document["sentences"][0] in text
     if runs:
         operators = {row["operator"]: row for row in document["operators"]["operators"]}
-        for row in page_rows(whole, "operator", "a_share"):
+        for row in page_rows(page["which_operators_and_stages"].wait(), "operator", "a_share"):
             same(
                 row, operators[row["operator"]], None, "count_a", "count_b", "mean_a_ns", "mean_b_ns", "ratio", "a_share", "b_share"
             )

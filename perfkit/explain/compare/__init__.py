@@ -154,19 +154,21 @@ def compare(
     device: HardwareSpec | str | None = None,
     calibration: str | Calibration | None = None,
     operators: bool = False,
+    names: tuple[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare b with a: paths, runs, plans, graph reports or series of losses.
 
     `kind` forces one where two would do: training logs are "losses", and "runs" compares their step times. `device` is used for
     plans that name none, `calibration` for their estimates; `operators` also matches the kernels of two runs.
+    `names` are what the sides are called.
     Raises InputError if the two do not go together or cannot be read.
     """
     if not 0 <= noise_ratio < 1:
         raise InputError("compare", [f"noise_ratio = {noise_ratio} must be between 0 and 1"])
     left, right = (_on_device(open_side(given, progress), device) for given in (a, b))
     chosen = kind or kind_of(left, right)
-    names = name_of(left, a), name_of(right, b)
+    names = names or (name_of(left, a), name_of(right, b))
     try:
         found = _compared(chosen, left, right, noise_ratio, calibration)
     except KeyError as error:

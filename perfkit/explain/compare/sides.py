@@ -97,6 +97,17 @@ def name_of(side: Side, given: Any) -> str:
     return side.path if isinstance(side, GraphReport) else side.name
 
 
+def short_name(side: Side, place: str) -> str:
+    """What a page calls a side that lies at `place`; of files called alike in every round the folder, too."""
+    path = Path(place)
+    return name_of(side, f"{path.parent.name}/{path.name}" if path.stem in ("config", "as_run") else path.name)
+
+
+def both_have_kernels(a: Side, b: Side) -> bool:
+    """Whether two sides are runs whose operators can be matched."""
+    return all(isinstance(side, Run) and side.has("kernels") for side in (a, b))
+
+
 def _holds_graphs(place: Path) -> bool:
     return place.is_dir() and (any(place.glob("*.ir")) or any(place.glob("*/*.ir")))
 

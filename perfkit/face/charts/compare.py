@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from perfkit.core.units import significant
+from perfkit.core.units import NS_PER_MS, NS_PER_S, significant
+from perfkit.explain.compare import Comparison
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -39,6 +40,17 @@ def waterfall(rows: Rows, *, unit: str) -> alt.LayerChart:
     # Room for the labels of the longest bars.
     room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
+
+
+def way_from_a_to_b(found: Comparison) -> alt.LayerChart | None:
+    """The waterfall of a comparison, in s or ms; None for graphs, and where there are no parts."""
+    if not found.parts or found.kind == "graphs":
+        return None
+    factor = 1 if found.unit == "ns" else 1 / NS_PER_S
+    largest_ns = max(float(found.total_a or 0), float(found.total_b or 0)) / factor
+    unit, scale = ("s", NS_PER_S * factor) if largest_ns >= NS_PER_S else ("ms", NS_PER_MS * factor)
+    frame = pd.DataFrame([{"path": part.path, "a": part.a, "b": part.b} for part in found.parts])
+    return waterfall(waterfall_rows(frame, scale=scale), unit=unit)
 
 
 def waterfall_rows(parts: pd.DataFrame, *, scale: float) -> Rows:
@@ -168,6 +180,15 @@ def _divergence() -> alt.Chart:
         .encode(x=alt.X("step:Q"), tooltip=[alt.Tooltip("step:Q", title="first divergence")])
     )
     return chart
+
+
+def predicted_and_measured(predictions: pd.DataFrame, *, title: str) -> alt.LayerChart | None:
+    """`predicted_measured` of rounds with `name`, `prediction`, `value` and `error`; None where there are none."""
+    if predictions.empty:
+        return None
+    amounts = predictions[["prediction", "value"]].to_numpy(dtype=float)
+    line = [{"prediction": end, "value": end} for end in (float(amounts.min()), float(amounts.max()))]
+    return predicted_measured({"rounds": theme.records(predictions), "line": line}, title=title)
 
 
 @theme.drawn_once

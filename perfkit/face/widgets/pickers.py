@@ -93,7 +93,7 @@ def choose_recording(
             context.remember_run(chosen[name])
         return run
 
-    return make_picker(name, label, entry, read, _run_told, samples=samples if name == "run" else None)
+    return make_picker(name, label, entry, read, run_told, samples=samples if name == "run" else None)
 
 
 def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Training log") -> Picker:
@@ -108,7 +108,7 @@ def choose_log(path: str | Path = "", *, name: str = "log", label: str = "Traini
             )
         return run
 
-    return make_picker(name, label, entry, read, _run_told, samples=context.SAMPLE_LOGS)
+    return make_picker(name, label, entry, read, run_told, samples=context.SAMPLE_LOGS)
 
 
 def choose_configuration(
@@ -140,7 +140,7 @@ def choose_configuration(
         return read_plan(chosen[name]) if chosen[name] else None
 
     sources = {known: getattr(thing, "source", thing) for known, thing in follows.items()}
-    return make_picker(name, label, entry, read, _plan_told, sources=sources)
+    return make_picker(name, label, entry, read, plan_told, sources=sources)
 
 
 def choose_files(path: str | Path = "", *, samples: Mapping[str, str], name: str = "path") -> Picker:
@@ -190,7 +190,7 @@ def _runs_and_logs(_state: object, samples: Mapping[str, str]) -> list[tuple[str
     return [*context.run_options(samples=samples), *context.log_options()]
 
 
-def _run_told(run: Run | None) -> str:
+def run_told(run: Run | None) -> str:
     """What a recording holds, in a sentence."""
     if run is None:
         return t("No recording is chosen.")
@@ -203,7 +203,7 @@ def _run_told(run: Run | None) -> str:
     return f"{run.name}: {', '.join(part for part in parts if part)}."
 
 
-def _plan_told(plan: Plan | None) -> str:
+def plan_told(plan: Plan | None) -> str:
     """What a configuration asks for, in a sentence."""
     if plan is None:
         return t("No plan is chosen.")

@@ -99,6 +99,11 @@ class StepView(PanelView):
         self._presses += not refusals(self.panel.controls, values or {}, self.state)
         self._ask(lambda state: state)
 
+    def _on_saved(self, origin: object) -> None:
+        if self.panel.follows_log and origin is not self:  # what the function reads in the log may be something else now
+            self._remembered = None
+            self._ask(lambda state: state)
+
     def _follow(self) -> None:
         self._begin()
         if hasattr(self, "_background"):  # else it is about to ask by itself
@@ -198,7 +203,7 @@ class StepView(PanelView):
     def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
-            raise NothingYet(recipe.help or f"{t('Press')} “{t(recipe.button)}”.")
+            raise NothingYet(t(recipe.help) if recipe.help else f"{t('Press')} “{t(recipe.button)}”.")
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)
         result = recipe.function(**given)

@@ -90,6 +90,7 @@ def step(
     settled: bool = False,
     button: str = "",
     title: str = "",
+    follows_log: bool = False,
     help: str = "",
     **given: Any,
 ) -> Callable[[Callable[..., Any]], Step]:
@@ -99,8 +100,9 @@ def step(
     first table that has it: rows and marks can be clicked, the chosen one is `.chosen`, a dict by column, and the page's address
     keeps it. With `several` up to so many can be chosen, the newest first, and a second click gives one back: the function takes
     what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. `settled` lets the function
-    wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `button` it runs
-    when that is pressed. Raises InputError that lists parameters without a value and values without a parameter.
+    wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
+    runs again when another step has written to the project, with `button` when that is pressed. Raises InputError that lists
+    parameters without a value and values without a parameter.
     """
     known = {**given, "chosen": ()} if several else given
 
@@ -116,6 +118,7 @@ def step(
             settled=settled,
             button=button,
             help=help,
+            follows_log=follows_log,
             **_sorted(given),
         )
         return Step(function, put(recipe))
