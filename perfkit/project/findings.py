@@ -58,7 +58,7 @@ def keep_findings(run: Run, diagnosis: Diagnosis, path: str) -> tuple[int, list[
     log = ExperimentLog(project.folder)
     number = _open_round(log)
     if number is None:
-        raise InputError("findings", ["all rounds of the project are decided; start the next one on page 01"])
+        raise InputError("findings", ["all rounds of the project are decided; start the next one on page 00"])
     run_id = _runs_of(log, run, path).get(number)
     if run_id is None:
         kind = "reported" if is_sample(Path(path), project) else run.kind
