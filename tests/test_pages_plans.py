@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from tests.page_cells import code_cells, run_page, with_steps
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 ROUND_4 = Path(__file__).parents[1] / "data" / "case13b" / "round4.yaml"
+CASES = Path(__file__).parents[1] / "data" / "plans"
 OWN = [
     CONFIGS / "mindformers" / "v1.7.0" / "configs" / "qwen3" / "pretrain_qwen3_32b_4k.yaml",
     CONFIGS / "mindformers" / "v1.5.0" / "research" / "llama3_1" / "llama3_1_70b" / "finetune_llama3_1_70b.yaml",
@@ -204,6 +206,47 @@ def test_page_03_writes_its_first_plan_in_every_dialect_and_keeps_it_in_the_roun
     (round_0,) = ExperimentLog(tmp_path).show("json")["rounds"]
     assert round_0["prediction"] == pytest.approx(page["predicted"].tokens_per_s_per_device)
     assert round_0["configs"]
+
+
+def test_page_06_agrees_with_the_balance_of_the_command(tmp_path: Path):
+    case = shutil.copy(CASES / "dense_moe_4_stages.json", tmp_path / "own.json")
+    page = run_page("06_pipeline_balance", path=case)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["balance", str(case), "--json"]) == 0
+    told = json.loads(out.getvalue())
+    best = page["the_best_layout"].press()
+    assert {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0} == {**told, "seconds": 0}
+    assert [one.title for one in best.wait().code] == ["MindFormers", "Megatron"]
+    drawn = page["what_the_pipeline_does"]
+    assert page["schedule"].makespan_ns == drawn.value[0].even_ns
+    moves = page["what_moving_one_layer_changes"]
+    change_ns = moves.wait().tables["What moving one layer changes (choose a row to do it)"].frame["change_ns"].iloc[0]
+    moves.view.on_message({"type": "row", "table": next(iter(moves.wait().tables)), "row": 0})
+    assert drawn.value[0].schedule.makespan_ns == page["schedule"].makespan_ns + change_ns
+    drawn.set(num_stages=2)
+    assert page["sizes"]["layers"].value == "14 14", "another number of stages begins with its even split"
+    drawn.set(num_chunks=2)
+    assert drawn.value[0].problem.schedule == "vpp"
+    with pytest.raises(NothingYet):  # the best layout is that of other sizes
+        best.wait()
+    drawn.set(layers="1 2")
+    with pytest.raises(InputError, match="rows of"):
+        drawn.wait()
+
+
+def test_page_06_stops_a_solve_with_its_gap():
+    page = run_page("06_pipeline_balance", path=CASES / "gpt_175b_16_stages_3_chunks.json")
+    solve = page["the_best_layout"]
+    begun = threading.Event()
+    solve.view.observe(
+        lambda change: change["new"].get("state") == "loading" and "gap" in str(change["new"]) and begun.set(), "status"
+    )
+    solve.press()
+    assert begun.wait(120)
+    solve.view.on_message({"type": "cancel"})
+    assert solve.value[0].status == "time_limit"
+    assert "leaves a gap of" in solve.wait().text
 
 
 @pytest.mark.slow

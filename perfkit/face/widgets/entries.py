@@ -36,6 +36,11 @@ class Entry:
         self.default = None if callable(default) else default
         self.shared, self._visible, self._words = shared, visible, words
         self.source: Value | None = None
+        self.set: Callable[[Any], None] = self._keep
+
+    def _keep(self, value: Any) -> None:
+        """Set what stands there; on a page as a visitor would, in the step that draws it."""
+        self.default = value
 
     @property
     def follows(self) -> bool:

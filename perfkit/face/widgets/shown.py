@@ -2,15 +2,17 @@
 
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
 tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
-sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. What has `told()` or
-`to_frame()` is shown as these. A frame without rows is left out. Words and units of a frame's columns are those of their
-names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; `frame.attrs["links"]` has what cells of a column lead to,
-`frame.attrs["look"] = "tiles"` draws rows as figures side by side; one without a title has that of `frame.attrs["title"]`.
+sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. A `Figure` is a chart
+with parameters. What has `told()` or `to_frame()` is shown as these. A frame without rows is left out. Words and units of a frame's
+columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; `frame.attrs["links"]` has what cells of
+a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one without a
+title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -34,11 +36,12 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
     texts: list[str] = []
     blocks: list[Code] = []
     things = list(_things("", result))
-    num_charts = sum(isinstance(thing, AnyChart) for _, thing in things)
+    num_charts = sum(isinstance(thing, AnyChart | Figure) for _, thing in things)
     for title, thing in things:
-        if isinstance(thing, AnyChart):
+        if isinstance(thing, AnyChart | Figure):
             words = f"{told(title)}{mark}" if title else ""
-            charts[_key(title, "chart", charts)] = Figure(chart=thing, title=words, sources=sources, wide=num_charts == 1)
+            figure = thing if isinstance(thing, Figure) else Figure(chart=thing, wide=num_charts == 1)
+            charts[_key(title, "chart", charts)] = replace(figure, title=words or figure.title, sources=figure.sources or sources)
         elif isinstance(thing, pd.DataFrame):
             if not len(thing):
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import IPython
@@ -25,7 +26,7 @@ from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, loading
 from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value
-from perfkit.face.widgets.worker import Cancelled, Progress, running
+from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
 STEP_MIME = "application/vnd.perfkit.step+json"
 """What a step shows, as data in the output of its cell."""
@@ -50,6 +51,7 @@ class Recipe:
     entries: Mapping[str, Entry] = field(default_factory=dict)
     constants: Mapping[str, Any] = field(default_factory=dict)
     choose: str = ""
+    sets: Entry | None = None
     several: int = 0
     settled: bool = False
     button: str = ""
@@ -74,7 +76,7 @@ class StepView(PanelView):
         self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
-            entry.source = self._own[name]
+            entry.source, entry.set = self._own[name], partial(self._set_own, name)
         for source in recipe.sources.values():
             source.listen(self._follow)
         super().__init__(_panel(recipe, self), name=recipe.name)
@@ -87,8 +89,17 @@ class StepView(PanelView):
 
     def on_message(self, message: dict[str, Any]) -> None:
         """What the visitor did. A choice of a row or mark needs no answer of this step; everything else gets one."""
-        self._must_show |= message.get("type") not in ("row", "select")
+        kind, sets = message.get("type"), self._recipe.sets
+        if sets is not None and kind in ("row", "select"):
+            datum = message["datum"] if kind == "select" else self._tables[message["table"]].row(int(message["row"]))
+            if datum.get(self._recipe.choose) is not None:
+                sets.set(datum[self._recipe.choose])
+            return
+        self._must_show |= kind not in ("row", "select")
         super().on_message(message)
+
+    def _set_own(self, name: str, value: Any) -> None:
+        self.set({name: value})
 
     def act(self, name: str, values: Mapping[str, Any] | None = None) -> None:
         """The button was pressed: the function runs in its thread, as if something that it follows had changed.
@@ -138,11 +149,18 @@ class StepView(PanelView):
     def _settle_choices(self) -> None:
         """Wait for what the step follows, then settle what its options allow."""
         self._resolved = dict(self._recipe.constants)
-        for name, source in self._recipe.sources.items():
-            self._resolved[name] = source.needed(late=self._late, check=_check)
+        try:
+            for name, source in self._recipe.sources.items():
+                self._resolved[name] = source.needed(late=self._late, check=check)
+        except NothingYet:
+            self._fill()  # with what is there: a control does not lose its value to something else that fails
+            raise
         self._follow_address()  # also what has options that are made of what the step follows
         self._fill()
+        before = self.state
         super()._settle_choices()
+        if self.state != before:  # what is filled by a size that was no option any more
+            self._fill()
         for name, value in self._own.items():
             self._finish(value, self.state[name])
 
@@ -153,7 +171,10 @@ class StepView(PanelView):
     def _fill(self) -> None:
         """Controls that follow something take its value when it becomes another one; what the address said first stays."""
         for name, entry in self._recipe.entries.items():
-            asked, value = entry.filled(self.known, self.state)
+            try:
+                asked, value = entry.filled(self.known, self.state)
+            except NothingYet:
+                continue
             before = self._filled.get(name)
             if value is None or (before is not None and before[1] == value and (value == "" or _same(before[0], asked))):
                 continue
@@ -207,7 +228,7 @@ class StepView(PanelView):
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)
         result = recipe.function(**given)
-        _check()  # what was cut short by a newer question is no answer
+        check()  # what was cut short by a newer question is no answer
         if recipe.button:
             page_state().saved(origin=self)
         show = StepView._shown if recipe.show is None else recipe.show
@@ -240,7 +261,7 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
     """The panel of a step; its state is a mapping of what the visitor sets and, under `choose`, of what was chosen."""
     choose = recipe.choose
     none = () if recipe.several else ""
-    start = {name: entry.default for name, entry in recipe.entries.items()} | ({choose: none} if choose else {})
+    start = ({choose: none} if choose else {}) | {name: entry.default for name, entry in recipe.entries.items()}
     controls: list[Control] = [entry.control(name, view.known) for name, entry in recipe.entries.items()]
 
     def chosen(state: Mapping[str, Any], _where: str, datum: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -261,7 +282,10 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         actions=(Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help),) if recipe.button else (),
         on_select=chosen if choose else None,
         on_row=chosen if choose else None,
-        shared=(*(name for name, entry in recipe.entries.items() if entry.shared), *((choose,) if choose else ())),
+        shared=(
+            *(name for name, entry in recipe.entries.items() if entry.shared),
+            *((choose,) if choose and recipe.sets is None else ()),
+        ),
         empty=recipe.empty,
         follows_log=recipe.follows_log,
     )
@@ -301,12 +325,6 @@ def _origin(value: Any) -> str:
     """Where the numbers of a run come from, as figures say it."""
     kind, name = getattr(value, "kind", None), getattr(value, "name", None)
     return f"{kind}: {name}" if isinstance(kind, str) and isinstance(name, str) else ""
-
-
-def _check() -> None:
-    progress = running()
-    if progress is not None:
-        progress.check()
 
 
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

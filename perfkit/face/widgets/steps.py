@@ -99,7 +99,8 @@ def step(
     `given` names each parameter's control, picker, earlier step, `step.selection`, or plain value. `choose` is a column of the
     first table that has it: rows and marks can be clicked, the chosen one is `.chosen`, a dict by column, and the page's address
     keeps it. With `several` up to so many can be chosen, the newest first, and a second click gives one back: the function takes
-    what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. `settled` lets the function
+    what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. Where `choose` names a
+    control that is given, a click sets it to what stands in the column, also one of a step above. `settled` lets the function
     wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
     runs again when another step has written to the project, with `button` when that is pressed. Raises InputError that lists
     parameters without a value and values without a parameter.
@@ -114,6 +115,7 @@ def step(
             title=words,
             function=function,
             choose=choose,
+            sets=thing if isinstance(thing := given.get(choose), Entry) else None,
             several=several,
             settled=settled,
             button=button,

@@ -62,6 +62,12 @@ class Progress:
 _of_thread = threading.local()
 
 
+def check() -> None:
+    """Raise Cancelled if the answer of the running step is not wanted any more; for long computations, which call it often."""
+    if (progress := running()) is not None:
+        progress.check()
+
+
 def go_on(what: str, done: int, total: int, unit: str = "") -> bool:
     """Say how far the search of the running step has come, and whether to go on: no after the visitor's stop.
 

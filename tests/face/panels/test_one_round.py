@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from perfkit.config.presets import published_plan
 from perfkit.core.errors import InputError
-from perfkit.face.panels import header, one_round, open_panel, predict, project_settings
+from perfkit.face.panels import header, one_round, open_panel, project_settings
 from perfkit.face.widgets.log import changed_since, seen
 from perfkit.face.widgets.status import NothingYet
+from perfkit.predict.changes import changed_plan
+from perfkit.predict.estimate import estimate
 from perfkit.project import create_project, open_project
 from perfkit.project.experiments import ExperimentLog, Measurement
+from perfkit.project.predictions import expected, predict_goal, predictions_table
 from perfkit.project.sample import demo
 
 HYPOTHESIS = "two stages amortise the update over more micro batches"
@@ -25,39 +29,35 @@ def folder(tmp_path, monkeypatch):
 def test_a_whole_round_by_hand(folder):
     with pytest.raises(NothingYet, match="round 0 is what you begin with"):
         one_round.compute(one_round.State())
-    with pytest.raises(NothingYet, match="Start one on page 00"):
-        predict.compute(predict.State())
+    with pytest.raises(InputError, match="no round is open"):
+        predict_goal(2250)
     one_round.start_round(one_round.State(title="pp 2", hypothesis=HYPOTHESIS))
     assert open_project(folder).open_round == 0
-    result = predict.compute(predict.State())
-    assert "has no prediction of its goal" in predict.view(result).text
-    predict.lock(predict.State(value=2250, low=2150, high=2350, method="a guess"))
-    assert "predicts 2\u2009250 tokens/s" in predict.view(predict.compute(predict.State())).text
+    assert predictions_table().empty
+    assert "now predicts 2\u2009250 tokens/s" in predict_goal(2250, 2150, 2350, "a guess")
+    assert len(predictions_table()) == 1
     log = ExperimentLog(folder)
     log.add_run(0, [Measurement(metric="tokens_per_s_per_device", value=2189.0, source="log")], kind="measured")
     with pytest.raises(InputError, match="has a run already"):
-        predict.lock(predict.State(value=2200, method="too late"))
-    assert "locked: 2\u2009250" in predict.view(predict.compute(predict.State())).text
+        predict_goal(2200, method="too late")
     assert "(prediction +2.79 %)" in str(one_round.view(one_round.compute(one_round.State())).tables["story"].frame)
 
 
 def test_everything_wrong_with_a_prediction_is_said_at_once(folder):
     one_round.start_round(one_round.State(title="pp 2", hypothesis=HYPOTHESIS))
     with pytest.raises(InputError) as error:
-        predict.lock(predict.State(value=0, method=" "))
+        predict_goal(0, method=" ")
     assert len(error.value.problems) == 2
     with pytest.raises(InputError, match="does not hold the value"):
-        predict.lock(predict.State(value=5, low=6, high=7))
+        predict_goal(5, 6, 7)
 
 
-def test_a_prediction_is_filled_from_the_estimate_with_its_interval(folder):
-    state = predict.State(plan="llama2-13b")
-    value, low, high = predict.estimated("llama2-13b", "tokens_per_s_per_device")
-    assert low < value < high
-    assert state.value == pytest.approx(value, rel=1e-3)
-    assert state.low < state.value < state.high
-    step, fast, slow = predict.estimated("llama2-13b", "step_time_ns")
-    assert fast < step < slow
+def test_a_prediction_is_filled_from_the_estimate_with_its_interval():
+    found = estimate(changed_plan(published_plan("llama2-13b"), device="Ascend-910B2"))
+    for metric in ("tokens_per_s_per_device", "step_time_ns", "mfu"):
+        value, low, high = expected(found, metric)
+        assert low < value < high
+    assert expected(found, "tokens_per_s_per_device")[0] == pytest.approx(found.tokens_per_s_per_device, rel=1e-3)
 
 
 def test_a_second_round_waits_until_the_first_is_decided_or_abandoned(folder):

@@ -14,6 +14,7 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
 from perfkit.face import widgets
 from perfkit.face.charts import theme
+from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import go_on
@@ -446,3 +447,32 @@ def test_several_values_of_an_address_are_those_of_a_choice_that_follows_somethi
         return f"{some} {on}"
 
     assert sizes.value == "(1, 4) False"
+
+
+def test_a_row_sets_the_control_that_its_column_names_and_the_control_is_filled_again_by_another_size():
+    layers = widgets.Text(lambda stages: " ".join(["6"] * stages))
+
+    @widgets.step(stages=widgets.Slider(values=[2, 3], default=2), layers=layers)
+    def pipeline(stages, layers):
+        return f"{stages}: {layers}"
+
+    @widgets.step(drawn=pipeline, layers=layers, choose="layers")
+    def moves(drawn, layers):
+        return f"after {drawn}", pd.DataFrame({"layers": ["7 5", "5 7"]})
+
+    assert moves.wait().text == "after 2: 6 6"
+    moves.view.on_message({"type": "row", "table": "table", "row": 1})
+    assert (pipeline.value, layers.value) == ("2: 5 7", "5 7")
+    assert moves.wait().text == "after 2: 5 7"
+    pipeline.set(stages=3)
+    assert pipeline.value == "3: 6 6 6"
+
+
+def test_a_figure_brings_parameters_of_its_chart():
+    @widgets.step(height=widgets.Slider(100, 400))
+    def tall(height):
+        return {"Bars": Figure(chart=bars(table(2)), params={"height": height})}
+
+    tall.set(height=300)
+    assert tall.wait().charts["Bars"].title == "Bars"
+    assert tall.view.data["params"] == {"Bars": {"height": 300}}

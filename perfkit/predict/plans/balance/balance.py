@@ -37,6 +37,14 @@ class BalanceProgress:
     best_ns: int | None
     seconds: float
 
+    def told(self) -> str:
+        """What is done, the best layout and the bound, in words."""
+        if self.best_ns is None:
+            return f"{self.what}, no layout yet"
+        gap = (self.best_ns - self.bound_ns) / self.best_ns if self.best_ns else 0.0
+        best, bound = format_ns(self.best_ns, 5), format_ns(self.bound_ns, 5)
+        return f"{self.what}: best {best}, bound {bound}, gap {format_ratio(gap, 2)}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanResult:
@@ -72,6 +80,11 @@ class PlanResult:
     def why(self) -> str:
         """What decides the makespan and how good it is, in sentences."""
         return explain(self)
+
+    def told(self) -> tuple[str, ...]:
+        """`why`, and what an early end leaves open."""
+        early = ("The search ended early; allow more time to close the gap. The bound holds either way.",)
+        return self.why(), *(early if self.status == "time_limit" and self.layout is not None else ())
 
     def to_dict(self) -> dict[str, Any]:
         """The result as `perfkit balance --json` prints it."""

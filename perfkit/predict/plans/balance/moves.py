@@ -47,10 +47,7 @@ class LayerPlanner:
 
     def even(self) -> list[list[int]]:
         """As equal as it goes, the remainder to the later chunks and stages."""
-        positions = self.problem.num_chunks * self.problem.num_stages
-        layers, more = divmod(self.problem.num_layers, positions)
-        flat = [layers + (position >= positions - more) for position in range(positions)]
-        return [flat[start : start + self.problem.num_stages] for start in range(0, positions, self.problem.num_stages)]
+        return even_split(self.problem.num_layers, self.problem.num_chunks, self.problem.num_stages)
 
     def layout(self, layers: Layers) -> Layout:
         """The layout of these layers; raises InputError if they are no split of the body."""
@@ -172,6 +169,14 @@ def _alike(rows: Ints) -> tuple[Ints, Ints]:
         code = np.unique(code, return_inverse=True)[1] * (int(column.max()) + 1) + column
     _, first, which = np.unique(code, return_index=True, return_inverse=True)
     return first, which
+
+
+def even_split(num_layers: int, num_chunks: int, num_stages: int) -> list[list[int]]:
+    """Layers by chunk and stage, as equal as it goes, the remainder to the later chunks and stages."""
+    positions = num_chunks * num_stages
+    layers, more = divmod(num_layers, positions)
+    flat = [layers + (position >= positions - more) for position in range(positions)]
+    return [flat[start : start + num_stages] for start in range(0, positions, num_stages)]
 
 
 def layers_text(layers: Layers) -> str:

@@ -1,0 +1,192 @@
+"""Laid out: layers of a pipeline drawn: the schedule of a layout, the memory of its stages, what moving a layer changes.
+
+    drawn = laid_out(problem, "6 7 8 7")
+    drawn.schedule.makespan_ns, drawn.stages(), drawn.moves()
+
+Given layers alone, every stage gets the fastest mix of recomputation that fits, and the leanest one where nothing fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from perfkit.config.export_text import Export
+from perfkit.core.units import GIB, NS_PER_US, format_bytes, format_ns, format_ratio
+from perfkit.predict.plans.balance.balance import schedule_case
+from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
+from perfkit.predict.plans.balance.moves import LayerPlanner, parse_layers
+from perfkit.predict.plans.balance.problem import KINDS, Layout, PipelineProblem, layers_of
+from perfkit.predict.plans.schedule.schedule import ScheduleResult, simulate_schedule
+
+SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "zbh1": "ZB-H1",
+    "vpp": "interleaved",
+    "vpp_lm": "interleaved, less memory",
+}
+TRANSFERS = {"none": "ignored", "overlap": "overlapped", "sender": "sender waits", "rendezvous": "both wait"}
+MOST_MOVES = 12
+_MOST = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaidOut:
+    """A layout with its schedule and every stage's peak; `even_ns` is the makespan of the even split, None if it does not fit."""
+
+    planner: LayerPlanner
+    layout: Layout
+    schedule: ScheduleResult
+    peak_bytes: tuple[int, ...]
+    even_ns: int | None
+
+    @property
+    def problem(self) -> PipelineProblem:
+        """What the layout is one of."""
+        return self.planner.problem
+
+    def told(self) -> tuple[str, ...]:
+        """The step, the stage that decides it and what is not better than an even split, in a sentence; then what is wrong."""
+        schedule, problem, limit = self.schedule, self.problem, self.problem.memory_limit_bytes
+        busiest = int(np.argmax(schedule.stage_busy_ns))
+        share = format_ratio(schedule.stage_busy_ns[busiest] / max(1, schedule.makespan_ns))
+        text = (
+            f"The step takes {format_ns(schedule.makespan_ns, 6)}; stage {busiest} works longest, {share} of the step, and the "
+            f"bubble is {format_ratio(schedule.bubble_over_work)} of the work."
+        )
+        change_ns = schedule.makespan_ns - (self.even_ns or schedule.makespan_ns)
+        if change_ns:
+            text += f" That is {format_ns(abs(change_ns))} {'longer' if change_ns > 0 else 'shorter'} than with an even split."
+        notes = [f"Assumed: {assumed}." for assumed in problem.assumptions]
+        over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
+        if over:
+            stages = ("stage " if len(over) == 1 else "stages ") + ", ".join(map(str, over))
+            notes.append(f"Does not fit: {stages} would need more than {format_bytes(limit)} even with the leanest recomputation.")
+        return (text, *notes)
+
+    def gain_text(self) -> str:
+        """How much faster the layout is than the even split, in a sentence."""
+        if not self.even_ns:
+            return "An even split of the layers does not fit."
+        gain_ns = self.even_ns - self.schedule.makespan_ns
+        share, side = format_ratio(abs(gain_ns) / self.even_ns), "faster" if gain_ns > 0 else "slower"
+        against = f"{share} {side} than" if gain_ns else "As fast as"
+        return f"{against} the even split with its fastest recomputation ({format_ns(self.even_ns, 5)})."
+
+    def stages(self) -> pd.DataFrame:
+        """One row a stage: `layers` by chunk, recomputed layers by kind, busy and idle time, micro batches in flight, memory."""
+        problem, schedule, limit = self.problem, self.schedule, self.problem.memory_limit_bytes
+        columns: dict[str, Any] = {
+            "stage": range(problem.num_stages),
+            "layers": [" + ".join(map(str, chunks)) for chunks in zip(*layers_of(self.layout), strict=True)],
+        }
+        for kind in KINDS[1:]:
+            own = [index for index, variety in enumerate(problem.varieties) if variety.kind == kind]
+            if own and self.layout[own].any():
+                columns[kind] = self.layout[own].sum(axis=(0, 1)).tolist()
+        columns |= {
+            "busy_ns": list(schedule.stage_busy_ns),
+            "idle_ns": list(schedule.stage_idle_ns),
+            "in_flight": list(schedule.peak_inflight_chunks),
+            "memory_bytes": list(self.peak_bytes),
+            "free_bytes": [None if limit is None else limit - peak for peak in self.peak_bytes],
+        }
+        return pd.DataFrame(columns)
+
+    def moves(self, most: int = MOST_MOVES, check: Callable[[], None] = lambda: None) -> pd.DataFrame:
+        """The best moves of one layer (`LayerPlanner.moves`), which take longer than all the rest."""
+        return self.planner.moves(self.layout, most=most, check=check)
+
+    def recompute_ns(self) -> list[list[int]]:
+        """By chunk and stage, what the backward of one micro batch repeats of the forward."""
+        extra = np.zeros(self.layout.shape[1:], dtype=np.int64)
+        for variety, counts in zip(self.problem.varieties, self.layout, strict=True):
+            kinds = self.problem.body[variety.type].kinds
+            if "none" in kinds:
+                extra += counts * (kinds[variety.kind].bwd_ns - kinds["none"].bwd_ns)
+        return [[max(0, int(value)) for value in row] for row in extra]
+
+    def memory_parts(self) -> dict[str, list[int]]:
+        """Bytes of every stage by part: what is constant, parameters with their states, activations; they sum to the peaks."""
+        problem, evaluator = self.problem, self.planner.evaluator
+        parameters = np.tensordot(self.layout, evaluator.param_bytes, (0, 0)) + evaluator.fixed["param_bytes"]
+        static = [int(amount) for amount in parameters.sum(axis=0)]
+        kept = [peak - problem.const_bytes - held for peak, held in zip(self.peak_bytes, static, strict=True)]
+        return {"constant": [problem.const_bytes] * problem.num_stages, "parameters": static, "activations": kept}
+
+    def exports(self) -> tuple[Export, ...]:
+        """The layout as MindFormers and Megatron are configured with it."""
+        lists = mindformers_text(mindformers_lists(self.problem, self.layout))
+        option = f"--pipeline-model-parallel-layout '{megatron_layout(self.layout)}'"
+        return Export("MindFormers", lists, "yaml"), Export("Megatron", option, "sh")
+
+
+def laid_out(problem: PipelineProblem, layers: str | Layout) -> LaidOut:
+    """A layout, or layers as text (`layers_text`), simulated; raises InputError if the layers are no split of the model."""
+    planner = LayerPlanner(problem)
+    evaluator, even = planner.evaluator, planner.layout(planner.even())
+    layout = planner.layout(parse_layers(layers)) if isinstance(layers, str) else layers
+    schedule = simulate_schedule(schedule_case(problem, layout))
+    even_ns = None
+    if evaluator.fits(even[None])[0]:
+        even_ns = schedule.makespan_ns if np.array_equal(layout, even) else int(evaluator.makespans_ns(even[None])[0])
+    peaks = tuple(evaluator.peaks_bytes(layout[None])[0].tolist())
+    return LaidOut(planner=planner, layout=layout, schedule=schedule, peak_bytes=peaks, even_ns=even_ns)
+
+
+def moves_table(moves: pd.DataFrame) -> pd.DataFrame:
+    """Moves as a page shows them: `from_stage`, `to_stage`, `change_ns` of the step, `memory`, `layers` after the move."""
+    shown = moves.rename(columns={"from": "from_stage", "to": "to_stage"})
+    shown.insert(3, "memory", ["fits" if fits else "too much" for fits in moves["fits"]])
+    shown.attrs = {"labels": {"layers": "layers after the move", "change_ns": "step"}}
+    return shown.drop(columns="fits")
+
+
+def moves_told(moves: pd.DataFrame, layers: str) -> str:
+    """The best move from `layers`, in a sentence."""
+    if moves.empty:
+        return "No layer can be moved."
+    best = moves.iloc[0]
+    change_ns, fits = int(best["change_ns"]), "" if best["fits"] else ", but it does not fit"
+    if change_ns >= 0:
+        return f"No single move from {layers} makes the step shorter."
+    return f"From {layers}: one layer from {best['from']} to {best['to']} saves {format_ns(-change_ns)} a step{fits}."
+
+
+def changed_problem(problem: PipelineProblem, *, limit_gib: float, p2p_us: float, **sizes: Any) -> PipelineProblem:
+    """The problem with other fields (`sizes`), a limit in GiB (0: none) and a transfer between stages in microseconds.
+
+    The limit keeps its source as long as it is the problem's own. Raises InputError with every contradiction.
+    """
+    asked = round(limit_gib * GIB) if limit_gib > 0 else None
+    own = asked == problem.memory_limit_bytes
+    source = problem.memory_limit_source if own else f"limit_gib = {limit_gib:g}" if asked else ""
+    limit = {"memory_limit_bytes": asked, "memory_limit_source": source}
+    return replace(problem, **{**sizes, **limit, "p2p_ns": round(p2p_us * NS_PER_US)})
+
+
+def schedules_of(problem: PipelineProblem, num_chunks: int) -> list[tuple[str, str]]:
+    """The schedules that so many chunks allow, as title and name."""
+    split = any(kind.wgrad_ns for part in problem.body for kind in part.kinds.values())
+    names = ("vpp", "vpp_lm") if num_chunks > 1 else ("1f1b", "gpipe", "zbh1") if split else ("1f1b", "gpipe")
+    return [(SCHEDULES[name], name) for name in names]
+
+
+def transfers_of(schedule: str) -> list[tuple[str, str]]:
+    """How stages may send to each other under a schedule, as title and name."""
+    return [(title, name) for name, title in TRANSFERS.items() if name != "rendezvous" or schedule in ("1f1b", "gpipe")]
+
+
+def stages_of(problem: PipelineProblem, num_chunks: int) -> list[int]:
+    """Numbers of stages for which there are enough layers beside so many chunks."""
+    return list(range(1, min(_MOST, problem.num_layers // max(1, num_chunks or problem.num_chunks)) + 1)) or [1]
+
+
+def chunks_of(problem: PipelineProblem, num_stages: int) -> list[int]:
+    """Chunks a stage for which there are enough layers beside so many stages."""
+    return stages_of(problem, num_stages)
