@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -84,11 +84,14 @@ def step_time_rows(log: pd.DataFrame, statistics: StepStatistics) -> Rows:
     return {"steps": rows[-theme.MAX_MARKS :], "median": [{"median_ms": statistics.median_ns / NS_PER_MS}]}
 
 
-def rank_bars(parts: pd.DataFrame, *, unit: str) -> alt.Chart:
+def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> alt.Chart:
     """Draw one stacked bar a rank; a click on a bar picks its rank (selection "picked").
 
     `parts` comes from `part_rows` with `rank` as text, in the order to draw; it is the data set "parts". `unit` is "ms" or "%".
+    Until one is picked the bars of the ranks `lit` stand out; all do where none of them is drawn.
     """
+    drawn = set(map(str, lit)) & set(parts["rank"])
+    parts = parts.assign(lit=parts["rank"].isin(drawn) if drawn else True)
     paths = [path for path in PATHS if path in set(parts["path"])]
     if unit == "ms":
         y = alt.Y("amount_ms:Q", title="time of the step (ms)", stack="zero")
@@ -100,7 +103,14 @@ def rank_bars(parts: pd.DataFrame, *, unit: str) -> alt.Chart:
         alt.Chart(alt.NamedData("parts"), width="container", height=320)
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
-            x=x, y=y, opacity=alt.condition(picked, alt.value(1.0), alt.value(0.55), empty=True), **_part_encoding(paths, "rank")
+            x=x,
+            y=y,
+            opacity=alt.when(picked, empty=False)
+            .then(alt.value(1.0))
+            .when("datum.lit && !length(data('picked_store'))")
+            .then(alt.value(1.0))
+            .otherwise(alt.value(0.45)),
+            **_part_encoding(paths, "rank"),
         )
         .add_params(picked)
     )

@@ -106,6 +106,15 @@ def first_rank(finding: Finding) -> int | None:
     return int(ranks[0]) if ranks else None
 
 
+def ranks_concerned(findings: Sequence[Finding], name: str = "") -> tuple[int, ...]:
+    """The ranks that the finding called `name` is about, ends of its links among them; empty if it is about none or all."""
+    for known, finding in zip(finding_names(findings), findings, strict=True):
+        if known == name:
+            ends = (end for link in finding.subject.get("links", ()) for end in link)
+            return tuple(dict.fromkeys(int(rank) for rank in (*finding.subject.get("ranks", ()), *ends)))
+    return ()
+
+
 def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
     """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
     seen: dict[str, int] = {}

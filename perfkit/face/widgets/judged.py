@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from perfkit.config.presets import config_beside, read_plan
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.explain.diagnose import Diagnosis
 from perfkit.face.widgets import context
 from perfkit.project.verdict import Verdict, verdict
 
@@ -17,11 +15,6 @@ from perfkit.project.verdict import Verdict, verdict
 def judged(run: Run, path: str) -> Verdict:
     """The verdict on the run that was read from `path`; the goal and limit of the project are none of a sample's."""
     return verdict(run, plan_of(path), None if context.is_sample(Path(path)) else context.current_project())
-
-
-def diagnosis_in(shown: Verdict | tuple[Verdict, Any]) -> Diagnosis:
-    """The diagnosis in what a step showed: a verdict, alone or before its chart."""
-    return (shown[0] if isinstance(shown, tuple) else shown).diagnosis
 
 
 def plan_of(path: str) -> Plan | None:

@@ -9,7 +9,9 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import diagnose
-from perfkit.face.widgets.finding_place import costliest, first_rank, place_of
+from perfkit.explain.steps import parts_of, ranks_to_show, typical_steps
+from perfkit.face.charts.steps import part_rows, rank_bars
+from perfkit.face.widgets.finding_place import costliest, first_rank, place_of, ranks_concerned
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.record.load import load
@@ -35,6 +37,20 @@ def test_every_link_of_a_finding_selects_a_slice_or_a_rank(path: Path):
         asked = view._goto(view.wait())
         assert asked is not None, finding.rule
         assert asked["slice"] is not None or asked["pins"], finding.rule
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_the_bars_of_the_ranks_of_a_finding_stand_out_and_all_where_it_names_none(path: Path):
+    run = load(path)
+    table = costliest(run, str(path), findings := diagnose(run).findings, most=len(findings))
+    rows = part_rows(parts_of(run, steps := typical_steps(run), ranks_to_show(steps)))
+    for finding, name in zip(findings, table["finding"], strict=True):
+        lit = ranks_concerned(findings, name)
+        bars = rank_bars(rows, unit="ms", lit=lit).datasets["parts"]
+        named = {str(rank) for rank in finding.subject.get("ranks", ())}
+        assert {row["rank"] for row in bars if row["lit"]} >= named & set(rows["rank"])
+        assert {row["rank"] for row in bars if row["lit"]} == ({*map(str, lit)} & set(rows["rank"]) or set(rows["rank"]))
+    assert ranks_concerned(findings, "no such finding") == ()
 
 
 def test_a_finding_links_to_its_evidence_by_its_own_name():
