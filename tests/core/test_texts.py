@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfkit.core.resources import data_folder
-from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, t, told
+from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, say, t, told
 from perfkit.core.texts._sentences import Sentences
 from perfkit.explain.diagnose import all_rules, diagnose
 from perfkit.face.panels import open_panel
@@ -91,6 +93,20 @@ def test_a_sentence_keeps_its_figures_and_the_names_that_somebody_chose():
     assert told_of.told("The device of rank 3") == "The device of rank 3"
     assert told_of.told("{0} {1}") == "{0} {1}"
     assert told_of.told("x " * 20_000 + " ms a step") == "x " * 20_000 + " ms a step"
+
+
+def test_what_is_said_has_the_digits_of_tables_and_its_form_is_translated_whatever_stands_in_it():
+    who = say("The device of rank {rank} {does}", rank="3", does="waits")
+    said = say("{who} {idle_ns} of the mean step for launches{unseen}", who=who, idle_ns=np.float64(1.5e6), unseen="", more=2.0)
+    assert said == "The device of rank 3 waits 1.50 ms of the mean step for launches"
+    assert told(said, "en") == said
+    assert told(said, "zh") == "rank 3 的设备等待下发，平均每步 1.50 ms"
+    assert said.figures() == {"idle_ns": 1.5e6}
+    assert told(pickle.loads(pickle.dumps(said)), "zh") == told(said, "zh")
+    hostile = say("{name} <img src=x>", name="{idle_ns}")
+    assert told(hostile, "zh") == hostile == "{idle_ns} <img src=x>"
+    with pytest.raises(KeyError):
+        say("{idle_ns}")
 
 
 def test_every_finding_of_a_rule_is_told_in_chinese_and_a_rule_without_a_title_is_missed(wanted, monkeypatch):
