@@ -82,8 +82,7 @@ class Comparison:
                 }
             )
         frame = pd.DataFrame(rows)
-        labels = {"low_step_time_s": "80 % from", "high_step_time_s": "to"}
-        frame.attrs = {"title": "The compared plans", "labels": labels}
+        frame.attrs = {"title": "The compared plans"}
         return frame
 
 

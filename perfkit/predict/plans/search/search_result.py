@@ -293,9 +293,7 @@ class SearchResult:
             }
             for rank, one in enumerate(self.plans, 1)
         ]
-        frame = pd.DataFrame(rows)
-        frame.attrs["labels"] = {"low_step_time_s": "80 % from", "high_step_time_s": "to", "fastest_ratio": "fastest in draws"}
-        return frame
+        return pd.DataFrame(rows)
 
     def missing_text(self) -> str:
         """Where nothing fits: the plan that comes nearest and what it lacks; empty otherwise."""
