@@ -63,9 +63,12 @@ class Verdict:
         return frame
 
 
-def verdict(run: Run, plan: Plan | None = None, project: Project | None = None) -> Verdict:
-    """Judge a run; `plan` is its configuration, `project` states the goal. What a run does not hold is absent, not an error."""
-    diagnosis = diagnose(run)
+def verdict(run: Run, plan: Plan | None = None, project: Project | None = None, *, diagnosis: Diagnosis | None = None) -> Verdict:
+    """Judge a run; `plan` is its configuration, `project` states the goal. What a run does not hold is absent, not an error.
+
+    `diagnosis` is the run's, where it is known already.
+    """
+    diagnosis = diagnosis or diagnose(run)
     step, predicted = _step_time(run, diagnosis), _predicted(plan)
     tokens, mfu = _rates(step, predicted)
     memory = peak_memory(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from perfkit.core.run import Run
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
 from perfkit.face.widgets.navigation import page_link
+from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.values import Value
 
 MAX_RANKS = 4
 
@@ -113,6 +115,22 @@ def ranks_concerned(findings: Sequence[Finding], name: str = "") -> tuple[int, .
             ends = (end for link in finding.subject.get("links", ()) for end in link)
             return tuple(dict.fromkeys(int(rank) for rank in (*finding.subject.get("ranks", ()), *ends)))
     return ()
+
+
+def chosen_finding() -> Value:
+    """The name of the finding that was chosen on this page, or that the link to it names; empty before."""
+    state = page_state()
+    value, known = Value("The costliest findings"), [state.get("finding")]
+    value.finish(value.question(), known[0])
+
+    def follow(values: Mapping[str, str], _origin: object) -> None:
+        if (name := values.get("finding", "")) != known[0]:
+            known[0] = name
+            value.begin()
+            value.finish(value.question(), name)
+
+    state.on_change(follow)
+    return value
 
 
 def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:

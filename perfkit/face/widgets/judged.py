@@ -8,13 +8,27 @@ from perfkit.config.presets import config_beside, read_plan
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.face.widgets import context
 from perfkit.project.verdict import Verdict, verdict
 
 
 def judged(run: Run, path: str) -> Verdict:
     """The verdict on the run that was read from `path`; the goal and limit of the project are none of a sample's."""
-    return verdict(run, plan_of(path), None if context.is_sample(Path(path)) else context.current_project())
+    project = None if context.is_sample(Path(path)) else context.current_project()
+    return verdict(run, plan_of(path), project, diagnosis=_diagnosed(run))
+
+
+_known: list[tuple[Run, Diagnosis]] = []
+"""The last runs that were asked about: a diagnosis takes a second, and goal and plan change while the recording stays."""
+
+
+def _diagnosed(run: Run) -> Diagnosis:
+    found = next((diagnosis for known, diagnosis in _known if known is run), None)
+    if found is None:
+        found = diagnose(run)
+        _known[:] = [(run, found), *_known[:1]]
+    return found
 
 
 def plan_of(path: str) -> Plan | None:
