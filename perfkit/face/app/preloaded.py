@@ -8,14 +8,16 @@ has ended in whichever way, it ends, and its kernels notice within a second.
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib
 import json
 import os
-import re
 import signal
 import socket
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +89,27 @@ def preload() -> None:
 
 
 def imported_by_pages(folder: Path | None = None) -> list[str]:
-    """The modules of perfkit that the pages import from."""
+    """The modules of perfkit that the pages import, or import from."""
     found: set[str] = set()
     for path in sorted((folder or notebooks_folder()).glob("*.ipynb")):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            source = "".join(cell["source"]) if cell["cell_type"] == "code" else ""
-            found.update(re.findall(r"^from (perfkit[\w.]+) import", source, re.MULTILINE))
+            if cell["cell_type"] == "code":
+                found.update(_imported("".join(cell["source"])))
     return sorted(found)
+
+
+def _imported(source: str) -> Iterator[str]:
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except SyntaxError:  # the page says so where it stands
+        return
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("perfkit."):
+            yield str(node.module)
+            places = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (
+                place for place in places if hasattr(importlib.import_module(str(node.module)), "__path__") and find_spec(place)
+            )
 
 
 def _reap(*_: object) -> None:

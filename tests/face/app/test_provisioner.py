@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import os
 import signal
 from collections.abc import Iterator
@@ -13,7 +15,10 @@ from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
 from perfkit.face.app import provisioner
+from perfkit.face.app.preloaded import imported_by_pages
 from perfkit.face.app.provisioner import ForkedProvisioner, Preloaded
+from tests.notebook_format import pages
+from tests.page_cells import code_cells
 
 needs_forks = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are forked on Linux alone")
 ASKED = (
@@ -89,3 +94,16 @@ def test_a_process_that_does_not_come_up_is_no_error(monkeypatch, caplog):
 def test_jupyter_finds_the_provisioner():
     provisioner.register()
     assert KernelProvisionerFactory.provisioners[provisioner.NAME].load() is ForkedProvisioner
+
+
+def test_every_module_that_a_page_imports_is_there_before_its_kernel_is_forked():
+    known, missed = set(imported_by_pages()), set()
+    for path in pages():
+        for cell in code_cells(path.stem):
+            for node in ast.walk(ast.parse("".join(cell["source"]))):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("perfkit."):
+                    imported: dict[str, object] = {}
+                    exec(ast.unparse(node), imported)
+                    things = [importlib.import_module(str(node.module)), *imported.values()]
+                    missed |= {thing.__name__ for thing in things if inspect.ismodule(thing)} - known
+    assert missed == set()
