@@ -12,20 +12,21 @@ export class Table {
   constructor(onRow = () => {}) {
     this.onRow = onRow;
     this.sort = null;
-    this.chosen = null;
+    this.chosen = new Set();
     this.root = el("div", { class: "pk-table" });
   }
 
-  /** `content`: {title, label, columns: [{label, unit, text, values, numeric}], total, selectable, name}. */
+  /** `content`: {title, label, columns: [{label, unit, text, values, numeric}], total, selectable, chosen, several, name}. */
   update(content) {
     const before = this.content;
     this.content = content;
+    if (content.chosen) this.chosen = new Set(content.chosen);
     if (before && !this.sort && shape(before) === shape(content)) {
       this.patch(before);
+      this.mark();
       return;
     }
     if (this.sort && !content.columns[this.sort.column]) this.sort = null;
-    if (this.chosen !== null && this.chosen >= this.length()) this.chosen = null;
     this.draw();
   }
 
@@ -88,7 +89,7 @@ export class Table {
     if (!this.content.selectable) return row;
     row.tabIndex = 0;
     row.classList.add("pk-selectable");
-    row.setAttribute("aria-selected", String(index === this.chosen));
+    row.setAttribute("aria-selected", String(this.chosen.has(index)));
     row.addEventListener("click", (event) => event.target.closest("a") || this.choose(index));
     row.addEventListener("keydown", (event) => this.onKey(event, row, index));
     return row;
@@ -105,9 +106,15 @@ export class Table {
   }
 
   choose(index) {
-    this.chosen = index;
-    for (const row of this.body.rows) row.setAttribute("aria-selected", String(row.dataset.row === String(index)));
+    const others = this.content.several ? [...this.chosen].filter((one) => one !== index) : [];
+    this.chosen = new Set(this.content.several && this.chosen.has(index) ? others : [index, ...others].slice(0, this.content.several || 1));
+    this.mark();
     this.onRow(index);
+  }
+
+  mark() {
+    if (!this.content.selectable) return;
+    for (const row of this.body.rows) row.setAttribute("aria-selected", String(this.chosen.has(Number(row.dataset.row))));
   }
 
   sortBy(column) {
@@ -127,7 +134,7 @@ export class Table {
 }
 
 // All of a table but the words in its cells.
-function shape({ columns, ...rest }) {
+function shape({ columns, chosen, ...rest }) {
   const heads = columns.map((column) => [column.label, column.unit, column.numeric, column.text.length, isShort(column), column.numeric || longestWord(column.text)]);
   return JSON.stringify([rest, heads]);
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -136,6 +136,7 @@ class StepView(PanelView):
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is not self and self._shared.news(self.state):
+            self._must_show = True  # also where nothing but the chosen row is another one
             self._begin()
             super()._on_address(values, origin)
 
@@ -241,8 +242,18 @@ class StepView(PanelView):
         return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
 
     def _show_details(self, whole: Whole) -> None:
-        super()._show_details(whole)
+        tables = {name: self._marked(table) if isinstance(table, Table) else table for name, table in whole.tables.items()}
+        super()._show_details(whole._replace(tables=tables))
         self._complete = True
+
+    def _marked(self, table: Table) -> Table:
+        """A table with the rows marked that are chosen: an address may have done it."""
+        if not table.selectable:
+            return table
+        now = self.state[self._recipe.choose]
+        keys = {str(key) for key in (now if isinstance(now, tuple | list) else (now,))}
+        rows = [row for row, key in enumerate(table.frame[self._recipe.choose].astype(str)) if key in keys]
+        return replace(table, chosen=rows, several=self._recipe.several)
 
     def _fail(self, error: Exception) -> None:
         self._remembered, self._complete = None, False

@@ -14,6 +14,7 @@ from perfkit.face.charts.spec import plain
 from perfkit.face.widgets.view import Content
 
 MAX_ROWS = 500
+"""Rows sent to the page; how many more there are is said below the table."""
 NAMES = frozenset(
     [
         "name",
@@ -35,7 +36,6 @@ NAMES = frozenset(
     ]
 )
 """Columns of what somebody else has named: their cells are not translated."""
-"""Rows sent to the page; how many more there are is said below the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Table:
     Column names with a unit suffix (`_ns`, `_bytes`, `_ratio`, ...) are scaled and get their unit by themselves. `labels` and
     `units` override the words and units of columns; a column with a unit of its own is written as it is. `links` has for columns
     the address that each cell leads to ("" for none); `look="tiles"` draws rows as figures side by side. `selectable` makes rows
-    clickable.
+    clickable, the rows `chosen` are marked, and up to `several` can be at once (0: one).
     """
 
     frame: pd.DataFrame
@@ -56,6 +56,8 @@ class Table:
     links: Mapping[str, Sequence[str]] = field(default_factory=dict)
     look: str = ""
     selectable: bool = False
+    chosen: Sequence[int] = ()
+    several: int = 0
     max_rows: int = MAX_ROWS
 
     def row(self, index: int) -> dict[str, Any]:
@@ -108,6 +110,8 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
         "look": table.look,
         "total": len(table.frame),
         "selectable": table.selectable,
+        "chosen": list(table.chosen),
+        "several": table.several,
     }
 
 

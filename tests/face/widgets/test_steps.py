@@ -93,6 +93,8 @@ def test_what_is_chosen_is_a_value_for_the_next_step_and_draws_nothing_anew():
     page_state().set({"rank": "1"})
     ranks.wait()
     assert (ranks.chosen["rank"], one.value) == (1, "rank 1: 10"), "the address can choose, too"
+    ranks.wait()
+    assert ranks.view.details["tables"][0]["chosen"] == [1], "and the row is marked"
 
 
 def test_an_exception_is_shown_in_its_step_and_the_others_go_on():
@@ -406,6 +408,8 @@ def test_several_rows_are_chosen_newest_first_and_given_back_by_a_second_click()
     page_state().set({"plan": "dp 1%2C tp 2,100 %25"})
     assert names.value == "dp 1, tp 2 and 100 %", "an address restores them, commas and all"
     assert asked[-1] == ("dp 1, tp 2", "100 %"), "the function is asked with what is chosen"
+    plans.wait()
+    assert (plans.view.details["tables"][0]["chosen"], plans.view.details["tables"][0]["several"]) == ([0, 2], 2)
 
 
 def test_a_search_that_is_stopped_shows_what_it_has_and_one_that_is_overtaken_nothing():
