@@ -1,7 +1,7 @@
 """Cache: a run that was read once, kept as Parquet tables and a manifest, so that it opens again at once.
 
-The key of a run is a hash over the place, names, sizes, times and first and last MiB of its files and over the code that reads
-them, so that neither changed files nor a newer perfkit ever meet old tables. The format that read files in this state is remembered
+The key of a run is made of the state of its files and of the code that reads them (`_state`), so that neither changed files nor a
+newer perfkit ever meet old tables. The format that read files in this state is remembered
 too, so that a run opens without asking, or even importing, the others. Tables that a format reads only when they are asked for are
 kept from then on (`_kept_later`). Tables are read when they are asked for, and only the
 columns and ranks that are wanted. An entry that disappears while a run is open is replaced by reading the files again.
@@ -9,7 +9,6 @@ columns and ranks that are wanted. An entry that disappears while a run is open 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,43 +23,24 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Dropped, Fact, LazyTable, LazyTables, Position, Run
 from perfkit.core.schema import TABLES
 from perfkit.core.source import Source
-from perfkit.core.units import MIB
 from perfkit.record import _kept_later, entries, store
+from perfkit.record._state import readers, state_key
 from perfkit.record.format import Format, stacked
 from perfkit.record.listing import File, printable
 
-MIN_BYTES = 4 * MIB
-"""Smaller runs are read within a quarter of a second, so keeping them does not pay."""
-MANY_FILES = 1000
 _MANIFEST = "manifest.json"
 _KIND, _SEEN = "runs", "seen"
 
 
-def worth_keeping(files: Iterable[File]) -> bool:
-    """Whether reading these files takes longer than opening a kept run."""
-    return sum(file.size_bytes for file in files) >= MIN_BYTES
-
-
-def files_key(root: Path, files: Sequence[File]) -> str:
-    """A name for the state of `files` below `root`; it changes with every change of a file or of the code that reads it.
-
-    Of many files the names, sizes and times tell it: to read the ends of thousands takes longer than to open what is kept.
-    """
-    if len(files) <= MANY_FILES:
-        return _key_of([_readers(), str(root.resolve())], files)
-    states = [f"{file.relative}|{file.size_bytes}|{file.mtime_ns}" for file in files]
-    return _key_of([_readers(), str(root.resolve()), *states], [])
-
-
 def key_of(files: str, format: Format, beside: Iterable[File]) -> str:
     """The name of the entry of a run: files in the state that `files_key` named, and those that the format needs beside them."""
-    return _key_of([files, format.name], beside)
+    return state_key([files, format.name], beside)
 
 
 def remember(files: str, wanted: str | None, format: Format) -> None:
     """Remember which format reads files in this state, so that the others need not be asked again."""
     try:
-        with entries.new_entry(entries.entry(_SEEN, _key_of([files, str(wanted)], []))) as folder:
+        with entries.new_entry(entries.entry(_SEEN, state_key([files, str(wanted)], []))) as folder:
             (folder / _MANIFEST).write_text(json.dumps({"format": format.name}), encoding="utf-8")
     except OSError:
         return  # then all formats are asked again
@@ -69,20 +49,10 @@ def remember(files: str, wanted: str | None, format: Format) -> None:
 def remembered(files: str, wanted: str | None) -> str | None:
     """The name of the format that was remembered for files in this state; None if there is none."""
     try:
-        found = json.loads((entries.entry(_SEEN, _key_of([files, str(wanted)], [])) / _MANIFEST).read_text(encoding="utf-8"))
+        found = json.loads((entries.entry(_SEEN, state_key([files, str(wanted)], [])) / _MANIFEST).read_text(encoding="utf-8"))
         return str(found["format"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _key_of(words: Iterable[str], files: Iterable[File]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update("|".join(words).encode("utf-8", "surrogateescape"))
-    for file in files:
-        status = file.path.stat()
-        digest.update(f"|{file.relative}|{status.st_size}|{status.st_mtime_ns}|".encode("utf-8", "surrogateescape"))
-        digest.update(_ends(file.path, status.st_size))
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,7 +215,7 @@ def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], R
 
 def _described(run: Run, files: Iterable[File], recipe: Any) -> dict[str, Any]:
     return {
-        "readers": _readers(),
+        "readers": readers(),
         "format": run.format,
         "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
         "tables": {name: _counted(_parts(run, name)) for name in _kept(run)}
@@ -272,23 +242,3 @@ def _counted(parts: Iterator[pd.DataFrame]) -> dict[str, Any]:
         groups.append([(int(of.min()), int(of.max())) for of in (of_rows[at : at + store.ROWS_PER_GROUP] for at in cuts)])
     several = {"parts": len(groups)} if len(groups) > 1 else {}
     return {"rows": rows, "ranks": sorted(ranks), **several, **({"groups": groups} if rows > store.FEW_ROWS else {})}
-
-
-@cache
-def _readers() -> str:
-    """A hash over the code that reads traces: its version, which nobody can forget to change."""
-    record = Path(__file__).parent
-    core = record.parent / "core"
-    shared = (core / f"{name}.py" for name in ("clock", "placement", "schema", "units"))
-    code = [*shared, *sorted(record.rglob("*.py"))]
-    return hashlib.blake2b(b"".join(path.read_bytes() for path in code), digest_size=16).hexdigest()
-
-
-def _ends(path: Path, size_bytes: int) -> bytes:
-    """The first and the last MiB of a file as a hash."""
-    with path.open("rb") as stream:
-        digest = hashlib.blake2b(stream.read(MIB))
-        if size_bytes > MIB:
-            stream.seek(max(MIB, size_bytes - MIB))
-            digest.update(stream.read(MIB))
-    return digest.digest()

@@ -16,7 +16,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Dropped, LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
 from perfkit.core.units import MIB
-from perfkit.record import _cache, _left_over, archive
+from perfkit.record import _cache, _left_over, _state, archive
 from perfkit.record._elsewhere import what_they_are
 from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
@@ -71,6 +71,11 @@ def bytes_to_convert(path: str | Path) -> int:
     return 0 if not place.key or match.lazy or _cache.is_kept(place.key) else sum(file.size_bytes for file in match.files)
 
 
+def files_beside(path: str | Path) -> tuple[File, ...]:
+    """The files that the format of a recording reads beside those at `path`."""
+    return tuple(_place(Path(path).expanduser(), None, cache=True).matches[0][1].beside)
+
+
 @dataclass(frozen=True, slots=True)
 class _Place:
     """What is at a path: `key` names what is kept of it in the cache, "" for nothing, `files` the state of its files."""
@@ -85,13 +90,13 @@ class _Place:
 def _place(origin: Path, format: str | None, *, cache: bool) -> _Place:
     root = _opened(origin)
     listing = list_files(root)
-    if not cache or not _cache.worth_keeping(listing.files):
+    if not cache or not _state.worth_keeping(listing.files):
         return _Place(root, listing, find(listing, format))
-    files = _cache.files_key(root, listing.files)
+    files = _state.files_key(root, listing.files)
     known = _remembered(_cache.remembered(files, format), listing)
     matches = find(listing, format) if known is None else [known]
     chosen, match = matches[0]
-    if not _cache.worth_keeping(match.files):
+    if not _state.worth_keeping(match.files):
         return _Place(root, listing, matches)
     return _Place(root, listing, matches, _cache.key_of(files, chosen, match.beside), files)
 
@@ -155,7 +160,7 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
 
 def _growing(files: Sequence[File]) -> list[File]:
     """The files whose size is not what it was when they were listed, unless they are too many to ask."""
-    few = files if len(files) <= _cache.MANY_FILES else ()
+    few = files if len(files) <= _state.MANY_FILES else ()
     return [file for file in few if file.path.exists() and file.path.stat().st_size != file.size_bytes]
 
 
@@ -184,7 +189,7 @@ def _same(origin: Path, format: str | None, key: str) -> tuple[Listing, list[tup
     listing = list_files(root)
     matches = find(listing, format)
     chosen, match = matches[0]
-    if _cache.key_of(_cache.files_key(root, listing.files), chosen, match.beside) != key:
+    if _cache.key_of(_state.files_key(root, listing.files), chosen, match.beside) != key:
         raise InputError(printable(str(root)), ["the files have changed since the run was opened; open it again"])
     return listing, matches
 

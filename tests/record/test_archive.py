@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.record import _cache
+from perfkit.record import _state
 from perfkit.record import archive as _archive
 from perfkit.record.load import load
 
@@ -82,7 +82,7 @@ def test_an_archive_is_unpacked_once_and_again_if_it_changes(tmp_path: Path):
 
 
 def test_a_kept_run_of_an_archive_survives_the_deletion_of_the_cache(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     path = zipped(tmp_path / "a.zip", sample())
     read, kept = load(path), load(path)
     shutil.rmtree(folder)

@@ -8,7 +8,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
-from perfkit.record import _cache
+from perfkit.record import _state
 from perfkit.record.formats.ascend import _many, ascend_text
 from perfkit.record.formats.ascend._recording import groups_of_use
 from perfkit.record.load import load
@@ -175,7 +175,7 @@ def test_progress_ends_at_all_bytes_though_few_were_read(monkeypatch: pytest.Mon
 
 def test_many_ranks_are_kept_and_answer_the_same_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     monkeypatch.setattr(ascend_text, "MANY_RANKS", 2)
     first = load(SAMPLE)
     with monkeypatch.context() as patch:

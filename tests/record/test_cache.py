@@ -15,7 +15,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
 from perfkit.core.schema import TABLES
-from perfkit.record import _cache, store
+from perfkit.record import _cache, _state, store
 from perfkit.record import entries as _entries
 from perfkit.record.format import stacked
 from perfkit.record.load import load
@@ -27,7 +27,7 @@ SAMPLES = ["torch_npu_2rank", "cluster_16card", "kineto_resnet"]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that keeps runs of any size, tables of more than a few rows as Parquet."""
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     monkeypatch.setattr(store, "FEW_ROWS", 100)
     return tmp_path / "cache"
 
@@ -128,8 +128,8 @@ def test_the_steps_of_a_kept_run_need_neither_the_columnar_engine_nor_other_form
 import sys
 from perfkit.core import discover
 from perfkit.core.schema import TABLES
-from perfkit.record import _cache
-_cache.MIN_BYTES = 0
+from perfkit.record import _state
+_state.MIN_BYTES = 0
 from perfkit.record.load import load
 load({str(path)!r}).steps()
 formats = set(discover.modules("perfkit.record.formats", "FORMAT").values())
@@ -159,7 +159,7 @@ def test_a_remembered_format_that_is_gone_is_looked_for_again(recording: Path, f
 
 
 def test_small_recordings_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_cache, "MIN_BYTES", 1 << 40)
+    monkeypatch.setattr(_state, "MIN_BYTES", 1 << 40)
     load(data_folder() / "traces" / "torch_npu_2rank")
     assert not folder.exists()
 
@@ -177,7 +177,7 @@ def test_a_changed_file_is_read_anew_even_with_its_old_time_and_size(recording: 
 
 def test_other_reading_code_never_meets_old_tables(recording: Path, monkeypatch: pytest.MonkeyPatch):
     load(recording)
-    monkeypatch.setattr(_cache, "_readers", lambda: "of another version")
+    monkeypatch.setattr(_state, "readers", lambda: "of another version")
     assert not is_kept(load(recording))
 
 

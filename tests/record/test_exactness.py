@@ -12,7 +12,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import LazyTables, Run
-from perfkit.record import _cache, workers
+from perfkit.record import _state, workers
 from perfkit.record.load import load
 
 DATA = Path(__file__).parent.parent / "data" / "traces"
@@ -27,7 +27,7 @@ Facts = tuple[int, int, str]
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
 
 
 def ns(text: str) -> int:

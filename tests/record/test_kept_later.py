@@ -10,7 +10,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.record import _cache, _kept_later
+from perfkit.record import _kept_later, _state
 from perfkit.record.formats.kineto import kineto
 from perfkit.record.load import load
 
@@ -23,7 +23,7 @@ COLUMNS = ["name", "start_ns"]
 def reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """How often the two sides of a recording were read; runs of any size are kept."""
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     count = {"host": 0, "device": 0}
     for side, name in (("host", "read_host"), ("device", "read_recording")):
         real = getattr(kineto, name)

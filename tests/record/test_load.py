@@ -7,7 +7,7 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.record import _cache
+from perfkit.record import _state
 from perfkit.record.listing import list_files
 from perfkit.record.load import find, formats, load
 
@@ -92,7 +92,7 @@ def test_a_run_that_only_tells_the_layout_is_a_run(tmp_path: Path):
 
 def test_a_file_that_is_still_written_is_said_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     event = '{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100, "dur": 10}'
     path = tmp_path / "run" / "rank0.json"
     path.parent.mkdir()

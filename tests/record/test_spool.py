@@ -72,7 +72,7 @@ def test_a_run_read_with_little_memory_and_then_from_the_cache_is_the_same_run(n
     whole = load(path, cache=False)
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path))
     monkeypatch.setenv("PERFKIT_MEMORY_LIMIT", SMALL)
-    monkeypatch.setattr("perfkit.record._cache.MIN_BYTES", 0)
+    monkeypatch.setattr("perfkit.record._state.MIN_BYTES", 0)
     monkeypatch.setattr("perfkit.record.store.FEW_ROWS", 0)
     monkeypatch.setattr("perfkit.record.format._PART_ROWS", 1)
     spilled, kept = load(path), load(path)

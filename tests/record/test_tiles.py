@@ -16,7 +16,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.run import Run, empty
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.core.units import THIN_SPACE
-from perfkit.record import _cache, tiles
+from perfkit.record import _state, tiles
 from perfkit.record.load import load
 
 SAMPLES = data_folder() / "traces"
@@ -27,7 +27,7 @@ EPOCH_NS = 1_736_408_883_704_643_212
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that keeps runs of any size."""
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "MIN_BYTES", 0)
+    monkeypatch.setattr(_state, "MIN_BYTES", 0)
     monkeypatch.setattr(tiles, "_OPENED", OrderedDict())
     return tmp_path / "cache"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
@@ -22,11 +23,10 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.explain.summary import summarize
-    from perfkit.record.load import load
+    from perfkit.record.documents import document_of
 
-    with Progress(sys.stderr) as progress:
-        summary = summarize(load(arguments.run, progress=progress), step=arguments.step, group=arguments.group)
+    question = f"summary, step {arguments.step}, group {arguments.group}"
+    summary = document_of(arguments.run, question, lambda: _summary(arguments))
     if arguments.json:
         print_document(summary)
     else:
@@ -34,6 +34,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
         print_summary(summary, sys.stdout)
     return 0
+
+
+def _summary(arguments: argparse.Namespace) -> dict[str, Any]:
+    from perfkit.explain.summary import summarize
+    from perfkit.record.load import load
+
+    with Progress(sys.stderr) as progress:
+        return summarize(load(arguments.run, progress=progress), step=arguments.step, group=arguments.group)
 
 
 COMMAND = Command(name="summary", add=_add, run=_run)
