@@ -268,6 +268,31 @@ def test_page_31_asks_a_graph_of_the_readers_own_the_same_questions(tmp_path: Pa
     assert page_state().values["step"] == "3"
 
 
+def test_page_20_agrees_with_the_diagnosis_and_a_dismissal_shows_at_once(tmp_path: Path):
+    create_project(tmp_path, "made by a test")
+    log = ExperimentLog(tmp_path)
+    log.set_project("made by a test")
+    log.start("Baseline", "what the training does before anything is changed")
+    page = run_page("20_findings", path=OWN)
+    told, listed = asked("diagnose", OWN), page["what_to_change_first"]
+    (table,) = listed.wait().tables.values()
+    keys = ["cost_ns", "share_of_step", "title"]
+    assert json.loads(table.frame[keys].to_json(orient="records")) == [{key: one[key] for key in keys} for one in told["findings"]]
+    assert page["findings"].ledger.waterfall().to_dict("records") == told["waterfall"]
+    last = table.frame["finding"].iloc[-1]
+    listed.set(finding=last)
+    assert told["findings"][-1]["title"] in page["what_shows_it"].wait().text
+    answer = page["answer_to_the_finding"].set(status="dismissed")
+    with pytest.raises(InputError, match="say why"):
+        answer.press().wait()
+    said = f"Noted: {told['findings'][-1]['rule']} is dismissed."
+    assert answer.set(reason="the disk is shared with others").press().wait().text == said
+    assert len(listed.wait().tables.popitem()[1].frame) == len(told["findings"]) - 1, "a step that follows the log runs again"
+    assert "because the disk is shared with others" in " ".join(listed.wait().notes)
+    assert answer.value == said, "what a step has written itself does not take its answer away"
+    assert page["findings_of_the_round"].press().wait().text.startswith(f"Saved to round 0: {len(told['findings'])} finding")
+
+
 def test_page_21_agrees_with_the_comparison_and_the_round_is_decided_beside_it(tmp_path: Path):
     create_project(tmp_path, "made by a test")
     log = ExperimentLog(tmp_path)

@@ -10,16 +10,24 @@ import json
 from pathlib import Path
 from typing import Any
 
-from perfkit.core.errors import InputError
+import pandas as pd
+
+from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.run import Run
+from perfkit.core.settings import find_project
+from perfkit.core.texts import told
 from perfkit.explain.diagnose import Diagnosis, Finding, to_dict
-from perfkit.explain.diagnose.reported import hypothesis
-from perfkit.project import Project, is_sample
+from perfkit.explain.diagnose.reported import hypothesis, subject_text
+from perfkit.explain.diagnose.told import finding_names
+from perfkit.project import is_sample
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.keep import own_project
 
 ANSWER = "finding-answer"
-OPEN = "open"
+OPEN, DISMISSED, ALL = "open", "dismissed", "all"
+SHOWN = (OPEN, "planned", "done", DISMISSED, ALL)
+ANSWERED = (("plan it", "planned"), ("dismiss it", DISMISSED), ("it is done", "done"))
+"""What can be said of a finding: words, and the status that it gets."""
 
 Answers = dict[str, tuple[str, str]]
 """Status and reason of findings by their key."""
@@ -35,13 +43,17 @@ def keys_of(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(key_of(entry["rule"], entry["subject"]) for entry in to_dict(diagnosis)["findings"])
 
 
-def answers(project: Project | None, run: Run, path: str) -> Answers:
-    """What was made of the findings of a recording so far; those without an answer are not in it."""
-    if project is None:
-        return {}
-    log = ExperimentLog(project.folder, read_only=True)
-    found: Answers = {}
-    for event in log.events():
+def answers(run: Run, path: str) -> Answers:
+    """What was made of the findings of a recording so far, by the page's project; those without an answer are not in it."""
+    folder, found = find_project(), Answers()
+    if folder is None:
+        return found
+    try:
+        log = ExperimentLog(folder, read_only=True)
+        events = log.events()
+    except PerfkitError:
+        return found  # the header of the page says what is wrong with it
+    for event in events:
         detail = event["detail"]
         if event["action"] == ANSWER and detail.get("recording") == run.name:
             found[str(detail["key"])] = (str(detail["status"]), str(detail["reason"]))
@@ -50,6 +62,32 @@ def answers(project: Project | None, run: Run, path: str) -> Answers:
         if row["run"] in own and row["status"] != OPEN:
             found[key_of(row["rule"], row["subject"])] = (row["status"], row["reason"])
     return found
+
+
+def ranked(diagnosis: Diagnosis, made: Answers, show: str = OPEN) -> pd.DataFrame:
+    """The findings of which this was made, or all, costliest first; without rows if none is.
+
+    Columns: `finding` (its name in addresses), `severity`, `cost_ns`, `share_of_step`, `title`, `subject` (whom it concerns), and
+    `status` where all are shown.
+    """
+    columns = ["finding", "severity", "cost_ns", "share_of_step", "title", "subject", "status"]
+    rows = [
+        (name, finding.severity, finding.cost_ns, finding.share_of_step, finding.title, _whom(finding), made.get(key, (OPEN,))[0])
+        for name, finding, key in zip(finding_names(diagnosis.findings), diagnosis.findings, keys_of(diagnosis), strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=columns)
+    shown = frame if show == ALL else frame[frame["status"] == show].drop(columns="status").reset_index(drop=True)
+    shown.attrs["title"] = f"Findings ({show}); choose one to see its evidence"
+    return shown
+
+
+def _whom(finding: Finding) -> str:
+    return "; ".join(map(told, subject_text(finding.subject, most=4).split("; ")))
+
+
+def dismissals(made: Answers) -> list[str]:
+    """The findings that were dismissed, each with its reason, as sentences."""
+    return [f"Dismissed: {key.split(' ')[0]}, because {reason}" for key, (status, reason) in made.items() if status == DISMISSED]
 
 
 def keep_findings(run: Run, diagnosis: Diagnosis, path: str) -> tuple[int, list[int]]:
@@ -72,10 +110,18 @@ def findings_kept(run: Run, diagnosis: Diagnosis, path: str) -> str:
     return f"Saved to round {number}: {len(ids)} finding{'s' * (len(ids) != 1)} of {run.name}."
 
 
-def answer(run: Run, diagnosis: Diagnosis, path: str, *, finding: Finding, status: str, reason: str = "") -> str:
-    """Say what was made of a finding; a planned one gives the next round its hypothesis. Gives the sentence for the page."""
+def answer(run: Run, diagnosis: Diagnosis, path: str, *, finding: Finding | None, status: str, reason: str = "") -> str:
+    """Say what was made of a finding; a planned one gives the next round its hypothesis. Gives the sentence for the page.
+
+    Raises InputError without a finding, a status or a project, and where a finding is dismissed without a reason.
+    """
+    known = [value for _, value in ANSWERED]
+    missing = ["finding: none is listed above"] if finding is None else []
+    missing += [] if status in known else [f"status: choose what becomes of it: {', '.join(known)}"]
+    if finding is None or missing:
+        raise InputError("finding", missing)
     log, place = ExperimentLog(own_project("findings").folder), diagnosis.findings.index(finding)
-    if status == "dismissed" and not reason.strip():
+    if status == DISMISSED and not reason.strip():
         raise InputError("dismiss", ["reason: say why the finding is dismissed"])
     number = _open_round(log)
     if number is not None:

@@ -72,6 +72,8 @@ EMPTY_AT_FIRST = {
         "accuracy-of-the-round",
         "baseline-of-the-project",
         "findings-of-the-cluster",
+        "answer-to-the-finding",
+        "findings-of-the-round",
         "prediction-fitted-to-the-run",
         "comparison-of-the-round",
         "decision-of-the-round",

@@ -228,9 +228,9 @@ def _forms() -> Iterator[tuple[str, str, str]]:
 
 
 def _sentences() -> Iterator[tuple[str, str, str]]:
-    """What rules and the page of their findings say with figures in it, with places for these."""
+    """What rules say with figures in it, with places for these."""
     folder = ROOT / "perfkit" / "explain" / "diagnose"
-    for path in sorted([*folder.rglob("*.py"), *(ROOT / "perfkit" / "face" / "panels" / name for name in SENTENCES)]):
+    for path in sorted(folder.rglob("*.py")):
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -248,7 +248,6 @@ def _sentences() -> Iterator[tuple[str, str, str]]:
                     yield "sentences", text, f"{rule.name} {name}"
 
 
-SENTENCES = ("findings.py", "_diagnosis.py")
 ADVISED = (("Finding", "actions"), ("finding", "actions"))
 SAID = (("NotMeasuredError", "how_to_collect"), ("Finding", "title"), ("finding", "title"), ("Table", "title"), ("Figure", "title"))
 
@@ -322,10 +321,7 @@ def _numbered(text: str) -> str:
 
 def _words() -> Iterator[tuple[str, str, str]]:
     """Clauses that stand in the places of sentences: those of the catalogue that the code still has."""
-    paths = [
-        *(ROOT / "perfkit" / "explain" / "diagnose").rglob("*.py"),
-        *(ROOT / "perfkit" / "face" / "panels" / name for name in SENTENCES),
-    ]
+    paths = (ROOT / "perfkit" / "explain" / "diagnose").rglob("*.py")
     code = "\n".join(path.read_text() for path in [*paths, ROOT / "perfkit" / "explain" / "data_feed.py"])
     for section in ("costs", "words"):
         for text in catalogue("zh").get(section, {}):
@@ -394,7 +390,6 @@ def _templates() -> Iterator[tuple[str, str, str]]:
         "face/widgets/header_view.py",
         "face/widgets/control.py",
         "face/widgets/navigation.py",
-        "face/panels/_finding_links.py",
         "face/panels/finding_timeline.py",
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):

@@ -19,7 +19,6 @@ from perfkit.core import quantity
 from perfkit.core.resources import data_folder
 from perfkit.face.charts.spec import split
 from perfkit.face.cli import main
-from perfkit.face.panels import findings, open_panel
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.chart import as_figure
 from perfkit.face.widgets.page_state import page_state
@@ -281,9 +280,10 @@ def test_waiting_and_page_13():
 def test_diagnose_and_pages_20_and_16(path: str):
     document, text = asked("diagnose", path)
     flat = " ".join(text.split())
-    view = open_panel(findings.PANEL, state=findings.State(run=path))
-    whole = view.wait()
-    page_is_of(whole, document)
+    page = run_page("20_findings", path=path)
+    whole, shows = page["what_to_change_first"].wait(), page["what_shows_it"].wait()
+    for each in (whole, shows, page["where_the_mean_step_goes"].wait()):
+        page_is_of(each, document)
     for finding in document["findings"]:
         sentence_is_of(finding["title"], finding)
     by_title = {finding["title"]: finding for finding in document["findings"]}
@@ -297,7 +297,7 @@ def test_diagnose_and_pages_20_and_16(path: str):
             assert f"{cost} of the mean step ({share})" in flat
         assert quantity.listed(finding["evidence"]) in flat
     chosen = by_title[rows[0]["title"]]["evidence"]
-    evidence = whole.tables["evidence"].frame.set_index("what")["value"]
+    evidence = shows.tables["The numbers that show it"].frame.set_index("what")["value"]
     assert evidence.to_dict() == {quantity.label(name): quantity.text(name, value) for name, value in chosen.items()}
     if path == FEED:
         way = views(run_page("16_data_feed", path=path))["what_slows_the_feed"].wait()

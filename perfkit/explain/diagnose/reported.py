@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.texts import say
 from perfkit.core.units import format_entry, format_ns
@@ -25,18 +24,6 @@ def _listed(values: Sequence[Any], most: int) -> str:
     told = ["-".join(map(str, value)) if isinstance(value, tuple | list) else str(value) for value in values[:most]]
     rest = len(values) - most
     return ", ".join(told) + (f" and {rest} more" if rest > 0 else "")
-
-
-def evidence_rows(evidence: Mapping[str, float]) -> list[dict[str, str]]:
-    """The numbers of a finding as `what` and `value`, with units."""
-    return [
-        {"what": quantity.label(name), "value": quantity.text(name, value, absent="not known")} for name, value in evidence.items()
-    ]
-
-
-def evidence_text(evidence: Mapping[str, float]) -> str:
-    """The numbers in one line."""
-    return quantity.listed(evidence) or "no numbers"
 
 
 def cost_text(finding: Finding) -> str:

@@ -163,3 +163,8 @@ class Diagnosis:
     not_measured: tuple[NotMeasured, ...] = ()
     failed: tuple[Failed, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def told(self) -> tuple[str, ...]:
+        """How much of the judged steps has a cause, and what is to be known beside it."""
+        note = "This run is simulated; its findings are about the plan and the faults that were put in."
+        return (self.ledger.told(), *self.notes, *([note] if self.ledger.kind == "simulated" else []))

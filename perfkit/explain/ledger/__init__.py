@@ -20,6 +20,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Run
 from perfkit.core.source import Source
+from perfkit.core.texts import say
 from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
@@ -68,6 +69,14 @@ class Ledger:
     def explained_share(self) -> float | None:
         """The share of all time that has a cause, 0 to 1; None without any."""
         return 1 - self.unexplained_ns / self.total_ns if self.total_ns else None
+
+    def told(self) -> str:
+        """How much of the steps has a cause."""
+        known = self.explained_share
+        if known is None:
+            return "No step was recorded."
+        form = "Explained {explained_share}, unexplained {unexplained_share} of all steps."
+        return say(form, explained_share=known, unexplained_share=1 - known)
 
     def of(self, *, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> Ledger:
         """The entries of some ranks and steps."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import altair as alt
+import pandas as pd
 
+from perfkit.core.texts import told
+from perfkit.core.units import NS_PER_MS, format_ns, format_ratio
 from perfkit.face.charts import theme
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -34,3 +37,21 @@ def cost_bars(rows: Rows) -> alt.LayerChart:
     # Room for the labels of the longest bars.
     room = base.mark_point(opacity=0).encode(x=alt.X("room:Q"), y=y)
     return theme.with_rows(alt.LayerChart(layer=[bars, room, labels], width="container", height={"step": 30}), rows)
+
+
+def cost_rows(listed: pd.DataFrame) -> Rows:
+    """The rows that `cost_bars` draws, of findings with `finding`, `severity`, `title`, `cost_ns` and `share_of_step`."""
+    longest = listed["cost_ns"].max() / NS_PER_MS if listed["cost_ns"].notna().any() else 0.0
+    rows = [
+        {
+            "finding": row["finding"],
+            "severity": row["severity"] or "low",
+            "cost_ms": None if pd.isna(row["cost_ns"]) else row["cost_ns"] / NS_PER_MS,
+            "label": "" if pd.isna(row["cost_ns"]) else f"{format_ns(int(row['cost_ns']))}, {format_ratio(row['share_of_step'])}",
+            "title": told(row["title"]),
+            "order": order,
+            "room": 1.25 * longest,
+        }
+        for order, row in enumerate(listed.to_dict("records"))
+    ]
+    return {"findings": rows}

@@ -76,10 +76,3 @@ def waterfall_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
         )
         begin += ns
     return rows
-
-
-def sentence(explained_share: float | None) -> str:
-    """How much of the step has a cause."""
-    if explained_share is None:
-        return "No step was recorded."
-    return f"Explained {format_ratio(explained_share)}, unexplained {format_ratio(1 - explained_share)} of all steps."

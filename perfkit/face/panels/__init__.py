@@ -24,7 +24,7 @@ A panel is two pure functions and what the visitor can change (see `widgets/pane
 Charts come from perfkit.face.charts with named data sets (`_theme.with_rows`): while only rows differ, the live view is patched.
 Controls: Slider, Number, Choice, Text, Toggle, PathPicker, each bound to a path of the state ("parallel.pipeline_parallel_size").
 In a test: `PANEL.view(PANEL.compute(state))` for the functions, `open_panel(PANEL).wait()` for the whole without a browser.
-Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`, `finding_links`.
+Beside panels: `text`, `html_table`, `ChartHost`, `page_state`, `page_link`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ import pkgutil
 from typing import Any
 
 from perfkit.core.errors import InputError
-from perfkit.face.panels._finding_links import finding_links
 from perfkit.face.widgets.chart import ChartHost, Figure
 from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider, Text, Toggle
 from perfkit.face.widgets.header_view import header
@@ -62,7 +61,6 @@ __all__ = [
     "Table",
     "Text",
     "Toggle",
-    "finding_links",
     "header",
     "html_table",
     "names",

@@ -13,8 +13,10 @@ from perfkit.core.resources import pages
 from perfkit.core.run import Run
 from perfkit.core.texts import t
 from perfkit.explain.diagnose import Finding
-from perfkit.face.panels._diagnosis import chosen_finding, diagnosis_of
+from perfkit.explain.diagnose.told import finding_of
+from perfkit.face.widgets import context
 from perfkit.face.widgets.finding_place import Place, place_of
+from perfkit.face.widgets.judged import diagnosed
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
@@ -56,7 +58,8 @@ class FindingTimeline(TimelineView):
             self.status = {"state": "empty", "title": title, "text": text, "action": action}
 
     def _chosen(self) -> Finding | None:
-        return chosen_finding(diagnosis_of(self._path)[1], self._finding)
+        found = diagnosed(context.read_run(self._path))
+        return finding_of(found, {"finding": self._finding}) or next(iter(found.findings), None)
 
     def _place(self, run: Run) -> Place | None:
         finding = self._chosen()

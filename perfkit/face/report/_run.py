@@ -15,7 +15,7 @@ from perfkit.explain.diagnose import diagnose, to_dict
 from perfkit.explain.ledger import Ledger
 from perfkit.explain.summary import summarize
 from perfkit.explain.training_log import step_statistics, timed
-from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
+from perfkit.face.charts.ledger import waterfall, waterfall_rows
 from perfkit.face.charts.steps import PATHS, part_rows, rank_bars, step_time_rows, step_times, step_trend
 from perfkit.face.charts.theme import MAX_MARKS
 from perfkit.face.report._parts import Drawing, Part, shown, table_part
@@ -129,7 +129,7 @@ def _accounted(ledger: Ledger) -> Iterator[Part]:
     """The mean step of a rank by cause, down to what is unexplained; nothing without steps."""
     if ledger.explained_share is None:
         return
-    said = sentence(ledger.explained_share)
+    said = ledger.told()
     source = (f"{ledger.kind}: {ledger.name}, all judged steps",)
     rows = {"ledger": waterfall_rows(ledger.waterfall())}
     # A kept page fits its charts to its width, which Vega-Lite does for a height in pixels alone.

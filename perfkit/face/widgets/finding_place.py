@@ -8,14 +8,23 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit import __version__
+from perfkit.core import settings
+from perfkit.core.resources import Page, pages
 from perfkit.core.run import Run
 from perfkit.core.texts import t
-from perfkit.explain.diagnose import Finding
+from perfkit.explain.diagnose import Diagnosis, Finding
+from perfkit.explain.diagnose.reported import bug_report, hypothesis
+from perfkit.explain.diagnose.told import finding_names, ranks_of
+from perfkit.face.widgets.answer import Code
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.values import Value
 
 MAX_RANKS = 4
+PAGE_OF_SUBJECT = {"links": "13", "groups": "13", "stages": "06", "operators": "12", "kernels": "12", "ranks": "17"}
+"""The page that shows a subject, for findings that name no page themselves."""
+STEP_PAGE, TIMELINE = "11", "14"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,10 +79,7 @@ def place_of(run: Run, finding: Finding) -> Place | None:
 
 def _ranks(run: Run, finding: Finding) -> tuple[int, ...]:
     """The ranks of a finding that were recorded, beside them others to compare with; the first is the one that it is about."""
-    named = [int(rank) for rank in finding.subject.get("ranks", ())]
-    ends = [int(end) for link in finding.subject.get("links", ()) for end in link]
-    rank = first_rank(finding)
-    chosen = [each for each in dict.fromkeys([*([] if rank is None else [rank]), *named, *ends]) if each in run.ranks]
+    chosen = [rank for rank in ranks_of(finding) if rank in run.ranks]
     others = [each for each in run.ranks if each not in chosen]
     return tuple([*chosen, *others][: max(2, min(len(chosen), MAX_RANKS))])
 
@@ -102,19 +108,10 @@ def _longest(rows: pd.DataFrame) -> dict[str, Any] | None:
     return dict(row)
 
 
-def first_rank(finding: Finding) -> int | None:
-    """A rank that a finding concerns, to open other pages with."""
-    ranks = [*finding.subject.get("ranks", ()), *(end for link in finding.subject.get("links", ()) for end in link)]
-    return int(ranks[0]) if ranks else None
-
-
 def ranks_concerned(findings: Sequence[Finding], name: str = "") -> tuple[int, ...]:
-    """The ranks that the finding called `name` is about, ends of its links among them; empty if it is about none or all."""
-    for known, finding in zip(finding_names(findings), findings, strict=True):
-        if known == name:
-            ends = (end for link in finding.subject.get("links", ()) for end in link)
-            return tuple(dict.fromkeys(int(rank) for rank in (*finding.subject.get("ranks", ()), *ends)))
-    return ()
+    """The ranks that the finding called `name` is about, as `ranks_of` has them; empty if there is none of that name."""
+    named = dict(zip(finding_names(findings), findings, strict=True))
+    return ranks_of(named[name]) if name in named else ()
 
 
 def chosen_finding() -> Value:
@@ -131,16 +128,6 @@ def chosen_finding() -> Value:
 
     state.on_change(follow)
     return value
-
-
-def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
-    seen: dict[str, int] = {}
-    names = []
-    for finding in findings:
-        seen[finding.rule] = seen.get(finding.rule, 0) + 1
-        names.append(finding.rule if seen[finding.rule] == 1 else f"{finding.rule}-{seen[finding.rule]}")
-    return tuple(names)
 
 
 def timeline_link(run: Run, path: str, finding: Finding) -> str:
@@ -172,3 +159,39 @@ def costliest(run: Run, path: str, findings: Sequence[Finding], most: int = 3) -
         "see": places,
     }
     return frame
+
+
+def pages_of(finding: Finding) -> tuple[Page, ...]:
+    """The pages that show a finding's evidence: those that it names and that exist, else the one of its subject."""
+    known = {page.number: page for page in pages(settings.pages_folder())}
+    named = [known[name[:2]] for name in finding.next if name[:2] in known]
+    by_subject = [known[number] for name, number in PAGE_OF_SUBJECT.items() if name in finding.subject and number in known]
+    found = dict.fromkeys([*named, *by_subject] or [known[number] for number in (STEP_PAGE,) if number in known])
+    return tuple(found)
+
+
+def evidence_pages(run: Run, path: str, finding: Finding) -> pd.DataFrame:
+    """Links to the pages that show a finding, with the recording and its first rank in their address: `page` and `shows`.
+
+    The timeline opens at the place where the finding shows, with its slice selected.
+    """
+    first = ranks_of(finding)[:1]
+    place: dict[str, object] = {"run": path, "rank": first[0]} if first else {"run": path}
+    shown = [page for page in pages_of(finding) if page.number != TIMELINE]
+    rows = [(t(page.title), t("its evidence"), page_link(page.name, **place)) for page in shown]
+    title = next((page.title for page in pages(settings.pages_folder()) if page.number == TIMELINE), "")
+    if title and (link := timeline_link(run, path, finding)):
+        rows.append((t(title), t("its place on the timeline"), link))
+    frame = pd.DataFrame([row[:2] for row in rows], columns=["page", "shows"])
+    frame.attrs |= {"title": "Pages that show it", "links": {"page": [link for *_, link in rows]}}
+    return frame
+
+
+def to_hand_on(run: Run, diagnosis: Diagnosis, finding: Finding) -> tuple[Code, Code]:
+    """The hypothesis of the round that acts on a finding, and a bug report with everything that somebody elsewhere needs."""
+    title, text, change = hypothesis(finding, diagnosis)
+    report = bug_report(run, diagnosis, finding, version=__version__)
+    return (
+        Code(title="Hypothesis of the next round", text=f"{title}\n{text}\nChange: {change}\n", folded=True),
+        Code(title="Bug report, with everything that somebody elsewhere needs", text=report, folded=True),
+    )

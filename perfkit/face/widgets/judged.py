@@ -16,14 +16,15 @@ from perfkit.project.verdict import Verdict, verdict
 def judged(run: Run, path: str) -> Verdict:
     """The verdict on the run that was read from `path`; the goal and limit of the project are none of a sample's."""
     project = None if context.is_sample(Path(path)) else context.current_project()
-    return verdict(run, plan_of(path), project, diagnosis=_diagnosed(run))
+    return verdict(run, plan_of(path), project, diagnosis=diagnosed(run))
 
 
 _known: list[tuple[Run, Diagnosis]] = []
 """The last runs that were asked about: a diagnosis takes a second, and goal and plan change while the recording stays."""
 
 
-def _diagnosed(run: Run) -> Diagnosis:
+def diagnosed(run: Run) -> Diagnosis:
+    """The diagnosis of a run, made once as long as a page asks about it."""
     found = next((diagnosis for known, diagnosis in _known if known is run), None)
     if found is None:
         found = diagnose(run)

@@ -2,11 +2,11 @@
 
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
 tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
-sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy. A `Figure` is a chart
-with parameters. What has `told()` or `to_frame()` is shown as these. A frame without rows is left out. Words and units of a frame's
-columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`; `frame.attrs["links"]` has what cells of
-a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one without a
-title has that of `frame.attrs["title"]`.
+sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy, which a `Code` may
+fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame without rows is left out.
+Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`;
+`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one
+without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,8 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
             yield from _things(str(name), part)
     elif isinstance(result, Export):
         yield result.title, Code(result.text, result.language, result.title)
+    elif isinstance(result, Code):
+        yield result.title, result
     elif isinstance(result, tuple | list):
         for part in result:
             yield from _things(title, part)

@@ -232,8 +232,17 @@ class StepView(PanelView):
         check()  # what was cut short by a newer question is no answer
         if recipe.button:
             page_state().saved(origin=self)
+            given |= self._after_saving()
         show = StepView._shown if recipe.show is None else recipe.show
         return show(self, result), (given, result)
+
+    def _after_saving(self) -> dict[str, Any]:
+        """What the step follows, once the steps above know what it has written: its own doing does not take its answer away."""
+        now = {}
+        for name, source in self._recipe.sources.items():
+            with suppress(Exception):  # it is told where it is shown, and when the step is asked next
+                now[name] = source.wait()
+        return now
 
     def _shown(self, result: Any) -> Whole:
         names = {_origin(value) for value in self._resolved.values()} - {""}

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
+from perfkit.core.units import format_ratio
 from perfkit.explain.ledger import ledger
-from perfkit.face.charts.ledger import sentence, waterfall, waterfall_rows
+from perfkit.face.charts.ledger import waterfall, waterfall_rows
 from tests.explain.diagnose.made import Training
 
 
@@ -23,5 +24,7 @@ def test_bars_follow_one_another_and_end_with_the_step():
 
 
 def test_what_is_not_known_is_said():
-    assert sentence(0.987) == "Explained 98.7 %, unexplained 1.30 % of all steps."
-    assert sentence(None) == "No step was recorded."
+    found = ledger(Training(factors={1: 1.2}).run())
+    assert found.told().endswith("of all steps.")
+    assert format_ratio(found.explained_share) in found.told()
+    assert found.of(ranks=()).told() == "No step was recorded."

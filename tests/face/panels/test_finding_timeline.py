@@ -7,9 +7,10 @@ import pytest
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Finding, diagnose
+from perfkit.explain.diagnose.told import finding_names
 from perfkit.face import panels
 from perfkit.face.panels.finding_timeline import FindingTimeline
-from perfkit.face.widgets.finding_place import finding_names, place_of
+from perfkit.face.widgets.finding_place import place_of
 from perfkit.face.widgets.page_state import page_state
 from perfkit.record.load import load
 

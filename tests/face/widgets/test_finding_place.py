@@ -9,9 +9,10 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.told import ranks_of
 from perfkit.explain.steps import parts_of, ranks_to_show, typical_steps
 from perfkit.face.charts.steps import part_rows, rank_bars
-from perfkit.face.widgets.finding_place import costliest, first_rank, place_of, ranks_concerned
+from perfkit.face.widgets.finding_place import costliest, evidence_pages, place_of, ranks_concerned
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.record.load import load
@@ -27,9 +28,13 @@ def test_every_link_of_a_finding_selects_a_slice_or_a_rank(path: Path):
     assert findings
     table = costliest(run, str(path), findings, most=len(findings))
     for finding, link in zip(findings, table.attrs["links"]["see"], strict=True):
+        pages = evidence_pages(run, str(path), finding).attrs["links"]["page"]
+        assert all(parse_qs(page.partition("#")[2])["run"] == [str(path)] for page in pages)
+        assert [page for page in pages if page.startswith("14_timeline")] == [link] * bool(link)
+        assert pages
         if not link:
             assert place_of(run, finding) is None
-            assert not run.has("kernels") or first_rank(finding) is None
+            assert not run.has("kernels") or not ranks_of(finding)
             continue
         page_state.cache_clear()
         page_state().set({name: value for name, (value,) in parse_qs(link.partition("#")[2]).items()})

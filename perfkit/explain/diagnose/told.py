@@ -1,0 +1,135 @@
+"""Told: a diagnosis in sentences and tables: its findings, the evidence of one of them, what is healthy, what was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from perfkit.core import quantity
+from perfkit.core.errors import NotMeasuredError
+from perfkit.core.run import Run
+from perfkit.core.texts import say, told
+from perfkit.explain.diagnose import Diagnosis, Finding, all_rules
+from perfkit.explain.diagnose.reported import cost_text
+from perfkit.explain.diagnose.rule import by_recording
+
+MOST_RANKS = 12
+OVERLAP = "Causes overlap. Each cost is cut to what the costlier ones leave, so that they never sum to more than the step."
+
+
+def finding_names(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """A name a finding, which stays the same in an address: its rule, with a number from the second one on."""
+    seen: dict[str, int] = {}
+    names = []
+    for finding in findings:
+        seen[finding.rule] = seen.get(finding.rule, 0) + 1
+        names.append(finding.rule if seen[finding.rule] == 1 else f"{finding.rule}-{seen[finding.rule]}")
+    return tuple(names)
+
+
+def finding_of(diagnosis: Diagnosis, row: Mapping[str, Any] | None) -> Finding | None:
+    """The finding that a table's row is about, by its name in the column `finding`; None without a row or of another recording."""
+    named = dict(zip(finding_names(diagnosis.findings), diagnosis.findings, strict=True))
+    return None if row is None else named.get(str(row["finding"]))
+
+
+def ranks_of(finding: Finding) -> tuple[int, ...]:
+    """The ranks that a finding is about, ends of its links among them; empty if it is about none or all."""
+    ends = (end for link in finding.subject.get("links", ()) for end in link)
+    return tuple(dict.fromkeys(int(rank) for rank in (*finding.subject.get("ranks", ()), *ends)))
+
+
+def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "open") -> tuple[str, ...]:
+    """How many findings there are, what they cost together, and the first of those that are `listed` by name with this status."""
+    count = len(diagnosis.findings)
+    if not count:
+        return (say("Nothing was found in {run}.", run=diagnosis.run),)
+    many = count > 1
+    all_of_them = say("{count} findings" if many else "{count} finding", count=count)
+    cost_ns = sum(finding.cost_ns or 0 for finding in diagnosis.findings)
+    if cost_ns and diagnosis.step_ns:
+        form = "{findings}, together at most {cost_ns} of a step ({share})"
+        all_of_them = say(form, findings=all_of_them, cost_ns=cost_ns, share=cost_ns / diagnosis.step_ns)
+    first = next((finding_of(diagnosis, {"finding": name}) for name in listed), None)
+    if first is None:
+        return (say("{findings}; none of them is {status}.", findings=all_of_them, status=status),)
+    text = say("{findings}. {title}: {cost}.", findings=all_of_them, title=first.title, cost=cost_text(first))
+    return (text, OVERLAP) if many else (text,)
+
+
+def finding_told(finding: Finding) -> str:
+    """What is wrong, what it costs a step, and what to do first."""
+    known = {"title": finding.title, "cost": cost_text(finding)}
+    if not finding.actions:
+        return say("{title}: {cost}.", **known)
+    return say("{title}: {cost}. Do: {action}.", **known, action=finding.actions[0])
+
+
+def evidence_table(finding: Finding) -> pd.DataFrame:
+    """The numbers of a finding with their units, as text: `what` and `value`."""
+    rows = [(quantity.label(name), quantity.text(name, value, absent="not known")) for name, value in finding.evidence.items()]
+    return _titled(pd.DataFrame(rows, columns=["what", "value"]), "The numbers that show it")
+
+
+def advice_table(finding: Finding) -> pd.DataFrame:
+    """What to do about a finding, and which rules it explains or goes with: `number` and `what_to_do`."""
+    rules = ", ".join(name for name in finding.next if not name[:2].isdigit())
+    advice = [*finding.actions, *([say("it also explains or goes with: {rules}", rules=rules)] if rules else [])]
+    return _titled(pd.DataFrame({"number": range(1, len(advice) + 1), "what_to_do": advice}), "What to do about it")
+
+
+def parts_beside(run: Run, finding: Finding) -> pd.DataFrame:
+    """The rows of the table `step_parts` of one step: of the ranks that a finding is about and of some beside them, by rank.
+
+    The step is the first that the finding names, else the last one. Raises NotMeasuredError if it is not known what steps are
+    made of.
+    """
+    parts = run.frame("step_parts")
+    if parts.empty:
+        raise NotMeasuredError("what a step is made of", how_to_collect="record a profile of two to four steps")
+    present = sorted(int(rank) for rank in parts["rank"].unique())
+    mine = [rank for rank in ranks_of(finding) if rank in present][:MOST_RANKS]
+    shown = [*mine, *[rank for rank in present if rank not in mine][: max(2, MOST_RANKS - len(mine))]]
+    named = [int(step) for step in finding.subject.get("steps", ()) if step in set(parts["step"])]
+    step = named[0] if named else int(parts["step"].max())
+    rows = parts[parts["rank"].isin(shown) & (parts["step"] == step)]
+    return rows.sort_values("rank", kind="stable", ignore_index=True)
+
+
+def judged_told(diagnosis: Diagnosis) -> str:
+    """How many rules found nothing wrong, and how many could not judge."""
+    form = "{healthy} rules found nothing wrong; {missing} could not judge what was not recorded."
+    return say(form, healthy=len(diagnosis.healthy), missing=len(diagnosis.not_measured))
+
+
+def healthy_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """The rules that found nothing, with the numbers that say so: `rule`, `about`, `evidence`."""
+    titles = {rule.name: rule.title for rule in all_rules()}
+    rows = [(entry.rule, titles.get(entry.rule, ""), _in_words(entry.evidence)) for entry in diagnosis.healthy]
+    return _titled(pd.DataFrame(rows, columns=["rule", "about", "evidence"]), "Healthy, with the numbers that say so")
+
+
+def missing_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """What one more recording would answer, the one that answers most first: `how_to_collect_it`, `would_answer`."""
+    found = by_recording(diagnosis.not_measured)
+    rows = [(how, ", ".join(entry.rule for entry in entries)) for how, entries in found.items()]
+    return _titled(pd.DataFrame(rows, columns=["how_to_collect_it", "would_answer"]), "Not measured, and how to collect it")
+
+
+def failed_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """Rules with a defect: `rule` and `error`."""
+    rows = [(entry.rule, entry.error) for entry in diagnosis.failed]
+    return _titled(pd.DataFrame(rows, columns=["rule", "error"]), "Rules that failed (a bug of perfkit)")
+
+
+def _in_words(evidence: Mapping[str, float]) -> str:
+    """Numbers in one line, in the language of the page."""
+    numbers = [f"{told(quantity.label(name))} {quantity.text(name, value, absent='not known')}" for name, value in evidence.items()]
+    return ", ".join(numbers) or "no numbers"
+
+
+def _titled(frame: pd.DataFrame, title: str) -> pd.DataFrame:
+    frame.attrs["title"] = title
+    return frame
