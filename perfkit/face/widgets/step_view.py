@@ -69,6 +69,7 @@ class StepView(PanelView):
         self.result, self.selection = Value(recipe.title), Value(recipe.title)
         self._resolved: dict[str, Any] = {}
         self._remembered: tuple[dict[str, Any], Any] | None = None
+        self._refused: tuple[dict[str, Any], Exception] | None = None
         self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
         self._presses = self._seen_presses = self._answered_presses = 0
@@ -206,11 +207,19 @@ class StepView(PanelView):
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
         if self._recipe.several:
             given["chosen"] = state[self._recipe.choose]
-        pressed, self._answered_presses = self._seen_presses > self._answered_presses, self._seen_presses
+        pressed = (seen := self._seen_presses) > self._answered_presses
         same = self._remembered is not None and _same(self._remembered[0], given)
         if not same or pressed:
             self._remembered, self._complete = None, False
-            self._whole, self._remembered = self._run(given, pressed=pressed)
+            try:
+                self._whole, self._remembered = self._run(given, pressed=pressed)
+            except Cancelled:  # the newer question has the press too
+                raise
+            except Exception as error:
+                if pressed:
+                    self._answered_presses, self._refused = seen, (given, error)
+                raise
+            self._answered_presses, self._refused = seen, None
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
         self._finish(self.selection, _chosen(self._whole, self._recipe, state))
@@ -225,12 +234,15 @@ class StepView(PanelView):
     def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
+            if self._refused is not None and _same(self._refused[0], given):
+                raise self._refused[1]  # it stands as long as all that was pressed with
             raise NothingYet(t(recipe.help) if recipe.help else f"{t('Press')} “{t(recipe.button)}”.")
         if recipe.settled and (progress := running()) is not None:
             progress.pause(SETTLED_S)
         result = recipe.function(**given)
-        check()  # what was cut short by a newer question is no answer
-        if recipe.button:
+        if not recipe.button:
+            check()  # what was cut short by a newer question is no answer; what was written is written
+        else:
             page_state().saved(origin=self)
             given |= self._after_saving()
         show = StepView._shown if recipe.show is None else recipe.show

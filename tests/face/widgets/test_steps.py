@@ -17,7 +17,7 @@ from perfkit.face.charts import theme
 from perfkit.face.widgets.chart import Figure
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
-from perfkit.face.widgets.worker import go_on
+from perfkit.face.widgets.worker import check, go_on
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 SIXTEEN = data_folder() / "traces" / "cluster_16card"
@@ -190,6 +190,52 @@ def test_options_follow_what_the_step_follows():
 
     assert one.wait().text.endswith(" 0")
     assert [option["value"] for option in one.view.controls[0]["options"]] == list(range(16))
+
+
+def test_a_press_that_is_overtaken_by_another_value_is_not_lost_and_counts_once():
+    begun, written = threading.Event(), []
+    size = widgets.Number(1, step=1)
+
+    @widgets.step(n=size)
+    def the_size(n):
+        return f"{n}", n
+
+    @widgets.step(size=the_size, button="Write it down")
+    def write(size):
+        begun.set()
+        if size[1] == 1:
+            threading.Event().wait(0.2)  # until the newer value is asked for
+            check()
+        written.append(size[1])
+        return f"{size[1]} written"
+
+    write.press()
+    assert begun.wait(20)
+    the_size.set(n=2)
+    assert (write.wait().text, written) == ("2 written", [2])
+    the_size.set(n=3)
+    with pytest.raises(NothingYet):
+        write.wait()
+    assert written == [2]
+
+
+def test_what_a_press_was_refused_for_stands_until_a_value_is_another_one():
+    asked = []
+
+    @widgets.step(n=widgets.Number(1, step=1), button="Write it down")
+    def write(n):
+        asked.append(n)
+        raise InputError("n", [f"{n} is too small"])
+
+    for _ in range(2):
+        with pytest.raises(InputError, match="1 is too small"):
+            write.press().wait()
+    write.view._follow()
+    with pytest.raises(InputError, match="1 is too small"):
+        write.wait()
+    with pytest.raises(NothingYet):
+        write.set(n=2).wait()
+    assert asked == [1, 1]
 
 
 def test_a_button_makes_its_step_run_and_nothing_else_does():
