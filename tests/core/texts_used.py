@@ -146,7 +146,7 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                     yield from (("titles", _constant(value), path.name) for key, value in named if _constant(key) == "title")
 
 
-WITH_CONTROLS = ("pickers", "graphs", "losses", "pipelines", "plan_entries", "prediction_entries", "sides")
+WITH_CONTROLS = ("pickers", "graphs", "losses", "pipelines", "plan_entries", "prediction_entries", "sides", "strategy_entries")
 
 
 def _steps() -> Iterator[tuple[str, str, str]]:
