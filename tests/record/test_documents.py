@@ -97,16 +97,28 @@ def test_a_file_that_changed_or_came_or_another_code_makes_it_anew(folder: Path,
     assert asked.made_anew()
 
 
-def test_what_its_format_reads_beside_it_counts_too(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    beside = tmp_path / "beside.log"
-    beside.write_text("1")
-    monkeypatch.setattr("perfkit.record.load.files_beside", lambda _: (File(beside, Path(beside.name), 1),))
+def test_settings_that_come_go_or_change_above_an_output_folder_count_too(folder: Path):
+    output = next(path for path in sorted(folder.rglob("ASCEND_PROFILER_OUTPUT")) if path.is_dir())
+    settings = output.parent / "profiler_info_0.json"
+    settings.unlink(missing_ok=True)
+    for place in (output, output / "kernel_details.csv"):
+        asked = Asked(place)
+        assert asked.made_anew()
+        for text in ('{"rank_id": 0}', '{"rank_id": 11}'):
+            settings.write_text(text)
+            assert asked.made_anew()
+            assert not asked.made_anew()
+        settings.unlink()
+        assert not asked.made_anew()
+
+
+def test_what_a_format_reads_elsewhere_is_not_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    elsewhere = tmp_path / "elsewhere.log"
+    elsewhere.write_text("1")
+    monkeypatch.setattr("perfkit.record.load.files_beside", lambda _: (File(elsewhere, Path(elsewhere.name), 1),))
     asked = Asked(folder)
     assert asked.made_anew()
-    assert not asked.made_anew()
-    beside.write_text("12")
     assert asked.made_anew()
-    assert not asked.made_anew()
 
 
 def test_a_recording_that_grows_while_it_is_read_an_archive_and_what_is_damaged_are_not_kept(folder: Path, tmp_path: Path):

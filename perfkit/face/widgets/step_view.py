@@ -213,7 +213,9 @@ class StepView(PanelView):
             self._remembered, self._complete = None, False
             try:
                 self._whole, self._remembered = self._run(given, pressed=pressed)
-            except Cancelled:  # the newer question has the press too
+            except Cancelled:  # a newer question has the press too; the visitor's own word ends it
+                if (progress := running()) is not None and progress.by_visitor:
+                    self._answered_presses = seen
                 raise
             except Exception as error:
                 if pressed:

@@ -219,6 +219,26 @@ def test_a_press_that_is_overtaken_by_another_value_is_not_lost_and_counts_once(
     assert written == [2]
 
 
+def test_a_press_that_the_visitor_cancels_is_over():
+    begun, asked = threading.Event(), []
+
+    @widgets.step(n=widgets.Number(1, step=1), button="Search")
+    def search(n):
+        asked.append(n)
+        begun.set()
+        while n == 1:
+            check()
+            threading.Event().wait(0.01)
+
+    search.press()
+    assert begun.wait(20)
+    search.view._background.cancel()
+    assert search.view._background.wait(20)
+    with pytest.raises(NothingYet):
+        search.set(n=2).wait()
+    assert asked == [1]
+
+
 def test_what_a_press_was_refused_for_stands_until_a_value_is_another_one():
     asked = []
 
