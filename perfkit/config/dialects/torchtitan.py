@@ -18,7 +18,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
@@ -40,6 +40,13 @@ NAMES = {
     "gpt-oss-120b": ("gpt_oss", "120B"),
 }
 """Models of the catalogue that torchtitan has, by its name and flavor."""
+REPEATED_OPERATORS = (
+    *(r"attention_norm\.norm", r"attention\.wk\.matmul", r"attention\.wo\.matmul", "add", r"ffn_norm\.norm"),
+    *(r"feed_forward\.w3\.matmul", r"feed_forward\.w1\.activation\.silu", r"feed_forward\.mul"),
+)
+"""What selective recomputation by operator repeats of a layer: it keeps the layer's input, the output of attention and that of
+every second product (queries, values, gate), in the order in which they run (torchtitan, `_save_list`).
+"""
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam"}
 
 
@@ -133,10 +140,11 @@ def _sizes(top: Section) -> tuple[dict[str, Any], int]:
         "tensor_parallel_size": tensor,
         "pipeline_parallel_size": stages,
         "context_parallel_size": context,
+        "sequence_parallel": tensor > 1,  # Norms are split with their inputs (torchtitan, apply_tp).
         "expert_parallel_size": experts,
         "expert_tensor_parallel_size": inner if experts > 1 else 0,
     }
-    return sizes, shards
+    return sizes, shards * context  # One group of both shares the parameters.
 
 
 def _level(top: Section) -> int:
@@ -157,6 +165,8 @@ def _recompute(top: Section, model: ModelSpec | None, stages: int) -> RecomputeP
         each, rest = divmod(chosen, max(1, stages))
         rows = (tuple(each + (stage < rest) for stage in range(stages)),)
         return RecomputePlan(full_layers=rows)
+    if mode == "selective" and option == "op" and model is not None and not model.num_experts:
+        return RecomputePlan(operators=dict.fromkeys(REPEATED_OPERATORS, even_layers(model.num_layers, stages, 1)))
     if mode != "none":
         text = f"{mode}, {option}: which operators are kept is chosen one by one; nothing is counted as recomputed"
         top.reading.default("recompute", text)
@@ -173,21 +183,24 @@ def _eight_bit(top: Section) -> bool:
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
     """What the plan says in the file's keys. Raises InputError for a model that torchtitan has no name for."""
     parallel, work = plan.parallel, plan.workload
+    shards = max(1, parallel.optimizer_shard_size // parallel.context_parallel_size)
     found = next((names for entry, names in NAMES.items() if catalog.model(entry) == plan.model), None)
     if found is None:
         raise InputError("torchtitan", [f"it names its models, and {plan.model.name or 'this one'} is none of {', '.join(NAMES)}"])
-    return {
+    by_operator = set(REPEATED_OPERATORS) == set(plan.recompute.operators)
+    chosen: dict[tuple[str, ...], Any] = {("activation_checkpoint", "selective_ac_option"): "op"} if by_operator else {}
+    return chosen | {
         ("model", "name"): found[0],
         ("model", "flavor"): found[1],
         ("training", "local_batch_size"): work.global_batch_size // parallel.data_parallel_size,
         ("training", "seq_len"): work.seq_length,
-        ("parallelism", "data_parallel_replicate_degree"): parallel.data_parallel_size // max(1, parallel.optimizer_shard_size),
-        ("parallelism", "data_parallel_shard_degree"): parallel.optimizer_shard_size,
+        ("parallelism", "data_parallel_replicate_degree"): parallel.data_parallel_size // shards,
+        ("parallelism", "data_parallel_shard_degree"): shards,
         ("parallelism", "tensor_parallel_degree"): parallel.tensor_parallel_size,
         ("parallelism", "pipeline_parallel_degree"): parallel.pipeline_parallel_size,
         ("parallelism", "context_parallel_degree"): parallel.context_parallel_size,
         ("parallelism", "expert_parallel_degree"): parallel.expert_parallel_size,
-        ("activation_checkpoint", "mode"): "full" if plan.recompute.all_layers else "none",
+        ("activation_checkpoint", "mode"): "full" if plan.recompute.all_layers else "selective" if by_operator else "none",
     }
 
 

@@ -41,6 +41,8 @@ class MemorySettings:
     beside both of its inputs. `shares_weights`: the group that shares the optimizer state stores the weights in parts too, at every
     level.
     `keeps_transient_gradients`: gradients of the whole stage exist even with one micro batch.
+    `gathers_with_root`: parameters that no wrapped layer has (embedding, head) are whole from the forward pass to the end of the
+    backward pass, and with a pipeline all weights and gradients of a stage are, from the first micro batch to the last.
     `vocab_multiple` x tensor-parallel size divides the padded vocabulary. `logits_bytes_per_element` is live at the loss.
     `keeps_score_buffer`: unfused attention computes into one buffer of scores that is never freed (Megatron's local layers).
     `masks_in_batch`: a batch carries an attention mask of one byte a pair of tokens.
@@ -57,6 +59,7 @@ class MemorySettings:
     keeps_activation_output: bool = True
     shares_weights: bool = False
     keeps_transient_gradients: bool = True
+    gathers_with_root: bool = False
     masks_in_batch: bool = False
     keeps_score_buffer: bool = False
     vocab_multiple: int = 1
@@ -102,7 +105,15 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
             bucket_elements=500_000_000,
             fragmentation=0.08,
         ),
-        "fsdp": MemorySettings(framework="fsdp", context_bytes=CONTEXT_BYTES["fsdp"], workspace_bytes=_CUBLAS, fragmentation=0.08),
+        "fsdp": MemorySettings(
+            framework="fsdp",
+            gathers_with_root=True,
+            logits_bytes_per_element=16,
+            context_bytes=CONTEXT_BYTES["fsdp"],
+            workspace_bytes=_CUBLAS,
+            float8_copy_bytes=0,
+            fragmentation=0.08,
+        ),
         "mindspore": MemorySettings(
             framework="mindspore",
             keeps_norm_in_fp32=True,
@@ -123,9 +134,12 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "bucket_elements": "DeepSpeed configuration: reduce_bucket_size and allgather_bucket_size, 5e8 by default",
         "fragmentation": "assumed: upper end of 2 to 8 %, as a plan must fit; MindSpore: mean of dry runs' peaks with and without, "
         "0, 2.2, 3.5 and 10.7 % (data/dryrun)",
-        "float8_copy_bytes": "Transformer Engine keeps an 8-bit weight and its transpose, as products take rows of either only",
+        "float8_copy_bytes": "Transformer Engine keeps an 8-bit weight and its transpose, as products take rows of either only; "
+        "torchao casts a gathered weight for each pass",
+        "gathers_with_root": "torchtitan, apply_fsdp: groups of a layer, and the root; with a pipeline nothing is shared again",
         "vocab_multiple": "Megatron: make-vocab-size-divisible-by",
-        "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient",
+        "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient; under PyTorch's "
+        "loss that copy, its log-softmax and the gradient in 32 bit, and the gradient in 16",
     }
 )
 _HOPPER = ("H100", "H200", "H800", "GH200", "B200", "GB200")

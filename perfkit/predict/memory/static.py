@@ -88,7 +88,7 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
 
 def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes:
     """What devices that have these parameters hold from step to step."""
-    shards, level = sizes.optimizer_shard_size, sizes.level
+    shards, level = sizes.optimizer_shard_size, _level(kind, sizes)
     width = sizes.parameter_bytes + (sizes.parameter_bytes == 0) * kind.element_bytes
     dense, total = held.total - held.experts, held.total
     experts = held.experts / _expert_shards(sizes)
@@ -105,7 +105,8 @@ def static_bytes(kind: Kind, sizes: Sizes, held: StageParameters) -> StaticBytes
     copies = kind.settings.float8_copy_bytes * (held.matrices + held.experts) if kind.eight_bit else 0.0
     kept = 1.0 + stored * (shared / np.maximum(total, 1.0) - 1.0)  # A stage without layers has none to store.
     # At level 3 the layer in work and the next one on its way are whole, below that all weights.
-    whole = np.where(level < 3, total - shared, np.minimum(total, 2 * held.largest_layer))
+    root = held.embedding if kind.settings.gathers_with_root else 0.0
+    whole = np.where(level < 3, total - shared, np.minimum(total, root + 2 * held.largest_layer))
     return StaticBytes(
         parameters=(total * width + copies) * kept,
         gradients=_gradients(kind, sizes, total, shared),
@@ -121,9 +122,16 @@ def padded_vocab(kind: Kind, sizes: Sizes) -> Number:
     return padded
 
 
+def _level(kind: Kind, sizes: Sizes) -> Number:
+    """What devices share between the passes of a step, as ZeRO counts: FSDP with a pipeline only the optimizer state."""
+    if not kind.settings.gathers_with_root:
+        return sizes.level
+    return np.where(sizes.pipeline_parallel_size > 1, np.minimum(sizes.level, 1), sizes.level)
+
+
 def _gradients(kind: Kind, sizes: Sizes, total: Number, shared: Number) -> Number:
     once = (sizes.num_micro_batches == 1) & (sizes.pipeline_parallel_size == 1)
-    parts = (sizes.level >= 2) | (once if not kind.settings.keeps_transient_gradients else False)
+    parts = (_level(kind, sizes) >= 2) | (once if not kind.settings.keeps_transient_gradients else False)
     held = np.where(parts, shared, total) * sizes.gradient_bytes
     gradients: Number = held + total * sizes.gradient_accumulation_bytes_per_parameter
     return gradients

@@ -133,6 +133,8 @@ def static(plan, settings, stage):
     parallel, optimizer, work = plan.parallel, plan.optimizer, plan.workload
     shards = parallel.optimizer_shard_size
     level = parallel.optimizer_shard_level if shards > 1 else 0
+    if settings.framework == "fsdp" and parallel.pipeline_parallel_size > 1:  # nothing is shared again between two micro batches
+        level = min(level, 1)
     compute = 4 if work.dtype == "float32" else 2
     width = BYTES[optimizer.parameter_dtype] if optimizer.parameter_dtype else compute
     in_parts = level == 3 or (level > 0 and settings.shares_weights)
@@ -162,7 +164,8 @@ def static(plan, settings, stage):
     if in_parts and level < 3:
         found["dynamic/gathered_parameters"] = (total - parts) * compute
     elif in_parts:
-        found["dynamic/gathered_parameters"] = min(total, 2 * max(layers.values(), default=0)) * compute
+        tables = sum(size for kind, size, _ in every if kind == "table") if settings.framework == "fsdp" else 0
+        found["dynamic/gathered_parameters"] = min(total, tables + 2 * max(layers.values(), default=0)) * compute
     return found, total
 
 

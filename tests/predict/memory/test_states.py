@@ -97,5 +97,6 @@ def test_the_presets_have_the_figures_of_their_sources():
     assert mindspore.context_bytes == (62_432 - 59_392) * 2**20  # MindFormers log: memory of the device and of the pool
     # Logits in 16 bit and in fp32; MindSpore keeps the gradient apart too.
     assert (megatron.logits_bytes_per_element, mindspore.logits_bytes_per_element) == (2 + 4, 2 + 4 + 4)
+    assert PRESETS["fsdp"].logits_bytes_per_element == 2 + 4 + 4 + 4 + 2  # both copies, log-softmax, both gradients
     assert megatron.workspace_bytes == 2 * 32 * 2**20 + 4 * 2**20  # cuBLAS and Transformer Engine
     assert MemorySettings().workspace_bytes == MemorySettings().context_bytes == 0
