@@ -10,9 +10,11 @@ from collections.abc import Collection
 
 from perfkit.record._elsewhere import what_they_are
 from perfkit.record.format import Format, Match, Sink
+from perfkit.record.formats.logs.log_text import is_named_as_log
 from perfkit.record.listing import File, Listing
 from perfkit.record.readers import sqlite
 
+NAMED = 3
 _CHANGING = re.compile(r"[0-9a-f]{8,}|\d+", re.IGNORECASE)
 _TIMELINES = ("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")
 _EVENT = re.compile(rb'"ph"\s*:\s*"')
@@ -23,6 +25,11 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
     read = next(match for known, match in matches if known is chosen)
     claimed = {file.path for _, match in matches for file in (*match.files, *match.beside)}
     names = {_pattern(file) for file in read.files} if chosen.detail > 1 else set()
+    reads_logs = all(is_named_as_log(file) for file in read.files)
+    silent = [file.label for file in listing if reads_logs and is_named_as_log(file) and file.size_bytes and file.path not in claimed]
+    if silent:
+        more = f" and {len(silent) - NAMED} more" if len(silent) > NAMED else ""
+        sink.note(f"logs without a line that is known, which were not read: {', '.join(silent[:NAMED])}{more}")
     reads_timelines = any(_is_timeline(file) for file in read.files)
     for file in listing:
         if file.path in claimed or what_they_are([file]) or file.name.endswith(sqlite.COMPANIONS):

@@ -84,3 +84,25 @@ def test_what_a_reader_of_a_database_leaves_beside_it_is_not_counted(tmp_path: P
             path.with_name(path.name + end).write_bytes(b"")
     assert databases
     assert not load(copy, cache=False).dropped
+
+
+def _log(path: Path, steps: range) -> None:
+    path.write_text("".join(f" iteration {step:8}/ 1000 | elapsed time per iteration (ms): 1380.5 |\n" for step in steps))
+
+
+def test_a_log_that_lost_its_beginning_says_with_which_step_it_begins(tmp_path: Path):
+    log = tmp_path / "train.log"
+    _log(log, range(10, 210, 10))
+    assert not load(log, cache=False).notes
+    _log(log, range(30, 210, 10))
+    assert any("begins with step 30" in note for note in load(log, cache=False).notes)
+
+
+def test_logs_without_a_known_line_beside_one_that_is_read_are_named(tmp_path: Path):
+    _log(tmp_path / "worker_0.log", range(1, 9))
+    assert not load(tmp_path, cache=False).notes
+    for number in range(1, 6):
+        (tmp_path / f"worker_{number}.log").write_text("Building the model\n")
+    (tmp_path / "README.md").write_text("# notes")
+    notes = [note for note in load(tmp_path, cache=False).notes if "not read" in note]
+    assert notes == ["logs without a line that is known, which were not read: worker_1.log, worker_2.log, worker_3.log and 2 more"]

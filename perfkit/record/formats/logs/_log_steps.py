@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 
 from perfkit.record.format import Sink
 from perfkit.record.formats.logs.log_text import rank_of
@@ -95,6 +96,9 @@ def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> Non
 
 
 def _note_oddities(sink: Sink, file: File, steps: Sequence[LogStep]) -> None:
+    gaps = [after.step - before.step for before, after in pairwise(steps) if after.step > before.step]
+    if steps[0].step > max(steps[0].num_steps, min(gaps, default=steps[0].step)):
+        sink.note(f"{file.label} begins with step {steps[0].step}; what came before is not in it")
     repeated = sum(count - 1 for count in Counter(step.step for step in steps).values())
     if repeated:
         sink.note(f"{file.label} prints {repeated} step(s) again, as after a restart; the last print counts as the step")

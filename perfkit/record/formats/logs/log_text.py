@@ -41,6 +41,11 @@ class Line:
     text: str
 
 
+def is_named_as_log(file: File) -> bool:
+    """Whether a file is named as programs name what they print."""
+    return _LOG_NAME.search(file.name) is not None
+
+
 def find_logs(listing: Listing, marker: re.Pattern[bytes]) -> tuple[File, ...]:
     """The text files in whose first 64 MiB `marker` matches; a file chosen on its own may have any name that is no other format.
 
@@ -50,7 +55,7 @@ def find_logs(listing: Listing, marker: re.Pattern[bytes]) -> tuple[File, ...]:
     named = [
         file
         for file in listing
-        if file.size_bytes and (_LOG_NAME.search(file.name) or (alone and not _OTHER_NAME.search(file.name)))
+        if file.size_bytes and (is_named_as_log(file) or (alone and not _OTHER_NAME.search(file.name)))
     ]
     found = [file for file in named if _contains(file, marker)]
     failed = [file for file in named if file not in found and _contains(file, INCIDENT)] if found else []
