@@ -1,4 +1,4 @@
-"""Shortening: how wide a text stands on a screen, and a name that is too long with its middle left out.
+"""Shortening: how wide a text stands on a screen, a name that is too long with its middle left out, and many names as a few.
 
 Names of operators say at both ends what they are: a C++ kernel begins with its template and ends in its argument types, a path ends
 in the file. So the middle goes. Width is counted in cells of a terminal: characters that Unicode calls wide (UAX #11) take two,
@@ -8,6 +8,7 @@ marks that combine with the character before take none.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 LEFT_OUT = "…"
 
@@ -23,6 +24,13 @@ def shortened(text: str, width: int) -> str:
         return text
     end = _first(text[::-1], (width - 1) // 2)[::-1]
     return f"{_first(text, width - 1 - width_of(end))}{LEFT_OUT}{end}"
+
+
+def enumerated(words: Iterable[object], most: int) -> str:
+    """The first `most` words with commas between, and how many more there are."""
+    found = [str(word) for word in words]
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(found[:most]) + more
 
 
 def _first(text: str, width: int) -> str:

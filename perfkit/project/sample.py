@@ -20,6 +20,7 @@ from perfkit.core import catalog, settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.settings import PROJECT_FILE
+from perfkit.core.shortening import enumerated
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.estimate import Estimate, estimates
@@ -99,8 +100,7 @@ def _check_empty(folder: Path) -> None:
     except OSError as error:
         raise InputError(str(folder), [f"cannot be used as a folder: {error.strerror}"]) from error
     if found:
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        raise InputError(str(folder), [f"is not empty ({', '.join(found[:3])}{more}); give the demo an empty folder"])
+        raise InputError(str(folder), [f"is not empty ({enumerated(found, 3)}); give the demo an empty folder"])
 
 
 def _build(folder: Path, case: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from perfkit.core import clock
 from perfkit.core.run import Run
+from perfkit.core.shortening import enumerated
 from perfkit.core.units import NS_PER_S
 from perfkit.record.format import Sink, stacked
 
@@ -111,5 +112,4 @@ def _span(span_ns: int) -> str:
 
 
 def _ranks(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8]))
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {len(ranks) - 8} more" if len(ranks) > 8 else "")
+    return f"rank{'s' if len(ranks) > 1 else ''} {enumerated(ranks, 8)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from perfkit.core.shortening import enumerated
 from perfkit.record._elsewhere import what_they_are
 from perfkit.record.format import Format, Match, Sink
 from perfkit.record.formats.logs.log_text import is_named_as_log
@@ -26,10 +27,9 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
     claimed = {file.path for _, match in matches for file in (*match.files, *match.beside)}
     names = {_pattern(file) for file in read.files} if chosen.detail > 1 else set()
     reads_logs = all(is_named_as_log(file) for file in read.files)
-    silent = [file.label for file in listing if reads_logs and is_named_as_log(file) and file.size_bytes and file.path not in claimed]
-    if silent:
-        more = f" and {len(silent) - NAMED} more" if len(silent) > NAMED else ""
-        sink.note(f"logs without a line that is known, which were not read: {', '.join(silent[:NAMED])}{more}")
+    silent = [file.label for file in listing if is_named_as_log(file) and file.size_bytes and file.path not in claimed]
+    if reads_logs and silent:
+        sink.note(f"logs without a line that is known, which were not read: {enumerated(silent, NAMED)}")
     reads_timelines = any(_is_timeline(file) for file in read.files)
     for file in listing:
         if file.path in claimed or what_they_are([file]) or file.name.endswith(sqlite.COMPANIONS):

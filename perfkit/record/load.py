@@ -15,6 +15,7 @@ from perfkit.core import clock, discover, placement
 from perfkit.core.errors import InputError
 from perfkit.core.run import Dropped, LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
+from perfkit.core.shortening import enumerated
 from perfkit.core.units import MIB
 from perfkit.record import _cache, _left_over, _state, archive
 from perfkit.record._elsewhere import what_they_are
@@ -211,12 +212,11 @@ def looks_like(listing: Listing) -> list[str]:
 
 
 def _nothing_found(listing: Listing, candidates: list[Format]) -> list[str]:
-    names = [file.label for file in listing.files[:5]]
-    more = f" and {len(listing.files) - 5} more" if len(listing.files) > 5 else ""
+    names = enumerated([file.label for file in listing.files], 5)
     empty = sum(file.size_bytes == 0 for file in listing.files)
     if len(candidates) > 1 and (known := looks_like(listing)):
         return known
-    problems = [f"no known format in {len(listing.files)} files: {', '.join(names)}{more}"]
+    problems = [f"no known format in {len(listing.files)} files: {names}"]
     if empty:
         problems.append(f"{empty} of them {'is' if empty == 1 else 'are'} empty (0 bytes)")
     return problems + [f"looked for {candidate.title}: {candidate.looks_for}" for candidate in candidates]

@@ -3,6 +3,7 @@
 import gzip
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -86,20 +87,30 @@ def test_what_a_reader_of_a_database_leaves_beside_it_is_not_counted(tmp_path: P
     assert not load(copy, cache=False).dropped
 
 
-def _log(path: Path, steps: range) -> None:
-    path.write_text("".join(f" iteration {step:8}/ 1000 | elapsed time per iteration (ms): 1380.5 |\n" for step in steps))
+def _log(path: Path, steps: Iterable[int], last: int = 200) -> None:
+    path.write_text("".join(f" iteration {step:8}/ {last} | elapsed time per iteration (ms): 1380.5 |\n" for step in steps))
 
 
-def test_a_log_that_lost_its_beginning_says_with_which_step_it_begins(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (range(30, 210, 10), "begins with step 30; what came before is not in it"),
+        (range(10, 160, 10), "ends with step 150 of 200"),
+        ([10, 20, 30, 60, *range(70, 210, 10)], "lacks 2 line(s) of steps between those that it prints"),
+    ],
+)
+def test_a_log_says_which_steps_of_its_job_it_does_not_hold(tmp_path: Path, steps: Iterable[int], said: str):
     log = tmp_path / "train.log"
     _log(log, range(10, 210, 10))
     assert not load(log, cache=False).notes
-    _log(log, range(30, 210, 10))
-    assert any("begins with step 30" in note for note in load(log, cache=False).notes)
+    _log(log, [1, *range(10, 210, 10)])  # as torchtitan prints them
+    assert not load(log, cache=False).notes
+    _log(log, steps)
+    assert list(load(log, cache=False).notes) == [f"train.log: {said}"]
 
 
 def test_logs_without_a_known_line_beside_one_that_is_read_are_named(tmp_path: Path):
-    _log(tmp_path / "worker_0.log", range(1, 9))
+    _log(tmp_path / "worker_0.log", range(1, 9), last=8)
     assert not load(tmp_path, cache=False).notes
     for number in range(1, 6):
         (tmp_path / f"worker_{number}.log").write_text("Building the model\n")

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from perfkit.core.errors import InputError
+from perfkit.core.shortening import enumerated
 from perfkit.explain.graph import GraphReport, compare_graphs
 
 _NUMBERS = re.compile(r"\d+")
@@ -29,7 +30,9 @@ def pairs(a: GraphReport, b: GraphReport) -> list[tuple[str, str]]:
         if name not in taken and waiting:
             found.append((name, waiting.pop(0)))
     if not found:
-        raise InputError("compare", [f"no file of {a.path} ({_listed(a)}) has a partner in {b.path} ({_listed(b)})"])
+        raise InputError(
+            "compare", [f"no file of {a.path} ({enumerated(a.files, 4)}) has a partner in {b.path} ({enumerated(b.files, 4)})"]
+        )
     return found
 
 
@@ -69,8 +72,3 @@ def graphs_document(a: GraphReport, b: GraphReport) -> dict[str, Any]:
         **lists,
         "notes": [f"{unpaired} file(s) have no partner on the other side and were left out"] if unpaired else [],
     }
-
-
-def _listed(report: GraphReport) -> str:
-    names = list(report.files)
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

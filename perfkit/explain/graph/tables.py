@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from perfkit.core.shortening import enumerated
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_S
 from perfkit.explain.graph.communications import Communication
@@ -30,7 +31,7 @@ def operator_table(analysis: GraphAnalysis, node: Node) -> pd.DataFrame:
         "result": node.result,
         "strategy": node.strategy,
         "reads": ", ".join(sources),
-        "is read by": ", ".join(readers[:8]) + (f" and {len(readers) - 8} more" if len(readers) > 8 else ""),
+        "is read by": enumerated(readers, 8),
         "cause": entry.cause if entry else "",
         "verdict": f"{entry.verdict}: {entry.why}" if entry else "",
         "instead": (entry.fix if entry else tagged.fix if tagged else None) or "",

@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit.core import clock, placement
 from perfkit.core.run import Run
+from perfkit.core.shortening import enumerated
 from perfkit.core.units import format_change, format_entry, format_ns, format_ratio, significant
 from perfkit.explain.idle import DATA_NAMES
 from perfkit.explain.links import slow_links
@@ -95,7 +96,7 @@ def _rank(run: Run, before: Changed, change: Change) -> Changed:
     computing = (nodes["kind"] == "computing").to_numpy(dtype=bool)
     mine = computing & (nodes["rank"] == change.rank).to_numpy(dtype=bool)
     if not mine.any():
-        raise ValueError(f"rank {change.rank} has no kernels in the recorded steps; there are {_listed(before.steps.ranks)}")
+        raise ValueError(f"rank {change.rank} has no kernels in the recorded steps; there are {enumerated(before.steps.ranks, 8)}")
     rows = pd.DataFrame(
         {
             "rank": nodes["rank"],
@@ -281,7 +282,7 @@ def _host(run: Run, before: Changed, change: Change) -> Changed:
 def _host_as_peers(run: Run, before: Changed, rank: int) -> Changed:
     graph, nodes = before.steps.graph, before.steps.graph.nodes
     if rank not in before.steps.ranks:
-        raise ValueError(f"rank {rank} has no kernels in the recorded steps; there are {_listed(before.steps.ranks)}")
+        raise ValueError(f"rank {rank} has no kernels in the recorded steps; there are {enumerated(before.steps.ranks, 8)}")
     peers = _like(run, before.steps.ranks, rank)
     device = ~nodes["kind"].isin([BEGIN, END, "host"]).to_numpy(dtype=bool)
     edges = np.flatnonzero((before.lag_ns > 0) & device[graph.targets])
@@ -332,8 +333,3 @@ def _overlap(run: Run, before: Changed, change: Change) -> Changed:
     lag[freed] = np.minimum(lag[freed], 0)
     text = f"{int((~keep).sum())} kernels no longer wait for gradient communication"
     return replace(before, steps=fewer, lag_ns=lag, sentences=(*before.sentences, text))
-
-
-def _listed(ranks: Iterable[int]) -> str:
-    found = list(ranks)
-    return ", ".join(map(str, found[:8])) + (f" and {len(found) - 8} more" if len(found) > 8 else "")

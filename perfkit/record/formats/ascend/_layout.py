@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from perfkit.core.run import Fact, Position
+from perfkit.core.shortening import enumerated
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend.communication import Link, are_ranks, is_rank
 from perfkit.record.formats.ascend.folders import LINKS, METADATA, Rank, search
@@ -107,8 +108,7 @@ def rank_list(ranks: Iterable[int]) -> str:
         else:
             runs.append([rank])
     pieces = [str(run[0]) if len(run) == 1 else f"{run[0]}{' to ' if len(run) > 2 else ', '}{run[-1]}" for run in runs]
-    shown = ", ".join(pieces[:10]) + (f" and {len(pieces) - 10} more" if len(pieces) > 10 else "")
-    return f"rank{'' if len(ordered) == 1 else 's'} {shown}"
+    return f"rank{'' if len(ordered) == 1 else 's'} {enumerated(pieces, 10)}"
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
+from perfkit.core.shortening import enumerated
 from perfkit.record.format import Sink
 from perfkit.record.formats.logs.log_text import rank_of
 from perfkit.record.listing import File
@@ -40,10 +41,14 @@ class LogStep:
 
 @dataclass
 class Log:
-    """What one file prints: its steps, and the settings that it states as name -> (value, file and line), first statement first."""
+    """What one file prints: its steps, and the settings that it states as name -> (value, file and line), first statement first.
+
+    `last_step` is the one with which the job is to end, 0 if the log does not say.
+    """
 
     file: File
     steps: list[LogStep] = field(default_factory=list)
+    last_step: int = 0
     facts: dict[str, tuple[int | float | str, str]] = field(default_factory=dict)
 
     def state(self, name: str, value: int | float | str, where: str) -> None:
@@ -51,6 +56,7 @@ class Log:
         self.facts.setdefault(name, (value, where))
 
 
+NAMED = 3
 _COLUMNS = tuple(column.name for column in fields(LogStep))
 
 
@@ -71,6 +77,7 @@ def add_logs(sink: Sink, logs: Sequence[Log]) -> None:
             )
     for rank, log in sorted(chosen.items()):
         _add_log(sink, rank, log.file, log.steps)
+    _note_holes(sink, list(chosen.values()))
     for log in [*(chosen[rank] for rank in sorted(chosen)), *(log for log in logs if not log.steps)]:
         for name, (value, where) in log.facts.items():
             if name not in sink.facts:
@@ -95,10 +102,31 @@ def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> Non
     _note_oddities(sink, file, steps)
 
 
+def _note_holes(sink: Sink, logs: Sequence[Log]) -> None:
+    """Say once for all logs of a kind what they do not hold of their job: steps before, between and after those that they print."""
+    holes: dict[str, list[str]] = {}
+    for log in logs:
+        for hole in _holes(log):
+            holes.setdefault(hole, []).append(log.file.label)
+    for hole, labels in holes.items():
+        sink.note(f"{enumerated(labels, NAMED)}: {hole}")
+
+
+def _holes(log: Log) -> Iterator[str]:
+    if not log.steps:
+        return
+    first, last = log.steps[0], log.steps[-1]
+    gaps = [after.step - before.step for before, after in pairwise(log.steps) if after.step > before.step]
+    usual = Counter(gaps).most_common(1)[0][0] if gaps else first.step
+    if first.step > max(first.num_steps, usual):
+        yield f"begins with step {first.step}; what came before is not in it"
+    if missing := sum(gap // usual - 1 for gap in gaps if gap > usual):
+        yield f"lacks {missing} line(s) of steps between those that it prints"
+    if last.step < log.last_step:
+        yield f"ends with step {last.step} of {log.last_step}"
+
+
 def _note_oddities(sink: Sink, file: File, steps: Sequence[LogStep]) -> None:
-    gaps = [after.step - before.step for before, after in pairwise(steps) if after.step > before.step]
-    if steps[0].step > max(steps[0].num_steps, min(gaps, default=steps[0].step)):
-        sink.note(f"{file.label} begins with step {steps[0].step}; what came before is not in it")
     repeated = sum(count - 1 for count in Counter(step.step for step in steps).values())
     if repeated:
         sink.note(f"{file.label} prints {repeated} step(s) again, as after a restart; the last print counts as the step")

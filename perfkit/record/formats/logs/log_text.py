@@ -53,9 +53,7 @@ def find_logs(listing: Listing, marker: re.Pattern[bytes]) -> tuple[File, ...]:
     """
     alone = len(listing.files) == 1
     named = [
-        file
-        for file in listing
-        if file.size_bytes and (is_named_as_log(file) or (alone and not _OTHER_NAME.search(file.name)))
+        file for file in listing if file.size_bytes and (is_named_as_log(file) or (alone and not _OTHER_NAME.search(file.name)))
     ]
     found = [file for file in named if _contains(file, marker)]
     failed = [file for file in named if file not in found and _contains(file, INCIDENT)] if found else []

@@ -29,7 +29,7 @@ from perfkit.record.listing import File, Listing
 LOOKS_FOR = "a log with lines such as ' iteration  10/ 1000 | ... | elapsed time per iteration (ms): 5837.9 | ...'"
 MARKER = re.compile(rb"(?<!\w)iteration:?\s+\d+\s*/\s*\d+\s*\||using world size: ?\d+|elapsed time per iteration \(")
 
-_ITERATION = re.compile(r"(?<!\w)iteration:?\s+(\d{1,15})\s*/\s*\d+\s*\|")
+_ITERATION = re.compile(r"(?<!\w)iteration:?\s+(\d{1,15})\s*/\s*(\d{1,15})\s*\|")
 _ELAPSED_MS = number_after(r"elapsed time per iteration \(ms\):")
 _ELAPSED_S = number_after(r"elapsed time per iteration \(s\):")
 _TORN = re.compile(r"elapsed time per iteration \(")
@@ -68,6 +68,7 @@ def _read_log(file: File, sink: Sink) -> Log:
                 torn += 1
             else:
                 log.steps.append(step)
+                log.last_step = int(iteration[2])
         if not found:
             torn += _TORN.search(line.text) is not None
             if not log.steps:

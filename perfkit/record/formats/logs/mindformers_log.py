@@ -32,7 +32,9 @@ from perfkit.record.listing import File, Listing
 LOOKS_FOR = "a log with lines such as '{ Epoch:[  1/  2], step:[    2/   19], loss: 10.633, per_step_time: 1752ms, ...'"
 MARKER = re.compile(rb"(?<![A-Za-z_])step:\s*\[\s*\d+\s*/\s*\d+\s*\]|per_step_time:|Epoch:\s*\[\s*\d+\s*/")
 
-_STEP = re.compile(r"(?:Epoch:\s*\[\s*(\d{1,9})\s*/\s*\d+\s*\],?\s*)?(?<![A-Za-z_])step:\s*\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]")
+_STEP = re.compile(
+    r"(?:Epoch:\s*\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\],?\s*)?(?<![A-Za-z_])step:\s*\[\s*(\d{1,9})\s*/\s*(\d{1,9})\s*\]"
+)
 _STEP_TIME = number_after("per_step_time:", "ms")
 _SINK_TIME = number_after("time:", "ms")
 _SINK_LINE = re.compile(r"per sink_size step time:\s*([\d.]+)\s*ms,\s*per step time:\s*([\d.]+)\s*ms", re.IGNORECASE)
@@ -92,7 +94,8 @@ def _read_step(log: _MindFormersLog, line: Line, found: re.Match[str], text: str
         return
     if sink_ns is not None:
         log.undivided.add(len(log.steps))
-    epoch, step, steps_per_epoch = int(found[1] or 1), int(found[2]), int(found[3])
+    epoch, num_epochs, step, steps_per_epoch = (int(number or 1) for number in found.groups())
+    log.last_step = num_epochs * steps_per_epoch
     overflow = _OVERFLOW.search(text)
     log.steps.append(
         LogStep(
