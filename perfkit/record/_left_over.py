@@ -19,6 +19,7 @@ NAMED = 3
 _CHANGING = re.compile(r"[0-9a-f]{8,}|\d+", re.IGNORECASE)
 _TIMELINES = ("trace_view", "msprof", "step_trace", "hccl", "ascend_timeline")
 _EVENT = re.compile(rb'"ph"\s*:\s*"')
+_BEGINNING = re.compile(rb"""\s*(?:\[|\{(?:(?!"ph"\s*:).)*"traceEvents")""", re.DOTALL)
 
 
 def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, Match]], sink: Sink) -> None:
@@ -40,7 +41,7 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
             chosen.detail > 2
             and _EVENT.search(file.head)
             and file.name.endswith((".json", ".gz"))
-            and file.head[:1] not in (b"[", b"{")
+            and not _BEGINNING.match(file.head)
             and (reads_timelines or not _is_timeline(file))
         ):
             sink.drop("file with events of a trace that cannot be recognised: damaged at its start", 1, file)

@@ -3,14 +3,18 @@
 import gzip
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
 from perfkit.record.load import load
 
-DATABASE = Path(__file__).resolve().parents[1] / "data" / "traces" / "torch_npu_db" / "level1"
+TRACES = Path(__file__).resolve().parents[1] / "data" / "traces"
+DATABASE = TRACES / "torch_npu_db" / "level1"
 KERNEL = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 100.5, "dur": 10.25}
 
 
@@ -117,3 +121,44 @@ def test_logs_without_a_known_line_beside_one_that_is_read_are_named(tmp_path: P
     (tmp_path / "README.md").write_text("# notes")
     notes = [note for note in load(tmp_path, cache=False).notes if "not read" in note]
     assert notes == ["logs without a line that is known, which were not read: worker_1.log, worker_2.log, worker_3.log and 2 more"]
+
+
+def test_a_timeline_that_begins_within_its_events_is_counted(tmp_path: Path):
+    folder = shutil.copytree(next((TRACES / "msprof_export" / "alexnet").glob("PROF_*")), tmp_path / "PROF_000001_a")
+    path = next(folder.rglob("step_trace_*.json.gz"))
+    whole = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(whole[whole.index(b'{"name"', len(whole) // 2) :]))
+    assert [lost.file for lost in load(folder, cache=False).dropped] == [str(path.relative_to(folder))]
+
+
+def test_a_database_whose_damage_is_told_in_bytes_is_refused_in_words(tmp_path: Path):
+    path = tmp_path / "msprof.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE TASK (a integer)")
+        connection.execute("CREATE TABLE STRING_IDS (a integer)")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE TASK", b"CREATE \xc5ABLE TASK"))
+    with pytest.raises(InputError):
+        load(path, cache=False)
+
+
+def test_a_number_of_an_operation_or_a_block_that_is_none_is_counted(tmp_path: Path):
+    for sample, name, number, column in (
+        (TRACES / "mindinsight" / "cluster_propose", "step_trace_raw_0_detail_time.csv", b"1162470748938", "_end_point"),
+        (data_folder() / "traces" / "memory_tracker", "memory_block.csv", b"13107200", "actual_peak_memory"),
+    ):
+        folder = shutil.copytree(sample, tmp_path / sample.name)
+        path = next(folder.rglob(name))
+        path.write_bytes(path.read_bytes().replace(number, b"1.5.2", 1))
+        found = [lost for lost in load(folder, cache=False).dropped if f"{column}: not a number" in lost.what]
+        assert [(lost.count, lost.file.rpartition("/")[2]) for lost in found] == [(1, name)]
+
+
+def test_a_task_of_a_process_that_no_line_names_is_counted(tmp_path: Path):
+    folder = shutil.copytree(TRACES / "ascend_trace_view" / "single_npu", tmp_path / "own")
+    path = folder / "trace_view.json.gz"
+    events = json.loads(gzip.decompress(path.read_bytes()))
+    task = next(event for event in events if "Task Type" in event.get("args", {}))
+    task["pid"] = -5
+    path.write_bytes(gzip.compress(json.dumps(events).encode()))
+    found = {lost.what: lost.count for lost in load(folder, cache=False).dropped}
+    assert found == {"task of a process without a name": 1}

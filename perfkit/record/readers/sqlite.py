@@ -27,6 +27,8 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside a database that is open; who only read one may leave them."""
 CHUNK_ROWS = 100_000
 INT64 = 2**63
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)
+"""What reading a damaged file raises: the library's own words of it may hold bytes of the file."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 Cell = Literal["int", "text", "any"]
@@ -60,7 +62,7 @@ class Database:
             return 0
         try:
             return int(self.connection.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])
-        except sqlite3.Error:
+        except DAMAGE:
             return 0
 
     def read(self, table: str, columns: Mapping[str, Cell]) -> pd.DataFrame:
@@ -90,7 +92,7 @@ class Database:
             cursor = self.connection.execute(f"SELECT {', '.join(map(_quoted, names))} FROM {_quoted(table)}")
             while rows := cursor.fetchmany(CHUNK_ROWS):
                 yield list(zip(*rows, strict=True))
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             self.lose({f"table {table}: damaged from some row on ({error})": 1})
 
     def _frame(self, table: str, columns: Mapping[str, Cell], cells: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
@@ -135,7 +137,7 @@ def open_database(file: File) -> Iterator[Database]:
         try:
             connection.execute("PRAGMA trusted_schema=OFF")
             tables = _tables(connection)
-        except sqlite3.Error as error:
+        except DAMAGE as error:
             raise InputError(file.label, [f"is damaged: {error}"]) from error
         yield Database(file, connection, tables)
 

@@ -114,6 +114,8 @@ def read_recording(file: File, on_read: Callable[[int], None] | None = None, nam
     if spans:
         rows = pd.concat(spans, ignore_index=True)
         rows["process"] = _column(names.get(_process(pid)) for pid in rows["pid"])
+        if unnamed := int((rows["core"].notna() & rows["process"].isna()).sum()):
+            recording.lost["task of a process without a name"] = unnamed
         rows["thread"] = _column(names.get(_thread(pid, tid)) for pid, tid in zip(rows["pid"], rows["tid"], strict=True))
         from_framework, begun, ended = (
             _whole(pd.concat(flows, ignore_index=True), recording.lost) for flows in (launches, calls, arrivals)

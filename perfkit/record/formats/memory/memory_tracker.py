@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import InputError
@@ -122,7 +123,7 @@ def _add_blocks(rank: int, lines: Lines, file: File, sink: Sink) -> pd.DataFrame
     if "last_user_task" in cells:
         last = numbers(cells["last_user_task"])
         last_use = last_use.fillna(last.mask((last < 0).fillna(False).astype(bool)))
-    producer = numbers(cells.get("producer_task", nothing))
+    producer, peak = (_optional(name, cells.get(name, nothing), file, sink) for name in ("producer_task", "actual_peak_memory"))
     frame = pd.DataFrame(
         {
             "name": text_or_none(cells.get("task_name", nothing)),
@@ -137,7 +138,7 @@ def _add_blocks(rank: int, lines: Lines, file: File, sink: Sink) -> pd.DataFrame
             "producer": producer.mask((producer < 0).fillna(False).astype(bool)),
             "last_use": last_use,
             "num_uses": num_uses,
-            "pool_peak_bytes": numbers(cells.get("actual_peak_memory", nothing)),
+            "pool_peak_bytes": peak,
             "place": _places(cells, nothing),
         }
     )[(known & ~reversed_).fillna(False).astype(bool)]
@@ -148,6 +149,14 @@ def _add_blocks(rank: int, lines: Lines, file: File, sink: Sink) -> pd.DataFrame
     if len(frame):
         sink.add("memory_blocks", source=file, **columns)
     return frame
+
+
+def _optional(name: str, texts: list[str], file: File, sink: Sink) -> pd.Series:
+    """Numbers of a column that not every release has, empty where there is nothing to say."""
+    found = numbers(texts)
+    given = np.array([bool(text.strip()) for text in texts], dtype=bool)
+    sink.drop(f"{name}: not a number", int((found.isna().to_numpy() & given).sum()), file)
+    return found
 
 
 def _places(cells: Mapping[str, list[str]], nothing: list[str]) -> pd.Series:

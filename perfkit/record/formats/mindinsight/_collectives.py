@@ -88,6 +88,8 @@ def _timed_operations(trace: StepTrace, sink: Sink) -> pd.DataFrame:
         return _no_rows(*_KEYS, "start_ns", "duration_ns")
     cells = {f"{name}{end}": "int" for name in names for end in (_START, _END)}
     csv = store.read_csv(trace.file, {"step_num": "int", **cells})  # type: ignore[dict-item]
+    for name in cells.keys() & csv.unparsed.keys():
+        sink.drop(f"{name}: not a number", csv.unparsed[name], trace.file)
     rows = csv.frame[csv.frame["step_num"].isin(trace.rows["step"]) & ~is_mean(csv.frame)].fillna(0)
     starts, ends = (rows[[f"{name}{end}" for name in names]].to_numpy(dtype=np.int64) for end in (_START, _END))
     sink.drop("communication operation that ends before it starts", int((ends < starts).sum()), trace.file)
