@@ -143,7 +143,7 @@ def test_a_database_whose_damage_is_told_in_bytes_is_refused_in_words(tmp_path: 
 
 def test_a_number_of_an_operation_or_a_block_that_is_none_is_counted(tmp_path: Path):
     for sample, name, number, column in (
-        (TRACES / "mindinsight" / "cluster_propose", "step_trace_raw_0_detail_time.csv", b"1162470748938", "_end_point"),
+        (TRACES / "mindinsight" / "cluster_propose", "step_trace_raw_0_detail_time.csv", b"1162470748938", "_start_point"),
         (data_folder() / "traces" / "memory_tracker", "memory_block.csv", b"13107200", "actual_peak_memory"),
     ):
         folder = shutil.copytree(sample, tmp_path / sample.name)
