@@ -39,6 +39,8 @@ Columns = dict[str, Any]
 
 REQUIRED = ("num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "vocab_size", "seq_length")
 GROUPS = ("tensor_parallel_size", "pipeline_parallel_size", "virtual_pipeline_parallel_size", "context_parallel_size")
+AT_ONCE = ("maxtext",)
+"""Programs that take a replica's share of the batch at once unless told otherwise (MaxText, gradient_accumulation_steps: 1)."""
 SWITCHES = ("tied_embeddings", "embedding_norm", "query_key_norm", "shared_expert_gate", "router_bias", "sequence_parallel")
 
 
@@ -64,6 +66,11 @@ def read_sizes(cells: Cells) -> Columns:
     for name in (*model.OPTIONAL_SIZES, *parallel.OPTIONAL_SIZES):
         sizes[name] = filled(sizes[name], _borrowed(sizes) if name == "expert_tensor_parallel_size" else 0.0)
     return sizes
+
+
+def at_once(cells: Cells) -> Flags:
+    """Rows of programs that accumulate no gradients."""
+    return cells.texts("framework").flags(lambda word: plain(word) in AT_ONCE)
 
 
 def _borrowed(sizes: Columns) -> Floats:
@@ -119,8 +126,15 @@ def _fill_model(cells: Cells, sizes: Columns) -> None:
 
 
 def _fill_batch(cells: Cells, sizes: Columns) -> None:
-    """A batch that is not stated is one micro batch a replica, four a stage with a pipeline."""
+    """A batch that is not stated is one micro batch a replica, four a stage with a pipeline.
+
+    Of a program that accumulates no gradients (`AT_ONCE`) a replica's share of the batch is the micro batch.
+    """
     micro, whole = "micro_batch_size", "global_batch_size"
+    share = sizes[whole] / sizes["data_parallel_size"]
+    known = np.isnan(sizes[micro]) & at_once(cells) & (share >= 1) & (share == np.floor(share))
+    cells.assume(known, lambda i: f"{cells.label(micro)} = {share[i]:g}, which this program takes at once")
+    sizes[micro] = np.where(known, share, sizes[micro])
     cells.assume(np.isnan(sizes[micro]), said(f"{cells.label(micro)} = 1"))
     sizes[micro] = filled(sizes[micro], 1.0)
     p = sizes["pipeline_parallel_size"]

@@ -21,7 +21,7 @@ import pandas as pd
 
 from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
-from perfkit.config.dialects._table_fields import REQUIRED, read_model, read_shares, read_sizes, read_software, read_states
+from perfkit.config.dialects._table_fields import REQUIRED, at_once, read_model, read_shares, read_sizes, read_software, read_states
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
 from perfkit.config.dialects._table_names import LIMITED, NAMES, labels_of, missing_of, plain, unread_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
@@ -30,7 +30,7 @@ from perfkit.config.dialects.memory_text import cell_bytes
 from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, combined, program_of
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, PlanColumns, combined, program_of
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
@@ -49,7 +49,8 @@ class PlanTable:
     """Plans of the rows that can be read (`rows`, positions in the table); by position what is wrong and what was assumed.
 
     `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns,
-    `unread` what is told of columns that are not read but nearly have the name of one that is.
+    `unread` what is told of columns that are not read but nearly have the name of one that is. `batched` says of every plan whether
+    its micro batch is stated, or follows from its program.
     """
 
     plans: PlanColumns
@@ -58,6 +59,7 @@ class PlanTable:
     scopes: Coded[str]
     labels: Mapping[str, str]
     unread: tuple[str, ...]
+    batched: Flags
     problems: Mapping[int, tuple[str, ...]]
     assumed: Mapping[int, tuple[str, ...]]
 
@@ -84,6 +86,7 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
         scopes=scopes,
         labels=cells.labels,
         unread=unread_of(frame.columns),
+        batched=((cells.sizes("micro_batch_size", 1) > 0) | at_once(cells))[rows],
         problems=problems,
         assumed=assumed,
     )

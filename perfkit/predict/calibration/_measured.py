@@ -70,14 +70,13 @@ def read_measured(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | Non
     group: they resemble each other too much to test a prediction on each other. Raises InputError if no row is left.
     """
     table = read_table(frame, devices)
-    lacking = list(unpriced(table.plans))
-    rows, plans = np.delete(table.rows, lacking), table.plans.take(np.delete(np.arange(len(table.rows)), lacking))
+    priced = np.delete(np.arange(len(table.rows)), list(unpriced(table.plans)))
+    rows, plans = table.rows[priced], table.plans.take(priced)
     speed = _numbers(frame, "tokens_per_s_per_device")[rows]
     tokens = plans.global_batch_size * plans.seq_length / plans.num_devices
     time = _numbers(frame, "step_time_s")[rows]
     measured = np.where(time > 0, time, tokens / np.where(speed > 0, speed, np.nan))
-    stated = _numbers(frame, table.labels.get("micro_batch_size", ""))[rows] > 0
-    kept = np.isfinite(measured) & stated & (_numbers(frame, "exclude")[rows] != 1)
+    kept = np.isfinite(measured) & table.batched[priced] & (_numbers(frame, "exclude")[rows] != 1)
     if not kept.any():
         raise InputError("measured table", ["no row states a step time and a plan that can be computed"])
     sizes = np.stack((plans.model_name.codes, plans.num_layers, plans.hidden_size, plans.num_devices))

@@ -208,3 +208,13 @@ def test_rows_contradict_themselves_exactly_where_plans_do():
             except InputError:
                 raises.append(True)
         np.testing.assert_array_equal(contradictory(changed), raises, err_msg=name)
+
+
+def test_a_program_that_accumulates_nothing_takes_its_share_of_the_batch_at_once():
+    frame = pd.DataFrame([{**ROW, "framework": word, "n_devices": 8, "global_batch": 32} for word in ("MaxText", "torchtitan")])
+    table = read_table(frame)
+    assert table.plans.micro_batch_size.tolist() == [4, 1]
+    assert table.batched.tolist() == [True, False]
+    assert any("micro_batch = 4, which this program takes at once" in text for text in table.assumed[0])
+    uneven = read_table(frame.assign(global_batch=20)).plans.micro_batch_size
+    assert uneven.tolist() == [1, 1]
