@@ -162,3 +162,12 @@ def test_a_task_of_a_process_that_no_line_names_is_counted(tmp_path: Path):
     path.write_bytes(gzip.compress(json.dumps(events).encode()))
     found = {lost.what: lost.count for lost in load(folder, cache=False).dropped}
     assert found == {"task of a process without a name": 1}
+
+
+def test_a_database_that_is_shorter_than_it_says_is_counted(tmp_path: Path):
+    folder = shutil.copytree(DATABASE, tmp_path / "own")
+    assert not load(folder, cache=False).dropped
+    path = next(folder.rglob("ascend_pytorch_profiler_*.db"))
+    path.write_bytes(path.read_bytes()[:-9])
+    found = {lost.what: lost.count for lost in load(folder, cache=False).dropped}
+    assert found["bytes that its header counts and that are not there"] == 9

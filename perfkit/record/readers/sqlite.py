@@ -27,6 +27,8 @@ COMPANIONS = ("-wal", "-shm", "-journal")
 """Ends of the names of files that SQLite keeps beside a database that is open; who only read one may leave them."""
 CHUNK_ROWS = 100_000
 INT64 = 2**63
+_SIZES = ((16, 2), (24, 4), (28, 4), (92, 4))
+"""Where the header has the size of a page, the counter of changes, the number of pages, and the counter for which that holds."""
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)
 """What reading a damaged file raises: the library's own words of it may hold bytes of the file."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
@@ -139,7 +141,10 @@ def open_database(file: File) -> Iterator[Database]:
             tables = _tables(connection)
         except DAMAGE as error:
             raise InputError(file.label, [f"is damaged: {error}"]) from error
-        yield Database(file, connection, tables)
+        database = Database(file, connection, tables)
+        if (missing := _said_bytes(file.head) - file.path.stat().st_size) > 0:
+            database.lose({"bytes that its header counts and that are not there": missing})
+        yield database
 
 
 def table_names(file: File) -> frozenset[str]:
@@ -151,6 +156,12 @@ def table_names(file: File) -> frozenset[str]:
             return frozenset(database.tables)
     except InputError:
         return frozenset()
+
+
+def _said_bytes(head: bytes) -> int:
+    """The size that the header gives (https://www.sqlite.org/fileformat.html, 1.3), 0 where an old program left it wrong."""
+    page, written, pages, valid = (int.from_bytes(head[first : first + length]) for first, length in _SIZES)
+    return (65536 if page == 1 else page) * pages if written == valid else 0
 
 
 def unwritten(file: File) -> bool:
