@@ -216,5 +216,4 @@ def test_a_program_that_accumulates_nothing_takes_its_share_of_the_batch_at_once
     assert table.plans.micro_batch_size.tolist() == [4, 1]
     assert table.batched.tolist() == [True, False]
     assert any("micro_batch = 4, which this program takes at once" in text for text in table.assumed[0])
-    uneven = read_table(frame.assign(global_batch=20)).plans.micro_batch_size
-    assert uneven.tolist() == [1, 1]
+    assert read_table(frame.assign(micro_batch=2)).plans.micro_batch_size.tolist() == [2, 2]
