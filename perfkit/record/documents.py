@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import PerfkitError
+from perfkit.core.resources import data_folder
 from perfkit.record import _state, archive, entries
 from perfkit.record.listing import File, list_files
 
@@ -80,7 +81,7 @@ def _keep(folder: Path, origin: Path, document: dict[str, Any]) -> None:
 
 @cache
 def _code() -> str:
-    """A hash over the code that makes documents of recordings, which nobody can forget to change."""
-    rooms = (Path(__file__).parents[1] / room for room in ("core", "explain"))
-    code = [path for room in rooms for path in sorted(room.rglob("*.py"))]
-    return hashlib.blake2b(b"".join(path.read_bytes() for path in code), digest_size=16).hexdigest()
+    """A hash over the code and the catalogues that make documents of recordings, which nobody can forget to change."""
+    rooms = (Path(__file__).parents[1] / room for room in ("core", "config", "predict", "explain"))
+    made_with = [path for room in rooms for path in sorted(room.rglob("*.py"))] + sorted(data_folder().glob("**/*.toml"))
+    return hashlib.blake2b(b"".join(path.read_bytes() for path in made_with), digest_size=16).hexdigest()

@@ -45,15 +45,31 @@ def printed(*command: str | Path) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("name", ["torch_npu_2rank", "kineto_resnet", "mindinsight_feed", "cluster_16card"])
-def test_a_summary_is_the_same_again_in_words_and_as_a_document(name: str):
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *(("summary", name) for name in ("torch_npu_2rank", "kineto_resnet", "mindinsight_feed", "cluster_16card")),
+        *(("diagnose", name) for name in ("kineto_resnet", "logs")),
+    ],
+)
+def test_an_answer_is_the_same_again_in_words_and_as_a_document(command: str, name: str):
     for more in ([], ["--json"]):
-        first = printed("summary", TRACES / name, *more)
-        assert printed("summary", TRACES / name, *more) == first
+        first = printed(command, TRACES / name, *more)
+        assert printed(command, TRACES / name, *more) == first
         again = subprocess.run(
-            [sys.executable, "-c", AGAIN, "summary", str(TRACES / name), *more], capture_output=True, text=True, check=True
+            [sys.executable, "-c", AGAIN, command, str(TRACES / name), *more], capture_output=True, text=True, check=True
         )
         assert again.stdout == first
+
+
+def test_a_comparison_with_another_recording_is_made_anew(folder: Path):
+    other = shutil.copytree(folder, folder.parent / "other")
+    alone = printed("diagnose", folder, "--json")
+    beside = printed("diagnose", folder, "--baseline", other, "--json")
+    assert beside != alone
+    shutil.rmtree(other)
+    assert main(["diagnose", str(folder), "--baseline", str(other)]) == 2
+    assert printed("diagnose", folder, "--json") == alone
 
 
 def test_another_step_or_grouping_is_another_question(folder: Path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Any
 
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
@@ -21,13 +22,12 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.explain.diagnose import diagnose, to_dict
-    from perfkit.record.load import load
+    from perfkit.record.documents import document_of
 
-    with Progress(sys.stderr) as progress:
-        run = load(arguments.run, progress=progress)
-        baseline = load(arguments.baseline, progress=progress) if arguments.baseline else None
-    document = to_dict(diagnose(run, baseline))
+    def make() -> dict[str, Any]:
+        return _document(arguments)
+
+    document = make() if arguments.baseline else document_of(arguments.run, "diagnose", make)
     if arguments.json:
         print_document(document)
     else:
@@ -35,6 +35,16 @@ def _run(arguments: argparse.Namespace) -> int:
 
         print_diagnosis(document, sys.stdout)
     return 0
+
+
+def _document(arguments: argparse.Namespace) -> dict[str, Any]:
+    from perfkit.explain.diagnose import diagnose, to_dict
+    from perfkit.record.load import load
+
+    with Progress(sys.stderr) as progress:
+        run = load(arguments.run, progress=progress)
+        baseline = load(arguments.baseline, progress=progress) if arguments.baseline else None
+    return to_dict(diagnose(run, baseline))
 
 
 COMMAND = Command(name="diagnose", add=_add, run=_run)
