@@ -11,12 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfkit.core.errors import InputError
-from perfkit.core.units import format_ratio, significant
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._devices import add_device, chosen_device
 from perfkit.face.cli._document import print_document
-from perfkit.face.cli._screen import say
-from perfkit.face.cli._tables import print_table
 
 STANDARD_INPUT = "-"
 
@@ -33,6 +30,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.face.cli._measured import print_changes
     from perfkit.predict.calibration.file import calibration
     from perfkit.predict.calibration.own import calibrate_with
 
@@ -57,9 +55,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_document({"device": device.name, "written": str(target), "changes": [asdict(change) for change in changes]})
         return 0
-    rows = [[one.name, significant(one.before), significant(one.after), format_ratio(one.error), one.file] for one in changes]
-    print_table(["efficiency", "before", "now", "error left", "from"], rows, sys.stdout)
-    say(sys.stdout, f"\nwritten to {target}: perfkit estimate CONFIG --calibration {target}")
+    print_changes(changes, target)
     return 0
 
 

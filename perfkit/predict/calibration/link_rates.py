@@ -141,10 +141,15 @@ def _line(timings: Sequence[Timing]) -> tuple[float, float]:
     return (latency, 1.0 / inverse) if latency >= 0 and inverse > 0 else usual
 
 
-def _of_another_device(timings: Sequence[Timing], device: HardwareSpec) -> Iterator[str]:
+def is_of_another_device(printed: str, device: HardwareSpec) -> bool:
+    """Whether a name that a test or library prints is that of another device."""
     family = re.match(r"(?:Ascend-|TPU-)?([A-Za-z]*\d+\w*)", device.name)
+    return family is not None and family[1].lower() not in printed.lower()
+
+
+def _of_another_device(timings: Sequence[Timing], device: HardwareSpec) -> Iterator[str]:
     for printed in dict.fromkeys(timing.device for timing in timings):
-        if printed and family and family[1].lower() not in printed.lower():
+        if printed and is_of_another_device(printed, device):
             yield f"the test was run on {printed!r}, not on {device.name}"
 
 

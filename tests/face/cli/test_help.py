@@ -19,8 +19,10 @@ from perfkit.face.cli._completion import SHELLS
 from perfkit.face.cli._devices import FORM
 from perfkit.face.cli._parser import Parser, manual_of, parser_of
 from perfkit.face.report.notebook import Finished
+from perfkit.predict.calibration import node
 from perfkit.project.sample import demo
 from tests.predict.test_estimate import ROW as TABLE
+from tests.predict.test_measured_node import Made
 from tests.predict.test_own_calibration import nccl_text
 
 DATA = data_folder()
@@ -73,6 +75,9 @@ def test_every_example_of_the_help_runs(example, place, monkeypatch, capsys):
     monkeypatch.setattr("perfkit.face.app.server.serve", lambda *paths, **_: served.extend(paths))
     run_page = lambda page, parameters: Finished(page=f"{page} {sorted(parameters)}", empty=(), failed=())  # noqa: E731  (tests/face/report runs it)
     monkeypatch.setattr("perfkit.face.report.notebook.run_notebook", run_page)
+    made = Made("NVIDIA A100-SXM4-80GB", rate=0.1, share=0.4)
+    monkeypatch.setattr(node, "find_backend", lambda _: made)
+    monkeypatch.setattr(node.measure_node, "__kwdefaults__", {"seconds": 300.0, "clock": lambda: made.now})
     for call in example.split("   ")[0].split("&&"):
         words = shlex.split(call)
         into = Path(words.pop(words.index(">") + 1)) if ">" in words else None
@@ -140,7 +145,7 @@ def with_device(whole):
 
 
 def test_every_command_understands_the_device_alike(whole):
-    assert with_device(whole) == ["balance", "calibrate", "compare", "convert", "estimate", "plan", "simulate"]
+    assert with_device(whole) == ["balance", "calibrate", "compare", "convert", "estimate", "measure", "plan", "simulate"]
     for path, parser in parsers(whole):
         options = parser.options()
         assert options.get("--device") is options.get("--hardware"), path
