@@ -146,7 +146,8 @@ def _seconds(backend: Backend, run: Callable[[], None], clock: Callable[[], floa
 
 
 def _collectives(backend: Backend, end: float, clock: Callable[[], float]) -> tuple[pd.DataFrame, list[str]]:
-    found, left_out = [], []
+    found: list[dict[str, Any]] = []
+    left_out: list[str] = []
     for ranks in _groups(backend.num_devices):
         try:
             times = backend.all_reduce_s(ranks, SIZES, max(0.0, end - clock()))
