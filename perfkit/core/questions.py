@@ -83,7 +83,8 @@ class Questions:
         """Time by module and annotation (`nn.Module` stacks, record_function, NVTX, mstx), as a tree in order of first use.
 
         Columns: `rank`, `path` (outer to inner, joined by " / "), `depth`, `count`, `host_ns`, `own_host_ns` (without inner
-        ones), `device_ns` (of what was launched inside), `own_device_ns`. What the autograd thread launches is in no module.
+        ones), `device_ns` (of what was launched inside), `own_device_ns`, and `backward_device_ns`,
+        `own_backward_device_ns` (of what autograd launched for operators that ran inside; 0 without sequence numbers).
         """
         return _answer("modules", self, rank=rank, step=step)
 

@@ -1,7 +1,8 @@
 """Module tree: time by module of the network and by annotation of the user, with and without what is inside.
 
 Modules come from recorded stacks (`nn.Module: Linear_3`), annotations from record_function, NVTX and mstx. Both nest on their
-thread. Device time is that of what was launched inside: a launch belongs to the innermost one around it on its own thread.
+thread. Device time is that of what was launched inside: a launch belongs to the innermost one around it on its own thread. What the
+autograd thread launches belongs, as device time of the backward pass, to the one in which its forward operator ran.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ Ints = npt.NDArray[np.int64]
 HOW_TO_COLLECT = "record with_stack=True or with_modules=True, or annotate the code with record_function, NVTX or mstx"
 _MODULE = re.compile(r"nn\.Module: ")
 _BETWEEN = " / "
-COLUMNS = ("rank", "path", "depth", "count", "host_ns", "own_host_ns", "device_ns", "own_device_ns")
+_AMOUNTS = ("host_ns", "own_host_ns", "device_ns", "own_device_ns", "backward_device_ns", "own_backward_device_ns")
+COLUMNS = ("rank", "path", "depth", "count", *_AMOUNTS)
 
 
 def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
@@ -37,20 +39,17 @@ def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
     lasts = ends - spans.starts
     own_host = lasts.copy()
     np.subtract.at(own_host, parents[inner], lasts[inner])
-    own_device = _launched_in(events, spans)
-    device = own_device.copy()
+    own_device = _launched_in(events, spans, "thread", events.launch_ns)
+    forward_ns = events.launches["forward_ns"].fillna(UNKNOWN_NS).to_numpy(dtype=np.int64)
+    own_backward = _launched_in(events, spans, "forward_thread", forward_ns)
+    device, backward = own_device.copy(), own_backward.copy()
     for span in range(len(places) - 1, -1, -1):  # inner ones follow outer ones
         if inner[span]:
             device[parents[span]] += device[span]
-    told = pd.DataFrame(
-        {
-            "path": _paths(spans.rows["name"].astype(str).tolist(), parents),
-            "host_ns": lasts,
-            "own_host_ns": own_host,
-            "device_ns": device,
-            "own_device_ns": own_device,
-        }
-    )
+            backward[parents[span]] += backward[span]
+    amounts = (lasts, own_host, device, own_device, backward, own_backward)
+    told = pd.DataFrame(dict(zip(_AMOUNTS, amounts, strict=True)))
+    told.insert(0, "path", _paths(spans.rows["name"].astype(str).tolist(), parents))
     groups = told.groupby("path", sort=False)
     table = groups.sum()
     table.insert(0, "count", groups.size())
@@ -90,12 +89,12 @@ def _paths(names: list[str], parents: Ints) -> list[str]:
     return paths
 
 
-def _launched_in(events: RankEvents, spans: HostEvents) -> Ints:
-    """The summed device time of what each span launched itself."""
-    lanes = {thread: lane for lane, thread in enumerate(spans.threads)}
-    threads = np.array([lanes.get(thread, NONE) for thread in events.launches["thread"]], dtype=np.int64)
-    launched: Ints = np.flatnonzero((events.launch_ns != UNKNOWN_NS) & (threads != NONE))
-    around = innermost(spans.starts, spans.ends, spans.lanes, events.launch_ns[launched], threads[launched])
+def _launched_in(events: RankEvents, spans: HostEvents, thread: str, moments_ns: Ints) -> Ints:
+    """The summed device time of what belongs to moments that lie in each span itself, on the threads of a column of `launches`."""
+    lanes = {name: lane for lane, name in enumerate(spans.threads)}
+    threads = np.array([lanes.get(name, NONE) for name in events.launches[thread]], dtype=np.int64)
+    launched: Ints = np.flatnonzero((moments_ns != UNKNOWN_NS) & (threads != NONE))
+    around = innermost(spans.starts, spans.ends, spans.lanes, moments_ns[launched], threads[launched])
     total = np.zeros(len(spans.starts), dtype=np.int64)
     inside = around != NONE
     np.add.at(total, around[inside], (events.ends - events.starts)[launched[inside]])

@@ -45,7 +45,7 @@ _MOST_NODES = 4_000_000
 """Events of all ranks that are kept; of larger recordings the ranks asked for last."""
 _DEVICE = ["rank", "step", "name", "kind", "stream", "start_ns", "duration_ns"]
 _HOST = ["name", "kind", "thread", "start_ns", "duration_ns"]
-_LAUNCH = ["stream", "start_ns", "call", "operator", "thread", "launch_ns", "launch_duration_ns"]
+_LAUNCH = ["stream", "start_ns", "call", "operator", "thread", "launch_ns", "launch_duration_ns", "forward_thread", "forward_ns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ def _chains(lanes: Ints, nodes: Ints) -> Edges:
 
 
 def _launches(run: Run, rank: int, device: pd.DataFrame) -> pd.DataFrame:
-    columns = {"launch_ns": "Int64", "launch_duration_ns": "Int64"}
+    columns = {"launch_ns": "Int64", "launch_duration_ns": "Int64", "forward_ns": "Int64"}
     if "launches" not in run.tables:
         return pd.DataFrame(index=device.index, columns=_LAUNCH[2:], dtype="object").astype(columns)
     rows = run.frame("launches", ranks=[rank], columns=_LAUNCH)
@@ -331,5 +331,5 @@ def _launches(run: Run, rank: int, device: pd.DataFrame) -> pd.DataFrame:
     table = table.assign(row=np.arange(len(rows))).drop_duplicates(["stream", "start_ns"])
     asked = pd.DataFrame({"stream": streams[: len(device)], "start_ns": device["start_ns"].to_numpy(dtype=np.int64)})
     found = asked.merge(table, on=["stream", "start_ns"], how="left")["row"].fillna(NONE).to_numpy(dtype=np.int64)
-    texts = dict.fromkeys(("call", "operator", "thread"), "object")
+    texts = dict.fromkeys(("call", "operator", "thread", "forward_thread"), "object")
     return rows[_LAUNCH[2:]].astype({**texts, **columns}).reset_index(drop=True).reindex(found).reset_index(drop=True)

@@ -1,7 +1,8 @@
 """Host side of a Kineto trace: operators, calls and marks, and which call launched which execution on the device.
 
 It is read on its own and only when it is asked for, because most questions need the device alone and a trace has several times as
-many events of the host. A call and what it launched carry one `correlation`.
+many events of the host. A call and what it launched carry one `correlation`, an
+operator of the forward pass and those that the autograd thread runs for it one sequence number.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ _KINDS = {
     "python_function": "python",
 }
 _TIMES = {"start_ns": "int64", "duration_ns": "int64"}
+Ints = npt.NDArray[np.int64]
 
 
 class HostArguments(msgspec.Struct, gc=False):
@@ -61,6 +63,8 @@ class HostArguments(msgspec.Struct, gc=False):
     occupancy: Any = msgspec.field(name="est. achieved occupancy %", default=None)
     blocks: Any = msgspec.field(name="blocks per SM", default=None)
     bytes: Any = None
+    sequence: Any = msgspec.field(name="Sequence number", default=None)
+    forward_id: Any = msgspec.field(name="Fwd thread id", default=None)
 
 
 _EVENT: Any = event_of(
@@ -149,6 +153,8 @@ def _operator_rows(spans: list[Span[HostArguments]], rows: pd.DataFrame) -> pd.D
     chosen = rows[(rows["kind"] == "operator").to_numpy(dtype=bool)]
     arguments = _arguments([spans[place] for place in chosen.index])
     return chosen.drop(columns="kind").assign(
+        sequence=integers([each.sequence for each in arguments]),
+        forward_id=integers([each.forward_id for each in arguments]),
         shapes=labels(_decoded(bytes(each.shapes) or bytes(each.old_shapes)) for each in arguments).array,
         types=labels(_decoded(bytes(each.types)) for each in arguments).array,
     )
@@ -216,8 +222,9 @@ def _linked(device: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) 
         call.loc[linked, "start_ns"].to_numpy(dtype=np.int64),
         threads[len(operators) :],
     )
-    place = np.full(len(device), _host.NONE, dtype=np.int64)
+    place, forward = (np.full(len(device), _host.NONE, dtype=np.int64) for _ in range(2))
     place[linked] = inner
+    forward[linked] = _forward_of(operators, threads, call.loc[linked, "start_ns"].to_numpy(dtype=np.int64))
     made = {name: pd.Series(_taken(operators[name], place)) for name in ("name", "shapes", "types")}
     return device.drop(columns="correlation").assign(
         call=call["name"],
@@ -225,12 +232,45 @@ def _linked(device: pd.DataFrame, calls: pd.DataFrame, operators: pd.DataFrame) 
         launch_ns=call["start_ns"].astype("Int64"),
         launch_duration_ns=call["duration_ns"].astype("Int64"),
         operator=made["name"],
+        forward_thread=pd.Series(_taken(operators["thread"], forward)),
+        forward_ns=pd.Series(starts, dtype="Int64").reindex(forward).array,
         input_shapes=_host.each(made["shapes"], _host.shapes_text),
         input_dtypes=_host.each(made["types"], _host.types_text),
     )
 
 
-def _taken(texts: pd.Series, place: npt.NDArray[np.int64]) -> pd.Categorical:
+def _forward_of(operators: pd.DataFrame, threads: Ints, moments: Ints) -> Ints:
+    """The forward operator whose backward pass runs at each moment of a call; NONE outside of backward passes.
+
+    `threads` has that of every operator, then of every call. Operators of the backward pass state the sequence number of their
+    forward one, and a number of its thread that PyTorch counts by itself: the thread that has most of those sequence numbers.
+    Several operators share one where inner ones have no gradient of their own; the last one is what autograd took down.
+    """
+    starts = operators["start_ns"].to_numpy(dtype=np.int64)
+    ends = starts + operators["duration_ns"].to_numpy(dtype=np.int64)
+    sequences, ids = (operators[name].to_numpy(dtype=np.int64) for name in ("sequence", "forward_id"))
+    found = np.full(len(moments), _host.NONE, dtype=np.int64)
+    own, backward = threads[: len(operators)], np.flatnonzero((ids > 0) & (sequences > 0))
+    if not len(backward):
+        return found
+    around = _host.innermost(starts[backward], ends[backward], own[backward], moments, threads[len(operators) :])
+    inside = np.flatnonzero(around != _host.NONE)
+    at = backward[around[inside]]
+    forward = np.flatnonzero((ids == 0) & (sequences > 0))
+    forward = forward[np.argsort(starts[forward], kind="stable")]
+    for number in np.unique(ids[at]):
+        of_number = ids[at] == number
+        asked = sequences[at[of_number]]
+        lasts = (
+            pd.Series(places, sequences[places]).groupby(level=0).last().reindex(asked)
+            for places in (forward[own[forward] == thread] for thread in np.unique(own[forward]))
+        )
+        best = max(lasts, key=lambda last: last.notna().sum(), default=pd.Series(np.nan, asked))
+        found[inside[of_number]] = best.fillna(_host.NONE).to_numpy(dtype=np.int64)
+    return found
+
+
+def _taken(texts: pd.Series, place: Ints) -> pd.Categorical:
     """The text at each place, null for NONE."""
     labelled = pd.Categorical(texts)
     return pd.Categorical.from_codes(np.append(labelled.codes, -1)[place], categories=labelled.categories)
