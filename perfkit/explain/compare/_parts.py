@@ -40,7 +40,7 @@ def common(a: Breakdown, b: Breakdown) -> tuple[Breakdown, Breakdown, tuple[str,
     """Both on the same leaves, with notes on what had to be merged for it."""
     notes: list[str] = []
     if (list(a.parts) == [WHOLE]) != (list(b.parts) == [WHOLE]):
-        return _whole(a), _whole(b), ("one side knows only the length of its steps",)
+        return *align(_whole(a), _whole(b)), ("one side knows only the length of its steps",)
     if _hides_bubble(a, b) or _hides_bubble(b, a):
         a, b = _merge_bubble(a), _merge_bubble(b)
         notes.append("one side does not tell the pipeline bubble from exposed communication: both are compared together")

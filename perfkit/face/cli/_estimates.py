@@ -55,7 +55,7 @@ def estimate_configs(
         if as_json:
             print_document(predicted.to_dict(), out)
         else:
-            _print(path, predicted, out)
+            print_estimate(path, predicted, out)
 
 
 def estimate_file(
@@ -100,7 +100,8 @@ def _save(predicted: pd.DataFrame, target: str | TextIO, as_json: bool) -> None:
         write_text(target, text or "")
 
 
-def _print(path: str, predicted: Estimate, out: TextIO) -> None:
+def print_estimate(path: str, predicted: Estimate, out: TextIO) -> None:
+    """One estimate with its figures, its limit and its parts."""
     document = predicted.to_dict()
     step, low, high = (quantity.text(name, document[name]) for name in ("step_time_s", "step_time_low_s", "step_time_high_s"))
     say(out, f"{path}: {step} a step (80 % between {low} and {high})")

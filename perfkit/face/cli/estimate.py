@@ -3,6 +3,7 @@
 example: perfkit estimate pretrain.yaml --device Ascend-910B2
          perfkit estimate pretrain.yaml --device devices.toml --device MyDevice
          perfkit estimate runs.csv --out predictions.csv
+         perfkit estimate pretrain.yaml --profile profile --profiled-plan two_layers.yaml --device Ascend-910B2
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_device(parser, "the device, where a configuration or a row names none")
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument("--profile", metavar="RECORDING", help="a recording of a scaled-down model that says how fast it is here")
+    parser.add_argument("--profiled-plan", metavar="CONFIG", help="the configuration of that recording")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
     parser.add_argument("--json", action="store_true", help="one JSON document a configuration or row")
 
@@ -26,7 +29,19 @@ def _add(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._estimates import estimate_configs, estimate_file
 
-    if len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
+    if arguments.profile or arguments.profiled_plan:
+        from perfkit.face.cli._profiled import estimate_profiled
+
+        estimate_profiled(
+            arguments.inputs,
+            (arguments.profile, arguments.profiled_plan),
+            read_devices(arguments.device),
+            arguments.calibration,
+            sys.stdout,
+            limit_gib=arguments.memory_limit_gib,
+            as_json=arguments.json,
+        )
+    elif len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
         estimate_file(
             arguments.inputs[0],
             arguments.out,

@@ -206,6 +206,12 @@ def test_the_stages_of_a_plan_take_as_long_as_the_plan():
         assert planned_stage(plan, stage).total == pytest.approx(whole)
 
 
+def test_a_run_that_knows_only_its_step_meets_its_plan_in_one_unit():
+    plan = read_config(PLAN)
+    (part,) = compare(run_of([{"step": 9_000_000_000}]), plan).parts
+    assert (part.a, part.b) == (9_000_000_000, pytest.approx(estimate(plan).step_time_s * 1e9, rel=1e-6))
+
+
 def test_a_run_as_planned_leaves_no_residual_and_no_finding():
     plan = read_config(PLAN)
     document = compare(measured_as_planned(plan, {}), plan).to_json()

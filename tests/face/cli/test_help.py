@@ -34,6 +34,7 @@ GIVEN = {
     "after": DATA / "traces" / "torch_npu_2rank",
     "pretrain.yaml": DATA / "case13b" / "round5.yaml",
     "llama2_13b.yaml": CONFIG,
+    "two_layers.yaml": CONFIG,
     "old.yaml": DATA / "case13b" / "round4.yaml",
     "run.sh": DATA / "code" / "launch.sh",
     "train.py": DATA / "code" / "train_tuned.py",
