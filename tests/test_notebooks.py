@@ -12,7 +12,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from traitlets.config import LoggingConfigurable
 
-from perfkit.face.app import provisioner
+from perfkit.face.app import forks, provisioner
 from perfkit.project.sample import demo
 from tests import notebook_format
 
@@ -24,7 +24,7 @@ class Kernels(LoggingConfigurable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.preloaded = provisioner.Preloaded()
+        self.preloaded = forks.Preloaded()
         provisioner.register()
 
     def manager(self) -> KernelManager:

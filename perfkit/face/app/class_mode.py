@@ -10,7 +10,6 @@ from pathlib import Path
 from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.face.app.access import SHORTEST_TOKEN
-from perfkit.teach import class_codes, class_store
 
 DEFAULT_SEED = 2024
 KERNEL_BYTES = 183_000_000
@@ -35,6 +34,8 @@ def start_class(project: Path, *, seed: int | None = None, token: str | None = N
     if token is not None and len(token.strip()) < SHORTEST_TOKEN:
         short = f"has {len(token.strip())} characters; at least {SHORTEST_TOKEN} keep students from guessing it"
         raise InputError("--class-admin", [short])
+    from perfkit.teach import class_store  # noqa: PLC0415  half a second that a server without a class does not need
+
     store = class_store(project)
     chosen = int(store.control("seed", DEFAULT_SEED)) if seed is None else seed
     store.set_control("seed", chosen)
@@ -51,7 +52,11 @@ def start_class(project: Path, *, seed: int | None = None, token: str | None = N
 def codes_of_class() -> dict[str, str]:
     """The students of the class that this server holds by the digest of their code; empty where names are typed."""
     project = settings.project_folder()
-    return class_codes(project) if project is not None and settings.class_seed() is not None else {}
+    if project is None or settings.class_seed() is None:
+        return {}
+    from perfkit.teach import class_codes  # noqa: PLC0415  as above
+
+    return class_codes(project)
 
 
 def capacity(free_bytes: int) -> list[str]:

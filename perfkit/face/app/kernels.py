@@ -27,14 +27,16 @@ from traitlets import Float, Integer
 
 from perfkit.core import settings
 from perfkit.face.app.bounds import Bounds
+from perfkit.face.app.forks import Preloaded
 from perfkit.face.app.owned import OwnedTable
-from perfkit.face.app.provisioner import Preloaded
 from perfkit.face.app.room import Shortage, room
 from perfkit.face.app.supervisor import Supervisor
 
 WARM_UP = "import perfkit.face.panels, polars"
 """What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
 
+READ_AHEAD = f"{WARM_UP}; __import__('perfkit.face.widgets.judged', fromlist=['begin']).begin()"
+"""What the kernel of the first page does besides, where that page shows the verdict on the open recording."""
 
 _CONFINE = "__import__('perfkit.core.confine', fromlist=['confine']).confine_or_end()"
 KERNEL_ARGUMENTS = ["--HistoryManager.enabled=False", f"--IPKernelApp.exec_lines={_CONFINE}"]
@@ -79,6 +81,8 @@ class PageKernels(AsyncMappingKernelManager):
         self.context.set(zmq.MAX_SOCKETS, int(self.context.get(zmq.SOCKET_LIMIT)))
         self._warm: list[str] = []
         self._warming: set[str] = set()
+        self._awaited = 0
+        self._warmed = asyncio.Condition()
         self._refills = 0
         self._starting: set[str] = set()
         self._ending: set[str] = set()
@@ -86,6 +90,7 @@ class PageKernels(AsyncMappingKernelManager):
         self._why: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._visitors: dict[str, str] = {}
+        self._warm_up = WARM_UP
         self._places: set[PageStart] = set()
         if not self.limit:
             self.limit = settings.max_kernels(settings.free_memory_bytes())
@@ -153,8 +158,9 @@ class PageKernels(AsyncMappingKernelManager):
         self.refill_later()
         return kernel_id
 
-    def begin(self) -> None:
-        """Start what runs as long as the server: the supervisor, and the first warm kernel."""
+    def begin(self, *, read_ahead: bool = False) -> None:
+        """Start what runs as long as the server: the supervisor, and the first warm kernel, which may read what is open."""
+        self._warm_up = READ_AHEAD if read_ahead else WARM_UP
         self._later(self.supervisor.watch())
         self.refill_later(0.0)
 
@@ -263,20 +269,27 @@ class PageKernels(AsyncMappingKernelManager):
             self._warming.add(kernel_id)
             try:
                 await self._start(kernel_id=kernel_id, kernel_name="python3")
-                if await self._execute(kernel_id, WARM_UP):
+                warm_up, self._warm_up = self._warm_up, WARM_UP
+                if await self._execute(kernel_id, warm_up):
                     self._warm.append(kernel_id)
             except Exception as error:  # a start fails in many ways; pages start their own
                 self.log.warning("a kernel could not be started ahead: %s", error)
             finally:
                 self._warming.discard(kernel_id)
+                async with self._warmed:
+                    self._warmed.notify_all()
             if kernel_id not in self._warm:
                 self.log.warning("a kernel could not be warmed up; pages start their own")
                 await self.end(kernel_id)
                 return False
+            await asyncio.sleep(self.refill_delay_s)
         return True
 
     async def _take_warm(self, environment: dict[str, str]) -> str | None:
-        while self._warm:
+        while self._warm or len(self._warming) > self._awaited:
+            if not self._warm:
+                await self._until_warmed()
+                continue
             kernel_id = self._warm.pop(0)
             self._starting.add(kernel_id)
             try:
@@ -286,6 +299,15 @@ class PageKernels(AsyncMappingKernelManager):
                 self._starting.discard(kernel_id)
             await self.end(kernel_id)
         return None
+
+    async def _until_warmed(self) -> None:
+        """Wait for a kernel that is being warmed up: it began before one that would be started now."""
+        self._awaited += 1
+        try:
+            async with self._warmed:
+                await self._warmed.wait()
+        finally:
+            self._awaited -= 1
 
     async def _start_cold(self, **kwargs: Any) -> str:
         kernel_id = self.new_kernel_id()

@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -24,17 +25,26 @@ from typing import Any
 from perfkit.core import settings
 from perfkit.core.discover import constants
 from perfkit.core.resources import notebooks_folder
+from perfkit.face.app.navigation import ROOT_PAGE
 
 MAX_REQUEST_BYTES = 2**20
+_PAUSE_S = 4.0
+"""How long a page that has just begun has the processor before more is imported."""
 _SWITCH_S = 0.0005
 """A panel's thread lets the kernel's others pass so often; with Python's 5 ms an answer to a slider waits for each of them."""
 
 
 def serve(channel: socket.socket) -> dict[str, Any] | None:
-    """Fork once for every request; returns the request in the fork, and None here once the server is gone."""
+    """Fork once for every request; returns the request in the fork, and None here once the server is gone.
+
+    As long as nobody asks, and once the page that did has had its time, what only some pages need is imported.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which ends its kernels in order
     signal.signal(signal.SIGCHLD, _reap)
-    while message := channel.recv(MAX_REQUEST_BYTES):
+    rest, pause_s = needed_by_some(), 0.0
+    while message := _request(channel, rest, pause_s):
+        pause_s = _PAUSE_S
+        gc.freeze()  # the collector must not write into what forks share
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})  # a fork that ends at once must have its handle first
         pid = os.fork()
         if pid == 0:
@@ -46,6 +56,17 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
         os.close(handle)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
     return None
+
+
+def _request(channel: socket.socket, rest: Iterator[str], pause_s: float) -> bytes:
+    """The next request. Until there is one, the next modules of `rest` are imported, the first after a pause."""
+    while not select.select([channel], [], [], pause_s)[0]:
+        name = next(rest, None)
+        if name is None:
+            break
+        importlib.import_module(name)
+        pause_s = 0.0
+    return channel.recv(MAX_REQUEST_BYTES)
 
 
 def become_kernel(request: dict[str, Any]) -> None:
@@ -71,13 +92,10 @@ def become_kernel(request: dict[str, Any]) -> None:
 
 
 def preload() -> None:
-    """Import all that the pages have in common, and keep the collector from writing into what forks share."""
+    """Import what the first page needs, and every page."""
     kernel = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "perfkit.face.panels", "perfkit.face.widgets")
-    for name in (*kernel, *imported_by_pages(settings.pages_folder())):
+    for name in (*kernel, *imported_by_pages(f"{ROOT_PAGE}.ipynb")):
         importlib.import_module(name)
-    panels = importlib.import_module("perfkit.face.panels")
-    for name in panels.names():
-        importlib.import_module(f"perfkit.face.panels.{name.replace('-', '_')}")
     for package, constant in (
         ("perfkit.record.formats", "FORMAT"),
         ("perfkit.explain.diagnose.rules", "RULE"),
@@ -85,13 +103,19 @@ def preload() -> None:
     ):
         constants(package, constant)
     gc.collect()
-    gc.freeze()
 
 
-def imported_by_pages(folder: Path | None = None) -> list[str]:
-    """The modules of perfkit that the pages import, or import from."""
+def needed_by_some() -> Iterator[str]:
+    """The modules that the other pages need, to be imported one after the other."""
+    panels = importlib.import_module("perfkit.face.panels")
+    yield from (f"perfkit.face.panels.{name.replace('-', '_')}" for name in panels.names())
+    yield from imported_by_pages()
+
+
+def imported_by_pages(names: str = "*.ipynb") -> list[str]:
+    """The modules of perfkit that pages with these names import, or import from."""
     found: set[str] = set()
-    for path in sorted((folder or notebooks_folder()).glob("*.ipynb")):
+    for path in sorted((settings.pages_folder() or notebooks_folder()).glob(names)):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             if cell["cell_type"] == "code":
                 found.update(_imported("".join(cell["source"])))

@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from perfkit.face.app.access import LOCAL_HOST, Access, Identity, access_to
 from perfkit.face.app.adapter import PageServer, Route
 from perfkit.face.app.cgroup import bounds_here
 from perfkit.face.app.class_mode import codes_of_class, start_class
+from perfkit.face.app.forks import Preloaded
 from perfkit.face.app.kernels import page_start
+from perfkit.face.app.navigation import ROOT_PAGE
 from perfkit.face.app.provisioner import NAME as PROVISIONER
 from perfkit.face.app.provisioner import register as register_provisioner
 from perfkit.face.app.room import CONNECTION_RESERVE, raise_descriptor_limit, room
@@ -73,6 +76,7 @@ def serve(
     base_url: str = "/",
     no_token: bool = False,
     user_header: str = "",
+    preloaded: Preloaded | None = None,
 ) -> None:
     """Serve the guided pages on `host`:`port` with what lies at `paths` open, until Ctrl-C.
 
@@ -81,7 +85,7 @@ def serve(
     with the code visible; `read_only` never writes to the project. Raises InputError if nothing can read a path or the port is
     taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by default one that is made and
     printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a proxy, and `user_header` where that
-    proxy, which sends the token, names the visitor.
+    proxy, which sends the token, names the visitor. `preloaded` is a process for the kernels that has begun already.
     """
     settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
     start = start_with(paths, classroom=classroom)
@@ -108,6 +112,7 @@ def serve(
         config=_configuration(port, access, start, shared=classroom or not access.is_local)
     )  # whose log all modules write
     app.initialize(argv=[])
+    app.preloaded, app.read_ahead = preloaded, start.first_page == ROOT_PAGE and not classroom
     # Stored outputs are what the warning is about; pages have none.
     app.log.addFilter(lambda record: "is not trusted" not in record.getMessage())
     # Jupyter's own pings take these milliseconds; tornado takes them for seconds of its own, which never come, and warns.
@@ -128,6 +133,9 @@ def serve(
 class App(PageServer):
     """The server with perfkit's template, routes and kernels."""
 
+    preloaded: Preloaded | None = None
+    read_ahead = False
+    """Whether the first page shows the verdict on what is open."""
     templates = TEMPLATES
     page_path = r"(\d\d_[a-z0-9_]+)"
     errors = handlers.PlainErrors
@@ -145,10 +153,11 @@ class App(PageServer):
     def begin(self) -> None:
         """Say what bounds the kernels, and listen; the supervisor and the first warm kernel start with the loop."""
         kernels = self.kernel_manager
+        kernels.preloaded = self.preloaded or kernels.preloaded
         kernels.bounds = bounds_here(kernels.limit + kernels.num_warm)
         print(kernels.bounds.told, flush=True)
         Connections(self.app).listen(self.port, self.ip)
-        self.soon(kernels.begin)
+        self.soon(partial(kernels.begin, read_ahead=self.read_ahead))
 
 
 class Connections(HTTPServer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from perfkit.core.errors import InputError
+from perfkit.face.app.forks import Preloaded
 
 
 def add_serving(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +31,25 @@ def add_serving(parser: argparse.ArgumentParser) -> None:
 
 def serve_with(arguments: argparse.Namespace, *, open_browser: bool) -> int:
     """Serve until Ctrl-C; gives the exit code."""
-    from perfkit.face.app.server import serve
-
     given = [name for name in ("class_admin", "class_seed") if getattr(arguments, name) is not None]
     if given and not arguments.classroom:
         raise InputError("serve", [f"--{name.replace('_', '-')} needs --class" for name in given])
+    preloaded = Preloaded()
+    if not arguments.lab:
+        preloaded.begin()  # it imports for two seconds, beside the server
+    try:
+        _serve(arguments, preloaded, open_browser=open_browser)
+    finally:
+        preloaded.end()
+    return 0
+
+
+def _serve(arguments: argparse.Namespace, preloaded: Preloaded, *, open_browser: bool) -> None:
+    from perfkit.face.app.server import serve
+
     serve(
         *arguments.paths,
+        preloaded=preloaded,
         port=arguments.port,
         lab=arguments.lab,
         read_only=arguments.read_only,
@@ -50,4 +63,3 @@ def serve_with(arguments: argparse.Namespace, *, open_browser: bool) -> int:
         user_header=arguments.user_header,
         open_browser=open_browser,
     )
-    return 0

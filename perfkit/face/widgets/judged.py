@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from threading import Lock, Thread
 
 from perfkit.config.presets import config_beside, read_plan
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.core.units import MIB
 from perfkit.explain.diagnose import Diagnosis, diagnose
 from perfkit.face.widgets import context
 from perfkit.project.verdict import Verdict, verdict
+from perfkit.record.load import bytes_to_convert
+
+AHEAD_BYTES = 16 * MIB
+"""What is read in a few seconds; for more a page shows how far it has come."""
 
 
 def judged(run: Run, path: str) -> Verdict:
@@ -19,17 +26,33 @@ def judged(run: Run, path: str) -> Verdict:
     return verdict(run, plan_of(path), project, diagnosis=diagnosed(run))
 
 
+_lock = Lock()
 _known: list[tuple[Run, Diagnosis]] = []
 """The last runs that were asked about: a diagnosis takes a second, and goal and plan change while the recording stays."""
 
 
 def diagnosed(run: Run) -> Diagnosis:
     """The diagnosis of a run, made once as long as a page asks about it."""
-    found = next((diagnosis for known, diagnosis in _known if known is run), None)
-    if found is None:
-        found = diagnose(run)
-        _known[:] = [(run, found), *_known[:1]]
-    return found
+    with _lock:
+        found = next((diagnosis for known, diagnosis in _known if known is run), None)
+        if found is None:
+            found = diagnose(run)
+            _known[:] = [(run, found), *_known[:1]]
+        return found
+
+
+def begin() -> None:
+    """Read and diagnose what the first page will show before somebody asks; what is large or missing is left to it."""
+
+    def look() -> None:
+        path = context.first_run(context.SAMPLES)
+        try:
+            if bytes_to_convert(Path(path)) <= AHEAD_BYTES:
+                diagnosed(context.read_run(path))
+        except (PerfkitError, OSError) as error:
+            logging.getLogger(__name__).info("%s was not read ahead: %s", path, error)  # the page says it where it is asked for
+
+    Thread(target=look, daemon=True).start()
 
 
 def plan_of(path: str) -> Plan | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +17,11 @@ import pytest
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 
-from perfkit.face.app import provisioner
+from perfkit.face.app import forks, provisioner
+from perfkit.face.app.forks import Preloaded
+from perfkit.face.app.kernels import PageKernels
 from perfkit.face.app.preloaded import imported_by_pages
-from perfkit.face.app.provisioner import ForkedProvisioner, Preloaded
+from perfkit.face.app.provisioner import ForkedProvisioner
 from tests.notebook_format import pages
 from tests.page_cells import code_cells
 
@@ -81,13 +86,69 @@ def test_kernels_end_with_the_process_that_they_come_from_and_the_next_one_gets_
     second.forked.wait(30)
 
 
+class Held(PageKernels):
+    """Whose kernels are names."""
+
+    def __contains__(self, _kernel_id: object) -> bool:
+        return True
+
+
+@needs_forks
+def test_a_process_that_began_to_import_before_the_server_is_the_one_that_forks(tmp_path):
+    early = Preloaded()
+    early.begin()
+    (pid,) = early.pids()
+    manager = started(early, tmp_path)
+    parent = value_of(manager, "os.getppid()")
+    early.end()
+    assert parent == pid
+
+
+def test_neither_jupyter_nor_tables_are_imported_where_they_keep_a_server_waiting():
+    """The command lets the process for kernels begin first; the server itself takes no library that reads tables."""
+    asked = "import sys, {}; print([name for name in {} if name in sys.modules])"
+    for module, kept_out in (("perfkit.face.app.forks", ["jupyter_client", "tornado"]), ("perfkit.face.app.server", ["pandas"])):
+        found = subprocess.run([sys.executable, "-c", asked.format(module, kept_out)], capture_output=True, text=True, check=True)
+        assert found.stdout.strip() == "[]", module
+
+
+def test_a_page_takes_the_kernel_that_is_being_warmed_up_and_others_start_their_own():
+    async def opened() -> list[str]:
+        kernels = Held(num_warm=1, refill_delay_s=60.0)
+        begun, ready = asyncio.Event(), asyncio.Event()
+
+        async def start(*, kernel_id: str, **_: object) -> str:
+            if not begun.is_set():
+                begun.set()
+                await ready.wait()
+            return kernel_id
+
+        async def done(*_: object) -> bool:
+            return True
+
+        kernels._start, kernels._execute, kernels._hand_over, kernels.end = start, done, done, done
+        kernels.begin()
+        await begun.wait()
+        warming = next(iter(kernels._warming))
+        first = asyncio.ensure_future(kernels.start_kernel())
+        await asyncio.sleep(0)
+        second = await kernels.start_kernel()
+        ready.set()
+        given = [await first == warming, second != warming]
+        for task in kernels._tasks:
+            task.cancel()
+        return given
+
+    assert asyncio.run(opened()) == [True, True]
+
+
 def test_where_the_system_cannot_fork_so_jupyter_starts_the_kernel(monkeypatch):
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     assert Preloaded().fork([], {}, "/") is None
 
 
 def test_a_process_that_does_not_come_up_is_no_error(monkeypatch, caplog):
-    monkeypatch.setattr(provisioner.sys, "executable", "/bin/false")
+    monkeypatch.setattr(forks.sys, "executable", "/bin/false")
     assert Preloaded().fork([], {}, "/") is None
 
 
