@@ -25,6 +25,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
+MAX_LAYERS = 10_000
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 
 
@@ -211,14 +212,25 @@ def _dense_layers(options: Section, num_layers: int) -> int:
     value = options.raw("moe_layer_freq")
     if value in (None, 1):
         return min(num_layers, options.integer("first_k_dense_replace", default=0))
-    text = re.sub(r"\s", "", str(value)).strip("()")
-    found = re.fullmatch(r"\[0\](?:\*(\d{1,6}))?\+\[1\](?:\*(\d{1,6}))?", text)
-    if found and int(found[1] or 1) + int(found[2] or 1) == num_layers:
-        return int(found[1] or 1)
+    pattern = _layer_pattern(re.sub(r"[\s\"']", "", str(value)))
+    num_dense = next((at for at, kind in enumerate(pattern) if kind), len(pattern))
+    if len(pattern) == num_layers and all(pattern[num_dense:]):
+        return num_dense
     options.reading.problem(
         "moe_layer_freq", f"{value!r} must be 1 or ([0]*a+[1]*b) with a + b = {num_layers}: leading dense layers are covered"
     )
     return 0
+
+
+def _layer_pattern(text: str) -> list[int]:
+    """0 and 1 of every layer out of a sum of repeated lists such as [0]*3+[1]*58, as Megatron computes it; [] for what is none."""
+    pattern: list[int] = []
+    for piece in text.strip("()").split("+"):
+        found = re.fullmatch(r"\[([01](?:,[01])*),?\](?:\*(\d{1,6}))?", piece)
+        if found is None:
+            return []
+        pattern += [int(kind) for kind in found[1].split(",")] * min(int(found[2] or 1), MAX_LAYERS)
+    return pattern
 
 
 def _bias(options: Section) -> Bias:

@@ -2,7 +2,8 @@
 
 A script is split into words as a shell does (quotes, comments, continued lines), and every `--name value...` counts, wherever it
 stands: in the command, in an array `ARGS=(...)` or in a quoted variable. `$NAME` and `${NAME:-default}` are replaced by assignments
-of the same file, `$((...))` is computed if it holds whole numbers only. What stays unresolved keeps its `$`.
+of the same file, `$((...))` is computed if it holds whole numbers only. What stays unresolved keeps its `$`. A script that is
+sourced (`source models/a.sh`, `. "$DIR/env.sh"`) counts where it is sourced, if it lies in the folder of the script or below.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from perfkit.core.errors import InputError
@@ -22,7 +24,7 @@ VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=]([^{}]*))?\})")
 SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
 SEPARATORS = frozenset(" \t\r\n;&|()")
 ENDINGS, END = frozenset(";&|)"), ""
-MAX_DEPTH = 10
+MAX_DEPTH, MAX_SOURCED, MAX_BYTES = 10, 4, 1_000_000
 OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -32,13 +34,18 @@ OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
+Placed = tuple[str, int | None]
+"""A word and the line that it starts on; None in a script that is sourced."""
+
+
 @dataclass(slots=True)
 class Arguments:
-    """Options of a text: values by name with `_` (True for an option without a value), their lines, and what stood twice."""
+    """Options of a text: values by name with `_` (True for an option without a value), lines, what stood twice, what lacks."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
     repeated: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, value: Any, line: int | None) -> None:
@@ -51,20 +58,21 @@ class Arguments:
             self.lines[key] = line
 
 
-def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str]) -> Arguments:
+def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], path: Path | None = None) -> Arguments:
     """The options of a script, list or JSON document. Raises InputError if it is broken.
 
-    Options in `flags` never take a value, those in `lists` take all words up to the next option, all others take one.
+    Options in `flags` never take a value, those in `lists` take all words up to the next option, all others take one. `path` is
+    where the script lies; what it sources is read from there, and has no lines.
     """
     stripped = text.lstrip()
     if stripped.startswith(("{", "[")):
         return _from_json(text, name, flags, lists)
-    words = list(_words(text, name))
     arguments = Arguments()
+    words = list(_with_sourced(list(_words(text, name)), arguments, path, MAX_SOURCED))
     for word, _ in words:
         if found := ASSIGNMENT.fullmatch(word):
             arguments.variables[found[1]] = found[2].strip()
-    flat: list[tuple[str, int | None]] = []
+    flat: list[Placed] = []
     for word, line in words:
         found = ASSIGNMENT.fullmatch(word)
         if found and "--" in found[2]:
@@ -73,6 +81,32 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str]) ->
             flat.append((word, line))
     _collect(arguments, flat, flags, lists)
     return arguments
+
+
+def _with_sourced(words: list[Placed], arguments: Arguments, path: Path | None, depth: int) -> Iterator[Placed]:
+    """The words, with those of every script that is sourced in its place."""
+    for at, (word, line) in enumerate(words):
+        yield word, line
+        if word not in ("source", ".") or at + 1 == len(words) or (at and words[at - 1][1] == line and words[at - 1][0] != END):
+            continue
+        named = words[at + 1][0]
+        file = _beside(path, named) if depth else None
+        if file is None:
+            arguments.absent.append(f"{named} is sourced and is not here; what it sets is not known")
+            continue
+        inner = list(_words(file.read_text(encoding="utf-8", errors="replace"), file.name))
+        yield END, line
+        yield from ((each, None) for each, _ in _with_sourced(inner, arguments, file, depth - 1))
+        yield END, line
+
+
+def _beside(path: Path | None, named: str) -> Path | None:
+    """The script that is sourced: by the end of its path, since its beginning (`$SCRIPT_DIR/`) is known to the shell alone."""
+    if path is None:
+        return None
+    folder, plain = path.resolve().parent, re.sub(r"^.*[$`){}][^/]*/", "", named)
+    file = (folder / plain).resolve()
+    return file if file.is_relative_to(folder) and file.is_file() and file.stat().st_size <= MAX_BYTES else None
 
 
 def _from_json(text: str, name: str, flags: frozenset[str], lists: frozenset[str]) -> Arguments:
@@ -95,7 +129,7 @@ def _from_json(text: str, name: str, flags: frozenset[str], lists: frozenset[str
     return arguments
 
 
-def _collect(arguments: Arguments, flat: list[tuple[str, int | None]], flags: frozenset[str], lists: frozenset[str]) -> None:
+def _collect(arguments: Arguments, flat: list[Placed], flags: frozenset[str], lists: frozenset[str]) -> None:
     for index, (word, line) in enumerate(flat):
         if not re.match(r"--[A-Za-z]", word):
             continue
@@ -106,7 +140,7 @@ def _collect(arguments: Arguments, flat: list[tuple[str, int | None]], flags: fr
         arguments.add(name, (values if key in lists else values[0]) if values else True, line)
 
 
-def _following(flat: list[tuple[str, int | None]], start: int, most: int | None) -> list[str]:
+def _following(flat: list[Placed], start: int, most: int | None) -> list[str]:
     """The words after an option up to the next one, at most `most` of them."""
     words: list[str] = []
     for word, _ in flat[start:] if most is None else flat[start : start + most]:
@@ -116,14 +150,14 @@ def _following(flat: list[tuple[str, int | None]], start: int, most: int | None)
     return words
 
 
-def _pieces(text: str, line: int) -> Iterator[tuple[str, int]]:
+def _pieces(text: str, line: int | None) -> Iterator[Placed]:
     """Words of an unquoted text with their lines."""
     for offset, row in enumerate(text.split("\n")):
         for piece in row.replace("\\", " ").split():
-            yield piece, line + offset
+            yield piece, None if line is None else line + offset
 
 
-def _words(text: str, name: str) -> Iterator[tuple[str, int]]:
+def _words(text: str, name: str) -> Iterator[Placed]:
     """Words of a script with the line that each starts on; comments and separators are left out."""
     position, line = 0, 1
     while position < len(text):

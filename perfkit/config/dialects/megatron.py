@@ -25,8 +25,8 @@ def detect(document: Document) -> bool:
 
 def read(document: Document) -> Plan:
     """The plan of Megatron arguments. Raises InputError with every problem, each with line, option and value."""
-    arguments = parse(document.text, document.name, FLAGS, LISTS)
-    reading = Reading(document, lines=arguments.lines, notes=list(arguments.repeated))
+    arguments = parse(document.text, document.name, FLAGS, LISTS, document.path)
+    reading = Reading(document, lines=arguments.lines, notes=[*arguments.repeated, *arguments.absent])
     options = Section(reading, "", arguments.values)
     return plan_of(options, arguments.variables, lambda: reading.annotated("megatron", arguments.values))
 

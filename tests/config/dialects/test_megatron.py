@@ -210,3 +210,36 @@ def test_the_group_of_an_interleaved_schedule_leaves_no_few_micro_batches():
     assert "4 (stages) to 10 (micro batches)" in problems(sizes | {group: 3})
     assert "in groups of 9 leave 1" in problems(sizes | {group: 9})
     assert not any("groups" in note for note in read(sizes | {group: 5}).document.notes)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "dense"),
+    [("([0]*3+[1]*5)", 3), ("'([1]*8)'", 0), ("[0]*1+[1]*7", 1), ("[0, 0, 1, 1, 1, 1, 1, 1]", 2), ("([0,0]*2+[1]*4)", 4)],
+)
+def test_a_pattern_of_layers_is_computed_as_megatron_does(pattern: str, dense: int):
+    experts = {"num-experts": 8, "moe-router-topk": 2, "moe-ffn-hidden-size": 32, "moe-layer-freq": pattern}
+    assert read(SMALL | experts).model.num_dense_layers == dense
+    wrong = {"moe-layer-freq": pattern.replace("1]", "2]")}
+    assert "leading dense layers" in problems(SMALL | experts | wrong)
+    assert "leading dense layers" in problems(SMALL | experts | {"moe-layer-freq": "([1,0]*4)"})
+
+
+def test_what_a_script_sources_counts_where_it_is_sourced(tmp_path: Path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.sh").write_text(
+        f"LAYERS=4\nMODEL_ARGS=({shlex.join(arguments(SMALL))} --num-layers $((LAYERS + 2)))\n"
+    )
+    (tmp_path.parent / "outside.sh").write_text("MORE=(--hidden-size 128)\n")
+    script = tmp_path / "run.sh"
+    for named in ('"${SCRIPT_DIR}/models/small.sh"', "models/small.sh", '"$(dirname $0)/models/small.sh"'):
+        command = "pretrain_gpt.py ${MODEL_ARGS[@]} ${MORE[@]} --micro-batch-size 1 --bf16"
+        script.write_text(f"source {named}\n. ../outside.sh\n{command}\n")
+        plan = read_config(script)
+        assert (plan.model.num_layers, plan.model.hidden_size, plan.workload.dtype) == (6, 64, "bfloat16")
+        assert "../outside.sh is sourced and is not here; what it sets is not known" in plan.document.notes
+    script.write_text("source models/absent.sh\npretrain_gpt.py --micro-batch-size 1 --seq-length 16 --num-layers 4\n")
+    with pytest.raises(InputError, match="hidden_size: is missing"):
+        read_config(script)
+    (tmp_path / "models" / "small.sh").write_text("source small.sh\nsource small.sh\n")
+    script.write_text(f"source models/small.sh\npretrain_gpt.py {shlex.join(arguments(SMALL))}\n")
+    assert read_config(script).model.num_layers == 8
