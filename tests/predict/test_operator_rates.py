@@ -22,7 +22,8 @@ B200 = catalog.hardware_named("B200-180GB-SXM")
 
 def test_the_shipped_efficiencies_of_products_are_those_of_the_measured_table():
     found, known = fit_products(RATES, B200), calibration("default")
-    assert found["matmul"] == pytest.approx(known.value("accelerator.B200.matmul"), rel=0.03)
+    in_a_step = 0.95  # of the rate that a product has alone (data/calibration/default.toml)
+    assert in_a_step * found["matmul"] == pytest.approx(known.value("accelerator.B200.matmul"), rel=0.03)
     assert found["half_depth"] == known.value("accelerator.B200.half_depth")
     assert found["group_rows"] == pytest.approx(known.value("common.group_rows"), rel=0.15)
     assert found["error"] < 0.11

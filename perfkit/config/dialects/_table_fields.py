@@ -28,6 +28,7 @@ from perfkit.config.dialects._table_names import (
     WEIGHT_TYPES,
     plain,
 )
+from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, Floats, combined
 from perfkit.core.spec import model, parallel
@@ -39,6 +40,13 @@ Columns = dict[str, Any]
 
 REQUIRED = ("num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "vocab_size", "seq_length")
 GROUPS = ("tensor_parallel_size", "pipeline_parallel_size", "virtual_pipeline_parallel_size", "context_parallel_size")
+LATENT = ("query_lora_rank", "kv_lora_rank", "nope_head_size", "rope_head_size", "value_head_size")
+SIGNATURE = (
+    *("hidden_size", "num_attention_heads", "num_key_value_heads", "ffn_hidden_size", "vocab_size"),
+    *("num_experts", "num_experts_per_token", "expert_ffn_hidden_size"),
+)
+"""Sizes by which a mixture model of the catalogue is known; no word of a table is read for it."""
+WINDOWS = ("attention_window", "num_windowed_layers")
 AT_ONCE = ("maxtext",)
 """Programs that take a replica's share of the batch at once unless told otherwise (MaxText, gradient_accumulation_steps: 1)."""
 SWITCHES = ("tied_embeddings", "embedding_norm", "query_key_norm", "shared_expert_gate", "router_bias", "sequence_parallel")
@@ -56,6 +64,7 @@ def read_sizes(cells: Cells) -> Columns:
         missing[list(told)] = False
         cells.problem(missing, said(f"{cells.label(name)} is not stated"))
     _fill_groups(cells, sizes)
+    _fill_attention(cells, sizes)
     _fill_model(cells, sizes)
     _fill_batch(cells, sizes)
     experts, groups = filled(sizes["num_experts"], 0.0), sizes["expert_parallel_size"]
@@ -108,6 +117,28 @@ def _fitting(names: list[str], devices: float, rest: float) -> str:
         return f"nearest is {names[1]} = {devices / rest:g}"
     near = f"; nearest is {names[0]} = {nearest_multiples(int(devices), int(rest))}" if max(devices, rest) < 1e9 else ""
     return f"{' x '.join(names[2:])} = {rest:g} must divide {devices:g}{near}"
+
+
+def _fill_attention(cells: Cells, sizes: Columns) -> None:
+    """Latent attention and sliding windows of the catalogue's model that has all of these sizes but the number of layers.
+
+    Tables of measurements seldom have columns for them. Where a row states one of the fields, its attention is as the row says.
+    """
+    left = np.all([np.isnan(sizes[field]) for field in (*LATENT, *WINDOWS)], axis=0) & (filled(sizes["num_experts"], 0.0) > 0)
+    for name, known in catalog.models().items() if left.any() else ():
+        if not known.num_experts or not (known.kv_lora_rank or known.attention_window):
+            continue
+        rows = left & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
+        if not rows.any():
+            continue
+        left &= ~rows
+        cells.assume(rows, said(f"attention of {name}"))
+        for field in (*LATENT, "attention_window"):
+            sizes[field] = np.where(rows, getattr(known, field), sizes[field])
+        if known.kv_lora_rank:
+            sizes["head_size"] = np.where(rows, known.head_size, sizes["head_size"])
+        share = known.num_windowed_layers / known.num_layers
+        sizes["num_windowed_layers"] = np.where(rows, np.floor(share * sizes["num_layers"]), sizes["num_windowed_layers"])
 
 
 def _fill_model(cells: Cells, sizes: Columns) -> None:

@@ -29,7 +29,8 @@ class Efficiency:
     `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step; `host_rounding` rounds off the
     maximum of host and device time (0 not, 1 gives their sum), `group_rounding` that under tensor parallelism, whose
     collectives wait for the launch of every rank; `node_wait` multiplies the wait where such a group fills a node. Links:
-    shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop. Hidden: `gradients_hidden` of
+    shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop; `exchange_share` of the rate of a
+    gather is what an all-to-all reaches, `permuted` of the bandwidth what tokens in any order do. Hidden: `gradients_hidden` of
     the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives, `sends_hidden` of transfers
     between stages of several chunks, `interleave_hidden` of tensor-parallel collectives with several copies of a micro batch;
     `gradients_overlapped`, `tensor_overlapped` and `sends_overlapped` where the plan states that they overlap; `contention` of
@@ -70,6 +71,8 @@ class Efficiency:
     small_groups: Amount
     intra_latency_s: Amount
     inter_latency_s: Amount
+    exchange_share: Amount
+    permuted: Amount
     gradients_hidden: Amount
     tensor_hidden: Amount
     sends_hidden: Amount

@@ -61,11 +61,11 @@ def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
     return Exchange(swaps + around, swaps + 2 * around, swaps + around)
 
 
-def expert_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
+def expert_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Exchange:
     """Exchanges of tokens between experts: to them and back, forward and backward."""
     if (plans.expert_parallel <= 1).all():
         return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
-    payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes
+    payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes / eff.exchange_share
     mixed = np.where(plans.experts > 0, 1.0, 0.0)
     return Exchange.times(mixed * all_to_all_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
 

@@ -151,7 +151,8 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
     elements = elements + plans.ffn_matrices * width / t
     if mixed.any():
         # A single expert takes tokens as they stand.
-        elements = elements + np.where(plans.experts > 1, EXPERT_MOVES * plans.experts_per_token * plans.hidden, 0.0)
+        moves = EXPERT_MOVES / eff.permuted * plans.experts_per_token * plans.hidden
+        elements = elements + np.where(plans.experts > 1, moves, 0.0)
     moved = elements * plans.element_bytes * eff.elementwise
     if plans.few_bits.any():
         cast = CAST_INPUTS * plans.hidden / shared + (plans.heads * plans.value_size + width) / t

@@ -97,7 +97,7 @@ def micro_batch_work(plans: CostColumns, eff: Efficiency) -> Work:
 def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network, tokens: Floats) -> Layer:
     forward, backward = layer_passes(plans, eff, device, tokens)
     tensor, context = tensor_s(plans, eff, network, tokens), context_s(plans, network, tokens)
-    expert = expert_s(plans, network, tokens)
+    expert = expert_s(plans, eff, network, tokens)
     ahead = tensor.forward + context.forward + expert.forward
     behind = tensor.backward + context.backward + expert.backward
     waits = launch_waits_s(plans, eff, forward.total + ahead, backward.total + behind)

@@ -13,6 +13,7 @@ from perfkit.config.dialects import read_config, write_config
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects.table import read_table
 from perfkit.config.dialects.table_file import read_frame
+from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import PlanColumns
 from perfkit.core.spec.recompute import RecomputePlan
@@ -217,3 +218,20 @@ def test_a_program_that_accumulates_nothing_takes_its_share_of_the_batch_at_once
     assert table.batched.tolist() == [True, False]
     assert any("micro_batch = 4, which this program takes at once" in text for text in table.assumed[0])
     assert read_table(frame.assign(micro_batch=2)).plans.micro_batch_size.tolist() == [2, 2]
+
+
+def test_a_mixture_model_of_the_catalogue_has_its_attention_where_the_row_states_none():
+    known = catalog.model("deepseek-v3")
+    row = {"layers": 8, "hidden": known.hidden_size, "heads": 128, "kv_heads": 128, "head_dim": 128, "vocab": known.vocab_size}
+    row |= {"ffn_hidden": known.ffn_hidden_size, "experts": 256, "experts_per_token": 8, "expert_ffn_hidden": 2048, "seq_len": 4096}
+    told, stated, other = (
+        read_table(pd.DataFrame([row | more])) for more in ({}, {"kv_lora_rank": 0}, {"ffn_hidden": known.ffn_hidden_size + 128})
+    )
+    model = told.plans.plan(0).model
+    assert (model.kv_lora_rank, model.query_lora_rank, model.head_size) == (
+        known.kv_lora_rank,
+        known.query_lora_rank,
+        known.head_size,
+    )
+    assert any("attention of deepseek" in text for text in told.assumed[0])
+    assert [one.plans.plan(0).model.kv_lora_rank for one in (stated, other)] == [0, 0]
