@@ -224,6 +224,7 @@ def test_a_mixture_model_of_the_catalogue_has_its_attention_where_the_row_states
     known = catalog.model("deepseek-v3")
     row = {"layers": 8, "hidden": known.hidden_size, "heads": 128, "kv_heads": 128, "head_dim": 128, "vocab": known.vocab_size}
     row |= {"ffn_hidden": known.ffn_hidden_size, "experts": 256, "experts_per_token": 8, "expert_ffn_hidden": 2048, "seq_len": 4096}
+    row |= {"accelerator": "B200-180GB-SXM"}
     told, stated, other = (
         read_table(pd.DataFrame([row | more])) for more in ({}, {"kv_lora_rank": 0}, {"ffn_hidden": known.ffn_hidden_size + 128})
     )
