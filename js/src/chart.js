@@ -197,7 +197,7 @@ export class Chart {
     this.tools.replaceChildren(
       ...[
         table,
-        button("CSV", "Download the rows of this chart", () => download(`${name}.csv`, csv(this.mainColumns()), "text/csv")),
+        button("CSV", "Download the rows of this chart", () => download(`${name}.csv`, csv(this.named()), "text/csv")),
         button("PNG", "Download this chart as a picture", () => this.export("png")),
         button("SVG", "Download this chart as a vector drawing", () => this.export("svg")),
         sources.length ? popover(t("Where from"), el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
@@ -217,11 +217,17 @@ export class Chart {
     return this.datasets[name] ?? {};
   }
 
+  /** The rows of the chart under the names that they have in a file, which say the unit. */
+  named() {
+    const { headers = {} } = this.description;
+    return Object.fromEntries(Object.entries(this.mainColumns()).map(([name, values]) => [headers[name] ?? name, values]));
+  }
+
   drawTable() {
     if (this.tableBox.hidden) return;
     const columns = this.mainColumns();
     const table = new Table((row) => this.send({ type: "select", chart: this.description.name, datum: rowAt(columns, row) }));
-    table.update(rawTable(columns));
+    table.update(rawTable(this.named()));
     this.tableBox.replaceChildren(table.root);
   }
 }

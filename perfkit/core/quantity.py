@@ -88,6 +88,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "tokens_per_s_per_device": "throughput",
         "samples_per_s_per_device": "throughput",
         "against_stage_ratio": "against the stage's median",
+        "bound_ns": "bound in the mean step",
         "caused_ns": "others waited for it",
         "fastest_ratio": "fastest in draws",
         "high_step_time_s": "80 % to",
@@ -95,6 +96,7 @@ _CALLED: Mapping[str, str] = MappingProxyType(
         "gain_ratio": "speed-up without it",
         "linearity": "linearity",
         "inside_ns": "in the range",
+        "largest_interval_ns": "largest mean interval",
         "median_s": "median time",
         "overlapped_ns": "hidden communication",
         "pipeline_stage": "stage",
@@ -108,6 +110,11 @@ def quantity(name: str) -> Quantity | None:
     """What the values under a name are; None for a count, an identity or a text."""
     unit = unit_of(name)
     return None if unit is None else _BY_UNIT[unit]
+
+
+def units() -> frozenset[str]:
+    """Every unit with prefix in which people see a number."""
+    return frozenset(unit for known in _BY_UNIT.values() for _, unit in known.prefixes)
 
 
 def unit_of(name: str) -> str | None:

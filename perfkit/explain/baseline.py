@@ -82,6 +82,25 @@ class Baseline:
         return frame
 
 
+def steps_table(found: Baseline) -> pd.DataFrame:
+    """The statistics of a log's steps in one row: how many, their median, 10th and 90th percentile, and the median deviation."""
+    steps = found.statistics
+    frame = pd.DataFrame(
+        [
+            {
+                "steps": steps.num_steps,
+                "left_out": steps.num_warmup,
+                "median_step_time_ns": steps.median_ns,
+                "p10_step_time_ns": steps.p10_ns,
+                "p90_step_time_ns": steps.p90_ns,
+                "deviation_ratio": steps.mad_ns / steps.median_ns if steps.median_ns else None,
+            }
+        ]
+    )
+    frame.attrs = {"title": "Step time by statistic", "labels": {"deviation_ratio": "median deviation"}}
+    return frame
+
+
 def steps_told(found: Baseline) -> tuple[str, ...]:
     """The step of a log in a sentence; then what speaks against it: warm-up that is left in, too few steps, outliers."""
     statistics, warmup = found.statistics, found.statistics.num_warmup

@@ -6,6 +6,7 @@ Ranks are compared within their stage only, because stages do different work; ra
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 from perfkit.core import placement
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.texts import joined, say
 from perfkit.core.units import format_ms, significant
 from perfkit.explain import stragglers
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
@@ -23,7 +25,13 @@ from perfkit.explain.ranks import written
 RULES = ("slow-rank", "slow-link", "stage-imbalance")
 Z_LIMIT, PERSISTENCE = 3.5, 0.7
 """Robust deviations from which a rank stands out, and the share of the steps in which it has to."""
-LABELS = {"over_stage": "of its stage", "over_all": "of all", "stands_out": "stands out", "computing_over_mean": "of mean"}
+LABELS = {
+    "value_ns": "mean of its steps",
+    "over_stage": "of its stage",
+    "over_all": "of all",
+    "stands_out": "stands out",
+    "computing_over_mean": "of mean",
+}
 MOST_TOLD = 4
 """Of more stages the shortest and the longest are told."""
 
@@ -44,9 +52,15 @@ class RankComparison:
         row, apart = self.to_frame().iloc[0], int(self.table["stands_out"].sum())
         if pd.isna(row["over_stage"]):
             return ""
-        within = f"{format_ms(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median"
-        apart_told = f"{apart or 'No'} rank{'s' * (apart > 1)} stand{'s' * (apart < 2)} out"
-        return f"Rank {int(row['rank'])} is furthest from its stage: {within}. {apart_told}."
+        return say(
+            "Rank {rank} is furthest from its stage: {value} in the mean step, {over_stage} x its stage's median. {apart}",
+            rank=str(int(row["rank"])),
+            value=format_ms(row["value_ns"]),
+            over_stage=significant(row["over_stage"], 4),
+            apart=("No rank stands out.", "1 rank stands out.")[apart]
+            if apart < 2
+            else say("{num} ranks stand out.", num=str(apart)),
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """The ranks, furthest from their stage first."""
@@ -98,7 +112,7 @@ class ClusterJudgement:
     def told(self) -> tuple[str, ...]:
         """Stages, ranks, links and balance in a sentence each, as one text; then what could not be judged."""
         said = (stages_told(self.stages), self._ranks_told(), self._links_told(), self._balance_told())
-        return (" ".join(part for part in said if part), *self._notes())
+        return (joined(said), *self._notes())
 
     def to_frame(self) -> pd.DataFrame:
         """The stages with their ranks as text; what was not measured is left out."""
@@ -112,30 +126,37 @@ class ClusterJudgement:
 
     def _ranks_told(self) -> str:
         if named := self.found("slow-rank"):
-            return " ".join(f"{finding.title}." for finding in named[:3])
+            return joined(say("{title}.", title=finding.title) for finding in named[:3])
         if not self.is_healthy("slow-rank"):
             return "Whether a rank is slow cannot be told: that takes three ranks of equal work, or the kernels of both of two."
         computing = stragglers.against_stage(stragglers.metric_values(self.case.steps, "computing"))
         row = computing.sort_values("value_ns", kind="stable").iloc[-1]
-        if len(computing) == 2:
-            return f"Neither of the two ranks is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])})."
-        within = f"{significant(row['over_stage'], 4)} x its stage's median, {significant(row['over_all'], 4)} x that of all"
-        return f"No rank is slow: rank {int(row['rank'])} computes most ({format_ms(row['value_ns'])}), {within}."
+        two = "Neither of the two ranks is slow: rank {rank} computes most ({value} in the mean step)."
+        more = "No rank is slow: rank {rank} computes most ({value} in the mean step), {beside}."
+        beside = say(
+            "{over_stage} x its stage's median, {over_all} x that of all",
+            over_stage=significant(row["over_stage"], 4),
+            over_all=significant(row["over_all"], 4),
+        )
+        form = two if len(computing) == 2 else more
+        return say(form, rank=str(int(row["rank"])), value=format_ms(row["value_ns"]), beside=beside)
 
     def _links_told(self) -> str:
         if named := self.found("slow-link"):
-            return " ".join(f"{finding.title}." for finding in named[:2])
+            return joined(say("{title}.", title=finding.title) for finding in named[:2])
         return "No link is slow." if self.is_healthy("slow-link") else ""
 
     def _balance_told(self) -> str:
-        return " ".join(f"{finding.title}." for finding in self.found("stage-imbalance")[:1])
+        return joined(say("{title}.", title=finding.title) for finding in self.found("stage-imbalance")[:1])
 
     def _notes(self) -> list[str]:
         notes, steps = [], self.case.steps["step"].nunique()
         if (self.stages["num_ranks"] < excess.MIN_PEERS).any():
             notes.append("Stages with fewer than three ranks have no spread of their own; their step times are shown, not judged.")
         if steps < excess.MIN_PEERS:
-            notes.append(f"{steps} step{'s' * (steps > 1)}: whether a deviation lasts cannot be told; record three or more.")
+            notes.append(
+                say("Whether a deviation lasts cannot be told from {num} of the three steps or more that it takes.", num=str(steps))
+            )
         return [*notes, "This run is simulated."] if self.run.kind == "simulated" else notes
 
 
@@ -157,18 +178,26 @@ def stages_told(stages: pd.DataFrame) -> str:
     rows: list[dict[Any, Any]] = stages.to_dict("records")
     if len(rows) == 1:
         (row,) = rows
-        ranks = f"{row['num_ranks']} rank{'s' * (row['num_ranks'] > 1)}"
-        return f"{ranks}, no stages: a step takes {format_ms(row['step_ns'])} on average."
+        one, more = "1 rank: a step takes {time} on average.", "{num} ranks, no stages: a step takes {time} on average."
+        form = one if row["num_ranks"] == 1 else more
+        return say(form, num=str(row["num_ranks"]), time=format_ms(row["step_ns"]))
     by_length = sorted(rows, key=lambda row: int(row["step_ns"]))
     told = rows if len(rows) <= MOST_TOLD else [by_length[0], by_length[-1]]
-    names = [f"stage {stragglers.stage_name(row['stage'])} (ranks {written(row['ranks'])})" for row in told]
-    parts = [f"{name} {format_ms(row['step_ns'])}" for name, row in zip(names, told, strict=True)]
-    text = f"{len(rows)} stages, mean step: {', '.join(parts)}."
+    parts = [
+        say("stage {stage} (ranks {ranks}) {time}", stage=_stage(row), ranks=written(row["ranks"]), time=format_ms(row["step_ns"]))
+        for row in told
+    ]
+    said = [say("{num} stages, mean step: {stages}.", num=str(len(rows)), stages=joined(parts, ", "))]
     if waiting := [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]:
         row = max(waiting, key=lambda row: int(row["bubble_ns"]))
-        text += f" Stage {stragglers.stage_name(row['stage'])} waits {format_ms(row['bubble_ns'])} for others."
-    computing = [format_ms(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]
-    return text + (f" Mean computing: {' / '.join(computing)}." if computing else "")
+        said.append(say("Stage {stage} waits {time} for others.", stage=_stage(row), time=format_ms(row["bubble_ns"])))
+    if computing := [format_ms(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]:
+        said.append(say("Mean computing: {times}.", times=" / ".join(computing)))
+    return joined(said)
+
+
+def _stage(row: Mapping[Any, Any]) -> str:
+    return stragglers.stage_name(row["stage"])
 
 
 def groups_of_rank(run: Run, rank: int) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
+from perfkit.core.texts import say
 from perfkit.core.units import format_ms, format_ns, format_ratio, format_si, significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
@@ -47,15 +48,16 @@ def members_of(run: Run, *, operation: str = ALL, group: str = ALL) -> pd.DataFr
 def waiting_by_rank(members: pd.DataFrame) -> pd.DataFrame:
     """One row a rank, the one that others wait for longest first, from rows of `members_of`.
 
-    Columns: `rank`, `wait_ns`, `transfer_ns`, `other_ns`, `wait_ratio` (of the first two together), `caused_ns` (what the others
-    waited for it), `times_last`, `operations`.
+    Columns: `rank`, `wait_ns`, `transfer_ns`, `other_ns`, `total_ns` (the three together), `wait_ratio` (of the first
+    two together), `caused_ns` (what the others waited for it), `times_last`, `operations`.
     """
-    columns = ["rank", "wait_ns", "transfer_ns", "other_ns", "wait_ratio", "caused_ns", "times_last", "operations"]
+    columns = ["rank", "wait_ns", "transfer_ns", "other_ns", "total_ns", "wait_ratio", "caused_ns", "times_last", "operations"]
     if members.empty:
         return pd.DataFrame(columns=columns)
     sums = members.groupby("rank")[["transfer_ns", "other_ns"]].sum(min_count=1)
     table = waiting(members).merge(sums.reset_index(), on="rank", how="left")
     total = (table["wait_ns"] + table["transfer_ns"]).astype("Float64")
+    table["total_ns"] = table[["wait_ns", "transfer_ns", "other_ns"]].sum(axis="columns", min_count=1)
     table["wait_ratio"] = table["wait_ns"].astype("Float64") / total.where(total > 0)
     return table[columns]
 
@@ -89,14 +91,29 @@ def num_steps(members: pd.DataFrame) -> int:
     return max(1, int(members["step"].nunique()))
 
 
+def exposed_by_step(run: Run) -> pd.DataFrame:
+    """How much communication every rank exposes and hides in every step, the most exposed first; none where it was not measured.
+
+    Columns: `rank`, `step`, `duration_ns`, `communication_ns`, `exposed_communication_ns`, `overlapped_ns`, `exposed_share`.
+    """
+    columns = ["rank", "step", "duration_ns", "communication_ns", "exposed_communication_ns", "overlapped_ns"]
+    steps = run.steps()[columns]
+    known = steps[steps["communication_ns"].notna() & steps["exposed_communication_ns"].notna()]
+    share = known["exposed_communication_ns"].astype("float64") / known["duration_ns"].astype("float64").clip(lower=1)
+    return (
+        known.assign(exposed_share=share)
+        .iloc[::-1]
+        .sort_values("exposed_communication_ns", ascending=False, kind="stable", ignore_index=True)
+    )
+
+
 def exposed_told(run: Run) -> str:
     """How much of its communication the rank with the most exposed could not hide, in a sentence."""
-    steps = run.steps()
-    known = steps[steps["communication_ns"].notna() & steps["exposed_communication_ns"].notna()]
+    known = exposed_by_step(run)
     if known.empty:
         return "How much of the communication is exposed was not measured."
-    row = known.sort_values("exposed_communication_ns", kind="stable").iloc[-1]
-    part = row["exposed_communication_ns"] / max(1, row["duration_ns"])
+    row = known.iloc[0]
+    part = row["exposed_share"]
     text = f"Rank {int(row['rank'])} communicates {format_ms(row['communication_ns'])} in step {int(row['step'])}; "
     text += f"{format_ms(row['exposed_communication_ns'])} of it are exposed ({format_ratio(part, 4)} of the step)"
     return text + ("." if pd.isna(row["overlapped_ns"]) else f", {format_ms(row['overlapped_ns'])} are hidden behind computing.")
@@ -115,7 +132,8 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     told = [f"{text}; rank {late[0]} is the late one; {late[1]}." if late else f"{text}; no single rank makes the others wait."]
     rest = int(ranks["other_ns"].sum())
     if rest > total:
-        told.append(f"{format_ratio(rest / (rest + total))} of the time in collectives is neither waiting nor transfer.")
+        form = "{rest_ns} of the {total_ns} in collectives ({rest_ratio}) are neither waiting nor transfer."
+        told.append(say(form, rest_ns=rest, total_ns=rest + total, rest_ratio=rest / (rest + total)))
     if "partial" in set(members["basis"].dropna()):
         told.append("Of some groups only a part of the ranks was recorded: their waiting is a lower bound.")
     return told

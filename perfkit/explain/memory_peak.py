@@ -12,6 +12,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_change, format_ratio
 from perfkit.explain.memory_use import HOW, MODULE, Curve, components, long_lived, won_by_virtual_memory
 from perfkit.predict import dryrun
@@ -90,11 +91,17 @@ def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
     peak, won, notes = memory.live_peak(blocks), won_by_virtual_memory(blocks), []
     if won is not None:
         notes.append(f"Virtual memory (MS_ALLOC_CONF=enable_vmm:True) could win up to {format_bytes(won)} of gaps.")
-    missing = 1 - peak.num_bytes / curve.allocated_peak_bytes if curve.allocated_peak_bytes else 0
+    whole = curve.allocated_peak_bytes or 0
+    missing = 1 - peak.num_bytes / whole if whole else 0
     if curve.component != "blocks" and missing > _EXPLAINED:
         notes.append(
-            f"Recorded blocks explain {format_bytes(peak.num_bytes)} of the peak; the other {format_ratio(missing)} were "
-            "there before the recording (weights, optimizer state) or are not recorded block by block."
+            say(
+                "Recorded blocks explain {known_bytes} of the {peak_bytes} at the peak; the other {missing_ratio} were there "
+                "before the recording (weights, optimizer state) or are not recorded block by block.",
+                known_bytes=peak.num_bytes,
+                peak_bytes=whole,
+                missing_ratio=missing,
+            )
         )
     return tuple(notes)
 

@@ -109,11 +109,16 @@ def largest_told(totals: pd.DataFrame) -> str:
     )
 
 
+def small_operators(totals: pd.DataFrame, *, small_us: float) -> pd.DataFrame:
+    """The rows of `operator_totals` that are short vector kernels called many times."""
+    short = (totals["mean_ns"] < small_us * NS_PER_US) & totals["core"].isin(["vector", UNKNOWN]) & (totals["count"] >= MANY)
+    return totals[short].reset_index(drop=True)
+
+
 def small_told(totals: pd.DataFrame, *, small_us: float) -> list[str]:
     """Sentences on what is many and short, and on what runs on the device's CPU; `totals` is of `operator_totals`."""
     told = []
-    short = (totals["mean_ns"] < small_us * NS_PER_US) & totals["core"].isin(["vector", UNKNOWN]) & (totals["count"] >= MANY)
-    small, slow = totals[short], totals[totals["core"] == "AI CPU"]
+    small, slow = small_operators(totals, small_us=small_us), totals[totals["core"] == "AI CPU"]
     if len(small):
         calls, share, names = int(small["count"].sum()), float(small["share"].sum()), ", ".join(map(_named, small["name"].head(3)))
         told.append(

@@ -88,8 +88,8 @@ def facts_table(run: Run) -> pd.DataFrame:
 
 
 def ranks_recorded(run: Run) -> pd.DataFrame:
-    """One row a rank: its steps, rows of kernels and collectives, and its place in the layout where that is known."""
-    steps, rows = run.steps(), []
+    """One row a rank: its steps, rows of kernels and collectives, size of its files, and place where known."""
+    steps, rows, files = run.steps(), [], run.frame("coverage").groupby("rank")["bytes"].sum()
     for rank in run.ranks:
         own, position = steps[steps["rank"] == rank], run.placement.get(rank)
         rows.append(
@@ -100,6 +100,7 @@ def ranks_recorded(run: Run) -> pd.DataFrame:
                 "last step": int(own["step"].max()) if len(own) else None,
                 "kernels": len(run.frame("kernels", ranks=[rank], columns=["rank"])),
                 "collectives": len(run.frame("collectives", ranks=[rank], columns=["rank"])),
+                "files_bytes": files.get(rank),
                 "pipeline stage": position.pipeline if position else None,
                 "tensor": position.tensor if position else None,
                 "data": position.data if position else None,

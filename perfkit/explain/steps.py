@@ -71,7 +71,8 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
     """The ranks of `typical_steps` beside each other, slowest first; parts that no rank has told apart are left out.
 
     Columns: `rank`, `pipeline_stage`, `step`, `duration_ns`, `computing_ns`, `against_stage_ratio` (computing over the median of
-    the rank's pipeline stage, less 1), `exposed_communication_ns`, `overlapped_ns`, `bubble_ns`, `free_ns`.
+    the rank's pipeline stage, less 1), `exposed_communication_ns`, `overlapped_ns`, `bubble_ns`, `free_ns`, `copy_ns` (what of it
+    went to memory copies alone).
     """
     computing_ns = steps["computing_ns"].astype("float64")
     median_ns = computing_ns.groupby(steps["pipeline_stage"].fillna(-1)).transform("median")
@@ -87,6 +88,7 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
             "overlapped_ns": steps["overlapped_ns"],
             "bubble_ns": steps["bubble_ns"],
             "free_ns": steps["free_ns"],
+            "copy_ns": steps["copy_ns"],
         }
     ).dropna(axis="columns", how="all")
 

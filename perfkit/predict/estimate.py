@@ -84,6 +84,15 @@ class Estimate:
         frame.attrs = {"title": "The predicted step by part"}
         return frame
 
+    def figures(self) -> pd.DataFrame:
+        """The step with its 80 % interval, throughput and utilization, in one row, by the names of `to_dict`."""
+        low, high = self.interval_s
+        step = {"step_time_s": self.step_time_s, "low_step_time_s": low, "high_step_time_s": high}
+        rates = {"tokens_per_s_per_device": self.tokens_per_s_per_device, "mfu": self.mfu, "hfu": self.hfu}
+        frame = pd.DataFrame([step | rates])
+        frame.attrs = {"title": "What is predicted"}
+        return frame
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `perfkit estimate --json`."""
         return {

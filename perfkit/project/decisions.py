@@ -54,13 +54,13 @@ class Pending:
         return frame
 
     def predictions(self) -> pd.DataFrame:
-        """Every round that was predicted and measured: `name`, `prediction`, `value` (in the goal's unit), `error` as text."""
+        """Every round that was predicted and measured: `name`, `prediction`, `value` (in the goal's unit), `error_ratio`."""
         scale = GOALS[self.metric][1]
         rows = [
-            (f"round {row['number']}", row["prediction"] / scale, row["value"] / scale, format_change(row["error_ratio"]))
+            (f"round {row['number']}", row["prediction"] / scale, row["value"] / scale, row["error_ratio"])
             for row in self._predicted()
         ]
-        return pd.DataFrame(rows, columns=["name", "prediction", "value", "error"])
+        return pd.DataFrame(rows, columns=["name", "prediction", "value", "error_ratio"])
 
     def _predicted(self) -> list[dict[str, Any]]:
         return [row for row in self.rounds if row["prediction"] is not None and row["value"] is not None]

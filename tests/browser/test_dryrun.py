@@ -15,7 +15,7 @@ def test_a_lower_limit_and_two_statistics_by_keyboard(open_page: OpenPage):
     page = open_page("19_dryrun")
     panel = page.locator('section[data-panel="which-rank-is-fullest"]')
     sentence = panel.locator(".pk-sentence")
-    expect(sentence).to_contain_text("4,089 MiB below its limit of 61,430 MiB")
+    expect(sentence).to_contain_text("4\u2009089 MiB below its limit of 61\u2009430 MiB")
     limit = panel.get_by_label("Limit", exact=True)
     limit.fill("54")
     limit.press("Enter")

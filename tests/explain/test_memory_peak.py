@@ -24,7 +24,7 @@ def test_the_real_profile_peaks_at_1_23_gib_with_a_sixth_not_in_use():
     text = peaks.curve_told(curve, rank=0)[0]
     assert "allocated up to 1.23 GiB (PTA+GE); 1.49 GiB were reserved then, 17.4 % of it not in use" in text
     assert "above the limit" in peaks.curve_told(curve, rank=0, limit_bytes=2**30)[1]
-    assert any("blocks explain 560 MiB of the peak" in note for note in peaks.blocks_told(PROFILE, 0, curve))
+    assert any("blocks explain 560 MiB of the 1.23 GiB at the peak" in note for note in peaks.blocks_told(PROFILE, 0, curve))
     alive = peaks.alive_at_peak(PROFILE, 0)
     assert alive["name"].iloc[0] == "aten::mm"
     assert alive["abnormal"].iloc[0] == "over 10 % of the peak"

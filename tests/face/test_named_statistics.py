@@ -1,10 +1,14 @@
-"""A statistic is named where it stands: a number that is a mean or a median of steps, and no step's own, has the word beside it."""
+"""A statistic is named where it stands: a mean or a median of steps or of ranks that is no step's own has the word beside it."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import html
 import io
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -61,6 +65,38 @@ def statistics(recording: Path) -> Mapping[str, list[float]]:
     return {"mean": [float(part.mean()) for part in series], "median": [float(np.median(part)) for part in series[1::2]]}
 
 
+@pytest.fixture(scope="module")
+def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster analysis of four ranks and eight steps, of which no two times are alike."""
+    folder = tmp_path_factory.mktemp("ranks") / "ranks"
+    folder.mkdir()
+    columns = next(csv.reader((data_folder() / "traces/cluster_16card/cluster_step_trace_time.csv").open()))
+    draw, rows = np.random.default_rng(5), []
+    for step, rank in itertools.product(range(2, 10), range(4)):
+        computing, exposed, hidden, free = np.exp(draw.uniform(np.log(2e4), np.log(9e5), 4)).round(3).tolist()
+        whole = computing + exposed + free
+        rows.append((step, "rank", rank, computing, exposed, hidden, exposed + hidden, free, whole, 0.0, exposed))
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "cluster_step_trace_time.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def statistics_of_ranks(of_ranks: Path) -> Mapping[str, list[float]]:
+    """Means and medians over all steps, over the steps of a rank and over the ranks of a step, that are like nothing else."""
+    steps, raw = load(str(of_ranks)).frame("steps"), set()
+    made: dict[str, set[float]] = {name: set() for name in WORDS}
+    for name in ("duration_ns", "computing_ns", "exposed_communication_ns", "overlapped_ns", "free_ns"):
+        table = steps.pivot(index="step", columns="rank", values=name).to_numpy(dtype=np.float64)
+        raw |= set(table.ravel().tolist())
+        for part, (word, of) in itertools.product((table, table[1:], table[2:]), (("mean", np.mean), ("median", np.median))):
+            made[word] |= {float(of(part)), *of(part, axis=0).tolist(), *of(part, axis=1).tolist()}
+    others = {"mean": raw | made["median"], "median": raw | made["mean"]}
+    return {
+        word: [value for value in values if not any(abs(value - other) <= 0.006 * other for other in others[word])]
+        for word, values in made.items()
+    }
+
+
 def unnamed(text: str, where: str, statistics: Mapping[str, list[float]]) -> Iterator[str]:
     """The numbers of a text that are such a statistic, where neither the text nor what stands over it (`where`) names it."""
     for kind, shown in told_in(text):
@@ -77,12 +113,41 @@ def printed(*command: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.parametrize("command", [["summary"], ["diagnose"]], ids=lambda command: command[0])
-def test_in_the_terminal(command: list[str], recording: Path, statistics: Mapping[str, list[float]]):
-    found = []
-    for block in printed(*command, str(recording)).split("\n\n"):
+def of_terminal(text: str, statistics: Mapping[str, list[float]]) -> Iterator[str]:
+    for block in text.split("\n\n"):
         head, *lines = block.splitlines() or [""]
-        found += [*unnamed(head, "", statistics), *(one for line in lines for one in unnamed(line, head, statistics))]
+        yield from (*unnamed(head, "", statistics), *(one for line in lines for one in unnamed(line, head, statistics)))
+
+
+@pytest.mark.parametrize("command", ["summary", "diagnose"])
+def test_in_the_terminal(command: str, recording: Path, statistics: Mapping[str, list[float]]):
+    assert list(of_terminal(printed(command, str(recording)), statistics)) == []
+
+
+@pytest.mark.parametrize("command", ["summary", "diagnose"])
+def test_in_the_terminal_over_ranks(command: str, of_ranks: Path, statistics_of_ranks: Mapping[str, list[float]]):
+    assert min(map(len, statistics_of_ranks.values())) >= 30
+    assert list(of_terminal(printed(command, str(of_ranks)), statistics_of_ranks)) == []
+
+
+def test_in_a_report_over_ranks(of_ranks: Path, statistics_of_ranks: Mapping[str, list[float]], tmp_path: Path):
+    printed("report", str(of_ranks), "--out", str(tmp_path / "report.html"))
+    page = re.sub(r"<(script|style)\b.*?</\1>", "", (tmp_path / "report.html").read_text(), flags=re.DOTALL)
+    found, title, header = [], "", []
+    for kind, inner in re.findall(r"<(h\d|p|li|tr)\b[^>]*>(.*?)</\1>", page, flags=re.DOTALL):
+        cells = [html.unescape(re.sub(r"<[^>]+>", " ", cell)).strip() for cell in re.split(r"</t[hd]>", inner)]
+        if kind.startswith("h"):
+            title = cells[0]
+        elif "<th" in inner:
+            header = cells
+        else:
+            words = [*header, *[""] * len(cells)] if kind == "tr" else [""] * len(cells)
+            row = " ".join(cells) if kind == "tr" else ""
+            found += [
+                one
+                for cell, over in zip(cells, words, strict=False)
+                for one in unnamed(cell, f"{title} {over} {row}", statistics_of_ranks)
+            ]
     assert found == []
 
 
@@ -99,17 +164,33 @@ def of_page(whole: Whole, statistics: Mapping[str, list[float]]) -> Iterator[str
                 yield from unnamed(cell, over, statistics)
 
 
-@pytest.mark.parametrize("name", ["00_start_here", "11_step_breakdown", "16_data_feed", "14_timeline"])
-def test_on_pages(
-    name: str, recording: Path, statistics: Mapping[str, list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture(autouse=True)
+def _no_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
     monkeypatch.setenv("PERFKIT_WAIT_FOR_PANELS", "1")
+
+
+def unnamed_on(name: str, path: Path, statistics: Mapping[str, list[float]]) -> list[str]:
     found: list[str] = []
-    for view in views(run_page(name, path=recording)).values():
+    for view in views(run_page(name, path=path)).values():
         with contextlib.suppress(NothingYet):  # what waits for a button
             found += of_page(view.wait(), statistics)
-    assert found == []
+    return found
+
+
+@pytest.mark.parametrize("name", ["00_start_here", "11_step_breakdown", "16_data_feed", "14_timeline", "20_findings"])
+def test_on_pages(name: str, recording: Path, statistics: Mapping[str, list[float]]):
+    assert unnamed_on(name, recording, statistics) == []
+
+
+@pytest.mark.parametrize("name", ["00_start_here", "11_step_breakdown", "17_cluster", "20_findings"])
+def test_on_pages_over_ranks(name: str, of_ranks: Path, statistics_of_ranks: Mapping[str, list[float]]):
+    assert unnamed_on(name, of_ranks, statistics_of_ranks) == []
+
+
+def test_a_comparison_over_ranks(of_ranks: Path, statistics_of_ranks: Mapping[str, list[float]]):
+    page = views(run_page("21_compare", old_path=of_ranks, path=of_ranks))
+    assert list(of_page(page["what_changed"].wait(), statistics_of_ranks)) == []
 
 
 def test_a_number_without_its_word_is_found(statistics: Mapping[str, list[float]]):

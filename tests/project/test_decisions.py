@@ -8,7 +8,6 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.core.units import format_change
 from perfkit.explain.compare.sides import open_side
 from perfkit.project import create_project
 from perfkit.project.decisions import decide_round, pending
@@ -33,7 +32,7 @@ def test_predictions_of_all_rounds_lie_beside_what_was_measured(tmp_path: Path, 
     found = pending()
     assert found.predictions()["name"].tolist() == [f"round {number}" for number in range(1, 6)]
     errors = ExperimentLog(folder).ladder()["error_ratio"].tolist()[1:]
-    assert found.predictions()["error"].tolist() == [format_change(error) for error in errors]
+    assert found.predictions()["error_ratio"].tolist() == errors
     assert "off by" in found.told()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from perfkit.core import settings
 from perfkit.core.texts._said import Said as Said
+from perfkit.core.texts._said import joined as joined
 from perfkit.core.texts._said import say as say
 from perfkit.core.texts._sentences import Sentences
 

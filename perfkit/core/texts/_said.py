@@ -8,7 +8,7 @@ shows. What is itself said is translated in turn, other texts are data, except f
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from perfkit.core import quantity
 
@@ -28,7 +28,7 @@ class Said(str):
         def turn(value: str) -> str:
             return value.in_words(known) if isinstance(value, Said) else known.get(value, value)
 
-        return _filled(known.get(self.form, self.form), self.values, turn)
+        return _filled(known.get(self.form, self.form), self.values, turn).replace("。 ", "。")
 
     def figures(self) -> dict[str, float]:
         """The numbers in the sentence and in what is said in it, by the names of their places."""
@@ -47,6 +47,12 @@ def say(form: str, /, **values: Value) -> Said:
     said = Said(_filled(form, chosen, str))
     said.form, said.values = form, chosen
     return said
+
+
+def joined(parts: Iterable[str], by: str = " ") -> Said:
+    """Several texts as one, each translated by itself; empty ones are left out."""
+    kept = {f"part{number}": part for number, part in enumerate(parts) if part}
+    return say(by.join(f"{{{name}}}" for name in kept), **kept)
 
 
 def _plain(value: Value) -> Value:

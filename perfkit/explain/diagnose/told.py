@@ -50,7 +50,7 @@ def findings_told(diagnosis: Diagnosis, listed: Sequence[str], status: str = "op
     all_of_them = say("{count} findings" if many else "{count} finding", count=count)
     cost_ns = sum(finding.cost_ns or 0 for finding in diagnosis.findings)
     if cost_ns and diagnosis.step_ns:
-        form = "{findings}, together at most {cost_ns} of a step ({share})"
+        form = "{findings}, together at most {cost_ns} of the mean step ({share})"
         all_of_them = say(form, findings=all_of_them, cost_ns=cost_ns, share=cost_ns / diagnosis.step_ns)
     first = next((finding_of(diagnosis, {"finding": name}) for name in listed), None)
     if first is None:

@@ -82,6 +82,21 @@ class WhatIf:
         """What a step wins; negative if it becomes longer."""
         return self.before_ns - self.step_ns
 
+    def to_frame(self) -> pd.DataFrame:
+        """One row: `before_ns`, `step_ns`, its 80 % interval from `low_ns` to `high_ns`, `won_ns`, `won_ratio`."""
+        won = {"won_ns": self.won_ns, "won_ratio": self.won_ns / self.before_ns}
+        bounds = {"low_ns": self.low_ns, "high_ns": self.high_ns}
+        frame = pd.DataFrame([{"before_ns": self.before_ns, "step_ns": self.step_ns} | bounds | won])
+        frame.attrs = {"title": "The step before and after", "labels": {"low_ns": "80 % from", "high_ns": "80 % to"}}
+        return frame
+
+    def path_by_kind(self) -> pd.DataFrame:
+        """What the critical path after the changes is made of, most first: `kind`, `duration_ns`, `share`."""
+        sums = self.path.groupby("kind")["duration_ns"].sum().sort_values(ascending=False).reset_index()
+        frame = sums.assign(share=sums["duration_ns"] / max(1, int(sums["duration_ns"].sum())))
+        frame.attrs = {"title": "The critical path then, by kind"}
+        return frame
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON document, without the path."""
         return {

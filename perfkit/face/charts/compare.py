@@ -183,7 +183,7 @@ def _divergence() -> alt.Chart:
 
 
 def predicted_and_measured(predictions: pd.DataFrame, *, title: str) -> alt.LayerChart | None:
-    """`predicted_measured` of rounds with `name`, `prediction`, `value` and `error`; None where there are none."""
+    """`predicted_measured` of rounds with `name`, `prediction`, `value` and `error_ratio`; None where there are none."""
     if predictions.empty:
         return None
     amounts = predictions[["prediction", "value"]].to_numpy(dtype=float)
@@ -197,7 +197,12 @@ def predicted_measured(rows: Rows, *, title: str) -> alt.LayerChart:
     points = alt.Chart(alt.NamedData("rounds"))
     x = alt.X("prediction:Q", title=f"predicted ({title})", scale=alt.Scale(zero=False, padding=30))
     y = alt.Y("value:Q", title=f"measured ({title})", scale=alt.Scale(zero=False, padding=30))
-    tooltip = ["name:N", theme.tooltip("prediction", "number"), theme.tooltip("value", "number"), "error:N"]
+    tooltip = [
+        "name:N",
+        theme.tooltip("prediction", "number"),
+        theme.tooltip("value", "number"),
+        theme.tooltip("error_ratio", "ratio", title="error", signed=True),
+    ]
     marks = points.mark_point(filled=True, size=90, color=theme.COMPUTING, opacity=1).encode(x=x, y=y, tooltip=tooltip)
     labels = points.mark_text(align="left", dx=9, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("name:N"))
     line = (

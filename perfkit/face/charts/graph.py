@@ -136,11 +136,12 @@ def communication_bars(entries: pd.DataFrame) -> alt.Chart:
     `entries` has one row an operator: `cause`, `verdict`, `bytes`. The rows drawn are the data set "causes".
     """
     known = entries[entries["bytes"].notna()].astype({"bytes": "float64"})
-    sums = known.groupby(["cause", "verdict"], sort=False)["bytes"].agg(["sum", "count"]).reset_index()
+    sums = known.groupby(["cause", "verdict"], sort=False)["bytes"].agg(moved_bytes="sum", count="count").reset_index()
     scale, unit = next(
-        ((size, unit) for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")) if sums["sum"].max() >= size), (1, "B")
+        ((size, unit) for size, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")) if sums["moved_bytes"].max() >= size),
+        (1, "B"),
     )
-    sums["amount"] = sums["sum"] / scale
+    sums["amount"] = sums["moved_bytes"] / scale
     chart: alt.Chart = (
         alt.Chart(alt.NamedData("causes"), width="container", height={"step": 30})
         .mark_bar(cornerRadius=1)

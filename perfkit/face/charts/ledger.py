@@ -69,6 +69,7 @@ def waterfall_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
                 "kind": kind,
                 "from_ms": begin / NS_PER_MS,
                 "to_ms": (begin + ns) / NS_PER_MS,
+                "share": ns / whole,
                 "label": f"{format_ns(ns)}, {format_ratio(ns / whole)}",
                 "order": order,
                 "room": 1.2 * whole / NS_PER_MS,

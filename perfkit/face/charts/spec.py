@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,12 +20,16 @@ import altair as alt
 import pandas as pd
 from altair.utils.schemapi import debug_mode
 
+from perfkit.core import quantity
 from perfkit.face.charts.theme import STRUCTURE
 
 _SPLIT = "_perfkit_split"
 _ANONYMOUS = re.compile(r"^data-[0-9a-f]{32}$")
 
 _PLAIN = frozenset({str, int, bool})
+
+UNITS = quantity.units() - {"", "%"} | {"us", "10³ tokens/s", "10⁹"}
+"""The units that axes and tooltips name."""
 
 Columns = dict[str, list[Any]]
 AnyChart = alt.TopLevelMixin
@@ -34,11 +38,15 @@ AnyChart = alt.TopLevelMixin
 
 @dataclass(frozen=True, slots=True)
 class ChartSpec:
-    """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column."""
+    """A Vega-Lite `spec` without rows, its `digest`, and the rows of each data set by column.
+
+    `headers` are the names that columns have in a file, where that is not their own: with the unit that the chart gives them.
+    """
 
     spec: dict[str, Any]
     digest: str
     datasets: dict[str, Columns]
+    headers: dict[str, str]
 
 
 def split(chart: AnyChart) -> ChartSpec:
@@ -51,7 +59,7 @@ def split(chart: AnyChart) -> ChartSpec:
         known = _split(structure)
         object.__setattr__(structure, _SPLIT, known)
     rows: Mapping[str, Any] = chart.datasets  # type: ignore[attr-defined]
-    return ChartSpec(known.spec, known.digest, {name: columns(records) for name, records in rows.items()})
+    return ChartSpec(known.spec, known.digest, {name: columns(records) for name, records in rows.items()}, known.headers)
 
 
 def _split(chart: AnyChart) -> ChartSpec:
@@ -67,7 +75,54 @@ def _split(chart: AnyChart) -> ChartSpec:
         spec = _renamed(spec, names)
     text = json.dumps(spec, sort_keys=True, default=str)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return ChartSpec(spec, digest, {names.get(name, name): columns(records) for name, records in rows.items()})
+    return ChartSpec(spec, digest, {names.get(name, name): columns(records) for name, records in rows.items()}, headers(spec))
+
+
+def headers(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The names of a chart's columns with the units in which it draws them, as its axes and tooltips say them.
+
+    A column whose own name ends with its unit keeps it, as do shares, counts and texts, which have none. The second end of a bar
+    has the unit of the first.
+    """
+    units: dict[str, str] = {}
+    untitled: list[tuple[str, str]] = []
+    by_axis: dict[str, str] = {}
+    for channel, field, title in _titles(spec):
+        if unit := unit_in(title):
+            units.setdefault(field, unit)
+            by_axis.setdefault(channel, unit)
+        elif channel and not title:
+            untitled.append((channel, field))
+    for channel, field in untitled:
+        if channel in by_axis:
+            units.setdefault(field, by_axis[channel])
+    return {
+        field: f"{field} ({unit})"
+        for field, unit in units.items()
+        if field != (own := unit.lower().replace("/", "_per_")) and not field.endswith(f"_{own}")
+    }
+
+
+def _titles(node: Any) -> Iterator[tuple[str, str, str]]:
+    """Of every column that a specification draws as a number: the axis on which, or "", its name, and its words."""
+    if isinstance(node, Mapping):
+        for channel, drawn in node.items():
+            for one in drawn if isinstance(drawn, list) else (drawn,):
+                if isinstance(one, Mapping) and isinstance(one.get("field"), str) and one.get("type") in (None, "quantitative"):
+                    title = one.get("title") or (one.get("axis") or {}).get("title") or ""
+                    yield channel.rstrip("2") if channel in ("x", "x2", "y", "y2") else "", one["field"], title
+            yield from _titles(drawn)
+    elif isinstance(node, list):
+        for each in node:
+            yield from _titles(each)
+
+
+def unit_in(title: str) -> str:
+    """The unit that a title names, at its end in brackets or as its first word; "" if there is none."""
+    bracket = re.search(r"\(([^()]*)\)$", title)
+    first, _, rest = title.partition(" ")
+    found = bracket[1] if bracket else title if title in UNITS else first
+    return found if found in UNITS and not rest.startswith("per ") else ""
 
 
 def unchecked() -> AbstractContextManager[None]:

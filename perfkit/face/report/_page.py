@@ -110,6 +110,7 @@ def _described(drawing: Drawing, index: int) -> Mapping[str, Any]:
             "alt": drawing.alt,
             "sources": list(drawing.sources),
             "spec": _numbered_views(spec.spec, index),
+            "headers": spec.headers,
         },
         "datasets": spec.datasets,
     }

@@ -130,6 +130,11 @@ def _words(source: str, *, title: bool) -> Iterator[Part]:
         yield Part(Section(title=sentences[0], level=4, text=tuple(sentences[1:])))
 
 
+def _first(name: str | None, datasets: Mapping[str, Any]) -> dict[str, Any]:
+    """The data sets of a chart, first the one that its table and its file show."""
+    return {**({name: datasets[name]} if name else {}), **datasets}
+
+
 def _step_parts(step: Mapping[str, Any]) -> Iterator[Part]:
     """What a step shows: its sentence, charts and tables, or the words of the state that it is in."""
     status, data, details = step["status"], step["data"], step["details"]
@@ -140,7 +145,7 @@ def _step_parts(step: Mapping[str, Any]) -> Iterator[Part]:
     text = tuple(sentence for sentence in (data["sentence"], *details.get("notes", ())) if sentence)
     drawings = [
         Drawing(
-            ChartSpec(chart["spec"], chart["digest"], data["datasets"][chart["name"]]),
+            ChartSpec(chart["spec"], chart["digest"], _first(chart["table"], data["datasets"][chart["name"]]), chart["headers"]),
             title=chart["title"],
             alt=data["alt"].get(chart["name"], ""),
             sources=tuple(chart["sources"]),

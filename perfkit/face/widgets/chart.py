@@ -100,4 +100,5 @@ def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
         "wide": figure.wide,
         "spec": spec.spec,
         "digest": spec.digest,
+        "headers": spec.headers,
     }

@@ -109,17 +109,28 @@ def utilization_told(cost: ModelCost, tokens_per_s_per_device: float, peak_flops
 
 
 def utilization_table(cost: ModelCost, tokens_per_s_per_device: float, peak_flops_per_s: float) -> pd.DataFrame:
-    """The utilization of a speed by convention: `convention`, `per_token_flops`, `mfu`, `full_recompute_hfu`."""
+    """The utilization of a speed by convention.
+
+    Columns `convention`, `per_token_flops`, `mfu`, and HFU with layers recomputed in full, with the attention core alone, and the
+    latter as the guides print it: `full_recompute_hfu`, `core_recompute_hfu`, `guide_core_recompute_hfu`.
+    """
     rows = []
     for name, attention, head in CONVENTIONS:
         work = training_flops(cost.model, cost.seq_length, attention, head=head)
-        again = pass_flops(cost.model, cost.seq_length, RecomputePlan(all_layers=True), attention, head=head)["recompute"]
+        full, core = (
+            pass_flops(cost.model, cost.seq_length, plan, attention, head=head)["recompute"]
+            for plan in (RecomputePlan(all_layers=True), RecomputePlan(attention_core=True))
+        )
         rows.append(
             {
                 "convention": name,
                 "per_token_flops": work.total,
                 "mfu": mfu(work, tokens_per_s_per_device, peak_flops_per_s),
-                "full_recompute_hfu": hfu(work, again, tokens_per_s_per_device, peak_flops_per_s),
+                "full_recompute_hfu": hfu(work, full, tokens_per_s_per_device, peak_flops_per_s),
+                "core_recompute_hfu": hfu(work, core, tokens_per_s_per_device, peak_flops_per_s),
+                "guide_core_recompute_hfu": guide_selective_hfu(
+                    cost.model, cost.seq_length, tokens_per_s_per_device, peak_flops_per_s, attention
+                ),
             }
         )
     return pd.DataFrame(rows)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_ratio
 from perfkit.predict.dryrun._substitute import Predicted, Substitute
 from perfkit.predict.dryrun._table import Row, fullest
@@ -78,8 +79,9 @@ def advise(rows: Sequence[Row], predicted: Substitute | None = None, schedule: s
     if peak <= TIGHT * limit:
         return _with_room(row, predicted)
     if peak <= limit:
-        reason = f"{row.label} uses {format_ratio(peak / limit)} of its limit: it fits, but a longer sample or workspace may not."
-        return Advice(verdict="tight", rule="", reason=reason, steps=_steps(row, predicted, schedule, ON_DYNAMIC))
+        form = "{label} uses {peak_bytes} of {limit_bytes} ({used_ratio}): it fits, but a longer sample or workspace may not."
+        tight = say(form, label=row.label, peak_bytes=peak, limit_bytes=limit, used_ratio=peak / limit)
+        return Advice(verdict="tight", rule="", reason=tight, steps=_steps(row, predicted, schedule, ON_DYNAMIC))
     over = f"{row.label} needs {format_bytes(peak - limit)} more than its limit of {format_bytes(limit)}"
     if gaps >= FRAGMENTS * limit and row.used_bytes is not None and row.used_bytes <= limit:
         reason = f"{over}; without {format_bytes(gaps)} of gaps between blocks it would fit: {VMM}."

@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import MIB, format_ratio
+from perfkit.core.units import MIB, format_change, format_count, format_ratio
 from perfkit.predict.dryrun._advice import Advice, advise
 from perfkit.predict.dryrun._peaks import LoggedPeak, Meaning, has_several, read_peaks
 from perfkit.predict.dryrun._substitute import Substitute, substitute
@@ -106,6 +106,8 @@ def correction_table(likely: Substitute) -> pd.DataFrame:
     found = likely.calibration
     gaps = "not measured" if found.fragments_ratio is None else format_ratio(found.fragments_ratio)
     rows = [(f"factor of {name}", f"{factor:.3f}") for name, factor in found.factors.items()]
+    apart = (("largest error before", found.uncalibrated_error), ("largest error, each log from the others", found.largest_error))
+    rows += [(name, "not measured" if error is None else format_ratio(error)) for name, error in apart]
     rows += [("offset of every rank", _mib(round(found.offset_bytes))), ("gaps over blocks in use", gaps)]
     return pd.DataFrame(rows, columns=["correction", "value"])
 
@@ -158,7 +160,7 @@ def _answer(judged: Judged) -> str:
     if judged.several and judged.meaning == "before and after":
         first, last = peaks[0].peak_bytes, peaks[-1].peak_bytes
         if first and last:
-            return f"The change took the peak from {_mib(first)} to {_mib(last)}: {(last / first - 1) * 100:+.1f} %."
+            return f"The change took the peak from {_mib(first)} to {_mib(last)}: {format_change(last / first - 1)}."
     row = judged.fullest
     if row is None:
         return "The logs state no peak; set MS_MEMORY_STATISTIC=1 and run again."
@@ -188,4 +190,4 @@ def _whole_mib(size: int | None) -> int | None:
 
 
 def _mib(size: int) -> str:
-    return f"{round(size / MIB):,} MiB"
+    return f"{format_count(round(size / MIB))} MiB"

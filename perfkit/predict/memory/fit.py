@@ -9,6 +9,7 @@ import pandas as pd
 
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes, format_ratio
 from perfkit.predict.limits import limit_of
 from perfkit.predict.memory.guide import activation_table, static_table
@@ -99,15 +100,17 @@ def switches_told(fit: MemoryFit, found: Iterable[Switch]) -> str:
         enough = [one.name for one in known if one.estimate and one.estimate.fits(fit.limit_bytes)]
         return f"One switch is enough: {', '.join(enough[::-1][:3])}." if enough else "No single switch is enough; combine them."
     left = fit.limit_bytes - fit.estimate.peak.total
-    free = format_bytes(left)
+    amounts = {"peak_bytes": float(fit.estimate.peak.total), "limit_bytes": fit.limit_bytes, "left_bytes": float(left)}
+    room = say("{peak_bytes} of {limit_bytes} are used, {left_bytes} are left", **amounts)
     if left <= AMPLE_HEADROOM * fit.limit_bytes:
-        return f"{free} are left; every change is shown with the peak that it would have."
+        return say("{room}; every change is shown with the peak that it would have.", room=room)
     if fit.plan.recompute == RecomputePlan():
-        return f"{free} are left: a larger micro batch or fewer slices of the model are worth a try."
+        return say("{room}: a larger micro batch or fewer slices of the model are worth a try.", room=room)
     plain = next((one.estimate for one in known if one.name == "recompute nothing"), None)
     if plain is not None and plain.fits(fit.limit_bytes):
-        return f"{free} are left: first give up recomputation, the peak would be {format_bytes(plain.peak.total)}."
-    return f"{free} are left: first recompute fewer layers; without any the peak would be too high."
+        form = "{room}: first give up recomputation, the peak would be {peak_bytes}."
+        return say(form, room=room, peak_bytes=float(plain.peak.total))
+    return say("{room}: first recompute fewer layers; without any the peak would be too high.", room=room)
 
 
 def static_told(fit: MemoryFit) -> str:

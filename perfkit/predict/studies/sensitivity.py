@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import format_ratio
+from perfkit.core.texts import say
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
 from perfkit.predict.cost.cost_columns import CostColumns, costs_of
@@ -54,18 +54,25 @@ def sensitivity(plan: Plan, change: float = CHANGE, *, chosen: str | Calibration
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
+PEAK = "peak of "
+"""With what the input of a dtype's peak begins."""
+
+
 def sensitivity_told(found: pd.DataFrame, change: float = CHANGE) -> str:
     """The input that moves the step most, in a sentence."""
     if found.empty:
         return "No number of the machine moves this step."
     first = found.iloc[0]
-    each = format_ratio(float(first["swing_ratio"]) / 2)
-    return f"What matters most is the {first['input']}: {format_ratio(change)} better or worse moves the step by {each} each way."
+    form = "What matters most is {input}: from {change_ratio} better to {change_ratio} worse the step grows by {swing_ratio}."
+    name = str(first["input"])
+    dtype = name.removeprefix(PEAK)
+    words = say("the peak of {dtype}", dtype=dtype) if dtype != name else f"the {name}"
+    return say(form, input=words, change_ratio=change, swing_ratio=float(first["swing_ratio"]))
 
 
 def _inputs(plan: Plan, device: HardwareSpec, known: Calibration) -> Iterator[Input]:
     dtype, sources = plan.workload.dtype, device.sources
-    yield f"peak of {dtype}", str(sources.get("peak_flops_per_s", "stated by the plan")), "peak_flops_per_s"
+    yield f"{PEAK}{dtype}", str(sources.get("peak_flops_per_s", "stated by the plan")), "peak_flops_per_s"
     yield "memory bandwidth", str(sources.get("memory_bytes_per_s", "stated by the plan")), "memory_bytes_per_s"
     for name, (title, column) in LINKS.items():
         if name in device.links:

@@ -24,14 +24,14 @@ def judged(name: str, **how: Any) -> Judged:
 
 def test_the_log_of_the_guides_against_its_limit():
     text = judged("guide.log").told()[0]
-    assert "48,874 MiB" in text
-    assert "10,518 MiB below its limit of 59,392 MiB" in text
+    assert "48\u2009874 MiB" in text
+    assert "10\u2009518 MiB below its limit of 59\u2009392 MiB" in text
 
 
 def test_gaps_and_headroom_of_the_simulated_log():
     text = judged("sim_level1.log").told()[0]
-    assert "26,244 MiB, 9.63 % of it gaps" in text
-    assert "33,148 MiB below" in text
+    assert "26\u2009244 MiB, 9.63 % of it gaps" in text
+    assert "33\u2009148 MiB below" in text
 
 
 def test_several_statistics_are_asked_for_and_not_guessed():

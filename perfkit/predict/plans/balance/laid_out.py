@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.config.export_text import Export
+from perfkit.core.texts import say
 from perfkit.core.units import GIB, NS_PER_US, format_bytes, format_ns, format_ratio
 from perfkit.predict.plans.balance.balance import schedule_case
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
@@ -54,14 +55,21 @@ class LaidOut:
         """The step, the stage that decides it and what is not better than an even split, in a sentence; then what is wrong."""
         schedule, problem, limit = self.schedule, self.problem, self.problem.memory_limit_bytes
         busiest = int(np.argmax(schedule.stage_busy_ns))
-        share = format_ratio(schedule.stage_busy_ns[busiest] / max(1, schedule.makespan_ns))
-        text = (
-            f"The step takes {format_ns(schedule.makespan_ns, 6)}; stage {busiest} works longest, {share} of the step, and the "
-            f"bubble is {format_ratio(schedule.bubble_over_work)} of the work."
+        busy_ns = int(schedule.stage_busy_ns[busiest])
+        text = say(
+            "The step takes {step}; stage {stage} works longest, {busy_ns} ({busy_share}), and the bubble is {bubble_ratio} of the "
+            "work.",
+            step=format_ns(schedule.makespan_ns, 6),
+            stage=str(busiest),
+            busy_ns=busy_ns,
+            busy_share=busy_ns / max(1, schedule.makespan_ns),
+            bubble_ratio=schedule.bubble_over_work,
         )
         change_ns = schedule.makespan_ns - (self.even_ns or schedule.makespan_ns)
         if change_ns:
-            text += f" That is {format_ns(abs(change_ns))} {'longer' if change_ns > 0 else 'shorter'} than with an even split."
+            longer = "{text} That is {change_ns} longer than with an even split."
+            shorter = "{text} That is {change_ns} shorter than with an even split."
+            text = say(longer if change_ns > 0 else shorter, text=text, change_ns=abs(change_ns))
         notes = [f"Assumed: {assumed}." for assumed in problem.assumptions]
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
         if over:

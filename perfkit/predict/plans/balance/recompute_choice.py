@@ -68,13 +68,16 @@ class RecomputeGround:
         return found.step_time_s / self.settings["none"].step_time_s - 1
 
     def to_frame(self) -> pd.DataFrame:
-        """The usual settings: columns `setting`, `step_time_ns`, `longer_ratio`, `peak_bytes`, `fits`."""
+        """The usual settings: columns `setting`, `step_time_ns`, `longer_ratio`, `freed_bytes` of a layer, `peak_bytes`, `fits`."""
+        layer = {"none": 0.0, "Silu and Mul": saved_bytes(self.plan, SILU_MUL), "fine list": saved_bytes(self.plan, FINE)}
+        layer["all layers"] = self.whole.saved_bytes
         frame = pd.DataFrame(
             [
                 {
                     "setting": name,
                     "step_time_ns": found.step_time_s * NS_PER_S,
                     "longer_ratio": self.longer(found),
+                    "freed_bytes": layer.get(name),
                     "peak_bytes": found.peak_memory_bytes,
                     "fits": "yes" if self.holds(found) else "no",
                 }
@@ -141,8 +144,10 @@ class RecomputeChoice:
             yield "Repeating only the cast back to 16 bit keeps the wide copy: memory grows. Name the norm as well."
 
     def to_frame(self) -> pd.DataFrame:
-        """The patterns and what they name: columns `pattern`, `operators`, `verdict`, `names`."""
-        frame = pd.DataFrame([_checked(check) for check in self.checks], columns=["pattern", "operators", "verdict", "names"])
+        """The patterns and what they name: columns `pattern`, `operators`, `verdict`, `names`, `freed_bytes` of a layer."""
+        freed = [saved_bytes(self.plan, [check.pattern]) if check.matched else 0.0 for check in self.checks]
+        rows = [{**_checked(check), "freed_bytes": amount} for check, amount in zip(self.checks, freed, strict=True)]
+        frame = pd.DataFrame(rows, columns=["pattern", "operators", "verdict", "names", "freed_bytes"])
         frame.attrs = {"title": "Patterns of the choice and what they name"}
         return frame
 

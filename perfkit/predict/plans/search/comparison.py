@@ -72,6 +72,7 @@ class Comparison:
                     "micro_batches": f"{one.plan.workload.micro_batch_size} x {one.plan.num_micro_batches}",
                     "recomputed": recompute_text(one.plan),
                     "step_time_s": predicted.step_time_s,
+                    "against_first_ratio": predicted.step_time_s / self.first.estimate.step_time_s - 1,
                     "low_step_time_s": predicted.interval_s[0],
                     "high_step_time_s": predicted.interval_s[1],
                     "tokens_per_s_per_device": predicted.tokens_per_s_per_device,
