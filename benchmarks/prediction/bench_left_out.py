@@ -2,6 +2,9 @@
 
     python -m benchmarks.prediction.bench_left_out
 
+The last table is what a user's own rows give: after the middle factor of 0, 1, 3 or 5 rows of a source, drawn 40 times, the mean
+error of its others, and of the rows that have the layer of one smaller row (fewer layers or devices), scaled by that one.
+
 The default calibration is not fitted to these rows, except MindFormers' two numbers (data/calibration/default.toml). "others
 interval" is the share of rows inside the interval that the residuals of all other sources (devices) give, the judged one left out
 whole.
@@ -15,11 +18,14 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.prediction.bench_step_time import error, one_scalar
+from perfkit.core.plan_columns import Floats
 from perfkit.predict.calibration import calibration, interval, read_measured
 
 REFERENCE = Path(__file__).resolve().parents[2] / "data" / "reference"
 TABLES = ("step_time.csv", "step_time_new.csv")
 LEAST_ROWS = 3
+OWN_ROWS, DRAWS, MOST_PAIRS = (0, 1, 3, 5), 40, 5000
+LAYER = ["accelerator", "precision", "hidden", "heads", "tp", "seq_len"]
 
 
 def main() -> None:
@@ -55,6 +61,35 @@ def main() -> None:
             )
         mean = 100 * np.mean(errors, axis=0)
         print(f"{f'mean of those with {LEAST_ROWS} rows or more':44s}{'':6s}{mean[0]:9.1f}{mean[1]:10.1f}")
+    print(f"\n{'after own rows':44s}{'rows':>6s}" + "".join(f"{count:9d}" for count in OWN_ROWS) + f"{'smaller':>9s}")
+    for name, own in rows.assign(ratio=ratios).groupby("source"):
+        if len(own) > max(OWN_ROWS):
+            cells = [after_own_rows(own["ratio"].to_numpy(), count) for count in OWN_ROWS] + [after_a_smaller_one(own)]
+            print(f"{name:44s}{len(own):6d}" + "".join(f"{100 * cell:9.1f}" for cell in cells))
+
+
+def after_own_rows(ratios: Floats, count: int) -> float:
+    """Mean error of the rows beside `count` drawn ones, after the middle factor of those."""
+    if not count:
+        return error(ratios)
+    random, found = np.random.default_rng(0), []
+    for _ in range(DRAWS):
+        drawn = random.choice(len(ratios), count, replace=False)
+        found.append(error(np.delete(ratios, drawn) / np.exp(np.median(np.log(ratios[drawn])))))
+    return float(np.mean(found))
+
+
+def after_a_smaller_one(rows: pd.DataFrame) -> float:
+    """Mean error of rows scaled by the ratio of another one with the same layer, fewer layers or devices, and more of neither."""
+    sizes = rows[LAYER].astype(str).agg(" ".join, axis=1).to_numpy()
+    layers, devices, ratios = (rows[name].to_numpy(dtype=np.float64) for name in ("layers", "n_devices", "ratio"))
+    least = (layers[None] >= layers[:, None]) & (devices[None] >= devices[:, None])
+    more = (layers[None] > layers[:, None]) | (devices[None] > devices[:, None])
+    small, large = np.nonzero((sizes[:, None] == sizes) & least & more)
+    if len(small) > MOST_PAIRS:
+        chosen = np.random.default_rng(0).choice(len(small), MOST_PAIRS, replace=False)
+        small, large = small[chosen], large[chosen]
+    return error(ratios[large] / ratios[small]) if len(small) else float("nan")
 
 
 if __name__ == "__main__":
