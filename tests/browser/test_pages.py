@@ -90,7 +90,29 @@ HEADER_OVERLAPS = """() => {
   return boxes.slice(1).map((box, at) => [Math.round(boxes[at].right), Math.round(box.left)]).filter(([end, next]) => next < end);
 }"""
 """Parts of the header that stand over one another: where one ends and the next begins."""
+USED_WIDTH = """() => {
+  const right = Math.max(...[...document.querySelectorAll(".pk-panel")].map((one) => one.getBoundingClientRect().right));
+  const left = document.getElementById("content").getBoundingClientRect().left;
+  return (right - left) / (innerWidth - left);
+}"""
+"""The part of the window beside the list of pages that the page fills."""
 ASKS_FOR_A_NAME = "40_class"
+
+
+PAPER_PX = {"width": 718, "height": 1047}
+"""A4 between Chromium's margins, upright."""
+CUT_ON_PAPER = """() => {
+  const seen = [...document.querySelectorAll("#content *")].filter((one) => one.checkVisibility() && one.getClientRects().length);
+  const told = (one) => `${one.tagName} ${one.getAttribute("class")} ${one.textContent.slice(0, 40)}`;
+  const wide = seen.filter((one) => one.matches("svg, canvas, table, pre, p, h1") && one.getBoundingClientRect().right > innerWidth + 1);
+  const scrolls = seen.filter((one) => !one.closest("svg") && /auto|scroll/.test(getComputedStyle(one).overflowY)
+    && one.scrollHeight > one.clientHeight + 1);
+  const pressed = seen.filter((one) => one.matches("button:not(.pk-sort, .pk-tl-fold), select, input"));
+  const ink = [...document.querySelectorAll(".pk-plot svg text")].map((one) => getComputedStyle(one).fill);
+  const pale = ink.filter((fill) => fill.match(/\\d+/g)?.every((part) => part > 150)).length > ink.length / 2;
+  return [...[...wide, ...scrolls, ...pressed].map(told), ...(pale ? ["light ink on white"] : [])];
+}"""
+"""What a sheet of paper would cut off, what cannot be pressed on it, and what a dark page would leave unreadable."""
 
 
 @pytest.mark.parametrize("name", [path.stem for path in pages()])
@@ -115,6 +137,10 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
         assert page.evaluate(HEADER_OVERLAPS) == [], width
+        assert width < 1900 or page.evaluate(USED_WIDTH) >= 0.92, width
+    page.set_viewport_size(PAPER_PX)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.evaluate(CUT_ON_PAPER) == []
 
 
 def barriers(page: Page, **options: object) -> list[str]:
