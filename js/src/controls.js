@@ -42,17 +42,37 @@ function typingIn(input) {
   return () => typing;
 }
 
+// A number field shows four digits of a fraction, and all of them to whoever is in it; what was not typed keeps its exact value.
+function brief(input) {
+  let exact = "";
+  const draw = () => {
+    const shown = document.activeElement === input ? exact : short(exact);
+    if (input.value === "" || shown === "" || Number(input.value) !== shown) input.value = shown;
+    input.title = short(exact) === exact ? "" : String(exact);
+  };
+  for (const turn of ["focus", "blur"]) input.addEventListener(turn, () => (input.value === "" ? "" : Number(input.value)) === (turn === "focus" ? short(exact) : exact) && draw());
+  return (value) => {
+    exact = value;
+    draw();
+  };
+}
+
+function short(value) {
+  return typeof value === "number" && !Number.isInteger(value) ? Number(value.toPrecision(Math.max(4, String(Math.trunc(Math.abs(value))).length))) : value;
+}
+
 // A slider has positions; `values` names them when they are few or not evenly spaced (powers of two, a log scale).
 function makeSlider(spec, id, onValue) {
   let current = spec;
   const range = el("input", { type: "range", id, "aria-label": spec.label });
   const exact = el("input", { type: "number", class: "pk-exact", "aria-label": `${spec.label}, exact` });
+  const show = brief(exact);
   const valueAt = (position) => (current.values ? current.values[position] : position);
   const positionOf = (value) => (current.values ? nearest(current.values, value) : value);
   const describe = (value) => range.setAttribute("aria-valuetext", `${value} ${current.unit ?? ""}`.trim());
   range.addEventListener("input", () => {
     const value = valueAt(Number(range.value));
-    exact.value = value;
+    show(value);
     describe(value);
     onValue(value);
   });
@@ -68,7 +88,7 @@ function makeSlider(spec, id, onValue) {
       Object.assign(range, positions);
       Object.assign(exact, { min: fresh.low, max: fresh.high, step: fresh.step ?? "any" });
       if (document.activeElement !== range || Number(range.value) !== positionOf(value)) range.value = positionOf(value);
-      if (!typing()) exact.value = value;
+      if (!typing()) show(value);
       describe(value);
     },
   };
@@ -78,11 +98,11 @@ function makeNumber(spec, id, onValue) {
   const input = el("input", { type: "number", id, min: spec.low, max: spec.high, step: spec.step ?? "any", placeholder: spec.placeholder || null });
   input.addEventListener("change", () => onValue(typed(input)));
   const typing = typingIn(input);
+  const show = brief(input);
   return {
     body: el("span", { class: "pk-field" }, input, el("span", { class: "pk-unit" }, spec.unit)),
     update(value, fresh) {
-      const shown = value === fresh.empty ? "" : (value ?? "");
-      if (!typing() && (input.value === "" || Number(input.value) !== shown)) input.value = shown;
+      if (!typing()) show(value === fresh.empty ? "" : (value ?? ""));
     },
   };
 }

@@ -96,6 +96,12 @@ USED_WIDTH = """() => {
   return (right - left) / (innerWidth - left);
 }"""
 """The part of the window beside the list of pages that the page fills."""
+LONG_NUMBERS = """() => {
+  const digits = (value) => value.replace(/^[-0.]+|[.]|e.*/g, "").length;
+  const values = [...document.querySelectorAll(".pk-panel input[type=number]")].map((one) => one.value);
+  return values.filter((value) => value.includes(".") && digits(value) > Math.max(4, digits(value.split(".")[0])));
+}"""
+"""Fields of numbers that show more digits than anybody reads."""
 ASKS_FOR_A_NAME = "40_class"
 
 
@@ -104,7 +110,8 @@ PAPER_PX = {"width": 718, "height": 1047}
 CUT_ON_PAPER = """() => {
   const seen = [...document.querySelectorAll("#content *")].filter((one) => one.checkVisibility() && one.getClientRects().length);
   const told = (one) => `${one.tagName} ${one.getAttribute("class")} ${one.textContent.slice(0, 40)}`;
-  const wide = seen.filter((one) => one.matches("svg, canvas, table, pre, p, h1") && one.getBoundingClientRect().right > innerWidth + 1);
+  const whole = seen.filter((one) => one.matches("svg, canvas, table, pre, p, h1"));
+  const wide = whole.filter((one) => one.getBoundingClientRect().right > innerWidth + 1);
   const scrolls = seen.filter((one) => !one.closest("svg") && /auto|scroll/.test(getComputedStyle(one).overflowY)
     && one.scrollHeight > one.clientHeight + 1);
   const pressed = seen.filter((one) => one.matches("button:not(.pk-sort, .pk-tl-fold), select, input"));
@@ -130,6 +137,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     assert name == ASKS_FOR_A_NAME or (first is not None and first <= FIRST_SIGHT_PX)
     if os.environ.get("PERFKIT_GALLERY"):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
+    assert page.evaluate(LONG_NUMBERS) == []
     assert barriers(page) == []
     page.emulate_media(color_scheme="dark")
     assert barriers(page, runOnly=["color-contrast"]) == []  # all that a theme changes
@@ -141,6 +149,16 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     page.set_viewport_size(PAPER_PX)
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate(CUT_ON_PAPER) == []
+
+
+def test_a_number_is_short_to_look_at_and_exact_for_whoever_is_in_its_field(open_page: OpenPage):
+    field = open_page("06_pipeline_balance").get_by_role("spinbutton", name="Memory limit")
+    expect(field).to_have_value("61.89")
+    field.focus()
+    expect(field).to_have_value("61.892578125")
+    field.press("Tab")
+    expect(field).to_have_value("61.89")
+    expect(field).to_have_attribute("title", "61.892578125")
 
 
 def barriers(page: Page, **options: object) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perfkit.core.texts import say
 from perfkit.core.units import format_bytes
 from perfkit.explain.graph.report import GraphAnalysis, GraphReport
+from perfkit.explain.graph.tables import cause_sizes
 
 LOWER_BOUND = "Predicted times are ring algorithms at full bandwidth of the device chosen above: a lower bound."
 
@@ -31,6 +33,22 @@ def communication_told(analysis: GraphAnalysis) -> str:
     size = sum(entry.message_bytes or 0 for entry in wrong)
     text += f"; {len(wrong)} of these ({format_bytes(size)}) are not needed: {wrong[0].why}."
     return text + (f" Instead: {wrong[0].fix}." if wrong[0].fix else "")
+
+
+def needless_told(analysis: GraphAnalysis) -> str:
+    """How much of what is communicated another strategy would do without, by cause."""
+    if not analysis.communications:
+        return say("No operator of this graph communicates.")
+    sizes = cause_sizes(analysis)
+    wrong = sizes[sizes["verdict"] != "expected"]
+    if wrong.empty:
+        return say("All communication follows from the declared strategies.")
+    causes = wrong.groupby("cause")["bytes"].sum().sort_values(ascending=False)
+    if not causes.iloc[0]:  # no shape is known
+        return say("{wrong_count} of {all_count} communications are not needed.", wrong_count=len(wrong), all_count=len(sizes))
+    form = "{wrong_bytes} of {moved_bytes} a step and rank are not needed, {cause_bytes} of it by {cause}."
+    values = {"wrong_bytes": causes.sum(), "moved_bytes": sizes["bytes"].sum(), "cause_bytes": causes.iloc[0]}
+    return say(form, **values, cause=str(causes.index[0]).replace("_", " "))
 
 
 def recompute_told(analysis: GraphAnalysis) -> str:

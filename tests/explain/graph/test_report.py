@@ -12,6 +12,7 @@ import pytest
 
 import perfkit
 from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
 from perfkit.core.spec.hardware import HardwareSpec, Link
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -19,6 +20,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 from perfkit.explain.graph import against_config, read_graph
+from perfkit.explain.graph.sentences import needless_told
 from perfkit.face.cli import main
 
 IR = Path(__file__).resolve().parents[2] / "data" / "ir"
@@ -209,3 +211,10 @@ def test_the_users_files_stay_as_they_are(tmp_path, capsys):
     run(capsys, path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_not_needed_is_told_by_its_largest_cause():
+    told = needless_told(read_graph(data_folder() / "ir" / "strategy_mismatch.ir").analysis)
+    assert told == "48.0 KiB of 153 KiB a step and rank are not needed, 24.0 KiB of it by backward of redistribution."
+    needed = needless_told(read_graph(data_folder() / "ir" / "column_row.ir").analysis)
+    assert needed == "All communication follows from the declared strategies."
