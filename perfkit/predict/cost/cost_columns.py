@@ -71,6 +71,7 @@ class CostColumns:
     head_exchange: Floats
     pieces: Floats
     expert_parallel: Floats
+    expert_tensor: Floats
     sequence_parallel: Flags
     zero: Floats
     optimizer_shards: Floats
@@ -201,6 +202,9 @@ def _split(plans: PlanColumns) -> dict[str, Any]:
         "head_exchange": np.where(kinds > 0, kinds, np.maximum(plans.ulysses_size, 1.0)),
         "pieces": plans.sequence_chunks,
         "expert_parallel": np.where(plans.num_experts > 0, plans.expert_parallel_size, 1.0),
+        "expert_tensor": np.where(
+            plans.expert_tensor_parallel_size > 0, plans.expert_tensor_parallel_size, plans.tensor_parallel_size
+        ),
         "sequence_parallel": plans.sequence_parallel,
         "zero": np.where(plans.optimizer_shard_size > 1, np.where(once, 2.0, plans.optimizer_shard_level), 0.0),
         "optimizer_shards": plans.optimizer_shard_size,

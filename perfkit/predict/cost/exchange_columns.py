@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfkit.core.plan_columns import Codes, Floats
+from perfkit.core.plan_columns import Codes, Flags, Floats
 from perfkit.predict.cost.collectives import Network, all_reduce_s, all_to_all_s, gather_s, send_s
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
@@ -33,13 +33,18 @@ def tensor_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floa
     """Tensor-parallel collectives: two all-reduces in a forward pass, two in a backward pass (arXiv 1909.08053)."""
     payload = tokens * plans.hidden * plans.element_bytes
     seconds = all_reduce_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff))
-    return Exchange.times(seconds, 2, 2, 2)
+    return Exchange.times(_halves(plans) * seconds, 1, 1, 1)
 
 
 def gathered_again_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:
-    """The two all-gathers of sequence parallelism in a layer's forward pass, done again in its backward pass."""
+    """The all-gathers of sequence parallelism in a layer's forward pass, done again in its backward pass."""
     payload = tokens * plans.hidden * plans.element_bytes
-    return np.asarray(2 * gather_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff)))
+    return np.asarray(_halves(plans) * gather_s(payload, plans.tensor, np.ones(len(plans)), network) * (1 - _hidden(plans, eff)))
+
+
+def _halves(plans: CostColumns) -> Floats:
+    """Halves of a layer around which tensor-parallel ranks meet: not its experts, to whom a piece of the sequence goes as it is."""
+    return np.where(_exchanged(plans) & plans.sequence_parallel & (plans.shared_ffn == 0), 1.0, 2.0)
 
 
 def _hidden(plans: CostColumns, eff: Efficiency) -> Floats:
@@ -62,12 +67,23 @@ def context_s(plans: CostColumns, network: Network, tokens: Floats) -> Exchange:
 
 
 def expert_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Exchange:
-    """Exchanges of tokens between experts: to them and back, forward and backward."""
+    """Exchanges of tokens between experts: to them and back, forward and backward.
+
+    With sequence parallelism a tensor-parallel rank sends the tokens of its own piece of the sequence. Ranks that hold parts of one
+    expert then gather what each of them got, and reduce what it gives (Megatron-Core, `MoEAlltoAllTokenDispatcher`).
+    """
     if (plans.expert_parallel <= 1).all():
         return Exchange.times(np.zeros(len(plans)), 2, 2, 2)
-    payload = plans.experts_per_token * plans.expert_load * tokens * plans.hidden * plans.element_bytes / eff.exchange_share
-    mixed = np.where(plans.experts > 0, 1.0, 0.0)
-    return Exchange.times(mixed * all_to_all_s(payload, plans.expert_parallel, plans.tensor, network), 2, 2, 2)
+    pieces, parts = (np.where(plans.sequence_parallel, size, 1.0) for size in (plans.tensor, plans.expert_tensor))
+    sent = plans.experts_per_token * plans.expert_load * tokens / pieces * plans.hidden * plans.element_bytes
+    seconds = all_to_all_s(sent / eff.exchange_share, plans.expert_parallel, plans.expert_tensor, network)
+    seconds = seconds + gather_s(sent * parts, parts, np.ones(len(plans)), network)
+    return Exchange.times(np.where(_exchanged(plans), seconds, 0.0), 2, 2, 2)
+
+
+def _exchanged(plans: CostColumns) -> Flags:
+    """Layers whose tokens go to experts of other ranks."""
+    return (plans.experts > 0) & (plans.expert_parallel > 1)
 
 
 def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floats) -> Floats:

@@ -247,6 +247,22 @@ def test_tokens_go_to_their_experts_and_back_in_both_passes():
     assert light[1] - light[0] == pytest.approx(4 * 6 * 4 * 2 * 2 * PAYLOAD / BYTES)
 
 
+def test_ranks_of_a_sequence_send_their_own_tokens_to_experts_and_gather_those_of_an_expert_that_they_share():
+    """Tensor 2, 4 experts over 4 ranks, 2 experts a token: whole experts take half of the tokens from each rank of the sequence."""
+    mixed = replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=FFN)
+    sizes = {"data_parallel_size": 4, "expert_parallel_size": 4, "tensor_parallel_size": 2}
+    key = "communication/exposed/ep"
+
+    def exchanged(**more: object) -> float:
+        return leaves(plan(model=mixed, **sizes, **more))[key] / (4 * LAYERS * 4)
+
+    swap = 3 / 4 * 2 * PAYLOAD / LINK
+    assert exchanged() == pytest.approx(swap)
+    assert exchanged(sequence_parallel=True, expert_tensor_parallel_size=1) == pytest.approx(swap / 2)
+    gather = 1 / 2 * 2 * PAYLOAD / LINK
+    assert exchanged(sequence_parallel=True) == pytest.approx(swap / 2 + gather)
+
+
 def gradient_bytes(d: int) -> tuple[float, float]:
     """Seconds to reduce fp32 gradients and to gather 2-byte parameters over d ranks of a node."""
     parameters = LAYERS * WEIGHTS + 2 * VOCAB * HIDDEN
