@@ -32,6 +32,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
     ),
     "waiting/kernels": ("slow-rank", "slow-operators", "jitter"),
     "waiting/experts": ("moe-imbalance",),
+    "waiting/head": ("stage-imbalance",),
     "waiting/filling": ("pipeline-bubble",),
     "waiting/stage load": ("stage-imbalance",),
     "waiting/another stage": ("stage-imbalance", "pipeline-bubble"),

@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain.ledger import _host, causes
+from perfkit.explain.ledger import _head, _host, causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, Layer, Pieces, layer, paint
 from perfkit.explain.operator_names import operators
 from perfkit.record.overlap import Intervals, union
@@ -23,7 +23,7 @@ BEFORE, INSIDE, AFTER = "before", "inside", "after"
 """Where in the step a piece is: before its first kernel, after its last one, or between."""
 WAITS = "waiting"
 """The cause of a piece of waiting that is not explained yet."""
-_COLUMNS = ("rank", "step", "name", "type", "core", "kind", "stream", "start_ns", "duration_ns")
+_COLUMNS = ("rank", "step", "name", "type", "core", "kind", "stream", "start_ns", "duration_ns", "input_shapes")
 LEAST_IDLE = 0.002
 """The share of the steps that a device must idle for its host to be worth reading."""
 
@@ -154,7 +154,8 @@ def _placed(window: Window, device: _Device) -> tuple[int, int] | None:
 
 def _work(kernels: pd.DataFrame) -> Objects:
     """The cause of each kernel as work, by what it computes: by its type, or by its name where the type says nothing."""
-    found = _kinds(operators(kernels).astype("category"))
+    types = operators(kernels)
+    found = _kinds(types.astype("category"))
     by_name = _kinds(kernels["name"].astype("category"))
     vague = found == causes.ELEMENT_WISE
     found[vague] = by_name[vague]
@@ -163,6 +164,7 @@ def _work(kernels: pd.DataFrame) -> Objects:
         [*("AI_CPU" in str(core).upper() or "AICPU" in str(core).upper() for core in cores.cat.categories.tolist()), False]
     )
     found[cpu[cores.cat.codes.to_numpy()]] = causes.AI_CPU
+    found[_head.of_head(types, kernels["input_shapes"], found)] = _head.HEAD
     return found
 
 

@@ -23,12 +23,13 @@ NEITHER = "transfer/neither moving nor waiting"
 LAUNCHING, BLOCKING, PAUSE, ALLOCATOR = "host/launching", "host/blocking call", "host/pause", "host/allocator"
 LATENCY = "host/launch latency"
 FILLING, LATE_SENDS, STAGE_LOAD = "waiting/filling", "waiting/late sends", "waiting/stage load"
-OTHER_STAGE = "waiting/another stage"
+OTHER_STAGE, HEAD = "waiting/another stage", "waiting/head"
 ALL_WORK = "work/not told apart"
 KERNELS, WAITING_UNTOLD = "waiting/kernels", "waiting/why not recorded"
 
 WORDS: Mapping[str, str] = {
     "work": "computing",
+    "work/head": "computing the head and its loss",
     TRANSFER: "moving data at its usual speed",
     SLOW_TRANSFER: "moving data slower than usual",
     NEITHER: "inside operations that neither move data nor wait",

@@ -17,6 +17,7 @@ from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.explain.guide_terms import TERMS, terms_of
 from perfkit.explain.ledger import Ledger, causes, ledger
+from perfkit.explain.ledger._head import of_head
 from perfkit.explain.ledger._paint import layer, paint, shared
 from perfkit.predict.simulate import simulate
 from perfkit.record.load import load
@@ -237,3 +238,32 @@ def test_a_window_is_painted_as_the_whole_is_there():
         at = np.searchsorted(whole.starts, middles, side="right") - 1
         assert (whole.layers[at] == part.layers).all()
         assert (whole.rows[at] == part.rows).all()
+
+
+def test_a_stage_waits_for_the_head_of_another_and_the_head_is_all_that_has_the_vocabulary():
+    """Qwen3-0.6B in two stages: what the last stage computes has the vocabulary of 151,936 words, what the first does has not."""
+    run = load(TRACES / "torch_npu_pp2dp2", cache=False)
+    entries = ledger(run).entries
+    kernels = run.frame("kernels", ranks=[2])
+    of_head = kernels["input_shapes"].astype("object").fillna("").str.contains("151936").to_numpy(dtype=bool)
+    work = entries[(entries["cause"] == "work/head").to_numpy(dtype=bool)]
+    assert set(work["rank"]) == {2}
+    assert work["ns"].sum() == pytest.approx(int(kernels.loc[of_head, "duration_ns"].sum()), rel=0.01)
+    waits = entries[(entries["cause"] == causes.HEAD).to_numpy(dtype=bool)]
+    assert set(waits["rank"]) == {0}
+    assert set(waits["who"]) == {2}
+    assert waits["ns"].sum() > 0.9 * work["ns"].sum()
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "products"),
+    [
+        ("Softmax", "8,16,512,512", ["4096,1024;1024,1024", "128,512,64;128,64,512"]),
+        ("Softmax", "4096,64", ["4096,1024;64,1024", "4096,1024;1024,1024"]),
+    ],
+    ids=["attention", "router"],
+)
+def test_neither_attention_nor_router_is_a_head(operator: str, shape: str, products: list[str]):
+    names, shapes = pd.Series([operator, *["MatMul"] * len(products)]), pd.Series([shape, *products])
+    work = np.array(["work/element-wise and other", *["work/product"] * len(products)], dtype=object)
+    assert not of_head(names, shapes, work).any()

@@ -155,9 +155,9 @@ def _num_micro_batches(case: Case, stage: int) -> int | None:
 
 
 def _waits(case: Case) -> dict[str, float]:
-    """What the mean step of all ranks waits for another stage: while the pipeline fills, for its load, and for late sends."""
+    """What the mean step of all ranks waits for another stage: for its head or load, while the pipeline fills, for late sends."""
     sums = case.ledger.waterfall().set_index("cause")["ns"]
-    wanted = {"filling": causes.FILLING, "stage_load": causes.STAGE_LOAD, "late_sends": causes.LATE_SENDS}
+    wanted = {"head": causes.HEAD, "filling": causes.FILLING, "stage_load": causes.STAGE_LOAD, "late_sends": causes.LATE_SENDS}
     return {f"waiting_for_{name}_ns": float(sums[cause]) for name, cause in wanted.items() if cause in sums}
 
 
