@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from perfkit.core import robust
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import work
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, PLAIN, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
@@ -20,7 +21,7 @@ MOST_SLOWER = 0.7
 """The share of the operations that must be slower, by SLOWER at least, for the links between their ranks to be slow."""
 SLOWER = 1.25
 LEAST_OPERATIONS = 2
-"""One operation a step may be slow for any reason of its own."""
+"""One operation a step may be slow for any reason of its own, unless several of its members show that it was the transfer."""
 ACTIONS = (
     "look at the network and the ports of the named ranks at the time of those steps: other traffic, retries, links that go down",
     "record communication of all ranks of the group (profile_communication, level 1) to see which link it is",
@@ -51,16 +52,30 @@ def _of_group(case: Case, rows: pd.DataFrame) -> tuple[Episode, float] | None:
     # The member that waits least says how long data moved.
     moved = rows.groupby(["step", "instance"])["moved"].min().groupby("step").sum()
     episode = episode_of(moved.reindex(list(case.step_numbers)), case.limit(EPISODE_SHARE) * (case.step_ns or 1))
-    if episode is None:
+    if episode is None or _connecting(case, episode.steps):
         return None
     each = rows.groupby(["step", "instance"]).agg(moved=("moved", "min"), name=("name", "first")).reset_index()
     each["place"] = each.sort_values("instance").groupby("step").cumcount()
     slow = each["step"].isin(episode.steps)
     inside, others = (each[which].groupby("place")["moved"].median() for which in (slow, ~slow))
     ratios = (inside / others.clip(lower=1.0)).dropna()
-    if len(ratios) < LEAST_OPERATIONS or (ratios >= SLOWER).mean() < MOST_SLOWER:
+    if len(ratios) < LEAST_OPERATIONS and not (len(ratios) and _shown_by_several(rows) and ratios.min() >= PLAIN):
+        return None
+    if (ratios >= SLOWER).mean() < MOST_SLOWER:
         return None
     return episode, float(moved[list(episode.steps)].mean() / max(1.0, episode.usual))
+
+
+def _connecting(case: Case, steps: tuple[int, ...]) -> bool:
+    """Whether it is the first step of a job alone, in which ranks connect."""
+    first = int(case.all_steps["step"].min())
+    return steps == (first,) and first < robust.WARM_FROM_STEP
+
+
+def _shown_by_several(rows: pd.DataFrame) -> bool:
+    """Whether at least two members of every operation were seen, with waiting told apart from moving data."""
+    seen = rows[rows["transfer_ns"].notna().to_numpy()].groupby("instance")["rank"].nunique()
+    return bool(len(seen) == rows["instance"].nunique() and seen.min() > 1)
 
 
 def _finding(case: Case, rule: str, rows: pd.DataFrame, found: list[tuple[str, Episode, float]]) -> Finding:

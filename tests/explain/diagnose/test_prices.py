@@ -12,7 +12,7 @@ from perfkit.explain.diagnose._prices import bounded
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Finding, Loss
 from perfkit.explain.diagnose.rules import slow_rank
-from perfkit.explain.diagnose.work import price
+from perfkit.explain.diagnose.work import loss, price
 from perfkit.record.load import load
 from tests.explain.diagnose.made import Training, assert_possible
 
@@ -48,6 +48,14 @@ def test_what_two_causes_name_is_gone_once():
     assert price(case, [one]) > 0
     whole = Loss(kernels.assign(fraction=1.0))
     assert price(case, [whole, whole]) == price(case, [whole])
+
+
+def test_two_streams_that_compute_at_once_pass_no_time_twice():
+    case = Case(Training(ranks=4, factors={2: 1.2}).run())
+    kernels = case.computing[case.computing["rank"] == 2]
+    beside = kernels.assign(start_ns=kernels["start_ns"] + kernels["duration_ns"] // 2, duration_ns=kernels["duration_ns"] // 2)
+    found = price(case, [loss(pd.concat([kernels, beside], ignore_index=True), fraction=1 / 6)])
+    assert found == price(case, [loss(kernels, fraction=1 / 6)]) > 0
 
 
 def test_a_price_above_its_bound_is_refused():

@@ -12,6 +12,8 @@ from benchmarks.diagnosis._causes import Cause, put_in
 from benchmarks.diagnosis._real_cases import bases, cases
 from benchmarks.diagnosis._rewritten import stretched
 from benchmarks.diagnosis._timed_anew import Recording, Stretched
+from perfkit.explain.diagnose import diagnose
+from perfkit.explain.diagnose.rules import slow_link
 from perfkit.record.load import load
 
 MS = 1_000_000
@@ -84,3 +86,10 @@ def test_parts_of_every_stretched_step_sum_to_it_and_the_recording_itself_is_lef
 def test_there_are_sixty_cases_of_six_bases():
     assert len(list(cases())) >= 60
     assert len({base.name for base, _, _ in cases()}) >= 6
+
+
+def test_the_one_transfer_of_a_step_that_is_slow_on_all_ranks_is_named_but_not_the_step_alone_in_which_they_connect():
+    before = recording("alexnet")
+    after = stretched(before, put_in(before, Cause("slow transfers", 3, steps=(3,))))
+    told = [[finding.subject["steps"] for finding in diagnose(run, only=(slow_link.RULE,)).findings] for run in (before.run, after)]
+    assert told == [[], [(1, 4)]]
