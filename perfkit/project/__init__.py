@@ -173,9 +173,9 @@ def sample_paths(project: Project) -> dict[str, Path]:
     return {key: project.folder / value for key, value in paths.items() if is_text(value)} if isinstance(paths, Mapping) else {}
 
 
-def is_sample(path: Path, project: Project | None) -> bool:
-    """Whether a path is one of the samples that come with perfkit, also where a sample project holds a copy."""
-    samples = project.folder / "samples" if project is not None else None
+def is_sample(path: Path, folder: Path | None) -> bool:
+    """Whether a path is one of the samples that come with perfkit, also where a project in `folder` holds a copy."""
+    samples = folder / "samples" if folder is not None else None
     place = path.expanduser().resolve()
     return place.is_relative_to(data_folder().resolve()) or (samples is not None and place.is_relative_to(samples))
 

@@ -23,7 +23,7 @@ def keep_accuracy(found: Alignment, places: Iterable[str | Path] = ()) -> str:
     number = next((row["number"] for row in log.show("json")["rounds"] if not row["verdict"]), None)
     if number is None:
         raise InputError("accuracy", [f"no round of {project.name} is open; start the next one first"])
-    if any(is_sample(Path(place), project) for place in places):
+    if any(is_sample(Path(place), project.folder) for place in places):
         raise InputError("accuracy", ["a bundled sample says nothing about this project; choose logs of your own"])
     log.record_accuracy(
         number,

@@ -8,7 +8,6 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.settings import find_project
 from perfkit.explain.baseline import FEWEST_STEPS, Baseline
-from perfkit.project import is_sample
 from perfkit.project.experiments import ExperimentLog, figures_of_log
 from perfkit.project.keep import own_project
 
@@ -16,7 +15,7 @@ from perfkit.project.keep import own_project
 def keep_baseline(run: Run, found: Baseline, place: str | Path) -> str:
     """Attach the log at `place`, read as `run`, with its figures to the round that waits for its decision, and say so.
 
-    A project without rounds gets its first one. A bundled sample is kept as reported, never as measured. Raises InputError if there
+    A project without rounds gets its first one. Raises InputError if there
     is no project to write to, if all rounds are decided, or if too few steps are left for a baseline.
     """
     project = own_project("baseline")
@@ -30,8 +29,7 @@ def keep_baseline(run: Run, found: Baseline, place: str | Path) -> str:
         raise InputError("baseline", [f"all {len(rounds)} rounds of {project.name} are decided; start the next one first"])
     if number is None:
         number = log.start("Baseline", "what the training does before anything is changed")
-    kind = "reported" if is_sample(Path(place), project) else run.kind
-    log.attach(number, place, "run", run=run, kind=kind, figures=figures_of_log(run.name, found))
+    log.attach(number, place, "run", run=run, figures=figures_of_log(run.name, found))
     return f"Saved to round {number} of {project.name}: step time, throughput and MFU of {run.name}."
 
 

@@ -19,7 +19,6 @@ from perfkit.core.texts import told
 from perfkit.explain.diagnose import Diagnosis, Finding, to_dict
 from perfkit.explain.diagnose.reported import hypothesis, subject_text
 from perfkit.explain.diagnose.told import finding_names
-from perfkit.project import is_sample
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.keep import own_project
 
@@ -99,8 +98,7 @@ def keep_findings(run: Run, diagnosis: Diagnosis, path: str) -> tuple[int, list[
         raise InputError("findings", ["all rounds of the project are decided; start the next one on page 00"])
     run_id = _runs_of(log, run, path).get(number)
     if run_id is None:
-        kind = "reported" if is_sample(Path(path), project) else run.kind
-        run_id = log.attach(number, path, "run", run=run, kind=kind)
+        run_id = log.attach(number, path, "run", run=run)
     return number, log.add_findings(run_id, to_dict(diagnosis)["findings"])
 
 

@@ -362,10 +362,12 @@ def test_a_run_that_is_attached_brings_its_figures(log: ExperimentLog, sample: s
 
 
 def test_a_bundled_sample_is_not_logged_as_measured(log: ExperimentLog, tmp_path: Path):
-    (tmp_path / "log.txt").write_text("x", encoding="utf-8")
+    own = tmp_path / "log.txt"
+    own.write_text("x", encoding="utf-8")
     run = Run(name="sample", kind="measured", format="mindformers-log", tables={})
-    log.attach(log.start("x"), tmp_path / "log.txt", "run", run=run, kind="reported")
-    assert log.show("json")["rounds"][0]["runs"][0]["kind"] == "reported"
+    for source in (LOG, own):
+        log.attach(log.start("x") if source == LOG else 0, source, "run", run=run)
+    assert [attached["kind"] for attached in log.show("json")["rounds"][0]["runs"]] == ["reported", "measured"]
 
 
 def test_a_large_file_is_linked_and_its_edges_are_hashed(log: ExperimentLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

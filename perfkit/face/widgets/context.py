@@ -207,4 +207,5 @@ def _relative(folder: Path, path: Path) -> str:
 
 def is_sample(path: Path) -> bool:
     """Whether a path is a bundled sample, also as a copy in the sample project of this page."""
-    return of_sample(path, current_project())
+    project = current_project()
+    return of_sample(path, project.folder if project is not None else None)

@@ -22,6 +22,7 @@ from perfkit.config.flat_keys import config_keys, difference, num_devices
 from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
+from perfkit.project import is_sample
 from perfkit.project.experiments import _findings, _import, _views, artefacts
 from perfkit.project.experiments import export as _export
 from perfkit.project.experiments._figures import facts_of_run, figures_of_run, stated_peak
@@ -124,21 +125,20 @@ class ExperimentLog:
         *,
         run: Run | None = None,
         devices: int | None = None,
-        kind: str | None = None,
         ranks_expected: int | None = None,
         figures: Iterable[Measurement] | None = None,
     ) -> int:
         """Keep a file or folder with a round: copied up to 64 MiB, else linked. Gives the id of the artefact, or of the run.
 
         `config` is the planned, `as_run` the measured configuration; `devices` is needed where the file does not tell. `run`
-        needs the loaded run; `kind` overrides its kind (a bundled sample is `reported`, never `measured`), and its `figures` are
-        by default those of page 01 for a log, and of the steady step for a profile.
+        needs the loaded run, of which a bundled sample is kept as `reported`, never as `measured`; its `figures` are by default
+        those of page 01 for a log, and of the steady step for a profile.
         """
         source = Path(path)
         if as_ in ("config", "as_run"):
             return self._attach_config(number, source, "plan" if as_ == "config" else "as_run", devices)
         if as_ == "run" and run is not None:
-            return self._attach_run(number, source, run, kind=kind or run.kind, ranks_expected=ranks_expected, figures=figures)
+            return self._attach_run(number, source, run, ranks_expected=ranks_expected, figures=figures)
         if as_ == "run":
             raise InputError("attach", [f"{source}: as_='run' needs run=perfkit.load({str(path)!r})"])
         if as_ not in ("log", "trace", "ir", "report", "chart"):
@@ -355,12 +355,10 @@ class ExperimentLog:
         source: Path,
         run: Run,
         *,
-        kind: str,
         ranks_expected: int | None,
         figures: Iterable[Measurement] | None,
     ) -> int:
-        if kind not in RUN_KINDS:
-            raise InputError("attach", [f"kind = {kind!r} must be one of {', '.join(RUN_KINDS)}"])
+        kind = "reported" if is_sample(source, self.folder) else run.kind
         with self._keeping(number, source, source.name) as (writer, stored):
             peak = _views.project_row(writer.connection).get("peak_flops_per_s") or stated_peak(self.folder)
             attached = writer.run(number, stored, kind=kind, ranks_expected=ranks_expected, **facts_of_run(run))
