@@ -292,3 +292,22 @@ def test_18_a_rank_that_is_recorded_twice_is_read_once_and_said(tmp_path: Path):
     assert len(run.ranks) == len(alone.ranks)
     assert run.dropped or run.notes
     assert int(run.frame("steps")["duration_ns"].sum()) == int(alone.frame("steps")["duration_ns"].sum())
+
+
+def test_19_the_goal_of_the_project_file_is_that_of_its_log(project: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = ["--folder", str(project.folder)]
+    main(["log", *folder, "start", "pp 2", "--hypothesis", "two stages amortise the update"])
+    main(["log", *folder, "predict", GOAL, "2250", "--low", "2150", "--high", "2350", "--method", "by hand"])
+    main(["log", *folder, "measure", GOAL, "2189", "--source", "log.txt"])
+    main(["log", *folder, "accuracy", "not_checked", "--note", "no reference"])
+    with pytest.raises(InputError, match="not checked"):
+        ExperimentLog(project.folder).decide(0, "keep", REASON)
+    main(["log", *folder, "decide", "keep", "--reason", REASON, "--confirm", "not checked"])
+    shown = told(lambda: main(["log", *folder, "show"]), capsys)
+    assert "walked" in shown
+    assert "not reached yet (11.00 tokens/s/device missing)" in shown
+    document = ExperimentLog(project.folder).show("json")
+    assert document["goal_met"] is False
+    assert document["missing_to_goal"] == 2200.0 - 2189.0
+    assert document["rounds"][0]["error_ratio"] == pytest.approx(2250 / 2189 - 1)
+    assert "+2.79 %" in ExperimentLog(project.folder).export(tmp_path / "log.md", "md").read_text()

@@ -360,7 +360,7 @@ class ExperimentLog:
     ) -> int:
         kind = "reported" if is_sample(source, self.folder) else run.kind
         with self._keeping(number, source, source.name) as (writer, stored):
-            peak = _views.project_row(writer.connection).get("peak_flops_per_s") or stated_peak(self.folder)
+            peak = _views.project_row(writer.connection)["peak_flops_per_s"] or stated_peak(self.folder)
             attached = writer.run(number, stored, kind=kind, ranks_expected=ranks_expected, **facts_of_run(run))
             writer.measurements(attached, figures_of_run(run, peak) if figures is None else figures)
             return attached

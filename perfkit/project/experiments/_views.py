@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.robust import is_real_change
+from perfkit.core.settings import PROJECT_FILE
+from perfkit.project import open_project
 from perfkit.project.experiments._rules import goal_met, stop_advice
 
 LADDER_COLUMNS = (
@@ -43,9 +46,16 @@ def rows(connection: sqlite3.Connection, query: str, *values: Any) -> list[Row]:
 
 
 def project_row(connection: sqlite3.Connection) -> Row:
-    """The project row, or the defaults of a log without one."""
-    found = rows(connection, "SELECT * FROM project")
-    return found[0] if found else {"name": None, "goal_metric": "tokens_per_s_per_device", "goal_value": None, "goal_op": ">="}
+    """The project row; of a log without one what the project's own file states, or the defaults."""
+    if found := rows(connection, "SELECT * FROM project"):
+        return found[0]
+    names = ("name", "goal_metric", "goal_value", "goal_op", "peak_flops_per_s", "device_memory_bytes")
+    (place,) = (row["file"] for row in rows(connection, "PRAGMA database_list") if row["name"] == "main")
+    folder = Path(place).parent
+    if place and (folder / PROJECT_FILE).exists():
+        stated = open_project(folder)
+        return {name: getattr(stated, name) for name in names}
+    return {**dict.fromkeys(names), "goal_metric": "tokens_per_s_per_device", "goal_op": ">="}
 
 
 def skips(connection: sqlite3.Connection, round_id: int) -> list[Row]:
