@@ -93,6 +93,7 @@ class Timeline {
         this.rest();
       } });
     this.flowButton = button(t("Arrows"), t("Show the links in the window: launch to kernel, the members of a collective, sends"), () => this.toggleArrows(), { "aria-pressed": "false" });
+    this.wideButton = button(t("Full window"), t("Fill the window with the timeline, or give it back (X)"), () => this.fillWindow(), { "aria-pressed": "false" });
     this.runs = el("select", { "aria-label": t("Recording"), onchange: () => this.send({ type: "run", path: this.runs.value }) });
     return el("div", { class: "pk-tl-toolbar", role: "toolbar", "aria-label": t("Timeline tools") },
       this.runs, this.find, this.found, this.filter, this.flowButton,
@@ -100,10 +101,18 @@ class Timeline {
       button("−", t("Zoom out (S)"), () => this.zoom(2), { "aria-label": t("Zoom out") }),
       button("+", t("Zoom in (W)"), () => this.zoom(0.5), { "aria-label": t("Zoom in") }),
       button(t("Reset"), t("Show everything (0)"), () => this.reset()),
+      this.wideButton,
       button(t("Link"), t("Copy a link that opens this view"), (event) => this.copyLink(event.currentTarget)),
       button("PNG", t("Download the picture, of the selected range if there is one"), () => exportPng(this)),
       button("SVG", t("Download the picture as a vector drawing"), () => exportSvg(this)),
       button("CSV", t("Download the slices of the selected range, or of the window"), () => this.exportCsv()));
+  }
+
+  /** Takes the whole window, with the details docked below, or gives it back. */
+  fillWindow(wide = !this.root.classList.contains("pk-tl-wide")) {
+    this.root.classList.toggle("pk-tl-wide", wide);
+    this.wideButton.setAttribute("aria-pressed", String(wide));
+    this.redraw();
   }
 
   start() {

@@ -423,3 +423,24 @@ def test_health_is_numbers(server):
     health = json.loads(urllib.request.urlopen(f"{server.url}perfkit/health", timeout=10).read())
     assert health["limit"] >= 2
     assert {"pages", "limit", "warm", "full", "children", "descriptors", "version"} <= set(health)
+
+
+def test_a_newcomer_is_shown_around_by_keyboard_and_may_stop_anywhere(open_page):
+    page = open_page("11_step_breakdown")
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 800})
+        if width == 390:
+            page.get_by_role("button", name="Pages", exact=True).click()
+        page.locator("#tour-begin").focus()
+        page.keyboard.press("Enter")
+        tour = page.get_by_role("dialog", name="Tour")
+        expect(tour.locator(".tour-count")).to_have_text("1 / 6" if width == 1280 else "3 / 6")
+        for count in ("2 / 6", "3 / 6") if width == 1280 else ("4 / 6", "5 / 6", "6 / 6"):
+            page.keyboard.press("Enter")
+            expect(tour.locator(".tour-count")).to_have_text(count)
+            box = tour.bounding_box()
+            assert min(box["x"], box["y"], width - box["x"] - box["width"], 800 - box["y"] - box["height"]) >= 0
+        page.keyboard.press("Escape")
+        expect(tour).to_be_hidden()
+        assert page.locator(".tour-at").count() == 0
+    assert page.evaluate("localStorage.getItem('perfkit-tour')") == "0"  # it was seen to its end, and begins anew

@@ -157,3 +157,23 @@ def _record_with_drifting_clocks(folder: Path) -> None:
             events.append({**same, "name": "ncclDevKernel_AllReduce", "tid": 20, **times, "args": stated})
         head = {"baseTimeNanoseconds": EPOCH_NS, "distributedInfo": {"rank": rank, "world_size": 2}}
         (folder / f"rank{rank}.json").write_text(json.dumps({**head, "traceEvents": events}))
+
+
+def test_the_timeline_fills_the_window_with_its_details_below_and_gives_it_back(open_page: OpenPage):
+    page = open_page("14_timeline")
+    canvas, whole = page.locator(".pk-tl-canvas"), page.locator(".pk-tl")
+    before = canvas.bounding_box()["width"]
+    canvas.focus()
+    page.keyboard.press("x")
+    expect(page.get_by_role("button", name="Full window")).to_have_attribute("aria-pressed", "true")
+    assert whole.bounding_box() == {"x": 0, "y": 0, **page.viewport_size}
+    page.wait_for_function(
+        "(before) => document.querySelector('.pk-tl-canvas').getBoundingClientRect().width > before + 100", arg=before
+    )
+    top = "(() => document.elementFromPoint(innerWidth - 20, 20).closest('.pk-tl') !== null)()"
+    assert page.evaluate(top), "nothing of the page lies over it"
+    canvas.focus()
+    page.keyboard.press("Escape")
+    page.wait_for_function(
+        "(before) => document.querySelector('.pk-tl-canvas').getBoundingClientRect().width === before", arg=before
+    )

@@ -205,6 +205,64 @@
     setTimeout(() => (target.textContent = before), 1500);
   });
 
+  // Tour: what is where, for a newcomer; where it was ended it goes on -------------------------------------------------------
+
+  const TOUR = "perfkit-tour";
+
+  function followTour(begin, dialog) {
+    if (!begin) return;
+    begin.hidden = !dialog; // pages without a kernel have nothing to show
+    if (!dialog) return;
+    const steps = [...dialog.querySelectorAll("li")];
+    let at = 0;
+    let shown = null;
+    const keep = (value) => {
+      try {
+        localStorage.setItem(TOUR, value);
+      } catch {
+        // Private mode: it begins anew on the next page.
+      }
+    };
+    const unmark = () => shown?.classList.remove("tour-at");
+    const show = () => {
+      unmark();
+      steps.forEach((step, index) => (step.hidden = index !== at));
+      dialog.querySelector(".tour-count").textContent = `${at + 1} / ${steps.length}`;
+      dialog.querySelector("[data-turn=back]").disabled = at === 0;
+      dialog.querySelector("[data-turn=on]").hidden = at === steps.length - 1;
+      shown = [...document.querySelectorAll(steps[at].dataset.at)].find((one) => one.checkVisibility()) ?? null;
+      shown?.classList.add("tour-at");
+      shown?.scrollIntoView({ block: "nearest" });
+      const box = shown?.getBoundingClientRect() ?? { left: 16, right: 16, top: 70, bottom: 70, height: 0 };
+      const below = box.bottom + dialog.offsetHeight + 24 < innerHeight;
+      const left = box.height > innerHeight / 2 ? box.right + 12 : box.left;
+      dialog.style.left = `${Math.max(12, Math.min(left, innerWidth - dialog.offsetWidth - 12))}px`;
+      dialog.style.top = `${below ? box.bottom + 12 : Math.max(64, Math.min(box.top, innerHeight) - dialog.offsetHeight - 12)}px`;
+      keep(String(at));
+    };
+    begin.addEventListener("click", () => {
+      document.getElementById("rail").classList.remove("rail-open");
+      try {
+        at = Math.min(Number(localStorage.getItem(TOUR)) || 0, steps.length - 1);
+      } catch {
+        at = 0;
+      }
+      dialog.showModal();
+      show();
+    });
+    dialog.addEventListener("click", ({ target }) => {
+      const turn = target.dataset?.turn;
+      if (turn === "end") dialog.close();
+      if (turn !== "on" && turn !== "back") return;
+      at += turn === "on" ? 1 : -1;
+      show();
+    });
+    dialog.addEventListener("close", () => {
+      unmark();
+      if (at === steps.length - 1) keep("0");
+    });
+  }
+
   // Theme, language and rail -----------------------------------------------------------
 
   /** The rail folds to the numbers of the pages, and stays so. */
@@ -255,6 +313,7 @@
     const rail = document.getElementById("rail");
     rail?.querySelector("[aria-current=page]")?.scrollIntoView({ block: "nearest" });
     followFold(document.getElementById("rail-fold"));
+    followTour(document.getElementById("tour-begin"), document.getElementById("tour"));
     const toggle = document.getElementById("rail-toggle");
     toggle.addEventListener("click", () => {
       const open = rail.classList.toggle("rail-open");
