@@ -49,7 +49,8 @@ class Estimate:
 
     `interval_s` holds the measured time with 80 % probability. `memory_limit` is the limit that counts for the plan and who
     states it, `fits` whether the peak stays within it, and `outside_pool_bytes` what lies outside of a pool's limit. `assumed` is
-    what the plan leaves open.
+    what the plan leaves open, `not_counted` the keys of its file that decide time or memory and no prediction counts, with what
+    they decide.
     """
 
     step_time_s: float
@@ -64,6 +65,7 @@ class Estimate:
     memory_limit: MemoryLimit | None = None
     outside_pool_bytes: int = 0
     assumed: tuple[Assumed, ...] = ()
+    not_counted: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
@@ -115,6 +117,7 @@ class Estimate:
                 for quantity, source in self.sources
             ],
             "assumed": [one.to_dict() for one in self.assumed],
+            "not_counted": [{"key": key, "decides": decides} for key, decides in self.not_counted],
             "warnings": list(self.warnings),
         }
 
@@ -182,6 +185,7 @@ def under_limit(found: Estimate, plan: Plan) -> Estimate:
         memory_limit=limit,
         outside_pool_bytes=outside_pool_bytes(plan),
         assumed=assumed(plan),
+        not_counted=getattr(plan.document, "unread", ()),
         warnings=tuple(warnings),
     )
 

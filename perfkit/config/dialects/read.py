@@ -26,9 +26,9 @@ def read_config(path: str | Path) -> Plan:
     return _read(load_document(path))
 
 
-def read_text(text: str, name: str) -> Plan:
-    """As `read_config`, for a text that is already in memory; `name` is what messages call it."""
-    return _read(Document(name=name, **_content(name, text.encode("utf-8", "surrogatepass"))))
+def read_text(text: str, name: str, path: Path | None = None) -> Plan:
+    """As `read_config`, for a text that is in memory; `name` is what messages call it, what it refers to lies beside `path`."""
+    return _read(Document(name=name, path=path, **_content(name, text.encode("utf-8", "surrogatepass"))))
 
 
 def _read(document: Document) -> Plan:

@@ -139,10 +139,10 @@ class _Run:
         if b"\0" in raw:
             self.skipped.append((str(path), "is binary"))
             return
-        self.text(str(path), raw.decode("utf-8-sig", errors="replace"), is_named=is_named)
+        self.text(str(path), raw.decode("utf-8-sig", errors="replace"), is_named=is_named, path=path)
 
-    def text(self, file: str, text: str, *, is_named: bool, kinds: Sequence[Kind] | None = None) -> None:
-        """Check one text as everything that its name and content make it."""
+    def text(self, file: str, text: str, *, is_named: bool, kinds: Sequence[Kind] | None = None, path: Path | None = None) -> None:
+        """Check one text as everything that its name and content make it; `path` is where it lies, with what it refers to."""
         before = sum(self.checked.values())
         suffix = Path(file).suffix.lower()
 
@@ -154,7 +154,7 @@ class _Run:
         dialect = dialect_of(file, text) if wants("config", suffix in CONFIGS) else ""
         piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
         if dialect:
-            self._config(file, text, dialect)
+            self._config(file, text, dialect, path)
         elif piece is not None:
             self._piece(file, piece)
         if wants("environment", suffix in ENVIRONMENTS):
@@ -200,12 +200,12 @@ class _Run:
                 )
             )
 
-    def _config(self, file: str, text: str, dialect: str) -> None:
+    def _config(self, file: str, text: str, dialect: str, path: Path | None = None) -> None:
         before = len(self.problems)
         if dialect_named(dialect).language == "yaml":
             self._run("config-text", file, Text(file=file, text=text))
         try:
-            subject = config_of(file, text, dialect)
+            subject = config_of(file, text, dialect, path)
         except InputError as error:
             if len(self.problems) == before:
                 for problem in error.problems:

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from perfkit.config.dialects.dialect import Document
@@ -152,17 +153,18 @@ def dialect_of(file: str, text: str) -> str:
     return next((dialect.name for dialect in recognised(document)), "")
 
 
-def config_of(file: str, text: str, dialect: str) -> Config:
+def config_of(file: str, text: str, dialect: str, path: Path | None = None) -> Config:
     """A configuration of the given dialect. Raises InputError with the lines of what cannot be parsed at all.
 
-    A text that says nothing of the model, or nothing of the job, is a piece of a configuration: it is no plan.
+    A text that says nothing of the model, or nothing of the job, is a piece of a configuration: it is no plan. What it refers to is
+    looked for beside `path`.
     """
     known = dialect_named(dialect)
     parsed = known.parse(text, file)
     plan: Plan | None = None
     problems: Sequence[str] = ()
     try:
-        plan = read_text(text, file)
+        plan = read_text(text, file, path)
     except InputError as error:
         problems = error.problems
     config = Config(

@@ -115,8 +115,14 @@ def print_estimate(path: str, predicted: Estimate, out: TextIO) -> None:
             say(out)
             parts = breakdown.parts.items()
             print_rows([{"part": part, name: amount, "share": amount / breakdown.total} for part, amount in parts], out)
-    for warning in predicted.warnings:
-        say(out, f"\nwarning: {warning}")
+    assumed = [one for one in predicted.assumed if one.value is not None]
+    for title, lines in (
+        ("warning", predicted.warnings),
+        ("assumed", [f"{one.field} = {quantity.text(one.field, one.value)}: {one.why}" for one in assumed]),
+        ("not counted", [f"{key}: {decides}" for key, decides in predicted.not_counted]),
+    ):
+        for number, line in enumerate(lines):
+            say(out, f"{'' if number else chr(10)}{title}: {line}")
 
 
 def _limit_text(predicted: Estimate, limit: MemoryLimit) -> str:
