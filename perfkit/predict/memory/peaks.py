@@ -108,12 +108,14 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     copies = _gradient_copies(kind, sizes, parameters[0])
     waits: Number = sum(held.values())
     moments = np.empty((3, len(stage.layers)))
-    moments[LOSS] = np.where(stage.last > 0, waits + logits, -1.0)
+    accumulated = sum(part.gradients for part in static)
+    unmade = accumulated * _made_once(kind, sizes)
+    moments[LOSS] = np.where(stage.last > 0, waits + logits - unmade, -1.0)
     moments[BACKWARD], moments[OPTIMIZER] = waits + again + gradients, copies
     at = moments.argmax(axis=0)
     leaves: dict[str, Number] = {
         "static/parameters": sum(part.parameters for part in static),
-        "static/gradients": sum(part.gradients for part in static),
+        "static/gradients": accumulated - unmade * (at == LOSS),
         "static/optimizer": sum(part.optimizer for part in static),
         **{f"dynamic/activations/{name}": amount * (at != OPTIMIZER) for name, amount in held.items()},
         "dynamic/logits": logits * (at == LOSS),
@@ -177,6 +179,13 @@ def _gradient_copies(kind: Kind, sizes: Sizes, held: StageParameters) -> Number:
     if not kind.settings.bucket_elements:
         return 0.0
     return (sizes.gradient_bytes + 4) * held.total / sizes.optimizer_shard_size
+
+
+def _made_once(kind: Kind, sizes: Sizes) -> Number:
+    """Whether (0 or 1) a step makes its gradients in one backward pass and drops them after the update, as FSDP's does."""
+    if not kind.settings.gathers_with_root:
+        return 0.0
+    return (sizes.level == 3) * (sizes.num_micro_batches == 1) * (sizes.pipeline_parallel_size == 1) * 1.0
 
 
 def _workspace(kind: Kind, sizes: Sizes, batch: MicroBatch) -> Number:

@@ -361,19 +361,27 @@ def stage_memory(plan, settings, stage, schedule="1f1b"):
     own = _backward(plan, settings, stage, numbers)
     moments = {"in the backward pass of a layer" if own else "while micro batches wait": held | own}
     if last:
-        rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
-        moments["at the loss of a micro batch"] = held | {
-            "dynamic/logits": sum(n * rows * settings.logits_bytes_per_element for _ in range(1 + model.num_mtp_layers))
-        }
+        moments["at the loss of a micro batch"] = held | _at_the_loss(plan, settings, stage, fixed)
     moments["in the optimizer step"] = {}
     if settings.bucket_elements:
         part = total / parallel.optimizer_shard_size
         moments["in the optimizer step"] = {"dynamic/gradient_copies": part * BYTES[plan.optimizer.gradient_dtype] + part * 4}
     moment = max(moments, key=lambda name: sum(moments[name].values()))
     found = fixed | moments[moment]
+    found["static/gradients"] = found.get("static/gradients", 0) + found.pop("nothing yet", 0)
     found["reserved/fragmentation"] = settings.fragmentation * sum(found.values())
     found["reserved/context"] = settings.context_bytes
     return {path: round(amount) for path, amount in found.items() if round(amount)}, moment
+
+
+def _at_the_loss(plan, settings, stage, fixed):
+    """Logits of every loss, less the gradients that FSDP has not made yet: all, before the only backward pass of a step."""
+    model, parallel = plan.model, plan.parallel
+    rows = next(size for kind, size, _ in weights(plan, settings, stage) if kind == "table") / model.hidden_size
+    logits = sum(tokens(plan) * rows * settings.logits_bytes_per_element for _ in range(1 + model.num_mtp_layers))
+    shared = settings.framework == "fsdp" and parallel.optimizer_shard_size > 1 and parallel.optimizer_shard_level == 3
+    only = plan.num_micro_batches == 1 and parallel.pipeline_parallel_size == 1
+    return {"dynamic/logits": logits, "nothing yet": -fixed["static/gradients"] if shared and only else 0}
 
 
 def _buffers(plan, settings, total, whole, stream):
