@@ -7,7 +7,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.texts import say
-from perfkit.core.units import format_ms, format_ns, format_ratio, format_si, significant
+from perfkit.core.units import format_ms, format_ns, format_ratio, significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
 from perfkit.explain.diagnose.case import Case
@@ -113,10 +113,21 @@ def exposed_told(run: Run) -> str:
     if known.empty:
         return "How much of the communication is exposed was not measured."
     row = known.iloc[0]
-    part = row["exposed_share"]
-    text = f"Rank {int(row['rank'])} communicates {format_ms(row['communication_ns'])} in step {int(row['step'])}; "
-    text += f"{format_ms(row['exposed_communication_ns'])} of it are exposed ({format_ratio(part, 4)} of the step)"
-    return text + ("." if pd.isna(row["overlapped_ns"]) else f", {format_ms(row['overlapped_ns'])} are hidden behind computing.")
+    alone = "Rank {rank} communicates {whole} in step {step}; {exposed} of it are exposed ({part} of the step)."
+    both = (
+        "Rank {rank} communicates {whole} in step {step}; {exposed} of it are exposed ({part} of the step), {hidden} are hidden "
+        "behind computing."
+    )
+    hidden_known = not pd.isna(row["overlapped_ns"])
+    return say(
+        both if hidden_known else alone,
+        rank=str(int(row["rank"])),
+        step=str(int(row["step"])),
+        whole=format_ms(row["communication_ns"]),
+        exposed=format_ms(row["exposed_communication_ns"]),
+        part=format_ratio(row["exposed_share"], 4),
+        hidden=format_ms(row["overlapped_ns"]) if hidden_known else "",
+    )
 
 
 def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]:
@@ -172,7 +183,8 @@ def links_told(table: pd.DataFrame) -> str:
         return "Links: not measured. Record communication (profile_communication, or profiler level 1)."
     slow = table[table["slow"]]
     if slow.empty:
-        return f"Links move {format_si(float(table['bytes_per_s'].median()), 'B/s')} (median); none is slower than its like."
+        median = float(table["bytes_per_s"].median())
+        return say("Links move {median_bytes_per_s} (median); none is slower than its like.", median_bytes_per_s=median)
     row = slow.iloc[0]
     ends = f"{int(row['source_rank'])} to {int(row['target_rank'])}"
     return f"The link {ends} takes {significant(float(row['slowness']))} times as long a byte as links like it."

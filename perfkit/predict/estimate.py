@@ -21,7 +21,8 @@ from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan, usable_limit
-from perfkit.core.units import NS_PER_S, format_ns, format_ratio, significant
+from perfkit.core.texts import say
+from perfkit.core.units import NS_PER_S
 from perfkit.predict.calibration import Calibration, calibration
 from perfkit.predict.cost import step_time as step
 from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, refuse_unpriced, unpriced
@@ -75,9 +76,10 @@ class Estimate:
 
     def told(self) -> tuple[str, ...]:
         """The step and its interval in a sentence, and what warns of it."""
-        low, high = (format_ns(bound * NS_PER_S) for bound in self.interval_s)
-        rates = f"{significant(self.tokens_per_s_per_device, 4)} tokens/s/device, MFU {format_ratio(self.mfu, 4)}"
-        return f"{format_ns(self.step_time_s * NS_PER_S, 4)} a step, 80 % between {low} and {high}; {rates}.", *self.warnings
+        low_s, high_s = self.interval_s
+        figures = {"step_time_s": self.step_time_s, "low_s": low_s, "high_s": high_s, "mfu": self.mfu}
+        form = "{step_time_s} a step, 80 % between {low_s} and {high_s}; {tokens_per_s_per_device}, MFU {mfu}."
+        return say(form, **figures, tokens_per_s_per_device=self.tokens_per_s_per_device), *self.warnings
 
     def to_frame(self) -> pd.DataFrame:
         """The step by part: columns `part`, `duration_ns`, `share`."""

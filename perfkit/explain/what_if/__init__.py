@@ -19,7 +19,8 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
-from perfkit.core.units import format_ns, format_ratio
+from perfkit.core.texts import say
+from perfkit.core.units import format_ratio
 from perfkit.explain.critical_path import path_of
 from perfkit.explain.what_if._changes import CHANGES as CHANGES
 from perfkit.explain.what_if._changes import HIDE, Change, parse_changes
@@ -265,10 +266,11 @@ def _path(after: Steps, step: int) -> pd.DataFrame:
 
 def _summary(before: Breakdown, after: Breakdown, bounds: tuple[float, float]) -> str:
     old, new = int(before.total), int(after.total)
-    less = (old - new) / old
-    verb = f"{format_ratio(less)} less" if new <= old else f"{format_ratio(-less)} more"
-    low, high = (format_ns(round(bound)) for bound in bounds)
-    return f"The step would take {format_ns(new)} instead of {format_ns(old)}, {verb} (80 % interval {low} to {high})."
+    low_ns, high_ns = map(round, bounds)
+    less = "The step would take {new_ns} instead of {old_ns}, {change_ratio} less (80 % interval {low_ns} to {high_ns})."
+    more = "The step would take {new_ns} instead of {old_ns}, {change_ratio} more (80 % interval {low_ns} to {high_ns})."
+    form = less if new <= old else more
+    return say(form, new_ns=new, old_ns=old, change_ratio=abs(old - new) / old, low_ns=low_ns, high_ns=high_ns)
 
 
 def _limit(path: pd.DataFrame) -> str:

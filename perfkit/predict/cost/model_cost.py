@@ -16,6 +16,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.params import active_params, count_params
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.texts import joined, say
 from perfkit.core.units import format_ratio, format_si, significant
 from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
 from perfkit.predict.cost.guide import guide_flops
@@ -103,8 +104,8 @@ def utilization_told(cost: ModelCost, tokens_per_s_per_device: float, peak_flops
     core = pass_flops(model, length, RecomputePlan(attention_core=True), attention)["recompute"]
     right = hfu(training_flops(model, length, attention), core, tokens_per_s_per_device, peak_flops_per_s)
     printed = guide_selective_hfu(model, length, tokens_per_s_per_device, peak_flops_per_s, attention)
-    selective = f"With only the attention core recomputed, HFU is {format_ratio(right, 4)}"
-    selective += f"; the variant that the guides print gives {format_ratio(printed, 4)} (X06)."
+    form = "With only the attention core recomputed, HFU is {right_hfu}; the variant that the guides print gives {guide_hfu} (X06)."
+    selective = say(form, right_hfu=right, guide_hfu=printed)
     return (f"{text}.", *([judged] if judged else []), selective)
 
 
@@ -154,14 +155,12 @@ def guide_table(model: ModelSpec, seq_length: int) -> pd.DataFrame:
 
 def guide_told(model: ModelSpec, seq_length: int) -> str:
     """How far the totals of the guides are from the exact ones, in a sentence."""
+    large, small = "{name} {apart_ratio} too large", "{name} {apart_ratio} too small"
     apart = [
-        f"{figure.name} {format_ratio(abs(figure.ratio - 1))} {_side(figure.ratio)}" for figure in guide_flops(model, seq_length)
+        say(large if figure.ratio > 1 else small, name=figure.name, apart_ratio=abs(figure.ratio - 1))
+        for figure in guide_flops(model, seq_length)
     ]
-    return f"The guides' totals are off: {', '.join(apart)}."
-
-
-def _side(ratio: float) -> str:
-    return "too large" if ratio > 1 else "too small"
+    return say("The guides' totals are off: {apart}.", apart=joined(apart, ", "))
 
 
 @cache

@@ -10,7 +10,7 @@ import pandas as pd
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import say
-from perfkit.core.units import format_bytes, format_ratio
+from perfkit.core.units import format_bytes
 from perfkit.predict.limits import limit_of
 from perfkit.predict.memory.guide import activation_table, static_table
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
@@ -116,11 +116,14 @@ def switches_told(fit: MemoryFit, found: Iterable[Switch]) -> str:
 def static_told(fit: MemoryFit) -> str:
     """How much of the fullest stage's peak stays from step to step, in a sentence."""
     static = fit.estimate.peak.amount("static")
-    text = f"{format_bytes(static)}, {format_ratio(static / fit.estimate.peak.total)} of the peak, stays from step to step"
-    return f"{text}; the guides' 10N has no gradients and no master copy (X09)."
+    form = (
+        "{static_bytes}, {share} of the peak, stays from step to step; the guides' 10N has no gradients and no master copy (X09)."
+    )
+    return say(form, static_bytes=float(static), share=float(static / fit.estimate.peak.total))
 
 
 def activations_told(fit: MemoryFit) -> str:
     """How much of the fullest stage's peak is kept for the backward pass, in a sentence."""
-    share = format_ratio(fit.estimate.peak.amount("dynamic/activations") / fit.estimate.peak.total)
-    return f"Activations are {share} of the peak; the guides' table counts a GPT with dropout and without flash attention (X10)."
+    share = float(fit.estimate.peak.amount("dynamic/activations") / fit.estimate.peak.total)
+    form = "Activations are {share} of the peak; the guides' table counts a GPT with dropout and without flash attention (X10)."
+    return say(form, share=share)

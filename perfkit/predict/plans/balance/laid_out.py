@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit.config.export_text import Export
 from perfkit.core.texts import say
-from perfkit.core.units import GIB, NS_PER_US, format_bytes, format_ns, format_ratio
+from perfkit.core.units import GIB, NS_PER_US, format_bytes, format_ns
 from perfkit.predict.plans.balance.balance import schedule_case
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
 from perfkit.predict.plans.balance.moves import LayerPlanner, parse_layers
@@ -82,9 +82,11 @@ class LaidOut:
         if not self.even_ns:
             return "An even split of the layers does not fit."
         gain_ns = self.even_ns - self.schedule.makespan_ns
-        share, side = format_ratio(abs(gain_ns) / self.even_ns), "faster" if gain_ns > 0 else "slower"
-        against = f"{share} {side} than" if gain_ns else "As fast as"
-        return f"{against} the even split with its fastest recomputation ({format_ns(self.even_ns, 5)})."
+        faster = "{gain_ratio} faster than the even split with its fastest recomputation ({even})."
+        slower = "{gain_ratio} slower than the even split with its fastest recomputation ({even})."
+        equal = "As fast as the even split with its fastest recomputation ({even})."
+        form = faster if gain_ns > 0 else slower if gain_ns else equal
+        return say(form, gain_ratio=abs(gain_ns) / self.even_ns, even=format_ns(self.even_ns, 5))
 
     def stages(self) -> pd.DataFrame:
         """One row a stage: `layers` by chunk, recomputed layers by kind, busy and idle time, micro batches in flight, memory."""
@@ -160,10 +162,13 @@ def moves_told(moves: pd.DataFrame, layers: str) -> str:
     if moves.empty:
         return "No layer can be moved."
     best = moves.iloc[0]
-    change_ns, fits = int(best["change_ns"]), "" if best["fits"] else ", but it does not fit"
-    if change_ns >= 0:
-        return f"No single move from {layers} makes the step shorter."
-    return f"From {layers}: one layer from {best['from']} to {best['to']} saves {format_ns(-change_ns)} a step{fits}."
+    won_ns = -int(best["change_ns"])
+    if won_ns <= 0:
+        return say("No single move from {layers} makes the step shorter.", layers=layers)
+    fits = "From {layers}: one layer from {first} to {last} saves {won_ns} a step."
+    too_large = "From {layers}: one layer from {first} to {last} saves {won_ns} a step, but it does not fit."
+    form = fits if best["fits"] else too_large
+    return say(form, layers=layers, first=str(best["from"]), last=str(best["to"]), won_ns=won_ns)
 
 
 def changed_problem(problem: PipelineProblem, *, limit_gib: float, p2p_us: float, **sizes: Any) -> PipelineProblem:

@@ -16,7 +16,8 @@ from perfkit.core.patterns import PatternCheck, check_patterns, layer_paths, pat
 from perfkit.core.recomputed import SILU_MUL
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.core.units import GIB, MIB, NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.core.texts import joined, say
+from perfkit.core.units import GIB, MIB, NS_PER_S, format_bytes, format_ratio
 from perfkit.predict.changes import AS_PLANNED
 from perfkit.predict.estimate import Estimate, efficiency_of, estimate, estimates
 from perfkit.predict.limits import limit_of
@@ -125,16 +126,26 @@ class RecomputeChoice:
 
     def told(self) -> tuple[str, ...]:
         """What the choice costs and frees in a sentence, and what is odd about its patterns."""
-        fits = "fits" if self.ground.holds(self.estimate) else "does not fit"
-        text = f"{self.name}: the step is {format_ratio(self.ground.longer(self.estimate))} longer than without recomputation; "
-        text += f"{_peak(self.estimate)} {fits} into {format_bytes(self.ground.limit_bytes)}."
+        fits = "{name}: the step is {longer_ratio} longer than without recomputation; {peak} fits into {limit_bytes}."
+        too_large = "{name}: the step is {longer_ratio} longer than without recomputation; {peak} does not fit into {limit_bytes}."
+        said = [
+            say(
+                fits if self.ground.holds(self.estimate) else too_large,
+                name=self.name,
+                longer_ratio=self.ground.longer(self.estimate),
+                peak=_peak(self.estimate),
+                limit_bytes=self.ground.limit_bytes,
+            )
+        ]
         if self.checks:
             freed, whole = saved_bytes(self.plan, [check.pattern for check in self.checks]), self.ground.whole.saved_bytes
-            text += f" The operators free {format_bytes(freed)} a layer and micro batch, a whole layer {format_bytes(whole)}."
+            form = "The operators free {freed_bytes} a layer and micro batch, a whole layer {whole_bytes}."
+            said.append(say(form, freed_bytes=float(freed), whole_bytes=float(whole)))
         dead = [check.pattern for check in self.checks if not check.matched]
         if dead:
-            text += f" ✗ {len(dead)} of {len(self.checks)} patterns name no operator and have no effect."
-        return text, *self._notes()
+            form = "✗ {dead} of {all} patterns name no operator and have no effect."
+            said.append(say(form, dead=str(len(dead)), all=str(len(self.checks))))
+        return joined(said), *self._notes()
 
     def _notes(self) -> Iterator[str]:
         names = {path for check in self.checks for path in check.matched}
@@ -211,11 +222,13 @@ def recompute_choice(
 def curves_told(ground: RecomputeGround) -> str:
     """Which operator frees most for its time, and how much all of them free of a layer, in a sentence."""
     first, most = ground.options[0], ground.exact[-1]
-    cost = format_ns(first.seconds * NS_PER_S) if first.seconds else "no time"
-    return (
-        f"{first.path} comes first: it frees {format_bytes(first.saved_bytes)} a layer for {cost}. All operators together free "
-        f"{format_bytes(most.saved_bytes)}, a whole layer {format_bytes(ground.whole.saved_bytes)}."
-    )
+    costly = "{path} comes first: it frees {freed_bytes} a layer for {cost_s}."
+    free = "{path} comes first: it frees {freed_bytes} a layer for no time."
+    form = costly if first.seconds else free
+    best = say(form, path=first.path, freed_bytes=float(first.saved_bytes), cost_s=float(first.seconds))
+    form = "All operators together free {freed_bytes}, a whole layer {whole_bytes}."
+    every = say(form, freed_bytes=float(most.saved_bytes), whole_bytes=float(ground.whole.saved_bytes))
+    return joined((best, every))
 
 
 def settings_points(ground: RecomputeGround, chosen: RecomputeChoice | None = None) -> list[dict[str, object]]:
