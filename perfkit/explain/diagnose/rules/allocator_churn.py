@@ -34,7 +34,7 @@ LEAST_BYTES = 2**20
 MOST_RANKS = 16
 UNCACHED = 0.25
 """With so many returns a kernel nothing keeps memory for the next operator."""
-CACHE = "let the allocator keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING (or its like for NPU or HIP)"
+CACHE = "let the allocator keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING (NPU: PYTORCH_NO_NPU_MEMORY_CACHING)"
 ACTIONS = (
     "do not empty the cache inside the step",
     "use virtual memory: expandable_segments:True for PyTorch, MS_ALLOC_CONF=enable_vmm:True",

@@ -8,7 +8,7 @@ one rank alone is no finding: its cause lies before it. Idle times in a tail are
 is the reduction without its last bucket, or the idle times inside the optimizer.
 
 What to do: buckets whose reduction starts while the backward pass runs (all_reduce_fusion_config, overlap of gradients), a sharded
-optimizer, reduction inside a node first (zero_shard_size); a fused optimizer.
+optimizer, reduction inside a node first (optimizer_weight_shard_size); a fused optimizer.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BUCKETS = 8
 ACTIONS = {
     "reduction": (
         "cut gradients into buckets that are reduced while the backward pass runs (all_reduce_fusion_config, overlap of gradients)",
-        "shard the optimizer, and reduce inside a node first (zero_shard_size)",
+        "shard the optimizer, and reduce inside a node first (optimizer_weight_shard_size, --num-distributed-optimizer-instances)",
     ),
     "optimizer": ("use a fused optimizer, or compile it (jit)", "shard the optimizer over the data parallel ranks"),
     "other": ("look at the named operators after the backward pass: clipping, loss scaling, logging", "compile them, or fuse them"),

@@ -25,7 +25,8 @@ LINEARITY_LOW = Threshold(
 MOST = 1.02
 ACTIONS = (
     "look at communication between nodes, at slow ranks and stages: the findings that cost time",
-    "reduce inside a node first (zero_shard_size), and keep tensor groups inside nodes",
+    "keep tensor groups inside nodes, and reduce inside a node first (optimizer_weight_shard_size, "
+    "--num-distributed-optimizer-instances)",
     "compare strategies for this number of devices (page 03)",
 )
 TOO_LITTLE = "{num_devices} devices deliver {linearity} of {baseline_devices} devices x {times_the_devices}"

@@ -20,14 +20,14 @@ SKIPPED_SHARE = Threshold(
     name="skipped-share",
     value=0.01,
     unit="share of the iterations",
-    origin="chosen: a scale that is found overflows once in its window, 1 of 1,000 (loss_scale_window of MindSpore and Megatron)",
+    origin="chosen: a scale that is found overflows once in its window, 1 of 1,000 (scale_window, --loss-scale-window)",
 )
 FEW_TOLD = 6
 LONGEST_SEARCH = 33
 """A scale that starts at 2^32 and is halved at each overflow is 1 after as many iterations."""
 _TOLD = ["overflow", "num_skipped", "num_nan", "loss_is_nan", "loss"]
 ACTIONS = (
-    "train in bf16, which needs no loss scale; or a smaller initial scale (initial_loss_scale, --initial-loss-scale)",
+    "train in bf16, which needs no loss scale; or a smaller initial scale (loss_scale_value, --initial-loss-scale)",
     "nan in the loss: look at learning rate and warm-up, at gradients without clipping, and at the batches of those steps",
 )
 
