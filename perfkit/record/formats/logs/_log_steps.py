@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 from perfkit.core.shortening import enumerated
+from perfkit.core.texts import Said, say
 from perfkit.record.format import Sink
 from perfkit.record.formats.logs.log_text import rank_of
 from perfkit.record.listing import File
@@ -104,26 +105,26 @@ def _add_log(sink: Sink, rank: int, file: File, steps: Sequence[LogStep]) -> Non
 
 def _note_holes(sink: Sink, logs: Sequence[Log]) -> None:
     """Say once for all logs of a kind what they do not hold of their job: steps before, between and after those that they print."""
-    holes: dict[str, list[str]] = {}
+    holes: dict[Said, list[str]] = {}
     for log in logs:
         for hole in _holes(log):
             holes.setdefault(hole, []).append(log.file.label)
     for hole, labels in holes.items():
-        sink.note(f"{enumerated(labels, NAMED)}: {hole}")
+        sink.note(say("{logs}: {hole}", logs=enumerated(labels, NAMED), hole=hole))
 
 
-def _holes(log: Log) -> Iterator[str]:
+def _holes(log: Log) -> Iterator[Said]:
     if not log.steps:
         return
     first, last = log.steps[0], log.steps[-1]
     gaps = [after.step - before.step for before, after in pairwise(log.steps) if after.step > before.step]
     usual = Counter(gaps).most_common(1)[0][0] if gaps else first.step
     if first.step > max(first.num_steps, usual):
-        yield f"begins with step {first.step}; what came before is not in it"
+        yield say("begins with step {step}; what came before is not in it", step=str(first.step))
     if missing := sum(gap // usual - 1 for gap in gaps if gap > usual):
-        yield f"lacks {missing} line(s) of steps between those that it prints"
+        yield say("lacks {count} line(s) of steps between those that it prints", count=str(missing))
     if last.step < log.last_step:
-        yield f"ends with step {last.step} of {log.last_step}"
+        yield say("ends with step {step} of {steps}", step=str(last.step), steps=str(log.last_step))
 
 
 def _note_oddities(sink: Sink, file: File, steps: Sequence[LogStep]) -> None:
