@@ -19,6 +19,7 @@ from perfkit.core.figure import Figure, computed, figure, first_known
 from perfkit.core.run import Run
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_ns, format_ratio, format_si, significant
 from perfkit.explain.training_log import StepStatistics, detect_divisor, step_statistics, timed
 from perfkit.predict.cost.flops import training_flops
@@ -104,10 +105,16 @@ def steps_table(found: Baseline) -> pd.DataFrame:
 def steps_told(found: Baseline) -> tuple[str, ...]:
     """The step of a log in a sentence; then what speaks against it: warm-up that is left in, too few steps, outliers."""
     statistics, warmup = found.statistics, found.statistics.num_warmup
-    left_out = f"{warmup} warm-up step{'s' * (warmup > 1)} left out" if warmup else "nothing left out"
-    spread = format_ratio(statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0)
-    step = f"A step takes {found.step_time.text()} (median of {statistics.num_steps}, {left_out}; typical deviation {spread})."
-    notes, ratio = [], statistics.first_to_median
+    one, more = say("{num} warm-up step left out", num=str(warmup)), say("{num} warm-up steps left out", num=str(warmup))
+    step = say(
+        "A step takes {step} (median of {num}, {left_out}; typical deviation {deviation_ratio}).",
+        step=found.step_time.text(),
+        num=str(statistics.num_steps),
+        left_out=(more if warmup > 1 else one) if warmup else "nothing left out",
+        deviation_ratio=statistics.mad_ns / statistics.median_ns if statistics.median_ns else 0.0,
+    )
+    notes: list[str] = []
+    ratio = statistics.first_to_median
     if ratio is not None and ratio >= COMPILING and not warmup:
         notes.append(f"The first step is {significant(ratio, 2)} times the median: it holds compilation. Leave it out.")
     if warmup != found.suggested_warmup:

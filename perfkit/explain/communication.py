@@ -7,7 +7,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.texts import say
-from perfkit.core.units import format_ms, format_ns, format_ratio, significant
+from perfkit.core.units import format_ms, format_ratio, significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
 from perfkit.explain.diagnose.case import Case
@@ -78,12 +78,14 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
         return None
     first, second = told.iloc[0], told.iloc[1]
     if first["caused_ns"] > CLEARLY * second["caused_ns"]:
-        return int(first["rank"]), f"it comes last in {int(first['times_last'])} of {int(first['operations'])} operations"
+        last, operations = str(int(first["times_last"])), str(int(first["operations"]))
+        return int(first["rank"]), say("it comes last in {last} of {operations} operations", last=last, operations=operations)
     by_wait = told.sort_values("wait_ns", kind="stable")
     least, next_least = by_wait.iloc[0], by_wait.iloc[1]
     if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
         return None
-    return int(least["rank"]), f"of the ranks recorded it waits least ({format_ms(least['wait_ns'] / num_steps(members))} a step)"
+    each = format_ms(least["wait_ns"] / num_steps(members))
+    return int(least["rank"]), say("of the ranks recorded it waits least ({wait} a step)", wait=each)
 
 
 def num_steps(members: pd.DataFrame) -> int:
@@ -138,9 +140,13 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
     total = waited + moved
     if known.empty or not total:
         return ["Waiting and moving data were not told apart."]
-    parts = f"All ranks together wait {format_ns(waited)} and move data for {format_ns(moved)}"
-    text = f"{parts}: {format_ratio(waited / total)} is waiting"
-    told = [f"{text}; rank {late[0]} is the late one; {late[1]}." if late else f"{text}; no single rank makes the others wait."]
+    whom = (
+        say("rank {rank} is the late one; {why}", rank=str(late[0]), why=late[1])
+        if late
+        else "no single rank makes the others wait"
+    )
+    form = "All ranks together wait {wait_ns} and move data for {transfer_ns}: {wait_ratio} is waiting; {whom}."
+    told: list[str] = [say(form, wait_ns=waited, transfer_ns=moved, wait_ratio=waited / total, whom=whom)]
     rest = int(ranks["other_ns"].sum())
     if rest > total:
         form = "{rest_ns} of the {total_ns} in collectives ({rest_ratio}) are neither waiting nor transfer."

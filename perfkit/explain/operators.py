@@ -8,7 +8,8 @@ import pandas as pd
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import NS_PER_US, format_entry, format_ns, format_ratio
+from perfkit.core.texts import say
+from perfkit.core.units import NS_PER_US, format_entry, format_ratio
 
 Grouping = Literal["name", "type", "core"]
 COMPUTING, ALL, UNKNOWN = "computing", "all", "unknown"
@@ -103,9 +104,13 @@ def operator_totals(run: Run, *, rank: int, by: Grouping = "name", core: str = C
 def largest_told(totals: pd.DataFrame) -> str:
     """The operator that takes most, in a sentence; `totals` is of `operator_totals`."""
     largest = totals.iloc[0]
-    return (
-        f"{_named(largest['name'])} takes most: {format_ns(int(largest['total_ns']))} in {int(largest['count'])} call(s), "
-        f"{format_ratio(largest['share'], 2)} of the time of the {len(totals)} groups."
+    return say(
+        "{name} takes most: {total_ns} in {calls} call(s), {part} of the time of the {groups} groups.",
+        name=_named(largest["name"]),
+        total_ns=int(largest["total_ns"]),
+        calls=str(int(largest["count"])),
+        part=format_ratio(largest["share"], 2),
+        groups=str(len(totals)),
     )
 
 

@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Floats, PlanColumns
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import format_count, format_ratio
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.cost.cost_columns import refuse_unpriced
@@ -82,12 +83,20 @@ def growth_told(found: pd.DataFrame) -> str:
         return f"No number of devices works: {found['note'].iloc[-1]}"
     first, last = known.iloc[0], known.iloc[-1]
     smallest, largest = (format_count(int(row["num_devices"])) for row in (first, last))
-    text = f"From {smallest} to {largest} devices {format_ratio(float(last['linearity']), 4)} of the ideal throughput is kept"
     bad = known[known["linearity"] <= GOOD_LINEARITY]
-    limit = format_ratio(GOOD_LINEARITY, 2)
-    if bad.empty:
-        return f"{text}, above {limit} everywhere."
-    return f"{text}; it falls below {limit} at {int(bad['num_devices'].iloc[0])} devices."
+    above = "From {smallest} to {largest} devices {linearity} of the ideal throughput is kept, above {limit} everywhere."
+    below = (
+        "From {smallest} to {largest} devices {linearity} of the ideal throughput is kept; it falls below {limit} at {first} "
+        "devices."
+    )
+    return say(
+        above if bad.empty else below,
+        smallest=smallest,
+        largest=largest,
+        linearity=float(last["linearity"]),
+        limit=format_ratio(GOOD_LINEARITY, 2),
+        first="" if bad.empty else str(int(bad["num_devices"].iloc[0])),
+    )
 
 
 def growth_table(found: pd.DataFrame) -> pd.DataFrame:
