@@ -9,6 +9,9 @@ import { t } from "./texts.js";
 // its text alternative and its table.
 const CANVAS_FROM_ROWS = 400;
 
+// Below, a legend in one line would be cut off at the right.
+const NARROW = 420;
+
 export class Chart {
   /** `send` carries messages to the kernel; `description` is {name, title, spec, alt, sources}. */
   constructor(model, send) {
@@ -96,7 +99,8 @@ export class Chart {
   async embed() {
     const vega = await loadModule(this.model, "vega");
     const { spec } = this.description;
-    const config = vegaConfig(this.root, spec.config);
+    this.narrow = this.isNarrow();
+    const config = vegaConfig(this.root, this.narrow ? { ...spec.config, legend: { ...spec.config?.legend, columns: 2 } } : spec.config);
     const compiled = vega.compile({ ...themed(spec, this.root), config: undefined }, { config }).spec;
     this.sized = sizedSignals(spec, compiled);
     const rows = Math.max(0, ...Object.values(this.datasets).map(lengthOf));
@@ -172,7 +176,17 @@ export class Chart {
     return Math.floor(this.plot.clientWidth);
   }
 
+  isNarrow() {
+    const width = this.plot.clientWidth;
+    return width > 0 && width < NARROW;
+  }
+
   fit() {
+    if (this.view && this.plot.clientWidth && this.isNarrow() !== this.narrow) {
+      this.narrow = this.isNarrow();
+      this.rebuild(this.description, this.datasets, this.params);
+      return;
+    }
     const width = this.width();
     if (!this.sized || !this.view || !width || this.view.signal("width") === width) return;
     this.enqueue(() => this.view.signal("width", width).runAsync());

@@ -161,6 +161,16 @@ def test_a_number_is_short_to_look_at_and_exact_for_whoever_is_in_its_field(open
     expect(field).to_have_attribute("title", "61.892578125")
 
 
+def test_on_a_phone_the_legend_takes_as_many_lines_as_it_needs(open_page: OpenPage):
+    page = open_page("11_step_breakdown")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("""() => {
+      const plot = document.querySelector(".pk-plot");
+      const ends = [...plot.querySelectorAll(".role-legend-label")].map((one) => one.getBoundingClientRect().right);
+      return ends.length && Math.max(...ends) <= plot.getBoundingClientRect().right;
+    }""")
+
+
 def barriers(page: Page, **options: object) -> list[str]:
     """What axe-core finds that keeps people out: findings it calls serious or critical, with the first element of each."""
     if not page.evaluate("'axe' in window"):
