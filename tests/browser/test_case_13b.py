@@ -1,4 +1,4 @@
-"""Page 30 by keyboard: a guess, the reveal, and the miss of round 1."""
+"""Page 30 by keyboard: a guess, the reveal, and what was reported of round 2."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ OpenPage = Callable[..., Page]
 
 
 def test_a_round_is_guessed_and_then_revealed_by_keyboard(open_page: OpenPage):
-    page = open_page("30_case_13b", "round=1")
-    panel = page.locator('section[data-panel="case-13b"]')
-    expect(panel.locator(".pk-sentence")).to_contain_text("Type your guess")
-    assert "2,136" not in panel.inner_text()
+    page = open_page("30_case_13b", "number=2")
+    panel, told = (page.locator(f'section[data-panel="{name}"]') for name in ("your-guess", "predicted-and-reported"))
+    expect(told).to_contain_text("Type your guess")
+    assert "2\u2009189" not in page.locator("main").inner_text()
     guess = panel.get_by_label("Your guess")
     guess.fill("2000")
     guess.press("Enter")
@@ -21,5 +21,5 @@ def test_a_round_is_guessed_and_then_revealed_by_keyboard(open_page: OpenPage):
     idea.fill("recompute less")
     idea.press("Enter")
     panel.get_by_role("button", name="Keep my guess and reveal").press("Enter")
-    expect(panel.locator(".pk-sentence")).to_contain_text("the guide reports 2\u2009136: error -")
-    expect(panel).to_contain_text("share one gradient synchronization")
+    expect(told.locator(".pk-sentence")).to_contain_text("the guide reports 2\u2009189: error -")
+    expect(told).to_contain_text("Step as estimated")

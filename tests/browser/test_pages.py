@@ -61,6 +61,7 @@ EMPTY_AT_FIRST = {
     "20_findings timeline",
     "choose-other",
     "beside-the-other-run",
+    "predicted-and-reported",
 }
 
 

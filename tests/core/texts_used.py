@@ -331,10 +331,10 @@ def _words() -> Iterator[tuple[str, str, str]]:
 
 def _said() -> Iterator[tuple[str, str, str]]:
     """What pages say, wherever it is made, with places for figures: those of the catalogue whose words some code still has."""
-    rooms = ("config", "explain", "face", "predict", "project", "record")
+    rooms = ("config", "explain", "face", "predict", "project", "record", "teach")
     files = [path.read_text() for room in rooms for path in (ROOT / "perfkit" / room).rglob("*.py")]
     files += [text for path in pages() for text in _code_of(path)]
-    files += [path.read_text() for path in (ROOT / "data").glob("*.toml")]
+    files += [path.read_text() for path in (ROOT / "data").rglob("*.toml")]
     known = set(re.findall(r"[A-Za-z]{3,}", "\n".join(files)))
     for text in catalogue("zh").get("said", {}):
         if set(re.findall(r"[A-Za-z]{3,}", text)) <= known:

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.explain.ledger import causes
+from perfkit.explain.ledger._paint import shared
 from perfkit.explain.stragglers import NO_STAGE
 
 
@@ -27,14 +28,15 @@ def told_apart(entries: pd.DataFrame, members: pd.DataFrame, stages: Mapping[int
     if len(by_stage) < 2:
         return entries
     filling = (len(by_stage) - 1) / _micro_batches(members, stages) * float(by_stage.mean())
-    late = entries[load]
-    of_step = [late["rank"], late["step"]]
-    # A stage that computes nothing is not among those that do.
-    spare = (float(by_stage.max()) - late["rank"].map(stages).map(by_stage).fillna(0.0)).clip(lower=0.0)
-    longer = late["who"].map(busy.set_index("rank")["ns"]).fillna(0.0) - late["who"].map(stages).map(by_stage).fillna(0.0)
-    slow = longer.clip(lower=0.0).groupby(of_step).transform("max")
-    whole = late["ns"].groupby(of_step).transform("sum")
-    return pd.concat([entries[~load], *_cut(late, whole, (filling, spare, slow))], ignore_index=True)
+    own = busy.set_index("rank")["ns"]
+    frames = [entries[~load]]
+    for (rank, _), rows in entries[load].groupby(["rank", "step"], sort=False):
+        # A stage that computes nothing is not among those that do.
+        own_stage = float(by_stage.get(stages[int(str(rank))], 0.0))
+        spare = max(0.0, float(by_stage.max()) - own_stage)
+        slow = {who: max(0.0, float(own.get(who, 0)) - float(by_stage.get(stages.get(who, -1), 0))) for who in rows["who"].unique()}
+        frames.append(_cut(rows, filling, spare, max(slow.values(), default=0.0)))
+    return pd.concat(frames, ignore_index=True)
 
 
 def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
@@ -47,18 +49,18 @@ def _for_stages(entries: pd.DataFrame, stages: Mapping[int, int]) -> np.ndarray:
     return found
 
 
-def _cut(rows: pd.DataFrame, whole: pd.Series, limits: tuple[float | pd.Series, ...]) -> list[pd.DataFrame]:
-    """The rows cut into filling, load, slow ranks and the rest: in order up to the limits of all of their step, in proportion."""
+def _cut(rows: pd.DataFrame, filling: float, spare: float, slow: float) -> pd.DataFrame:
+    whole = int(rows["ns"].sum())
+    rest, parts = whole, []
+    for limit in (filling, spare, slow):
+        parts.append(min(rest, round(limit)))
+        rest -= parts[-1]
+    weights = np.array([*parts, rest], dtype=np.int64)
     late = rows["cause"].replace(causes.STAGE_LOAD, causes.LATE_SENDS)
     names: tuple[pd.Series | str, ...] = (causes.FILLING, causes.STAGE_LOAD, causes.KERNELS, late)
-    own, total = (amounts.to_numpy(dtype=np.int64) for amounts in (rows["ns"], whole))
-    reached, before, pieces = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64), []
-    for name, limit in zip(names, (*limits, np.inf), strict=True):
-        reached = np.minimum(reached + np.rint(limit), total)
-        until = np.minimum(np.floor(own * (reached / total)).astype(np.int64), own)
-        pieces.append(rows.assign(cause=name, ns=until - before))
-        before = until
-    return pieces
+    cut = np.stack([shared(int(ns), weights) for ns in rows["ns"]])
+    pieces: list[pd.DataFrame] = [rows.assign(cause=name, ns=cut[:, at]) for at, name in enumerate(names) if weights[at]]
+    return pd.concat(pieces, ignore_index=True)
 
 
 def _work(entries: pd.DataFrame, stages: Mapping[int, int]) -> pd.DataFrame:

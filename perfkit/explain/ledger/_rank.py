@@ -156,8 +156,9 @@ def _work(kernels: pd.DataFrame) -> Objects:
     """The cause of each kernel as work, by what it computes: by its type, or by its name where the type says nothing."""
     types = operators(kernels)
     found = _kinds(types.astype("category"))
+    by_name = _kinds(kernels["name"].astype("category"))
     vague = found == causes.ELEMENT_WISE
-    found[vague] = _kinds(kernels["name"][vague].astype("category").cat.remove_unused_categories())
+    found[vague] = by_name[vague]
     cores = kernels["core"].astype("category")
     cpu = np.array(
         [*("AI_CPU" in str(core).upper() or "AICPU" in str(core).upper() for core in cores.cat.categories.tolist()), False]

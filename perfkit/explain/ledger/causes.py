@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 COPY, FEED, DEVICE, UNEXPLAINED = "copy", "feed", "device", "unexplained"
 TRANSFER, SLOW_TRANSFER = "transfer/usual speed", "transfer/slower than usual"
@@ -89,7 +88,6 @@ _KINDS = (
 ELEMENT_WISE, AI_CPU = "work/element-wise and other", "work/AI CPU"
 
 
-@lru_cache(maxsize=1 << 15)
 def kind_of(operator: str) -> str:
     """The cause of computing an operator or kernel of this name."""
     return next((cause for cause, pattern in _KINDS if pattern.search(operator)), ELEMENT_WISE)

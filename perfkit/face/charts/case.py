@@ -29,7 +29,12 @@ def stage_work(rows: Rows) -> alt.Chart:
         .encode(
             x=alt.X("seconds:Q", title="time of a step (s)", stack="zero"),
             y=alt.Y("place:N", title=None, sort=None),
-            color=alt.Color("work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values()))),
+            color=alt.Color(
+                "work:N",
+                title=None,
+                scale=alt.Scale(domain=list(WORK), range=list(WORK.values())),
+                legend=alt.Legend(columns=3),
+            ),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), theme.tooltip("seconds", "ns")],
         )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from perfkit.explain.diagnose import diagnose
 from perfkit.explain.diagnose._prices import bounded
 from perfkit.explain.diagnose.case import Case
-from perfkit.explain.diagnose.episodes import price_ns
 from perfkit.explain.diagnose.rule import Finding, Loss
 from perfkit.explain.diagnose.rules import slow_rank
 from perfkit.explain.diagnose.work import loss, price
 from perfkit.record.load import load
-from tests.explain.diagnose.made import MS, Training, assert_possible, summaries
+from tests.explain.diagnose.made import Training, assert_possible
 
 TRACES = Path(__file__).resolve().parents[2] / "data/traces"
 
@@ -59,17 +56,6 @@ def test_two_streams_that_compute_at_once_pass_no_time_twice():
     beside = kernels.assign(start_ns=kernels["start_ns"] + kernels["duration_ns"] // 2, duration_ns=kernels["duration_ns"] // 2)
     found = price(case, [loss(pd.concat([kernels, beside], ignore_index=True), fraction=1 / 6)])
     assert found == price(case, [loss(kernels, fraction=1 / 6)]) > 0
-
-
-def test_what_is_longer_by_less_than_the_other_steps_differ_did_not_follow_from_an_episode():
-    """Step 2 is 18 ms longer than the usual one, of which the episode takes 10: the others differ by 14 without it."""
-    run = summaries({0: [6, 16, 6, 6]}, steps=4)
-    unequal, equal = (
-        Case(replace(run, tables={"steps": run.frame("steps").assign(duration_ns=np.array(lengths) * MS)}))
-        for lengths in ([47, 57, 39, 33], [39, 57, 39, 39])
-    )
-    assert price_ns(unequal, (2,), 10 * MS // 4) == 10 * MS // 4
-    assert price_ns(equal, (2,), 10 * MS // 4) == 18 * MS // 4
 
 
 def test_a_price_above_its_bound_is_refused():
