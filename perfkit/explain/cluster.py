@@ -26,7 +26,6 @@ RULES = ("slow-rank", "slow-link", "stage-imbalance")
 Z_LIMIT, PERSISTENCE = 3.5, 0.7
 """Robust deviations from which a rank stands out, and the share of the steps in which it has to."""
 LABELS = {
-    "value_ns": "mean of its steps",
     "over_stage": "of its stage",
     "over_all": "of all",
     "stands_out": "stands out",
@@ -55,7 +54,7 @@ class RankComparison:
         return say(
             "Rank {rank} is furthest from its stage: {value} in the mean step, {over_stage} x its stage's median. {apart}",
             rank=str(int(row["rank"])),
-            value=format_ms(row["value_ns"]),
+            value=format_ms(row["mean_of_its_steps_ns"]),
             over_stage=significant(row["over_stage"], 4),
             apart=("No rank stands out.", "1 rank stands out.")[apart]
             if apart < 2
@@ -65,8 +64,11 @@ class RankComparison:
     def to_frame(self) -> pd.DataFrame:
         """The ranks, furthest from their stage first."""
         order = (self.table["over_stage"] - 1).abs().sort_values(ascending=False, na_position="last", kind="stable").index
-        columns = ["rank", "stage", "value_ns", "stage_median_ns", "over_stage", "over_all", "z", "slow_steps_share", "stands_out"]
-        frame = self.table.loc[order].assign(stage=self.table["stage"].map(stragglers.stage_name))[columns]
+        named = self.table.rename(columns={"value_ns": "mean_of_its_steps_ns"})
+        columns = ["rank", "stage", "mean_of_its_steps_ns", "stage_median_ns", "over_stage", "over_all", "z"]
+        frame = named.loc[order].assign(stage=named["stage"].map(stragglers.stage_name))[
+            [*columns, "slow_steps_share", "stands_out"]
+        ]
         frame.attrs |= {"title": "Ranks, furthest from their stage first", "labels": LABELS}
         return frame.reset_index(drop=True)
 

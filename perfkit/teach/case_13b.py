@@ -211,14 +211,14 @@ def answer_rows(number: int, guess: float) -> list[dict[str, Any]]:
 
 def story(last: int) -> pd.DataFrame:
     """The rounds up to `last`: reported figures, what perfkit predicts, step time and MFU from them, and the lesson."""
-    frame = pd.DataFrame(
+    return pd.DataFrame(
         [
             {
                 "round": item.number,
                 "predicted_tokens_per_s_per_device": item.predicted,
                 "reported_tokens_per_s_per_device": item.reported,
                 "error_ratio": item.error,
-                "gain_ratio": item.gain,
+                "against_round_before_ratio": item.gain,
                 "step_s": item.step_s,
                 "full_mfu": item.mfu_full,
                 "causal_no_head_mfu": item.mfu_causal,
@@ -227,8 +227,6 @@ def story(last: int) -> pd.DataFrame:
             for item in case_rounds()[: last + 1]
         ]
     )
-    frame.attrs["labels"] = {"gain_ratio": "gain"}
-    return frame
 
 
 def _begun(now: CaseRound) -> str:
