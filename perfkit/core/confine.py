@@ -81,11 +81,14 @@ class _Hook:
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in _EVENTS and arguments and isinstance(arguments[0], str | bytes | os.PathLike):
-            self._check(os.fsdecode(arguments[0]))
+            name = os.fsdecode(arguments[0])
+            if event == "sqlite3.connect":
+                name = name.removeprefix("file:").partition("?")[0] if name.startswith("file:") else name
+                if name == ":memory:":  # wherever the process is: no file
+                    return
+            self._check(name)
 
     def _check(self, name: str) -> None:
-        if name.startswith(("file:", ":memory:")) or not name:  # SQLite's own spelling: a path that was opened before
-            name = name.removeprefix("file:").partition("?")[0]
         place = os.path.realpath(name or ".")
         if not (f"{place}{os.sep}".startswith(self._inside) or _PROC.fullmatch(place)):
             raise InputError(os.path.basename(place), ["lies, or leads, outside of the folders that this server opens"])  # noqa: PTH119

@@ -199,6 +199,7 @@ for name in json.loads(sys.argv[2]):
             pass
 inside = pathlib.Path(sys.argv[3]).read_text()
 import polars, perfkit.face.panels  # what a kernel loads later
+assert [sqlite3.connect(name, uri=True).execute("select 1").fetchone() for name in (":memory:", "file::memory:")] == [(1,), (1,)]
 from perfkit.record.load import load
 print(json.dumps([got, inside, load(sys.argv[4]).ranks[0] is not None]))
 """
@@ -208,7 +209,7 @@ print(json.dumps([got, inside, load(sys.argv[4]).ranks[0] is not None]))
 def test_a_confined_process_reaches_nothing_outside_by_any_way_and_all_inside(machine):
     """At the moment of opening, links followed: names checked before may have become links since."""
     names = [name for name in outside(machine) if name not in ("~/.bashrc",)]
-    names += [str(machine / "secret"), str(machine / "project" / "link"), "/home", "/root"]
+    names += ["secret", str(machine / "secret"), str(machine / "project" / "link"), "/home", "/root"]
     has_landlock = "1" if _landlock.version() >= 3 else "0"
     sample = str(data_folder() / "traces" / "kineto_resnet")
     inside = str(machine / "project" / "inside.log")
@@ -220,6 +221,7 @@ def test_a_confined_process_reaches_nothing_outside_by_any_way_and_all_inside(ma
         check=False,
         text=True,
         env=environment,
+        cwd=machine,  # outside itself
     )
     assert done.returncode == 0, done.stderr[-2000:]
     got, text, loaded = json.loads(done.stdout)
