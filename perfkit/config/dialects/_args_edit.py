@@ -1,15 +1,15 @@
 r"""Changing options in the text of a launch script, a flat list or JSON; everything else stays as it is.
 
-In a script the last use of an option is changed, which is the one that counts. A value that is only a variable (`$TP`) is changed
-where the file sets it, if it does so once and plainly. New options stand next to the last size option; a line of its own gets the
-indentation and the trailing backslash of its neighbour.
+In a script the use of an option is changed that counts, by the line that its reader gives, else the last. A value that is only a
+variable (`$TP`) is changed where the file sets it, if it does so once, plainly or as a default (`TP=${TP:-2}`). New options stand
+next to the last size option; a line of its own gets the indentation and the trailing backslash of its neighbour.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,11 +48,16 @@ def edit_json(text: str, changes: Mapping[str, Any], lists: Iterable[str]) -> tu
     return body + tail, [] if layout else ["the JSON is laid out anew"]
 
 
-def edit_script(text: str, changes: Mapping[str, Any], flags: Iterable[str], lists: Iterable[str]) -> tuple[str, list[str]]:
-    """A script or flat list with options changed, added, or removed where the new value is None."""
+def edit_script(
+    text: str, changes: Mapping[str, Any], flags: Iterable[str], lists: Iterable[str], lines: Callable[[str], Mapping[str, int]]
+) -> tuple[str, list[str]]:
+    """A script or flat list with options changed, added, or removed where the new value is None.
+
+    `lines` gives the lines of a text on which the options stand that count.
+    """
     notes: list[str] = []
     for name, value in changes.items():
-        use = find(text, name, name in set(flags), name in set(lists))
+        use = find(text, name, name in set(flags), name in set(lists), lines)
         if use is None and value is not None:
             text = _added(text, option_text(name, value))
         elif use is not None and value is None:
@@ -64,21 +69,29 @@ def edit_script(text: str, changes: Mapping[str, Any], flags: Iterable[str], lis
 
 def set_variable(text: str, name: str, value: object) -> str | None:
     """The script with a variable's plain value changed; None if the file does not set it once and plainly."""
-    found = list(re.finditer(rf"^([ \t]*(?:export[ \t]+)?{re.escape(name)}=)([\w.]+)(?=\s|;|$)", text, re.MULTILINE))
+    found = list(
+        re.finditer(
+            rf"^([ \t]*(?:export[ \t]+)?{re.escape(name)}=(?:\$\{{{re.escape(name)}:?-)?)([\w.]+)(?=\}}?(?:\s|;|$))",
+            text,
+            re.MULTILINE,
+        )
+    )
     all_of_them = re.findall(rf"(?<![\w$]){re.escape(name)}\+?=", text)
     if len(found) != 1 or len(all_of_them) != 1:
         return None
     return text[: found[0].start(2)] + str(value) + text[found[0].end(2) :]
 
 
-def find(text: str, name: str, is_flag: bool, is_list: bool) -> Use | None:
-    """The last use of an option outside of comments, spelled with - or _."""
+def find(text: str, name: str, is_flag: bool, is_list: bool, lines: Callable[[str], Mapping[str, int]] | None = None) -> Use | None:
+    """The use of an option that counts, outside of comments, spelled with - or _; the last if `lines` do not say."""
     hidden = [found.span() for found in COMMENT.finditer(QUOTED.sub(lambda found: "x" * len(found[0]), text))]
     pattern = re.compile(rf"(?<![\w-])--{'[-_]'.join(map(re.escape, name.split('_')))}(?![\w-])")
     uses = [found for found in pattern.finditer(text) if not any(start <= found.start() < end for start, end in hidden)]
     if not uses:
         return None
-    start, end = uses[-1].span()
+    counts = lines(text).get(name) if lines and len(uses) > 1 else None
+    at_line = [found for found in uses if text.count("\n", 0, found.start()) + 1 == counts]
+    start, end = (at_line or uses)[-1].span()
     first = VALUE.match(text, end)
     if is_flag or not first or first[1].startswith("--"):
         return Use(start, end, end, end)

@@ -20,8 +20,13 @@ def read_sharing(options: Section, sizes: Mapping[str, int]) -> dict[str, Any]:
     if replicas % copies:
         options.reading.problem("num_distributed_optimizer_instances", f"{copies} does not divide {replicas} replicas")
         copies = 1
-    shared = options.flag("use_distributed_optimizer", default=False) or strategy in SHARDED
-    return {"optimizer_shard_size": replicas // copies if shared else 1, "optimizer_shard_level": SHARDED.get(strategy, 1)}
+    stage = options.integer("zero_stage", default=0)  # of Megatron-DeepSpeed
+    if stage > 3:
+        options.reading.problem("zero_stage", f"{stage} must be 0, 1, 2 or 3")
+        stage = 0
+    shared = options.flag("use_distributed_optimizer", default=False) or strategy in SHARDED or stage > 0
+    level = SHARDED.get(strategy, stage or 1)
+    return {"optimizer_shard_size": replicas // copies if shared else 1, "optimizer_shard_level": level}
 
 
 def read_context(options: Section) -> dict[str, Any]:

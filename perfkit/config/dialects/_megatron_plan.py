@@ -18,6 +18,7 @@ from perfkit.config.dialects.args import resolve_variable
 from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers, with_further
 from perfkit.config.dialects.memory_text import environment_limit
+from perfkit.core.spec.checks import MAX_LAYERS
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -25,7 +26,6 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
-MAX_LAYERS = 10_000
 TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
 
 
@@ -104,8 +104,8 @@ def _data_parallel(options: Section, variables: Mapping[str, str], sizes: Mappin
 
 def _devices(options: Section, variables: Mapping[str, str]) -> int | None:
     known: Any = resolve_variable("WORLD_SIZE", variables)
-    nodes = options.raw("nnodes")
-    each = options.raw("nproc_per_node")
+    nodes = options.raw("nnodes", "num_nodes")
+    each = options.raw("nproc_per_node", "num_gpus")
     if isinstance(each, int) and isinstance(nodes if nodes is not None else 1, int):
         return max(1, each * (nodes or 1))
     if isinstance(known, int) and known > 0:
@@ -310,7 +310,7 @@ def _optimizer(options: Section) -> OptimizerSpec | None:
 def _software(options: Section, chunks: int) -> SoftwareSpec:
     """Megatron overlaps what it is told to, but for the transfers between interleaved stages, where it is told not to."""
     return SoftwareSpec(
-        framework="megatron",
+        framework="deepspeed" if options.flag("deepspeed", default=False) else "megatron",
         overlap_dp=options.flag("overlap_grad_reduce", default=False),
         overlap_tp=options.flag("tp_comm_overlap", default=False),
         overlap_pp=chunks > 1 and not options.flag("no_overlap_p2p_communication", default=False),

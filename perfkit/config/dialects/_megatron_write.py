@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects._args_edit import edit_json, edit_script, find, option_text, set_variable, value_text
+from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 
@@ -21,10 +22,14 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
         text, notes = edit_json(text, options, LISTS)
         return text, tuple(notes)
     devices = options.pop("world_size", None)
-    text, notes = edit_script(text, options, FLAGS, LISTS)
+    text, notes = edit_script(text, options, FLAGS, LISTS, _lines)
     if devices is not None:
         text = _with_devices(text, devices, notes)
     return text, tuple(notes)
+
+
+def _lines(text: str) -> Mapping[str, int]:
+    return parse(text, "", FLAGS, LISTS).lines
 
 
 def new(settings: Changes) -> str:
@@ -63,7 +68,7 @@ def _with_devices(text: str, devices: int, notes: list[str]) -> str:
     per_node = int(asked) if asked.isdigit() and devices % int(asked) == 0 else 0
     nodes = (devices // per_node, per_node) if per_node else _nodes(devices)
     options = {"nproc_per_node": nodes[1], "nnodes": nodes[0]}
-    text, more = edit_script(text, options, FLAGS, LISTS)
+    text, more = edit_script(text, options, FLAGS, LISTS, _lines)
     notes += more
     return text
 

@@ -192,7 +192,7 @@ class Section:
     def _bad(self, keys: tuple[str, ...], value: object, wanted: str, default: T) -> T:
         text = f"{shown(value)} must be {wanted}"
         if isinstance(value, str) and "$" in value:
-            text = f"{shown(value)} names a variable that the file does not set; {wanted} is needed"
+            text = f"{shown(value)} names a variable that the file does not set or decide; {wanted} is needed"
         self.reading.problem(self.path(self.has(*keys) or keys[0]), text)
         return default
 

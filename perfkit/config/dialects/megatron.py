@@ -11,6 +11,7 @@ from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.dialect import Dialect, Document, Parsed
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 
 OPTION = re.compile(r"(?:--|\")(?:num[-_]layers|hidden[-_]size|tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size)\b")
@@ -28,7 +29,10 @@ def read(document: Document) -> Plan:
     arguments = parse(document.text, document.name, FLAGS, LISTS, document.path)
     reading = Reading(document, lines=arguments.lines, notes=[*arguments.repeated, *arguments.absent])
     options = Section(reading, "", arguments.values)
-    return plan_of(options, arguments.variables, lambda: reading.annotated("megatron", arguments.values))
+    try:
+        return plan_of(options, arguments.variables, lambda: reading.annotated("megatron", arguments.values))
+    except InputError as error:  # what is missing may stand where the file does not say whether it counts
+        raise InputError(error.subject, [*error.problems, *arguments.absent]) from None
 
 
 def _parsed(text: str, name: str) -> Parsed:

@@ -126,6 +126,8 @@ def _by_granularity(options: Section, layers: Counts) -> RecomputePlan:
     kind = options.word("recompute_granularity", default=selective, allowed=("full", "selective"))
     if kind == "full":
         return _full(options, layers)
+    if options.flag("checkpoint_activations", default=False):  # of Megatron-DeepSpeed
+        return RecomputePlan(all_layers=True)
     if kind != "selective":
         return RecomputePlan()
     value = options.raw("recompute_modules")

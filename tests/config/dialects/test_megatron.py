@@ -243,3 +243,14 @@ def test_what_a_script_sources_counts_where_it_is_sourced(tmp_path: Path):
     (tmp_path / "models" / "small.sh").write_text("source small.sh\nsource small.sh\n")
     script.write_text(f"source models/small.sh\npretrain_gpt.py {shlex.join(arguments(SMALL))}\n")
     assert read_config(script).model.num_layers == 8
+
+
+def test_a_script_of_megatron_deepspeed_has_its_devices_sharing_and_recomputation():
+    more = (
+        "--zero-stage 2 --deepspeed --deepspeed_config ds.json --checkpoint-activations --deepspeed-activation-checkpointing --bf16"
+    )
+    plan = read_text(f"deepspeed --num_nodes 2 --num_gpus 8 pretrain_gpt.py {shlex.join(arguments(SMALL))} {more}", "run.sh")
+    assert (plan.num_devices, plan.parallel.optimizer_shard_size, plan.parallel.optimizer_shard_level) == (16, 16, 2)
+    assert (plan.recompute.all_layers, plan.software.framework) == (True, "deepspeed")
+    assert [key for key, _ in plan.document.unread] == ["deepspeed_config"]
+    assert plan.document.unknown == ()

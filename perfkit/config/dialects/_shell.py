@@ -1,0 +1,354 @@
+"""A launch script followed as a shell would, as far as its text alone decides; nothing is executed.
+
+Assignments take effect in their order; of branches that are decided only one counts, of others what all agree on. A variable that
+is not set is empty where a condition asks for it, as when the script is started without an environment of its own. Arguments of the
+script, what commands print and whether files exist are not known. A script that another one sources or starts (`source a.sh`,
+`bash run.sh 8B`) counts in its place, if it lies in the folder of the script or below.
+"""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perfkit.config.dialects._shell_conditions import Conditions, emptied, is_test
+from perfkit.config.dialects._shell_syntax import (
+    ASSIGNMENT,
+    Block,
+    Both,
+    Branches,
+    Choice,
+    Command,
+    Function,
+    Group,
+    Loop,
+    Statement,
+    Word,
+    parse_script,
+    pieces,
+)
+from perfkit.config.dialects._shell_words import Value, expanded, unquoted
+
+END = "\0"
+"""Between the words of two commands."""
+Placed = tuple[str, int | None]
+"""A word and the line that it is written on; None where a variable brought it or in another script."""
+
+MAX_CALLS, MAX_BYTES, MAX_TURNS, MAX_STATEMENTS = 6, 1_000_000, 200, 20_000
+_DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
+_SHELLS = frozenset({"bash", "sh", "zsh"})
+_ALONE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})\"?")
+_SET_IF_NOT = re.compile(r"\$\{(\w+):?=(.*)\}", re.DOTALL)
+_OPTION = re.compile(r"--[A-Za-z]")
+
+
+@dataclass
+class Shell:
+    """What a script comes to.
+
+    `stated` are the words of assignments, `used` those of commands, `absent` says what is not known, `undecided` are the variables
+    that may have more than one value, `ended` says that an `exit` was reached.
+    """
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    stated: list[Placed] = field(default_factory=list)
+    used: list[Placed] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    undecided: set[str] = field(default_factory=set)
+    ended: bool = False
+    _functions: dict[str, Block] = field(default_factory=dict)
+    _left: int = MAX_STATEMENTS
+
+    def run(self, text: str, name: str, path: Path | None, calls: int = MAX_CALLS, *, is_main: bool = True) -> None:
+        """Follow a script that lies at `path`. Raises InputError if a quote is never closed."""
+        _Run(self, path, calls, is_main).block(parse_script(text, name))
+
+    def texts(self) -> dict[str, str]:
+        """The variables, arrays as one text."""
+        return {name: value.strip() if isinstance(value, str) else " ".join(value) for name, value in self.variables.items()}
+
+
+@dataclass
+class _Run:
+    """One script, or a function of it, that runs in a shell."""
+
+    shell: Shell
+    path: Path | None
+    calls: int
+    is_main: bool
+
+    def block(self, statements: Iterable[Statement]) -> None:
+        for statement in statements:
+            self.shell._left -= 1
+            if self.shell.ended or self.shell._left < 0:
+                return
+            self._statement(statement)
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Command(words):
+                self._command(words)
+            case Both(left, right, wanted):
+                self._both(left, right, wanted)
+            case Branches(line, arms):
+                self._branches(line, arms)
+            case Choice(line, word, choices):
+                self._choice(line, word, choices)
+            case Loop():
+                self._loop(statement)
+            case Group(body):
+                self.block(body)
+            case Function(name, body):
+                self.shell._functions[name] = body
+
+    def _both(self, left: Statement, right: Statement, wanted: bool) -> None:
+        if (holds := self._conditions().tested(left)) is not None:
+            if holds == wanted:
+                self._statement(right)
+        elif is_test(left):
+            self._undecided(_line(left), [(right,), ()])
+        else:
+            self._statement(left)
+            if wanted:  # what a command does is taken to succeed
+                self._statement(right)
+
+    def _branches(self, line: int, arms: Sequence[tuple[Block, Block]]) -> None:
+        open_arms: list[Block] = []
+        for condition, body in arms:
+            holds = self._holds(condition) if condition else True
+            if holds is None:
+                open_arms.append(body)
+            elif holds:
+                open_arms.append(body)
+                break
+        else:
+            open_arms.append(())
+        self._undecided(line, open_arms)
+
+    def _choice(self, line: int, word: Word, arms: Sequence[tuple[tuple[Word, ...], Block]]) -> None:
+        text = self._text(word)
+        conditions = self._conditions()
+        known = conditions.are_decided(text)
+        open_arms: list[Block] = []
+        for patterns, body in arms:
+            if not known and all(self._text(pattern) != "*" for pattern in patterns):
+                open_arms.append(body)
+            elif any(fnmatch.fnmatchcase(emptied(text) if known else "", self._text(pattern)) for pattern in patterns):
+                open_arms.append(body)
+                break
+        else:
+            open_arms.append(())
+        self._undecided(line, open_arms)
+
+    def _loop(self, loop: Loop) -> None:
+        if loop.name:
+            items = [item for word in loop.words for item in self._fields(word)]
+            for item in items[:MAX_TURNS]:
+                self.shell.variables[loop.name] = item
+                self.block(loop.body)
+            return
+        for _ in range(MAX_TURNS):
+            if self._holds(loop.condition) is not loop.wanted:
+                return
+            self.block(loop.body)
+
+    def _undecided(self, line: int, arms: Sequence[Block]) -> None:
+        """Run one arm; of several, each from the same state, of which stays what all of those that go on agree on."""
+        if len(arms) == 1:
+            self.block(arms[0])
+            return
+        before, after = copy.copy(self.shell), []
+        for arm in arms:
+            state = copy.copy(before)
+            state.variables, state.undecided = dict(before.variables), set(before.undecided)
+            state.stated, state.used, state.absent = [], [], []
+            _Run(state, self.path, self.calls, self.is_main).block(arm)
+            before._left = self.shell._left = state._left
+            after.append(state)
+        going_on = [state for state in after if not state.ended] or after
+        self._join(line, going_on)
+
+    def _join(self, line: int, states: Sequence[Shell]) -> None:
+        shell, first = self.shell, states[0]
+        names = {name for state in states for name in state.variables}
+        differing = sorted(name for name in names if len({state.variables.get(name) for state in states}) > 1)
+        shell.variables = {name: value for name, value in first.variables.items() if name not in differing}
+        shell.undecided = {*differing, *(name for state in states for name in state.undecided)}
+        for state in states:
+            shell.absent += [text for text in state.absent if text not in shell.absent]
+        for kind in ("stated", "used"):
+            words: list[list[Placed]] = [getattr(state, kind) for state in states]
+            if all([word for word, _ in each] == [word for word, _ in words[0]] for each in words):
+                getattr(shell, kind).extend(words[0])
+            else:
+                differing += sorted({word for each in words for word, _ in each if _OPTION.match(word)} - set(differing))
+        shell.ended = all(state.ended for state in states)
+        if differing:
+            named = ", ".join(differing[:8]) + (f" and {len(differing) - 8} more" if len(differing) > 8 else "")
+            shell.absent.append(f"line {line}: which branch runs is not known from the file; left out is what differs: {named}")
+
+    def _command(self, words: Sequence[Word]) -> None:
+        rest = list(words)
+        declares = rest[0].text in _DECLARES
+        if declares:
+            rest.pop(0)
+        while rest and (found := ASSIGNMENT.fullmatch(rest[0].text)):
+            self._assign(found[1], bool(found[2]), found[3], rest.pop(0))
+        if not rest or (declares and all(re.fullmatch(r"-?\w+", word.text) for word in rest)):
+            return
+        match rest[0].text:
+            case "source" | "." if len(rest) > 1:
+                self._source(rest)
+            case name if name in _SHELLS and len(rest) > 1 and self._started(rest):
+                return
+            case ":":
+                for word in rest[1:]:
+                    if (found := _SET_IF_NOT.fullmatch(word.text.strip('"'))) and not self.shell.variables.get(found[1]):
+                        self._assign(found[1], False, found[2], word)
+            case "exit" | "return":
+                self.shell.ended = True
+            case "shift":
+                self._shift(int(rest[1].text) if len(rest) > 1 and rest[1].text.isdigit() else 1)
+            case name if name in self.shell._functions:
+                self._call(self.shell._functions[name], [item for word in rest[1:] for item in self._fields(word)])
+            case _:
+                self._emit(rest)
+
+    def _assign(self, name: str, more: bool, text: str, word: Word) -> None:
+        shell = self.shell
+        line = word.line if self.is_main else None
+        before = shell.variables.get(name, "")
+        if word.items is not None:
+            if any(_OPTION.search(item.text) for item in word.items):
+                shell.stated += [(self._text(item), item.line if self.is_main else None) for item in word.items]
+                shell.stated.append((END, line))
+            items = tuple(item for each in word.items for item in self._fields(each))
+            held = (before,) if isinstance(before, str) and before else tuple(before)
+            shell.variables[name] = (*held, *items) if more else items
+        else:
+            if "--" in text:
+                inner = unquoted(text, str)
+                shell.stated += [(self._put_in(piece.text), piece.line if line else None) for piece in pieces(inner, word.line)]
+                shell.stated.append((END, line))
+            value = unquoted(text, self._put_in)
+            whole = before if isinstance(before, str) else " ".join(before)
+            shell.variables[name] = whole + value if more else value
+        shell.undecided.discard(name)
+
+    def _emit(self, words: Sequence[Word]) -> None:
+        used = self.shell.used
+        for word in words:
+            line = word.line if self.is_main else None
+            fields = self._fields(word)
+            used += [(item, line if item.partition("=")[0] in word.text else None) for item in fields]
+        if not words[0].text.startswith("-"):
+            used.append((END, None))
+
+    def _fields(self, word: Word) -> list[str]:
+        """The words that a word becomes."""
+        if found := _ALONE.fullmatch(word.text):
+            value = self.shell.variables.get(found[1] or found[2])
+            if isinstance(value, tuple):
+                return list(value)
+            return [found[0].strip('"')] if value is None else [piece.text for piece in pieces(value, 1)]
+        text = self._text(word)
+        if word.text.startswith(("'", '"')) and not _OPTION.match(text):
+            return [text]
+        return [piece.text for piece in pieces(text, 1)] if "$" in word.text or " --" in text else [text]
+
+    def _text(self, word: Word) -> str:
+        return unquoted(word.text, self._put_in)
+
+    def _put_in(self, text: str) -> str:
+        return expanded(text, self.shell.variables)
+
+    def _source(self, words: Sequence[Word]) -> None:
+        named = self._text(words[1])
+        if not self._follow(named, [item for word in words[2:] for item in self._fields(word)]):
+            self.shell.absent.append(f"{named} is sourced and is not here; what it sets is not known")
+
+    def _started(self, words: Sequence[Word]) -> bool:
+        """Whether a script that a shell of its own runs was followed."""
+        rest = [word for word in words[1:] if not re.fullmatch(r"-[a-z]+", word.text)]
+        return bool(rest) and self._follow(self._text(rest[0]), [item for word in rest[1:] for item in self._fields(word)])
+
+    def _follow(self, named: str, arguments: Sequence[str]) -> bool:
+        file = _beside(self.path, named) if self.calls else None
+        if file is None:
+            return False
+        text = file.read_text(encoding="utf-8", errors="replace")
+        with_arguments = _Arguments(self.shell, arguments) if arguments else None
+        self.shell.used.append((END, None))
+        self.shell.run(text, file.name, file, self.calls - 1, is_main=False)
+        self.shell.used.append((END, None))
+        self.shell.ended = False
+        if with_arguments:
+            with_arguments.restore()
+        return True
+
+    def _call(self, body: Block, arguments: Sequence[str]) -> None:
+        if not self.calls:
+            return
+        given = _Arguments(self.shell, arguments)
+        _Run(self.shell, self.path, self.calls - 1, self.is_main).block(body)
+        self.shell.ended = False
+        given.restore()
+
+    def _shift(self, by: int) -> None:
+        if "#" in self.shell.variables:
+            _Arguments(self.shell, _arguments(self.shell.variables)[by:])
+
+    def _holds(self, condition: Block) -> bool | None:
+        for statement in condition[:-1]:
+            self._statement(statement)
+        return self._conditions().tested(condition[-1]) if condition else None
+
+    def _conditions(self) -> Conditions:
+        return Conditions(self.shell.variables, self.shell.undecided)
+
+
+class _Arguments:
+    """The arguments of a script or function while it runs."""
+
+    def __init__(self, shell: Shell, arguments: Sequence[str]) -> None:
+        self._shell = shell
+        self._before = _given(shell.variables)
+        self.restore(_named(arguments))
+
+    def restore(self, arguments: Mapping[str, Value] | None = None) -> None:
+        """Those of the caller again, or others."""
+        variables = self._shell.variables
+        for name in _given(variables):
+            del variables[name]
+        variables.update(self._before if arguments is None else arguments)
+
+
+def _named(arguments: Sequence[str]) -> dict[str, Value]:
+    numbered: Iterator[tuple[str, Value]] = ((str(number), text) for number, text in enumerate(arguments, 1))
+    return {**dict(numbered), "#": str(len(arguments)), "@": tuple(arguments), "*": tuple(arguments)}
+
+
+def _given(variables: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in variables.items() if name in "#@*" or name.isdigit()}
+
+
+def _arguments(variables: Mapping[str, Value]) -> tuple[str, ...]:
+    value = variables.get("@", ())
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _line(statement: Statement) -> int:
+    return statement.words[0].line if isinstance(statement, Command) else 0
+
+
+def _beside(path: Path | None, named: str) -> Path | None:
+    """A script that another one names: by the end of its path, since its beginning (`$SCRIPT_DIR/`) is known to the shell alone."""
+    if path is None:
+        return None
+    folder, plain = path.resolve().parent, re.sub(r"^.*[$`){}][^/]*/", "", named)
+    file = (folder / plain).resolve()
+    return file if file.is_relative_to(folder) and file.is_file() and file.stat().st_size <= MAX_BYTES else None

@@ -1,0 +1,217 @@
+"""A launch script means what Bash makes of it, as far as its text decides that; what it does not decide is left out and named."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit import read_config
+from perfkit.config.dialects._shell import END, Shell
+from perfkit.config.dialects._write import edit_config
+from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.read import read_text
+from perfkit.core.errors import InputError
+
+BASH = shutil.which("bash")
+NAMES = ("A", "B", "C", "D")
+SMALL = "--hidden-size 64 --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --vocab-size 1000"
+
+names = st.sampled_from(NAMES)
+numbers = st.integers(0, 12).map(str)
+plain = st.sampled_from(["x", "true", "8B", "70B", "a/b.py", "--fp8", "--lr 1e-4", ""])
+
+
+def sums(names):
+    leaf = st.one_of(numbers, names.map(lambda name: f"${{N{name}}}"), names.map(lambda name: f"N{name}"))
+    operations = st.sampled_from(["+", "-", "*", "==", "<", ">=", "&&", "||"])
+    pair = st.tuples(leaf, operations, leaf).map(" ".join)
+    return st.one_of(leaf, pair, pair.map(lambda text: f"({text}) ? 3 : 2 + 1"))
+
+
+@st.composite
+def values(draw):
+    name, other = draw(names), draw(plain)
+    return draw(
+        st.sampled_from(
+            [
+                f'"{other}"',
+                f"'{other} $A'",
+                f'"{other} ${name} end"',
+                f'"${{{name}:-{other}}}"',
+                f"${{{name}:-'{other}'}}",
+                f'"${{{name}:+--set ${{{name}}}}}"',
+                f"$(( {draw(sums(names))} ))",
+                f'"\\\n  --x {draw(numbers)} \\\n  --y ${name}"',
+                f'"$(( {draw(sums(names))} ))-${{{name}-unset}}"',
+            ]
+        )
+    )
+
+
+@st.composite
+def conditions(draw):
+    name, other = draw(names), draw(st.sampled_from(["x", "true", "8B", "3"]))
+    plain_ones = [
+        f'[ "${name}" = "{other}" ]',
+        f'[ "${name}" != {other} ]',
+        f"[ -z ${{{name}}} ]",
+        f'[[ -n "${name}" ]]',
+        f"[[ ${name} == {other[0]}* ]]",
+        f"(( {draw(sums(names))} ))",
+        f"[ $N{name} -gt {draw(numbers)} ]",
+        f'[[ "${name}" == {other} || $N{name} -le 3 ]]',
+        f"! [ $N{name} -eq 3 ]",
+        "true",
+    ]
+    first = draw(st.sampled_from(plain_ones))
+    return draw(st.sampled_from([first, first, f"{first} && {draw(st.sampled_from(plain_ones))}"]))
+
+
+def assignments():
+    number = st.tuples(names, sums(names)).map(lambda pair: f"N{pair[0]}=$(( {pair[1]} ))")
+    text = st.tuples(names, st.sampled_from(["=", "=", "+="]), values()).map("".join)
+    array = st.tuples(names, st.sampled_from(["=", "+="]), st.lists(values(), max_size=3)).map(
+        lambda parts: f"L{parts[0]}{parts[1]}({' '.join(parts[2])} # a remark (\n)"
+    )
+    default = st.tuples(names, plain).map(lambda pair: f': "${{{pair[0]}:={pair[1]}}}"')
+    return st.one_of(number, text, text, array, default, text.map(lambda one: f"export {one}"))
+
+
+def blocks(inner):
+    body = st.lists(inner, min_size=1, max_size=3).map("\n".join)
+    return st.one_of(
+        st.tuples(conditions(), body, body).map(lambda of: f"if {of[0]}; then\n{of[1]}\nelse\n{of[2]}\nfi"),
+        st.tuples(conditions(), body, conditions(), body).map(
+            lambda of: f"if {of[0]}\nthen {of[1]}\nelif {of[2]} ; then\n{of[3]}\nfi # end"
+        ),
+        st.tuples(names, body, body).map(
+            lambda of: f'case "${of[0]}" in\n  x|8*) {of[1]} ;;\n  (true)\n{of[2]}\n;;\n *) : ;;\nesac'
+        ),
+        st.tuples(conditions(), inner).map(lambda of: f"{of[0]} && {{ {of[1]}\n}}"),
+        st.tuples(names, body).map(lambda of: f"for {of[0]} in 3 x; do\n{of[1]}\ndone"),
+        st.tuples(names, body, plain).map(lambda of: f"f() {{\n{of[0]}=$1\n{of[1]}\n}}\nf 5 {of[2]}"),
+        body.map(lambda of: f"I=2\nwhile [ $I -gt 0 ]; do\n{of}\nI=$((I > 5 ? 0 : I - 1))\ndone"),
+    )
+
+
+scripts = st.lists(st.recursive(assignments(), blocks, max_leaves=6), min_size=1, max_size=6).map("\n".join)
+BEFORE = "A=x B= C=8B D=\nNA=1 NB=2 NC=3 ND=4\nLA=() LB=(1 '2  3') LC=() LD=(--z)\n"
+AFTER = 'train $A "${LA[@]}" ${LB[@]} --b=$B "$C" --n $NA,$NB ${D:+--d "$D"}\n'
+
+
+@pytest.mark.skipif(BASH is None, reason="no Bash here to compare with")
+@given(scripts)
+def test_a_script_gives_a_command_the_words_that_bash_gives_it(body):
+    script = f"{BEFORE}{body}\n{AFTER}"
+    said = subprocess.run(
+        [BASH, "-c", "train() { printf '%s\\0' \"$@\"; }\n" + script],
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    if said.returncode or said.stderr:
+        return  # a sum of a text, or a test of none
+    shell = Shell()
+    shell.run(script, "run.sh", None)
+    assert shell.absent == []
+    commands = " ".join(word for word, _ in shell.used).split(END)
+    assert commands[-2].split()[1:] == " ".join(said.stdout.decode().split("\0")).split()
+
+
+def options(text: str, path: Path | None = None):
+    return parse(text, "run.sh", frozenset({"swiglu"}), frozenset(), path)
+
+
+def test_of_branches_that_the_file_does_not_decide_stays_what_they_agree_on():
+    found = options(
+        "TP=2; PP=4\nif [ $1 = large ]; then\n  TP=8 PP=8 MORE=--swiglu\nelse\n  PP=8\nfi\n"
+        "train --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP $MORE\n"
+    )
+    assert found.values == {"tensor_model_parallel_size": "$TP", "pipeline_model_parallel_size": 8}
+    assert found.absent == ["line 2: which branch runs is not known from the file; left out is what differs: MORE, TP, --swiglu"]
+
+
+@pytest.mark.parametrize("check", ["if [ $# -lt 2 ]; then echo usage; exit 1; fi", '[ -f "$2" ] || { echo "no $2"; exit 1; }'])
+def test_a_branch_that_ends_the_script_decides_nothing(check):
+    found = options(f"N=3\n{check}\ntrain --num-layers $N\n")
+    assert (found.values, found.absent) == ({"num_layers": 3}, [])
+
+
+def test_what_a_command_finds_is_not_known_and_that_others_succeed_is_taken():
+    found = options("cd runs && N=3 || N=4\ncommand -v npu-smi && M=1\ntrain --num-layers $N --lr $M\n")
+    assert found.values == {"num_layers": 3, "lr": "$M"}
+    assert found.absent == ["line 2: which branch runs is not known from the file; left out is what differs: M"]
+
+
+def test_what_a_plan_lacks_because_of_an_open_branch_is_said_with_it():
+    script = f"case $1 in 8B) H=4096 ;; 70B) H=8192 ;; esac\ntrain {SMALL} --num-layers $H\n"
+    with pytest.raises(InputError) as caught:
+        read_text(script, "run.sh")
+    assert caught.value.problems == (
+        "line 2, num_layers: '$H' names a variable that the file does not set or decide; a whole number is needed",
+        "line 1: which branch runs is not known from the file; left out is what differs: H",
+    )
+
+
+def test_a_script_that_another_starts_has_its_arguments(tmp_path):
+    (tmp_path / "run.sh").write_text(
+        f"SIZE=${{1:-70B}}\nTP=$2\n[ $SIZE = 8B ] && L=6 || L=7\ntrain {SMALL} --num-layers $L --tensor-model-parallel-size $TP\n"
+    )
+    (tmp_path / "start.sh").write_text("bash run.sh 8B 2\n# --num-layers\n")
+    (tmp_path / "usual.sh").write_text("TP=4\nbash run.sh '' ${TP}\n# --num-layers\n")
+    plans = [read_config(tmp_path / name) for name in ("start.sh", "usual.sh")]
+    assert [(plan.model.num_layers, plan.parallel.tensor_parallel_size) for plan in plans] == [(6, 2), (7, 4)]
+
+
+def test_options_that_reach_no_command_are_left_out_and_named():
+    found = options("MODEL='--num-layers 3'\nMOE=(--num-experts 8 --swiglu)\ntrain $MODEL --lr 1\n")
+    assert found.values == {"num_layers": 3, "lr": 1}
+    assert found.lines == {"num_layers": 1, "lr": 3}
+    assert found.absent == ["left out, because no command uses the variables that they stand in: --num-experts, --swiglu"]
+    assert options("MODEL='--num-layers 3'\nMOE=(--num-experts 8 --swiglu)\n").values == {
+        "num_layers": 3,
+        "num_experts": 8,
+        "swiglu": True,
+    }
+
+
+def test_the_use_that_counts_is_changed_and_so_is_a_default():
+    branches = "if [ $TP = 2 ]; then\n  S='--num-layers 8'\nelse\n  S='--num-layers 9'\nfi"
+    script = f"TP=${{TP:-2}}\n{branches}\ntrain {SMALL} --num-layers 7 $S --tensor-model-parallel-size $TP\n"
+    plan = read_text(script, "run.sh")
+    assert (plan.model.num_layers, plan.parallel.tensor_parallel_size) == (8, 2)
+    written = edit_config(plan.document, {"num_layers": 4})
+    assert "'--num-layers 4'" in written.text
+    assert "'--num-layers 9'" in written.text
+    assert "TP=${TP:-1}" in edit_config(plan.document, {"tensor_model_parallel_size": 1}).text
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true; do A=$A$A$A$A; done\ntrain --lr 1\n",
+        "f() { f; f; }\nf\ntrain --lr 1\n",
+        "for A in 1 2 3 4 5 6 7 8 9; do " * 9 + "B=x; " + "done; " * 9 + "\ntrain --lr 1\n",
+        "A=$((9**9**9**9))\nB=$((1/0))\ntrain --lr 1\n",
+        "(" * 3000 + "train --lr 1",
+        "if " * 3000 + "train --lr 1\n",
+        "A=" + "${A:-" * 3000 + "\ntrain --lr 1\n",
+        "A=x" + "x" * 50 + "\n" + "A=$A$A\n" * 300 + "train --lr 1 # $A\n",
+    ],
+)
+def test_no_script_takes_long_or_much(script):
+    options(script)
+    assert len(options("train --lr 2\n").values) == 1
+
+
+@given(st.text(alphabet="if then;fi\n&|()[]{}$`'\"#-=<>\\case esac in do while 1A!", max_size=80))
+def test_whatever_is_written_is_read_or_refused_in_words(text):
+    with contextlib.suppress(InputError):
+        options(f"x {text}\n--lr 1\n")
