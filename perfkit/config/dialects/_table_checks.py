@@ -6,6 +6,7 @@ import numpy as np
 
 from perfkit.config.dialects._table_cells import coded
 from perfkit.core.plan_columns import Flags, Floats, PlanColumns, combined
+from perfkit.core.spec.checks import MAX_LAYERS
 from perfkit.core.spec.plan import even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 
@@ -39,7 +40,8 @@ def _layout(plans: PlanColumns, places: Floats) -> Flags:
     shapes = np.array([_shape(layout) for layout in layouts.values]).reshape(-1, 3)[layouts.codes].T
     sizes = (plans.num_layers, plans.pipeline_parallel_size, plans.virtual_pipeline_parallel_size)
     differ = np.any([stated != size for stated, size in zip(shapes, sizes, strict=True)], axis=0)
-    return np.where(np.isnan(shapes[0]), places > plans.num_layers, differ)
+    too_many = (places > MAX_LAYERS) | (plans.num_layers > MAX_LAYERS)
+    return too_many | np.where(np.isnan(shapes[0]), places > plans.num_layers, differ)
 
 
 def _shape(layout: Counts | None) -> tuple[float, float, float]:
@@ -78,7 +80,8 @@ def _model(plans: PlanColumns) -> Flags:
 
 def _recompute(plans: PlanColumns) -> Flags:
     counted = plans.recompute.flags(lambda recompute: any(recompute.all_counts))
-    rows = np.flatnonzero(counted & (plans.pipeline_parallel_size * plans.virtual_pipeline_parallel_size <= plans.num_layers))
+    places = plans.pipeline_parallel_size * plans.virtual_pipeline_parallel_size
+    rows = np.flatnonzero(counted & (places <= np.minimum(plans.num_layers, MAX_LAYERS)))
     found = np.zeros(len(plans), dtype=np.bool_)
     own = plans.take(rows)
     sizes = (coded(own.num_layers), coded(own.pipeline_parallel_size), coded(own.virtual_pipeline_parallel_size))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from perfkit.config.dialects._table_cells import Cells, coded, filled, first_of, listed, said
+from perfkit.config.dialects._table_cells import LARGEST, Cells, coded, filled, first_of, listed, said
 from perfkit.config.dialects._table_names import (
     ACTIVATIONS,
     ALGORITHMS,
@@ -32,7 +32,7 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, Floats, combined
 from perfkit.core.spec import model, parallel
-from perfkit.core.spec.checks import nearest_multiples
+from perfkit.core.spec.checks import MAX_LAYERS, nearest_multiples
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import OVERLAPS, SoftwareSpec
 
@@ -144,7 +144,7 @@ def _fill_attention(cells: Cells, sizes: Columns) -> None:
 def _fill_model(cells: Cells, sizes: Columns) -> None:
     # What is missing is a problem of the row already; its place is taken by something that contradicts nothing.
     t, p, v, c = (sizes[name] for name in GROUPS)
-    fitting = {"num_attention_heads": t, "num_layers": p * v, "seq_length": c}
+    fitting = {"num_attention_heads": t, "num_layers": np.minimum(p * v, MAX_LAYERS), "seq_length": c}
     for name in REQUIRED:
         sizes[name] = filled(sizes[name], fitting.get(name, 1.0))
     heads = sizes["num_attention_heads"]
@@ -192,7 +192,7 @@ def read_shares(cells: Cells, sizes: Columns, per_node: Floats, fsdp: Flags) -> 
     cells.problem(filled(stage, 0.0) > 3, lambda i: f"{label} = {stage[i]:g} must be 0, 1, 2 or 3")
     stage = np.where(np.isnan(stage) & (strategy > 0), strategy, stage)
     stated, whole = sizes["optimizer_shard_size"], sizes["data_parallel_size"] * sizes["context_parallel_size"]
-    inside = np.where(strategies.is_("hsdp"), np.gcd(whole.astype(np.int64), per_node.astype(np.int64)), whole)
+    inside = np.where(strategies.is_("hsdp"), np.gcd(np.minimum(whole, LARGEST).astype(np.int64), per_node.astype(np.int64)), whole)
     names = [cells.label(name) for name in ("zero_stage", "optimizer_shard_size", "optimizer_shard_level")]
     cells.problem(
         (stage == 0) & (stated > 1),

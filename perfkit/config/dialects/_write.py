@@ -97,7 +97,7 @@ def _written(document: Document, dialect: Dialect, text: str, notes: tuple[str, 
 
 
 def _read(document: Document, dialect: Dialect, text: str) -> Plan:
-    return dialect.read(Document(name=document.name, text=text, dialect=dialect.name))
+    return dialect.read(Document(name=document.name, text=text, dialect=dialect.name, path=document.path))
 
 
 def _consequences(before: Plan, after: Plan) -> list[str]:

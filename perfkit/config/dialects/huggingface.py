@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects._huggingface_model import family_of, inner, read_model
+from perfkit.config.dialects._json_object import parse
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
-from perfkit.core.errors import InputError
+from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -18,7 +18,6 @@ from perfkit.core.spec.workload import Workload
 
 MARKS = re.compile(r"\"(?:model_type|architectures|transformers_version)\"\s*:")
 SIZES = re.compile(r"\"(?:hidden_size|n_embd|d_model|text_config|llm_config)\"\s*:")
-KEY = re.compile(r"^\s*\"([^\"]+)\"\s*:")
 USUAL_LENGTH = 4096
 DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "half": "float16"}
 
@@ -27,18 +26,6 @@ def detect(document: Document) -> bool:
     """Whether the text is a JSON object that names a kind of model and its width."""
     text = document.text
     return text.lstrip().startswith("{") and MARKS.search(text) is not None and SIZES.search(text) is not None
-
-
-def parse(text: str, name: str) -> Parsed:
-    """Values and lines of the JSON object. Raises InputError for anything else."""
-    try:
-        values = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(name, [f"not JSON: {error}"]) from error
-    if not isinstance(values, dict):
-        raise InputError(name, ["the JSON must be an object of names and values"])
-    lines = {found[1]: number for number, line in enumerate(text.splitlines(), 1) if (found := KEY.match(line))}
-    return Parsed(values, lines)
 
 
 def read(document: Document) -> Plan:

@@ -35,7 +35,8 @@ TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|traine
 OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
     r"|(?:_target_|train|ddp|comm_overlap|mixed_precision)[ \t]*:"
-    r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size)",
+    r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size"
+    r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:)",
     re.MULTILINE | re.DOTALL,
 )
 MODES = {0: "data_parallel", 1: "semi_auto_parallel", 2: "auto_parallel", 3: "hybrid_parallel"}

@@ -32,14 +32,25 @@ NAMES = {
     "llama3-8b": ("llama3", "8B"),
     "llama3-70b": ("llama3", "70B"),
     "llama3-405b": ("llama3", "405B"),
+    "llama4-scout": ("llama4", "17bx16e"),
+    "llama4-maverick": ("llama4", "17bx128e"),
+    "qwen3-0.6b": ("qwen3", "0.6B"),
+    "qwen3-1.7b": ("qwen3", "1.7B"),
+    "qwen3-4b": ("qwen3", "4B"),
+    "qwen3-8b": ("qwen3", "8B"),
+    "qwen3-14b": ("qwen3", "14B"),
     "qwen3-32b": ("qwen3", "32B"),
     "qwen3-30b-a3b": ("qwen3", "30B-A3B"),
     "qwen3-235b-a22b": ("qwen3", "235B-A22B"),
+    "deepseek-v2-lite": ("deepseek_v3", "16B"),
+    "deepseek-v2": ("deepseek_v3", "236B"),
     "deepseek-v3": ("deepseek_v3", "671B"),
     "gpt-oss-20b": ("gpt_oss", "20B"),
     "gpt-oss-120b": ("gpt_oss", "120B"),
 }
 """Models of the catalogue that torchtitan has, by its name and flavor."""
+KERNELS = re.compile(r"_(?:flex|varlen)(?:_attn)?$")
+"""What a flavor may end in: a kernel of attention, which changes no size."""
 REPEATED_OPERATORS = (
     *(r"attention_norm\.norm", r"attention\.wk\.matmul", r"attention\.wo\.matmul", "add", r"ffn_norm\.norm"),
     *(r"feed_forward\.w3\.matmul", r"feed_forward\.w1\.activation\.silu", r"feed_forward\.mul"),
@@ -105,7 +116,7 @@ def read(document: Document) -> Plan:
 def _model(top: Section) -> ModelSpec | None:
     section = top.section("model")
     name, flavor = section.word("name", default=""), section.word("flavor", default="")
-    entry = next((one for one, names in NAMES.items() if names == (name, flavor)), f"{name}-{flavor}".lower())
+    entry = next((one for one, names in NAMES.items() if names == (name, KERNELS.sub("", flavor))), f"{name}-{flavor}".lower())
     if found := catalog.find_model(entry):
         return found
     section.reading.problem(

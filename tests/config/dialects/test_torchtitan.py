@@ -58,6 +58,21 @@ def test_a_model_that_the_catalogue_lacks_is_refused_by_name():
         read_text(SMALL.replace("llama3", "flux"), "train.toml")
 
 
+@pytest.mark.parametrize(
+    ("name", "flavor", "model"),
+    [
+        ("qwen3", "0.6B", "qwen3-0.6b"),
+        ("llama4", "17bx16e", "llama4-scout"),
+        ("deepseek_v3", "16B", "deepseek-v2-lite"),
+        ("deepseek_v3", "671B_flex_attn", "deepseek-v3"),
+        ("llama3", "8B_varlen", "llama3-8b"),
+    ],
+)
+def test_a_flavor_is_its_model_whatever_kernel_its_attention_has(name, flavor, model):
+    text = SMALL.replace('"llama3"', f'"{name}"').replace('"8B"', f'"{flavor}"')
+    assert read_text(text, "train.toml").model == catalog.model(model)
+
+
 def test_a_plan_is_written_with_its_name_or_refused():
     plan = read_text(SMALL, "train.toml")
     text = write_config(replace(plan, document=None), dialect="torchtitan").text

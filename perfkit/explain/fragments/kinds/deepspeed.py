@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from perfkit.config.dialects.deepspeed import MARKS
 from perfkit.config.lint.check import Problem
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
-_MARKS = re.compile(
-    r"\"(?:zero_optimization|train_micro_batch_size_per_gpu|gradient_accumulation_steps|zero_allow_untested_optimizer)\"\s*:"
-)
 STAGES = {
     0: "nothing is shared: every replica keeps all states",
     1: "replicas share the optimizer's states",
@@ -101,6 +98,6 @@ FRAGMENT = FragmentKind(
     title="a configuration of DeepSpeed",
     looks_for="a JSON object with zero_optimization or train_micro_batch_size_per_gpu",
     order=0,
-    claims=lambda text: text.lstrip().startswith("{") and _MARKS.search(text) is not None,
+    claims=lambda text: text.lstrip().startswith("{") and MARKS.search(text) is not None,
     read=_read,
 )

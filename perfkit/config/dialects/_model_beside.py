@@ -1,0 +1,45 @@
+"""The model of a configuration that states no sizes: a Hugging Face config.json in a folder beside it, or the folder's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from perfkit.config.dialects import huggingface
+from perfkit.config.dialects._section import Reading
+from perfkit.config.dialects.dialect import Document
+from perfkit.core import catalog
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.workload import Workload
+
+FILE, MAX_BYTES = "config.json", 1_000_000
+USUAL = Workload(seq_length=huggingface.USUAL_LENGTH, micro_batch_size=1, global_batch_size=1)
+
+
+def model_beside(reading: Reading, key: str, folder: str = "") -> tuple[ModelSpec, Workload] | None:
+    """The model of `folder` (stated under `key`), or beside the file, and one sequence of it; None once a problem is noted."""
+    if file := next(_files(reading.document.path, folder), None):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        plan = reading.build(lambda: huggingface.read(Document(name=file.name, text=text, path=file)))
+        reading.note(f"{FILE} of {folder or 'the same folder'} gives the model")
+        return None if plan is None else (plan.model, plan.workload)
+    if model := _named(Path(folder).name):
+        reading.default(key, f"{model.name}: the model of the catalogue whose name the folder has")
+        return model, USUAL
+    reading.problem(key, f"names no folder with a Hugging Face {FILE}, which has the sizes of the model; put it beside this file")
+    return None
+
+
+def _files(path: Path | None, folder: str) -> Iterator[Path]:
+    if path is not None:
+        for place in ([path.parent / folder] if folder else []) + [path.parent]:
+            file = place / FILE
+            if file.is_file() and file.stat().st_size <= MAX_BYTES:
+                yield file
+
+
+def _named(name: str) -> ModelSpec | None:
+    """The model whose name a folder begins with, as Qwen3-30B-A3B-merged does; of several the longest."""
+    words = name.replace("_", "-").split("-")
+    starts = ("-".join(words[:count]) for count in range(len(words), 0, -1))
+    return next((model for start in starts if start and (model := catalog.find_model(start))), None)
