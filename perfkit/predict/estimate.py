@@ -31,7 +31,7 @@ from perfkit.predict.cost.labels import labels_of
 from perfkit.predict.cost.rates import flops_per_token
 from perfkit.predict.cost.step_columns import step_parts as parts_of
 from perfkit.predict.cost.utilization import judge_utilization
-from perfkit.predict.limits import Assumed, assumed, assumed_of_programs, outside_pool_bytes
+from perfkit.predict.limits import Assumed, assumed, assumed_of_programs, not_counted, outside_pool_bytes
 from perfkit.predict.memory.counters import KINDS, SCOPES, counted_bytes, counter_of, problem_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
@@ -50,8 +50,8 @@ class Estimate:
 
     `interval_s` holds the measured time with 80 % probability. `memory_limit` is the limit that counts for the plan and who
     states it, `fits` whether the peak stays within it, and `outside_pool_bytes` what lies outside of a pool's limit. `assumed` is
-    what the plan leaves open, `not_counted` the keys of its file that decide time or memory and no prediction counts, with what
-    they decide.
+    what the plan leaves open, `not_counted` the keys of its file that decide time or memory, or may, and that no
+    prediction counts, with what they decide.
     """
 
     step_time_s: float
@@ -187,7 +187,7 @@ def under_limit(found: Estimate, plan: Plan) -> Estimate:
         memory_limit=limit,
         outside_pool_bytes=outside_pool_bytes(plan),
         assumed=assumed(plan),
-        not_counted=getattr(plan.document, "unread", ()),
+        not_counted=not_counted(plan),
         warnings=tuple(warnings),
     )
 

@@ -22,6 +22,7 @@ from perfkit.predict.cost.releases import is_priced_as_stated, priced_release
 from perfkit.predict.memory.settings import preset, settings_for
 
 OPTION = "--memory-limit-gib"
+UNKNOWN = "not known to perfkit; it may decide time or memory"
 _DEFAULTED = re.compile(r"([\w.]+) = ([^:,]+)[:,]?\s*(.*)")
 
 
@@ -104,12 +105,15 @@ def _from_document(plan: Plan) -> Iterator[Assumed]:
             yield Assumed(found[1], value, found[3] or "the file does not state it")
 
 
+def not_counted(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Keys of the configuration that no prediction counts, with what they decide, or that this is not known."""
+    unread, unknown = (getattr(plan.document, name, ()) for name in ("unread", "unknown"))
+    return (*unread, *((key, UNKNOWN) for key in unknown))
+
+
 def _not_counted(plan: Plan) -> Iterator[Assumed]:
-    """Keys of the configuration that decide something which no part of a plan expresses, or of which that is not known."""
-    for key, decides in getattr(plan.document, "unread", ()):
-        yield Assumed(key, None, f"not counted; {decides}")
-    for key in getattr(plan.document, "unknown", ()):
-        yield Assumed(key, None, "not known to perfkit; it may decide time or memory")
+    for key, decides in not_counted(plan):
+        yield Assumed(key, None, decides if decides == UNKNOWN else f"not counted; {decides}")
 
 
 def _unstated(plan: Plan) -> Iterator[Assumed]:

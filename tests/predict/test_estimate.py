@@ -101,6 +101,8 @@ def test_a_row_has_the_memory_of_its_plan():
         ({"hidden": "wide"}, "hidden = 'wide' is not a number"),
         ({"tp": 0}, "tp = 0 must be a whole number"),
         ({"layers": 1e300}, "must be a whole number from 1"),
+        ({"layers": 10**6, "vpp": 1000}, "layers = 1000000 must be at most 10000"),
+        ({"layers": None, "pp": 10**12, "dp": 10**6}, "pp x vpp = 1000000000000 must be at most 10000"),
         ({"seq_len": float("inf")}, "seq_len = inf must be finite"),
         ({"attention_kernel": "fast"}, "attention_kernel = 'fast' must be one of flash, unfused; nearest is flash"),
         ({"memory_kind": "alocated"}, "memory_kind = 'alocated' must name one of"),

@@ -8,6 +8,8 @@ from numbers import Integral, Real
 
 LARGEST = 10**9
 """No size is larger whose divisors are looked for."""
+MAX_LAYERS = 10_000
+"""No model has more layers, and no pipeline more stages and chunks: each is a number of its own in a plan."""
 
 
 def counts(spec: object, names: Iterable[str], *, low: int = 1) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
-from perfkit.core.spec.checks import counts, one_of, positive
+from perfkit.core.spec.checks import MAX_LAYERS, counts, one_of, positive
 
 Norm = Literal["rmsnorm", "layernorm", "layernorm_no_bias"]
 Bias = Literal["none", "qkv", "attention", "all"]
@@ -104,6 +104,8 @@ class ModelSpec:
 
     def _layer_problems(self) -> list[str]:
         problems, windowed = [], self.num_windowed_layers
+        if self.num_layers > MAX_LAYERS:
+            problems.append(f"num_layers = {self.num_layers} must be at most {MAX_LAYERS}")
         if self.num_mtp_layers >= self.num_layers:
             problems.append(
                 f"num_mtp_layers = {self.num_mtp_layers} must be less than num_layers = {self.num_layers}, which counts them"

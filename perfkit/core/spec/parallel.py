@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from perfkit.core.errors import InputError
-from perfkit.core.spec.checks import counts, nearest_divisors, one_of
+from perfkit.core.spec.checks import MAX_LAYERS, counts, nearest_divisors, one_of
 
 ContextAlgorithm = Literal["ring", "ulysses", "hybrid"]
 
@@ -63,7 +63,10 @@ class ParallelPlan:
                 f"ulysses_size = {self.ulysses_size} does not divide context_parallel_size = {self.context_parallel_size}; "
                 f"nearest is {nearest_divisors(self.ulysses_size, self.context_parallel_size)}"
             )
-        if self.layers_per_stage is not None:
+        places = 0 if problems else self.pipeline_parallel_size * self.virtual_pipeline_parallel_size
+        if places > MAX_LAYERS:
+            problems.append(f"pipeline_parallel_size x virtual_pipeline_parallel_size = {places} must be at most {MAX_LAYERS}")
+        elif self.layers_per_stage is not None:
             chunks, stages = self.virtual_pipeline_parallel_size, self.pipeline_parallel_size
             shape = [len(row) for row in self.layers_per_stage]
             if shape != [stages] * chunks:

@@ -7,6 +7,7 @@ nothing tells apart do the same at the same time. Arrays over the ranks of a sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,10 +33,10 @@ class Layout:
     pipeline: int
     expert: int
     devices_per_node: int
-    replicas: tuple[int, ...]
+    replicas: Sequence[int]
 
     @classmethod
-    def of(cls, plan: Plan, replicas: tuple[int, ...] | None = None) -> Layout:
+    def of(cls, plan: Plan, replicas: Sequence[int] | None = None) -> Layout:
         """The layout of a plan with all its replicas, or some of them."""
         sizes = plan.parallel
         return cls(
@@ -45,7 +46,7 @@ class Layout:
             pipeline=sizes.pipeline_parallel_size,
             expert=sizes.expert_parallel_size if plan.model.num_experts else 1,
             devices_per_node=plan.hardware.devices_per_node if plan.hardware else MESH_SIZE,
-            replicas=tuple(range(sizes.data_parallel_size)) if replicas is None else replicas,
+            replicas=range(sizes.data_parallel_size) if replicas is None else replicas,
         )
 
     @property

@@ -26,6 +26,8 @@ from perfkit.predict.simulate.stages import job_of
 FORMAT = "perfkit-run"
 MAX_RANKS = 1024
 """Jobs with more ranks are simulated by classes: replicas that nothing tells apart are one."""
+MAX_PASSES = 50_000
+"""Micro batches times ranks of a stage; the events of so many are drawn at once."""
 MAX_STEPS = 1000
 FIRST_STEP = 1
 START_NS = 1_767_225_600_000_000_000
@@ -175,6 +177,12 @@ def prepare(
     try:
         eff = efficiency_of(plan, calibration) if plan.hardware else None
         layout = Layout.of(plan, _replicas(whole, parsed, ranks or ()))
+        num_passes = plan.num_micro_batches * plan.parallel.micro_batch_interleave_size
+        if layout.width * num_passes > MAX_PASSES:
+            text = (
+                f"{num_passes} micro batches on {layout.width} ranks of a stage; at most {MAX_PASSES} passes a stage are simulated"
+            )
+            raise InputError("simulate", [f"global_batch_size = {plan.workload.global_batch_size} gives {text}"])
         job = job_of(Costs.of_plan(plan, eff, parsed), layout, parsed) if eff else None
         if job is None:
             problems.append('hardware is not named; a simulation needs the device, for example "Ascend-910B2"')

@@ -221,6 +221,13 @@ def test_the_summary_takes_a_simulated_run(run):
     assert perfkit.simulate is simulate
 
 
+def test_a_job_that_is_too_large_to_draw_is_refused_and_one_of_many_replicas_is_not():
+    many = plan_of("gpt-7.5b", 10**12, dp=10**12)
+    assert len(prepare(many, steps=1).layout.replicas) == 1
+    with pytest.raises(InputError, match="gives 1000000 micro batches on 1 ranks of a stage; at most 50000 passes"):
+        simulate(plan_of("gpt-7.5b", 10**6))
+
+
 def test_everything_that_is_wrong_is_said_at_once():
     with pytest.raises(InputError) as caught:
         simulate(SMALL, ["slow_rank:8:1.3", "slow_link:1-1:2", "slow_op:MatMul:0"], steps=0, seed=-1, ranks=[3, 99])
