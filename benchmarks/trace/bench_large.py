@@ -1,4 +1,4 @@
-"""Large inputs: CPU seconds and peak memory of a whole process, imports included, made by repeating the bundled samples.
+"""Large inputs: CPU and wall seconds and peak memory of a whole process, imports included, made by repeating the bundled samples.
 
 Each line is one fresh process; `imports` is the part that every one of them has. Files are made in a temporary folder.
 """
@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -56,9 +57,12 @@ def repeat_kernels(target: Path, num_bytes: int) -> None:
 
 def measure(name: str, code: str) -> None:
     """Run `code` in a fresh Python process and print what it took."""
+    begin = time.perf_counter()
     pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
     _, status, used = os.wait4(pid, 0)
-    took = f"{used.ru_utime + used.ru_stime:5.2f} cpu-s, {format_bytes(used.ru_maxrss * 1024)}"
+    took = (
+        f"{used.ru_utime + used.ru_stime:5.2f} cpu-s, {time.perf_counter() - begin:5.2f} s, {format_bytes(used.ru_maxrss * 1024)}"
+    )
     print(f"{name:45} {took if status == 0 else 'failed'}", flush=True)
 
 
@@ -84,5 +88,7 @@ if __name__ == "__main__":
         measure("Kineto, 112 MiB: load and steps", kineto.format(False))
         measure("the same, and keep it", kineto.format(True))
         measure("the same, from the cache", kineto.format(True))
+        repeat_kineto(work / "large.json", 1024 * MIB)
+        measure("Kineto, 1 GiB, on all cores", kineto.replace("rank0", "large").format(False))
         measure("kernel_details.csv, 129 MB", f"import perfkit; perfkit.load({str(work / 'ranks')!r}, cache=False)")
         measure("overlap of two times 1M intervals", INTERVALS)

@@ -64,6 +64,11 @@ class File:
         with self.path.open("rb") as stream:
             return stream.read(2) == _GZIP_MAGIC
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its bytes are its content: neither packed nor in another encoding."""
+        return not self.is_gzip and encoding.is_plain(self._start)
+
     def open(self) -> RawIOBase:
         """Its content as it is if that is UTF-8 (or no text), else as UTF-8 with line feeds. Raises OSError as `Path.open` does."""
         raw = self.path.open("rb", buffering=0)

@@ -51,7 +51,7 @@ def each(
     report: Report,
     name: Callable[[Item], str],
     num_bytes: int,
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """`task(item, report)` of every item in order; in several processes if there is enough to read (`num_bytes`) for it.
 
     `task` is a function of a module; items and results are pickled. Errors of the task are raised here; `name` tells a user which
@@ -107,8 +107,11 @@ def _in_processes(
                 index = next(waiting, None)
             if index is None or worker.stopped:
                 return
-            for kind, content in worker.messages(items[index], name(items[index])):
-                messages.put((index, kind, content))
+            try:
+                for kind, content in worker.messages(items[index], name(items[index])):
+                    messages.put((index, kind, content))
+            except Exception as error:  # who waits for the result would wait for ever
+                messages.put((index, "error", error))
 
     threads = [threading.Thread(target=drive, args=(worker,), daemon=True) for worker in workers]
     try:

@@ -17,7 +17,17 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.record import workers
 from perfkit.record.load import load
-from tests.record.worker_tasks import always_die, chatter, die_once, fail_oddly, refuse_three, slow_first, square, whereabouts
+from tests.record.worker_tasks import (
+    always_die,
+    chatter,
+    die_once,
+    fail_oddly,
+    refuse_three,
+    slow_first,
+    square,
+    unreadable,
+    whereabouts,
+)
 
 KINETO = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))
 
@@ -96,6 +106,12 @@ def test_an_error_of_a_rank_is_raised_as_it_is():
 def test_an_error_that_cannot_travel_is_told_in_words():
     with pytest.raises(RuntimeError, match="odd"):
         run(fail_oddly, range(4))
+
+
+@pytest.mark.usefixtures("parallel")
+def test_a_result_that_cannot_be_read_here_is_an_error_and_not_waited_for():
+    with pytest.raises(ValueError, match="no number"):
+        run(unreadable, range(4))
 
 
 @pytest.mark.usefixtures("parallel")

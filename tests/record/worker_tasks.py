@@ -60,3 +60,14 @@ def always_die(item: int, report: Report) -> int:
 def chatter(item: int, report: Report) -> int:
     print("a line on standard output")
     return item
+
+
+class Unreadable:
+    """What cannot be built again from what was sent."""
+
+    def __reduce__(self) -> tuple[type[int], tuple[str]]:
+        return int, ("no number",)
+
+
+def unreadable(item: int, report: Report) -> Unreadable:
+    return Unreadable()

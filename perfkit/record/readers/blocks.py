@@ -6,6 +6,7 @@ byte before the damage; `damage` then says what is wrong. Content that grows bey
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from io import RawIOBase
@@ -13,6 +14,7 @@ from io import RawIOBase
 from perfkit.core.units import KIB, MIB
 from perfkit.record.encoding import as_utf8
 from perfkit.record.listing import File
+from perfkit.record.readers.parts import WHOLE, Part
 
 BLOCK_BYTES = 12 * MIB
 MAX_RATIO = 200
@@ -24,24 +26,29 @@ _GZIP = 16 + zlib.MAX_WBITS
 class Blocks:
     """Iterate once over the blocks of a file; `damage` is None or says, after the last block, why the content ends early.
 
-    `on_read` is called with the number of bytes read from the disk, which is less than the content of a gzip file.
+    `on_read` is called with the number of bytes read from the disk, which is less than the content of a gzip file. Of a plain file
+    a `part` may be read alone.
     """
 
-    def __init__(self, file: File, on_read: Callable[[int], None] | None = None) -> None:
+    def __init__(self, file: File, on_read: Callable[[int], None] | None = None, part: Part = WHOLE) -> None:
         self.damage: str | None = None
         self._file = file
+        self._part = part
         self._on_read = on_read
 
     def __iter__(self) -> Iterator[bytes]:
         gzipped = self._file.is_gzip
         with self._file.path.open("rb", buffering=0) as stream:
-            yield from as_utf8(_joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES))
+            stream.seek(self._part.start)
+            left = self._part.stop - self._part.start
+            yield from as_utf8(_joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES, left))
 
-    def _pieces(self, stream: RawIOBase, num_bytes: int) -> Iterator[bytes]:
-        while piece := stream.read(num_bytes):
+    def _pieces(self, stream: RawIOBase, num_bytes: int, left: int = sys.maxsize) -> Iterator[bytes]:
+        while piece := stream.read(min(num_bytes, left)):
             if self._on_read is not None:
                 self._on_read(len(piece))
             yield piece
+            left -= len(piece)
 
     def _inflated(self, stream: RawIOBase) -> Iterator[bytes]:
         """The members of a gzip file, one after the other, up to the first defect."""

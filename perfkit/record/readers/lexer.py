@@ -23,6 +23,7 @@ from perfkit.core.units import KIB, MIB
 from perfkit.record.listing import File
 from perfkit.record.readers._json_text import MAX_VALUE_BYTES, SMALL_CHUNK_BYTES, Cuts, Text
 from perfkit.record.readers.blocks import Blocks
+from perfkit.record.readers.parts import WHOLE, Part
 
 Event = TypeVar("Event")
 Value = TypeVar("Value")
@@ -48,11 +49,18 @@ class EventReader(Generic[Event]):
     `event_type` is a msgspec type that keeps what is needed and gives time stamps as `msgspec.Raw`; a Raw refers to its whole
     block, so turn it into numbers before the next list. After the last list `head` has the values of the other top-level `keys`,
     `lost` counts what was not read by reason, `repaired` the events with wrong characters that were read nevertheless, and
-    `damage` says why the file ends early, or is None.
+    `damage` says why the file ends early, or is None; `open` are the brackets around the place where it, or the `part` of it that
+    is read, ends.
     """
 
     def __init__(
-        self, file: File, event_type: Any, *, keys: Collection[str] = (), on_read: Callable[[int], None] | None = None
+        self,
+        file: File,
+        event_type: Any,
+        *,
+        keys: Collection[str] = (),
+        on_read: Callable[[int], None] | None = None,
+        part: Part = WHOLE,
     ) -> None:
         self.head: dict[str, Any] = {}
         self.lost: Counter[str] = Counter()
@@ -60,7 +68,9 @@ class EventReader(Generic[Event]):
         self.num_events = 0
         self.damage: str | None = None
         self._keys = frozenset(keys)
-        self._blocks = Blocks(file, on_read)
+        self.open = b""
+        self._inside = part.inside
+        self._blocks = Blocks(file, on_read, part)
         self._many: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[event_type])
         self._one: msgspec.json.Decoder[Event] = msgspec.json.Decoder(event_type)
         self._raw: msgspec.json.Decoder[list[msgspec.Raw]] = msgspec.json.Decoder(list[msgspec.Raw])
@@ -80,6 +90,10 @@ class EventReader(Generic[Event]):
 
     def _documents(self) -> Iterator[list[Event]]:
         text = Text(iter(self._blocks))
+        if self._inside:
+            yield from self._list(text)
+        if self._inside.startswith(b"{"):
+            yield from self._object(text)
         while mark := text.peek():
             if mark == b"[":
                 text.skip(1)
@@ -106,6 +120,7 @@ class EventReader(Generic[Event]):
                 yield from self._list(text)
         if not mark:
             self.damage = "it ends before the JSON object is closed"
+            self.open = b"{" + self.open
         text.skip(1)
 
     def _key(self, text: Text, mark: bytes) -> bytes | None:
@@ -158,6 +173,7 @@ class EventReader(Generic[Event]):
                 yield self._next_event(text, cuts)
         if not mark:
             self.damage = "it ends before its list of events is closed"
+            self.open = b"["
         text.skip(1)
 
     def _many_events(self, text: Text, cuts: Cuts) -> list[Event] | None:

@@ -70,6 +70,11 @@ class Pairs:
             _detach(event)
         return spans
 
+    @property
+    def settled(self) -> bool:
+        """Whether what comes next cannot concern what was taken: nothing is open, late or lost."""
+        return not self.lost and all(not thread.open and thread.late is None for thread in self._threads.values())
+
     def rest(self) -> list[Any]:
         """After the last block: the spans of events that were out of order; what is still open is lost."""
         spans: list[Any] = []

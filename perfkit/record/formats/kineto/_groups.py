@@ -14,7 +14,8 @@ import pandas as pd
 from perfkit.core.placement import members_text
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend.communication import is_rank
-from perfkit.record.formats.kineto._events import Recording, text
+from perfkit.record.formats.kineto._columns import text
+from perfkit.record.formats.kineto._events import Recording
 
 _LIST = re.compile(r"\s*\[\s*(\d{1,7}(?:\s*,\s*\d{1,7})*)\s*\]\s*")
 

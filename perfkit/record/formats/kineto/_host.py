@@ -17,10 +17,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.record.format import joined_categories, stacked
-from perfkit.record.formats.kineto._events import (
+from perfkit.record.formats.kineto._columns import (
     COPY_CATEGORIES,
     DEVICE_CATEGORIES,
-    HEAD_KEYS,
     LAUNCH_CATEGORIES,
     absolute,
     base_ns_of,
@@ -29,6 +28,7 @@ from perfkit.record.formats.kineto._events import (
     labels,
     texts,
 )
+from perfkit.record.formats.kineto._events import HEAD_KEYS
 from perfkit.record.listing import File
 from perfkit.record.placing import NO_CORRELATION
 from perfkit.record.readers import host as _host

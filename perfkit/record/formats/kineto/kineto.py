@@ -24,9 +24,10 @@ from perfkit.core.placement import members_text
 from perfkit.record import times, workers
 from perfkit.record.accounts import Account
 from perfkit.record.format import Format, Match, Sink, stacked
+from perfkit.record.formats.kineto._columns import text
 from perfkit.record.formats.kineto._counted import TABLE as COUNTED
 from perfkit.record.formats.kineto._counted import read_counted
-from perfkit.record.formats.kineto._events import Recording, read_recording, text
+from perfkit.record.formats.kineto._events import Recording, read_recording
 from perfkit.record.formats.kineto._groups import add_groups
 from perfkit.record.formats.kineto._host import read_host, step_windows_at
 from perfkit.record.formats.kineto._inferred_groups import inferred_groups, operation_in

@@ -1,0 +1,144 @@
+"""A file read in parts is the file read as one: whatever stands in it, wherever it is cut, also at wrong borders."""
+
+import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from unittest.mock import patch
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perfkit.record import workers
+from perfkit.record.formats.kineto import _events
+from perfkit.record.formats.kineto._events import read_recording
+from perfkit.record.listing import File
+from perfkit.record.readers import parts
+from perfkit.record.readers.spool import Spool
+
+
+def event(phase, number, **more):
+    return {"ph": phase, "name": f"e{number % 3}", "ts": 10 * number, "pid": 0, "tid": 1, **more}
+
+
+def executed(number):
+    return event("X", number, cat="kernel", dur=3, args={"correlation": number, "stream": 7, "Collective name": "allreduce"})
+
+
+def launched(number):
+    return event("X", number, cat="cuda_runtime", dur=1, args={"correlation": number})
+
+
+def marked(number):
+    return {**event("X", number, cat="user_annotation", dur=9), "name": f"ProfilerStep#{number % 4}"}
+
+
+def holding_events(number):
+    """Between the inner ones borders are guessed that are none."""
+    return event("X", number, cat="cpu_op", dur=2, args={"inner": [executed(inner) for inner in range(number)]})
+
+
+KINDS = [
+    *[executed, launched, marked, holding_events],
+    *(lambda number, phase=phase: event(phase, number, cat="cpu_op") for phase in "BE"),
+    lambda number: event("C", number, args={"value": number}),
+    lambda number: event("X", number, cat="kernel", dur="?"),
+]
+bodies = st.lists(st.sampled_from(KINDS), min_size=4, max_size=30).map(
+    lambda kinds: json.dumps([make(number) for number, make in enumerate(kinds)])
+)
+documents = st.one_of(
+    bodies,
+    bodies.map(lambda body: f'{{"schemaVersion": 1, "traceEvents": {body}, "baseTimeNanoseconds": 1700000000000000000}}'),
+    st.tuples(bodies, bodies).map("\n".join),
+    st.tuples(bodies, bodies).map(lambda two: f'{{"other": {two[0]}, "traceEvents": {two[1]}}}'),
+)
+
+
+@st.composite
+def damaged(draw):
+    content = draw(documents).encode()
+    if draw(st.booleans()):
+        start = draw(st.integers(0, len(content)))
+        content = (
+            content[:start]
+            + draw(st.sampled_from([b"", b'"', b"}", b"]", b"{", b"\\"]))
+            + content[start + draw(st.integers(0, 5)) :]
+        )
+    return content[: draw(st.integers(len(content) // 2, len(content)))] if draw(st.booleans()) else content
+
+
+def as_one(recording):
+    """All fields of a recording, frames without their borders; but `middle_ns`, which is any time in the middle."""
+    names = {field.name for field in dataclasses.fields(recording)} - {"file", "middle_ns"}
+    fields = {name: getattr(recording, name) for name in names}
+    for name, value in fields.items():
+        frames = list(value) if isinstance(value, Spool) else [value] if isinstance(value, pd.DataFrame) else None
+        if frames is not None:
+            rows = [row for frame in frames for row in frame.astype("object").to_dict("records")]
+            fields[name] = [{key: None if pd.isna(cell) else cell for key, cell in row.items()} for row in rows]
+    return fields
+
+
+def file_of(path, content):
+    path.write_bytes(content)
+    return File(path, Path(path.name), len(content))
+
+
+@contextlib.contextmanager
+def cut_every(num_bytes):
+    """Files are cut into parts of this size; gives a list that grows by one a part that was joined."""
+    joined = []
+    join = _events.Columns.join
+    with (
+        patch.object(parts, "PART_BYTES", num_bytes),
+        patch.object(_events.Columns, "join", lambda self, later: (joined.append(later), join(self, later))),
+    ):
+        yield joined
+
+
+@given(damaged(), st.integers(30, 1500))
+def test_a_file_in_parts_is_the_file_as_one(tmp_path_factory, content, part_bytes):
+    file = file_of(tmp_path_factory.mktemp("trace") / "rank0.json", content)
+    whole = as_one(read_recording(file))
+    with cut_every(part_bytes):
+        assert as_one(read_recording(file)) == whole
+
+
+def test_all_parts_of_a_sound_file_are_proven(tmp_path):
+    file = file_of(tmp_path / "rank0.json", json.dumps({"traceEvents": [executed(number) for number in range(200)]}).encode())
+    with cut_every(1000) as joined:
+        read_recording(file)
+    assert len(joined) == len(parts_at(file, 1000)) > 10
+
+
+def test_behind_a_border_that_was_none_the_file_is_read_as_one(tmp_path):
+    events = [executed(0), holding_events(100), *map(executed, range(198))]
+    file = file_of(tmp_path / "rank0.json", json.dumps({"traceEvents": events}).encode())
+    with cut_every(3000) as joined:
+        recording = read_recording(file)
+    assert (len(joined), recording.num_events, recording.lost.total(), recording.damage) == (1, 200, 0, None)
+
+
+def test_processes_read_what_one_reads(tmp_path, monkeypatch):
+    file = file_of(tmp_path / "rank0.json", json.dumps({"traceEvents": [executed(number) for number in range(2000)]}).encode())
+    whole = as_one(read_recording(file))
+    monkeypatch.setattr(workers, "MIN_BYTES", 1)
+    monkeypatch.setenv("PERFKIT_THREADS", "2")
+    said = []
+    with cut_every(60_000) as joined:
+        assert as_one(read_recording(file, said.append)) == whole
+    assert len(joined) >= workers.MIN_ITEMS
+    assert sum(said) == file.size_bytes
+
+
+@pytest.mark.parametrize("content", [b"", b"[", json.dumps([executed(0)]).encode("utf-16")])
+def test_what_shows_no_border_is_one_part(tmp_path, content):
+    assert parts_at(file_of(tmp_path / "rank0.json", content), 10) == [parts.WHOLE]
+
+
+def parts_at(file, num_bytes):
+    with patch.object(parts, "PART_BYTES", num_bytes):
+        return parts.parts_of(file)
