@@ -19,7 +19,7 @@ from typing import Any, Literal
 import tomli_w
 
 from perfkit.core import settings
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.settings import PROJECT_FILE
 from perfkit.core.settings import find_project as find_project
@@ -105,6 +105,15 @@ def open_project(folder: Path | str) -> Project:
         document=document,
         **values,
     )
+
+
+def project_here() -> Project | None:
+    """The project that the settings or this folder name; None where there is none, or where it cannot be read."""
+    folder = find_project()
+    try:
+        return None if folder is None else open_project(folder)
+    except PerfkitError:
+        return None
 
 
 def create_project(folder: Path | str, name: str, **fields: Any) -> Project:

@@ -15,8 +15,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.texts import catalogue, english_lines, for_browser, markdown, say, t, told
 from perfkit.core.texts._sentences import Sentences
 from perfkit.explain.diagnose import all_rules, diagnose
-from perfkit.face.panels import open_panel
-from perfkit.face.panels.one_round import PANEL
+from perfkit.face import widgets
 from perfkit.record.load import load
 from tests.core.texts_used import texts_of, untranslated, used
 
@@ -75,7 +74,12 @@ def test_a_cell_keeps_its_marks_and_what_is_not_translated():
 def test_a_panel_speaks_the_language_of_its_process(monkeypatch):
     monkeypatch.setenv("PERFKIT_LANGUAGE", "zh_CN.UTF-8")
     assert t("Start the round") == "开始这一轮"
-    assert open_panel(PANEL).title == KNOWN["The round"]
+
+    @widgets.step()
+    def the_round():
+        return "A round."
+
+    assert the_round.view.title == KNOWN["The round"]
     monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
     assert t("Start the round") == "Start the round"
 

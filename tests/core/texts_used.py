@@ -20,6 +20,7 @@ from perfkit.face import panels
 from perfkit.face.app.handlers import ENDED
 from perfkit.face.panels import class_exercise
 from perfkit.face.widgets import header_view
+from perfkit.face.widgets.control import PathPicker
 from perfkit.face.widgets.control import words as control_words
 from perfkit.teach import _mark, exercises
 from tests.notebook_format import pages
@@ -146,18 +147,30 @@ def _titles() -> Iterator[tuple[str, str, str]]:
                     yield from (("titles", _constant(value), path.name) for key, value in named if _constant(key) == "title")
 
 
-WITH_CONTROLS = ("pickers", "graphs", "losses", "pipelines", "plan_entries", "prediction_entries", "sides", "strategy_entries")
+WITH_CONTROLS = (
+    "pickers",
+    "graphs",
+    "losses",
+    "pipelines",
+    "plan_entries",
+    "prediction_entries",
+    "project_entries",
+    "sides",
+    "strategy_entries",
+)
 
 
 def _steps() -> Iterator[tuple[str, str, str]]:
     """The words of the steps of pages: their names, controls and options, and the titles of what they return."""
     for path in pages():
         for cell in json.loads(path.read_text())["cells"]:
-            if cell["cell_type"] != "code" or not re.search(r"widgets\.|choose_", source := "".join(cell["source"])):
+            if cell["cell_type"] != "code" or not re.search(r"widgets\.|choose_|Button\(", source := "".join(cell["source"])):
                 continue
             for node in ast.walk(ast.parse(source)):
                 for section, text in _step_texts(node, path):
                     yield section, text, path.name
+    for text in (PathPicker("").prompt, PathPicker("").placeholder):
+        yield "controls", text, "control.py"
     for module in (FACE / "widgets" / f"{name}.py" for name in WITH_CONTROLS):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.keyword | ast.Call | ast.arguments):
@@ -347,7 +360,7 @@ def _code_of(path: Path) -> list[str]:
 
 def _columns() -> Iterator[tuple[str, str, str]]:
     """Heads of columns: those of the catalogue that the code of a page still has, as a key with its unit or in words."""
-    rooms = (FACE / "panels", FACE / "widgets", ROOT / "perfkit" / "explain", ROOT / "perfkit" / "predict")
+    rooms = (FACE / "widgets", *(ROOT / "perfkit" / room for room in ("explain", "predict", "project", "teach")))
     code = "\n".join(path.read_text() for room in rooms for path in room.rglob("*.py"))
     keys = set(re.findall(r"[\"']([A-Za-z][\w ]*)[\"']|\b([a-z_]+)=", code))
     labels = {column_label(key) for pair in keys for key in pair if key}
@@ -390,7 +403,7 @@ def _templates() -> Iterator[tuple[str, str, str]]:
         "face/widgets/header_view.py",
         "face/widgets/control.py",
         "face/widgets/navigation.py",
-        "face/panels/finding_timeline.py",
+        "face/widgets/timelines/finding.py",
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module

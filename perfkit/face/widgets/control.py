@@ -281,11 +281,16 @@ def option_list(options: Options, state: Any) -> list[tuple[str, Any, str]]:
     """Options as (label, value, group)."""
     given: Iterable[Option] = options(state) if callable(options) else options
     return [
-        (told(str(option[0])), option[1], told(option[2]) if len(option) == 3 else "")
+        (_words(option[0]), option[1], told(option[2]) if len(option) == 3 else "")
         if isinstance(option, tuple)
-        else (told(str(option)), option, "")
+        else (_words(option), option, "")
         for option in given
     ]
+
+
+def _words(label: Any) -> str:
+    """A label as the visitor reads it; one that was said knows its form."""
+    return told(label if isinstance(label, str) else str(label))
 
 
 def _hint(control: Control) -> str:

@@ -5,7 +5,7 @@
 Options and limits may be a function of what the step knows, by the names of its parameters: `Choice(lambda run: run.ranks)`. A
 default that is one fills the control, anew when it is asked of something else: `Slider(default=lambda plan: …)`. `visible` says
 when a control is of use: `Text(visible=lambda meaning: meaning == "ranks")`. An entry that is given to a second step is drawn in
-the first one and followed by both.
+the first one and followed by both. A `Button` does something with what stands in the controls of its step.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from perfkit.face.widgets import control as drawn
@@ -56,7 +57,7 @@ class Entry:
 
     def _drawn(self, known: Known) -> dict[str, Any]:
         """The words of the control, and when it is seen."""
-        return {**self._words, "visible": None if self._visible is None else _seen(self._visible, known)}
+        return {**self._words, "visible": None if self._visible is None else seen(self._visible, known)}
 
     @property
     def value(self) -> Any:
@@ -172,17 +173,22 @@ class Text(Entry):
         default: Default = "",
         *,
         label: str = "",
+        unit: str = "",
         placeholder: str = "",
+        max_length: int = 4_000,
         shared: bool = False,
         key: str = "",
         help: str = "",
         visible: Visible = None,
     ) -> None:
-        super().__init__(default, shared=shared, visible=visible, label=label, placeholder=placeholder, key=key, help=help)
+        self._max_length = max_length
+        super().__init__(
+            default, shared=shared, visible=visible, label=label, unit=unit, placeholder=placeholder, key=key, help=help
+        )
 
     def control(self, name: str, known: Known) -> drawn.Text:
         """A field."""
-        return drawn.Text(path=name, **self._drawn(known))
+        return drawn.Text(path=name, max_length=self._max_length, **self._drawn(known))
 
 
 class Toggle(Entry):
@@ -217,17 +223,35 @@ class Folder(Entry):
         return drawn.PathPicker(path=name, options=self._options, **self._drawn(known))
 
 
-def _seen(visible: Callable[..., bool], known: Known) -> Callable[[Any], bool]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Button:
+    """A button of a step: `run` takes parameters of the step by their names, does something and gives the sentence that says what.
+
+    A PerfkitError that it raises is shown beside the button. The step runs anew after it.
+    """
+
+    label: str
+    run: Callable[..., str]
+    help: str = ""
+    visible: Visible = None
+
+    @property
+    def name(self) -> str:
+        """What it is called: its label in one word."""
+        return self.label.lower().replace(" ", "-")
+
+
+def seen(visible: Callable[..., bool], known: Known) -> Callable[[Any], bool]:
     """`visible` as a function of the step's state; what it asks for and is not there yet hides the control."""
     ask = _following(visible, known)
 
-    def seen(state: Any) -> bool:
+    def is_seen(state: Any) -> bool:
         try:
             return bool(ask(state))
         except NothingYet:
             return False
 
-    return seen
+    return is_seen
 
 
 def _following(make: Callable[..., Any], known: Known) -> Callable[[Any], Any]:

@@ -154,7 +154,7 @@ class PanelView(View):
         elif kind == "select" and panel.on_select is not None:
             select, chart, datum = panel.on_select, self._drawn(message["chart"]), message["datum"]
             self._ask(lambda state: select(state, chart, datum))
-        elif kind == "row" and panel.on_row is not None:
+        elif kind == "row" and panel.on_row is not None and message["table"] in self._tables:  # not drawn anew meanwhile
             choose, table = panel.on_row, message["table"]
             row = self._tables[table].row(int(message["row"]))
             self._ask(lambda state: choose(state, table, row))
@@ -192,10 +192,10 @@ class PanelView(View):
         try:
             if refused := refusals(self.panel.controls, values or {}, self.state):
                 raise InputError(name, refused)
-            outcome = {"name": name, "text": self._offered(name).run(self._newest()), "problems": []}
+            outcome = {"name": name, "text": told(self._offered(name).run(self._newest())), "problems": []}
         except PerfkitError as error:
-            problems = list(error.problems) if isinstance(error, InputError) else []
-            outcome = {"name": name, "text": "Not done:" if problems else str(error), "problems": problems}
+            problems = list(map(told, error.problems)) if isinstance(error, InputError) else []
+            outcome = {"name": name, "text": told("Not done:" if problems else str(error)), "problems": problems}
         with self.lock:
             self.outcome = {**outcome, "count": self.outcome.get("count", 0) + 1}
         self._ask(lambda state: state)

@@ -45,7 +45,7 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
         elif isinstance(thing, pd.DataFrame):
             if not len(thing):
                 continue
-            words = title or str(thing.attrs.get("title", ""))
+            words = title or thing.attrs.get("title", "")
             tables[_key(words, "table", tables)] = _table(thing, words, choose)
         elif isinstance(thing, Code):
             blocks.append(thing)

@@ -6,6 +6,7 @@ row of a table tells the steps that follow the choice, and draws nothing anew.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,9 +18,10 @@ import IPython
 from perfkit.core import settings
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import t, told
+from perfkit.face.widgets._given import chosen_in, origin_of, same
 from perfkit.face.widgets.answer import Answer, Whole
 from perfkit.face.widgets.control import Control, refusals
-from perfkit.face.widgets.entries import Entry
+from perfkit.face.widgets.entries import Button, Entry, seen
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
 from perfkit.face.widgets.shown import shown
@@ -31,6 +33,7 @@ from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 STEP_MIME = "application/vnd.perfkit.step+json"
 """What a step shows, as data in the output of its cell."""
 PUBLISH_TIMEOUT_S = 600.0
+MOST_SETTLING_S = 2.0
 SETTLED_S = 0.1
 """A slider that is dragged moves again sooner than this."""
 _known: dict[str, StepView] = {}
@@ -55,7 +58,9 @@ class Recipe:
     several: int = 0
     settled: bool = False
     button: str = ""
+    buttons: tuple[Button, ...] = ()
     help: str = ""
+    refresh_s: float = 0.0
     empty: Empty | None = None
     follows_log: bool = False
     show: Callable[[StepView, Any], Whole] | None = None
@@ -73,6 +78,7 @@ class StepView(PanelView):
         self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
         self._presses = self._seen_presses = self._answered_presses = 0
+        self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
         self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
         self._questions: dict[Value, int] = {}
@@ -97,23 +103,29 @@ class StepView(PanelView):
                 sets.set(datum[self._recipe.choose])
             return
         self._must_show |= kind not in ("row", "select")
+        self._news += kind == "retry" and self._recipe.refresh_s > 0
         super().on_message(message)
 
     def _set_own(self, name: str, value: Any) -> None:
         self.set({name: value})
 
     def act(self, name: str, values: Mapping[str, Any] | None = None) -> None:
-        """The button was pressed: the function runs in its thread, as if something that it follows had changed.
+        """A button was pressed: the function runs in its thread, as if something that it follows had changed.
 
-        It does not run with the value before a field that is refused; what stands against it is said beside the field.
+        It does not run with the value before a field that is refused; what stands against it is said beside the field. A button
+        with something of its own to do does that first, here.
         """
+        if name != "run":
+            self._background.wait(MOST_SETTLING_S)  # what was set just before may fill other fields
+            super().act(name, values)
+            return
         self._offered(name)
         self._presses += not refusals(self.panel.controls, values or {}, self.state)
         self._ask(lambda state: state)
 
     def _on_saved(self, origin: object) -> None:
         if self.panel.follows_log and origin is not self:  # what the function reads in the log may be something else now
-            self._remembered = None
+            self._news += 1
             self._ask(lambda state: state)
 
     def _follow(self) -> None:
@@ -146,6 +158,7 @@ class StepView(PanelView):
     def _work(self, progress: Progress) -> None:
         self._questions = {value: value.question() for value in self._values()}
         self._seen_presses = self._presses  # a later press is not for the values that this run finds
+        self._seen_news = self._news
         super()._work(progress)
 
     def _settle_choices(self) -> None:
@@ -178,7 +191,7 @@ class StepView(PanelView):
             except NothingYet:
                 continue
             before = self._filled.get(name)
-            if value is None or (before is not None and before[1] == value and (value == "" or _same(before[0], asked))):
+            if value is None or (before is not None and before[1] == value and (value == "" or same(before[0], asked))):
                 continue
             if before is not None or self.state[name] is None:
                 self.state = {**self.state, name: value}
@@ -207,24 +220,25 @@ class StepView(PanelView):
         given = self._resolved | {name: state[name] for name in self._recipe.entries}
         if self._recipe.several:
             given["chosen"] = state[self._recipe.choose]
-        pressed = (seen := self._seen_presses) > self._answered_presses
-        same = self._remembered is not None and _same(self._remembered[0], given)
-        if not same or pressed:
+        pressed = (pressed_for := self._seen_presses) > self._answered_presses
+        known = self._remembered is not None and same(self._remembered[0], given) and self._seen_news == self._answered_news
+        if not known or pressed:
             self._remembered, self._complete = None, False
             try:
                 self._whole, self._remembered = self._run(given, pressed=pressed)
             except Cancelled:  # a newer question has the press too; the visitor's own word ends it
                 if (progress := running()) is not None and progress.by_visitor:
-                    self._answered_presses = seen
+                    self._answered_presses = pressed_for
                 raise
             except Exception as error:
                 if pressed:
-                    self._answered_presses, self._refused = seen, (given, error)
+                    self._answered_presses, self._refused = pressed_for, (given, error)
                 raise
-            self._answered_presses, self._refused = seen, None
+            self._answered_presses, self._refused = pressed_for, None
+            self._answered_news = self._seen_news
         assert self._remembered is not None
         self._finish(self.result, self._remembered[1])
-        self._finish(self.selection, _chosen(self._whole, self._recipe, state))
+        self._finish(self.selection, chosen_in(self._whole, self._recipe.choose, state, several=bool(self._recipe.several)))
         shows, self._must_show = self._must_show or not self._complete, False
         self._complete = not shows
         if not shows:
@@ -236,7 +250,7 @@ class StepView(PanelView):
     def _run(self, given: dict[str, Any], *, pressed: bool) -> tuple[Whole, tuple[dict[str, Any], Any]]:
         recipe = self._recipe
         if recipe.button and not pressed:
-            if self._refused is not None and _same(self._refused[0], given):
+            if self._refused is not None and same(self._refused[0], given):
                 raise self._refused[1]  # it stands as long as all that was pressed with
             raise NothingYet(t(recipe.help) if recipe.help else f"{t('Press')} “{t(recipe.button)}”.")
         if recipe.settled and (progress := running()) is not None:
@@ -258,8 +272,20 @@ class StepView(PanelView):
                 now[name] = source.wait()
         return now
 
+    def do(self, button: Button, state: Mapping[str, Any]) -> str:
+        """What a button does, with what stands on the page now; gives the sentence that says what was done."""
+        recipe, parameters = self._recipe, inspect.signature(button.run).parameters.values()
+        everything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+        asked = {one.name for one in parameters}
+        given = dict(recipe.constants) | {name: state[name] for name in recipe.entries}
+        given |= {name: source.needed() for name, source in recipe.sources.items() if everything or name in asked}
+        try:
+            return button.run(**{name: value for name, value in given.items() if everything or name in asked})
+        finally:
+            self._news += 1  # what the function reads may be something else now
+
     def _shown(self, result: Any) -> Whole:
-        names = {_origin(value) for value in self._resolved.values()} - {""}
+        names = {origin_of(value) for value in self._resolved.values()} - {""}
         mark = next((source.mark for source in self._recipe.sources.values() if source.mark), "")
         self.result.mark = self.selection.mark = mark  # what follows is made of the same
         return shown(result, choose=self._recipe.choose, sources=sorted(names), mark=mark)
@@ -307,13 +333,18 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         others = tuple(one for one in before if one != key)
         return {**state, choose: others if key in before else (key, *others)[: recipe.several]}
 
+    def action(button: Button) -> Action:
+        visible = None if button.visible is None else seen(button.visible, view.known)
+        return Action(name=button.name, label=button.label, run=partial(view.do, button), help=button.help, visible=visible)
+
+    own = (Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help),) if recipe.button else ()
     return Panel(
         title=recipe.title,
         start=start,
         compute=view.compute,
         view=lambda whole: Answer(*whole),
         controls=tuple(controls),
-        actions=(Action(name="run", label=recipe.button, run=lambda _: "", help=recipe.help),) if recipe.button else (),
+        actions=(*own, *map(action, recipe.buttons)),
         on_select=chosen if choose else None,
         on_row=chosen if choose else None,
         shared=(
@@ -322,6 +353,7 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         ),
         empty=recipe.empty,
         follows_log=recipe.follows_log,
+        refresh_s=recipe.refresh_s,
     )
 
 
@@ -353,36 +385,3 @@ def put(recipe: Recipe) -> StepView:
         except (NothingYet, NotMeasuredError):
             return view
     return view
-
-
-def _origin(value: Any) -> str:
-    """Where the numbers of a run come from, as figures say it."""
-    kind, name = getattr(value, "kind", None), getattr(value, "name", None)
-    return f"{kind}: {name}" if isinstance(kind, str) and isinstance(name, str) else ""
-
-
-def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a function would be called with the same again: plain values compare, everything else is the same object."""
-    return before.keys() == now.keys() and all(before[name] is now[name] or _equal(before[name], now[name]) for name in now)
-
-
-def _equal(before: Any, now: Any) -> bool:
-    if type(before) is not type(now):
-        return False
-    if isinstance(before, dict):
-        return _same(before, now)
-    if isinstance(before, tuple):
-        return len(before) == len(now) and all(one is other or _equal(one, other) for one, other in zip(before, now, strict=True))
-    return isinstance(before, str | int | float | bool) and bool(before == now)
-
-
-def _chosen(whole: Whole, recipe: Recipe, state: Mapping[str, Any]) -> Any:
-    """The row that was clicked, else the first one, of the first table that can be chosen from; of several all of them."""
-    choose = recipe.choose
-    table = next((table for table in whole.tables.values() if isinstance(table, Table) and table.selectable), None)
-    keys = [] if table is None else [str(key) for key in table.frame[choose]]
-    if recipe.several:  # a mark may have no row
-        return tuple(table.row(keys.index(key)) if table and key in keys else {choose: key} for key in state[choose])
-    if table is None or not keys:
-        return None
-    return table.row(keys.index(state[choose]) if state[choose] in keys else 0)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perfkit.core.errors import InputError
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.control import words as in_words
-from perfkit.face.widgets.entries import Entry
+from perfkit.face.widgets.entries import Button, Entry
 from perfkit.face.widgets.step_view import Recipe, StepView, draw, put
 from perfkit.face.widgets.values import Value
 
@@ -67,9 +67,9 @@ class Step:
         self.view.set(values)
         return self
 
-    def press(self) -> Step:
-        """Press the button of the step."""
-        self.view.act("run")
+    def press(self, label: str = "run") -> Step:
+        """Press the button of the step, of several the one with this label."""
+        self.view.act(label.lower().replace(" ", "-"))
         return self
 
     def wait(self, timeout_s: float = 60.0) -> Whole:
@@ -89,8 +89,10 @@ def step(
     several: int = 0,
     settled: bool = False,
     button: str = "",
+    buttons: Sequence[Button] = (),
     title: str = "",
     follows_log: bool = False,
+    refresh_s: float = 0.0,
     help: str = "",
     **given: Any,
 ) -> Callable[[Callable[..., Any]], Step]:
@@ -102,8 +104,9 @@ def step(
     what stands in the column as `chosen`, runs again at every click, and `.chosen` is a tuple of dicts. Where `choose` names a
     control that is given, a click sets it to what stands in the column, also one of a step above. `settled` lets the function
     wait until the visitor has moved nothing for a moment: what takes long must not hold up a slider above. With `follows_log` it
-    runs again when another step has written to the project, with `button` when that is pressed. Raises InputError that lists
-    parameters without a value and values without a parameter.
+    runs again when another step has written to the project, with `button` when that is pressed, with `refresh_s` so often, because
+    others change what it shows. Each of `buttons` does something of its own with the parameters of the step, which then runs again.
+    Raises InputError that lists parameters without a value and values without a parameter.
     """
     known = {**given, "chosen": ()} if several else given
 
@@ -119,8 +122,10 @@ def step(
             several=several,
             settled=settled,
             button=button,
+            buttons=tuple(buttons),
             help=help,
             follows_log=follows_log,
+            refresh_s=refresh_s,
             **_sorted(given),
         )
         return Step(function, put(recipe))

@@ -366,7 +366,7 @@ def test_the_address_forgets_empty_values_and_tells_nobody_twice():
 
 
 def test_a_panel_that_does_not_exist_names_those_that_do():
-    with pytest.raises(InputError, match=r"does not exist; there are .*rounds"):
+    with pytest.raises(InputError, match=r"does not exist; there are .*class-game"):
         panels.show("nothing")
 
 

@@ -15,6 +15,7 @@ from perfkit.core.resources import data_folder
 from perfkit.face import widgets
 from perfkit.face.charts import theme
 from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.entries import Button
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import check, go_on
@@ -546,3 +547,78 @@ def test_a_figure_brings_parameters_of_its_chart():
     tall.set(height=300)
     assert tall.wait().charts["Bars"].title == "Bars"
     assert tall.view.data["params"] == {"Bars": {"height": 300}}
+
+
+def test_each_button_of_a_step_does_something_of_its_own_and_the_step_runs_again():
+    kept: list[str] = []
+    names = widgets.Text("", label="Your name")
+
+    def keep(name: str, amount: float) -> str:
+        if amount < 0:
+            raise InputError("amount", ["is below 0"])
+        kept.append(f"{name} {amount:g}")
+        return f"Kept {amount:g}."
+
+    def forget(**everything: object) -> str:
+        kept.clear()
+        return f"Forgot, given {sorted(everything)}."
+
+    buttons = (
+        Button(label="Keep", run=keep, help="writes it down", visible=lambda name: name != ""),
+        Button(label="Forget all", run=forget),
+    )
+
+    @widgets.step(name=names)
+    def who_is_here(name):
+        return name or "nobody"
+
+    @widgets.step(name=names, amount=widgets.Number(1), buttons=buttons)
+    def what_is_kept(name, amount):
+        return [f"{len(kept)} are kept.", *kept]
+
+    view = what_is_kept.view
+    assert what_is_kept.wait().text == "0 are kept."
+    assert [action["label"] for action in view.actions] == ["Forget all"]
+    what_is_kept.press("Keep")
+    assert (kept, view.outcome["problems"]) == ([], ["offers no action 'keep' now"])
+    who_is_here.set(name="Ada")
+    what_is_kept.wait()
+    assert [action["label"] for action in view.actions] == ["Keep", "Forget all"]
+    view.on_message({"type": "act", "name": "keep", "values": {"amount": 3}})
+    assert (view.outcome["text"], what_is_kept.wait().notes) == ("Kept 3.", ("Ada 3",))
+    what_is_kept.set(amount=-1).press("Keep")
+    assert (view.outcome["problems"], what_is_kept.wait().text) == (["is below 0"], "1 are kept.")
+    what_is_kept.press("Forget all")
+    assert view.outcome["text"] == "Forgot, given ['amount', 'name']."
+    assert what_is_kept.wait().text == "0 are kept."
+
+
+def test_a_button_uses_the_name_that_was_typed_just_before_in_a_step_above():
+    kept = []
+    names = widgets.Text("")
+
+    @widgets.step(name=names)
+    def above(name):
+        return name or "nobody"
+
+    @widgets.step(name=names, buttons=(Button(label="Keep", run=lambda name: kept.append(name) or "kept"),))
+    def below(name):
+        return name or "nobody"
+
+    below.wait()
+    for name in ("Ada", "Bo", "Cy"):
+        above.set(name=name)
+        below.press("Keep")
+    assert kept == ["Ada", "Bo", "Cy"]
+
+
+def test_a_step_that_others_change_is_read_again_when_the_page_asks():
+    counted = iter(range(9))
+
+    @widgets.step(refresh_s=5)
+    def how_many():
+        return f"{next(counted)} are here"
+
+    assert (how_many.wait().text, how_many.view.refresh_s) == ("0 are here", 5)
+    how_many.view.on_message({"type": "retry"})
+    assert how_many.wait().text == "1 are here"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.units import THIN_SPACE, format_bytes, significant
 from perfkit.face.widgets.table import Table, table_content
@@ -24,7 +25,6 @@ from perfkit.record.counters import Series
 COUNTER, SILENT = "counter", "silent"
 """The processes of counters that change, and of those that stay 0."""
 _BYTES = "B"
-_DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,10 +96,10 @@ def described(unit: CounterUnit) -> dict[str, Any]:
 
 
 def written(value: float, unit: str) -> str:
-    """A value with its unit, to six digits."""
+    """A value with its unit; a whole number of nothing in particular is a count."""
     if unit == _BYTES:
         return format_bytes(value)
-    return f"{significant(value, _DIGITS)}{THIN_SPACE if unit else ''}{unit}"
+    return f"{significant(value)}{THIN_SPACE}{unit}" if unit else quantity.text("value", float(value))
 
 
 def reply(known: Sequence[CounterUnit], base_ns: int, request: Mapping[str, Any]) -> tuple[dict[str, Any], list[bytes]]:

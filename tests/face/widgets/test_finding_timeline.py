@@ -8,10 +8,9 @@ from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.diagnose import Finding, diagnose
 from perfkit.explain.diagnose.told import finding_names
-from perfkit.face import panels
-from perfkit.face.panels.finding_timeline import FindingTimeline
 from perfkit.face.widgets.finding_place import place_of
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.timelines.finding import FindingTimeline, finding_timeline
 from perfkit.record.load import load
 
 PATH = data_folder() / "traces" / "torch_npu_2rank"
@@ -57,7 +56,7 @@ def test_a_finding_of_a_step_shows_that_step(run):
 
 
 def test_nothing_is_read_before_it_is_asked_for():
-    view = panels.show("finding-timeline")
+    view = finding_timeline()
     assert isinstance(view, FindingTimeline)
     assert (view.status["state"], view.timeline) == ("empty", None)
     assert view.status["action"]
@@ -67,7 +66,7 @@ def test_it_opens_at_the_finding_and_follows_the_next_one(run):
     findings = diagnose(run).findings
     names = finding_names(findings)
     page_state().set({"finding": names[0]})
-    view = panels.show("finding-timeline")
+    view = finding_timeline()
     view.on_message({"type": "action"})
     timeline = view.wait()
     first = place_of(run, findings[0])

@@ -19,6 +19,7 @@ from perfkit.face.widgets.finding_place import Place, place_of
 from perfkit.face.widgets.judged import diagnosed
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.panel import waited
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.timelines.data import Timeline
 from perfkit.face.widgets.timelines.events import slice_called
@@ -98,6 +99,6 @@ class FindingTimeline(TimelineView):
             self._show(timeline)
 
 
-def open_view(_state: object = None) -> FindingTimeline:
+def finding_timeline() -> FindingTimeline:
     """The timeline of the finding that is chosen on the page."""
-    return FindingTimeline()
+    return waited(FindingTimeline())
