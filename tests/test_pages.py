@@ -77,6 +77,32 @@ def test_a_page_without_a_recording_says_so_and_comes_back(name: str):
     assert picker.wait()
 
 
+def test_page_00_makes_a_project_starts_its_first_round_and_looks_at_it(tmp_path: Path):
+    page = run_page("00_start_here", path=OWN)
+    stands, now, goal = (page[name] for name in ("where_the_project_stands", "the_round", "goal_and_limits"))
+    assert (stands.view.status["state"], now.view.status["state"]) == ("empty", "empty")
+    assert [action["label"] for action in now.view.actions] == []
+    goal.set(device="H100 989", goal_value=2300).press("Save to the project")
+    assert goal.wait().text.endswith("Everything is saved.")
+    project = open_project(tmp_path)
+    assert (project.goal_value, project.device_memory_bytes) == (2300.0, 80 * 2**30)
+    goal.set(usable_gib=200)
+    with pytest.raises(InputError, match="more than the device has"):
+        goal.wait()
+    with contextlib.suppress(PerfkitError):
+        now.wait()
+    assert [action["label"] for action in now.view.actions] == ["Start the round"]
+    now.set(lever="pp 2", hypothesis="two stages amortise the update").press("Start the round")
+    assert now.wait().text.startswith("Round 0 (pp 2) is open. Next")
+    assert [action["label"] for action in now.view.actions] == ["Skip the next state", "Abandon the open round"]
+    assert stands.wait().text == "1 round, none kept yet."
+    now.set(reason="the queue was full for a week").press("Abandon the open round")
+    assert now.wait().text.startswith("Round 0 (pp 2) was decided: revert.")
+    stands.wait()
+    rows = stands.value[0].to_frame()
+    assert rows["verdict"].tolist() == [row["verdict"] for row in asked("log", "--folder", str(tmp_path), "show")["rounds"]]
+
+
 def test_page_01_agrees_with_what_the_command_line_keeps_of_the_log(tmp_path: Path):
     create_project(tmp_path / "project", "made by a test", peak_flops_per_s=376e12)
     own = shutil.copy(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log", tmp_path)
@@ -241,6 +267,8 @@ def test_a_row_of_page_18_puts_its_operator_in_the_middle(tmp_path: Path):
     page = run_page("18_graph_ir", path=data_folder() / "ir" / "strategy_mismatch.ir")
     around, rows = page["what_is_around"], page["which_communication_is_not_needed"]
     assert "Operator %56" in around.wait().tables
+    rows.view.on_message({"type": "row", "table": "one that is no longer there", "row": 2})
+    rows.wait()
     rows.view.on_message({"type": "row", "table": "Communication, what should not be first", "row": 2})
     rows.wait()
     assert "Operator %207" in around.wait().tables

@@ -57,8 +57,9 @@ export function sampleAt(tile, moment, next) {
   return { start: tile.time[at], end: tile.time[at + 1] ?? next, value: tile.value[at], low: tile.low[at], high: tile.high[at], count: tile.count[at] };
 }
 
-/** A value with its unit. */
+/** A value with its unit; a whole number of nothing in particular is a count. */
 export function valueText(value, unit) {
   if (unit === "B") return formatBytes(value);
-  return `${grouped(Number(value.toPrecision(6)))}${unit ? `\u00a0${unit}` : ""}`;
+  const shown = !unit && Number.isInteger(value) ? value : Number(value.toPrecision(4));
+  return `${grouped(shown)}${unit ? `\u00a0${unit}` : ""}`;
 }

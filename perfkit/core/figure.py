@@ -19,9 +19,6 @@ State = Literal["measured", "computed", "reported", "assumed", "absent", "not a 
 """Reported: printed by a log or stated by somebody. Impossible: beyond what the quantity can be, such as a utilization over 1."""
 KNOWN: tuple[State, ...] = ("measured", "computed", "reported", "assumed")
 
-EXACT = 6
-"""A figure with more digits than this is a count, which has no decimals."""
-
 _SCALED: Mapping[str, Callable[[float, int], str]] = MappingProxyType(
     {
         "ns": format_ns,
@@ -38,6 +35,7 @@ class Figure:
     `value` is in `unit`, a base unit (ns, bytes, ratio, FLOP/s, tokens/s, ...); it is None if and only if the state is "absent",
     and not finite if and only if it is "not a number". `low` and `high` are bounds in the same unit. `source` says file and field,
     or the formula; of an absent figure it says what is missing. `inputs` are the names of the figures that the value was made of.
+    A count, which has no `digits`, is shown in full.
     """
 
     name: str
@@ -48,7 +46,7 @@ class Figure:
     inputs: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    digits: int = 3
+    digits: int | None = 3
 
     def __post_init__(self) -> None:
         is_number = self.value is not None and math.isfinite(self.value)
@@ -86,12 +84,13 @@ class Figure:
     def _number(self) -> str:
         value = self.value
         assert value is not None
+        if self.digits is None:
+            return f"{format_count(int(value))} {self.unit}".rstrip()
         if show := _SCALED.get(self.unit):
             return show(value, self.digits)
         if "FLOP" in self.unit or self.unit.startswith("B/s"):
             return format_si(value, self.unit, self.digits)
-        exact = self.digits > EXACT and float(value).is_integer()
-        return f"{format_count(int(value)) if exact else significant(value, self.digits)} {self.unit}".rstrip()
+        return f"{significant(value, self.digits)} {self.unit}".rstrip()
 
 
 def figure(name: str, value: float | None, unit: str, state: State, source: str, **more: Any) -> Figure:

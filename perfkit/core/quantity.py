@@ -74,6 +74,8 @@ _BY_UNIT: Mapping[str, Quantity] = MappingProxyType(
 """Shown with 4 digits: what goals are set in and rounds are judged by, whose changes are a few in a thousand."""
 _MOMENTS = frozenset({"time_ns", "start_ns", "end_ns", "latest_start_ns"})
 """Points of time are counted from an epoch, and in full: no prefix suits them."""
+_LOOKED_AT: Mapping[str, int] = MappingProxyType({"goal": 4, "moment": 6, "loss": 6})
+"""In charts, without a unit of their own: the metric of a goal, points of time and losses, of which more digits are looked at."""
 _CALLED: Mapping[str, str] = MappingProxyType(
     {
         "ns": "time",
@@ -148,15 +150,12 @@ def text(name: str, value: Any, *, absent: str = NOT_MEASURED) -> str:
     return found.write(value, found.digits)
 
 
-def spelled(name: str, *, digits: int | None = None, signed: bool = False) -> str:
-    """The format in which Vega writes what is under a name, in the prefix that was drawn: digits as everywhere, shares in percent.
-
-    `digits` is for points of time and losses, of which the digits behind the usual ones are looked at.
-    """
+def spelled(name: str, *, signed: bool = False) -> str:
+    """The format in which Vega writes what is under a name, in the prefix drawn: digits as everywhere, shares in percent."""
     found, sign = quantity(name), "+" if signed else ""
     if name == "count":
         return f"{sign},"
-    kept = digits or (3 if found is None else found.digits)
+    kept = _LOOKED_AT.get(name, 3) if found is None else found.digits
     return f"{sign},.{kept}{'p' if found is not None and found.prefixes[-1][1] == '%' else 'r'}"
 
 

@@ -96,19 +96,6 @@ def format_ns(ns: float | None, digits: int = 3) -> str:
     raise AssertionError("unreachable: the last unit is 1 ns")
 
 
-def format_ms(ns: float) -> str:
-    """A recorded time in ms to the µs: `format_ms(101_963_000)` is '101.963 ms'.
-
-    So parts on screen sum to the step on screen and agree with the vendors' files.
-    """
-    return f"{ns / NS_PER_MS:,.3f} ms".replace(",", THIN_SPACE)
-
-
-def format_part(ns: float, total_ns: float) -> str:
-    """A part of a recorded time with its share: '8.874 ms (6.50 %)'. Those of one time sum on screen."""
-    return f"{format_ms(ns)} ({100 * ns / total_ns:.2f} %)"
-
-
 def format_si(value: float | None, unit: str, digits: int = 3) -> str:
     """A count or rate with an SI prefix: `format_si(2.16e14, 'FLOP/s')` is '216 TFLOP/s'."""
     return _prefixed(value, unit, _SI, digits)

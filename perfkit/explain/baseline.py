@@ -282,5 +282,5 @@ def _sizes(run: Run, plan: Plan | None, plan_name: str, given: Mapping[str, int]
             value, origin = int(printed.iloc[-1]), "printed with the steps of the log"
         elif value is None:
             origin = "neither the log nor a configuration states it; enter it"
-        sizes[name] = figure(words, value, UNITS[name], "reported", origin, digits=7)
+        sizes[name] = figure(words, value, UNITS[name], "reported", origin, digits=None)
     return sizes

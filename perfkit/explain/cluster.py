@@ -16,7 +16,7 @@ from perfkit.core import placement
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.texts import joined, say
-from perfkit.core.units import format_ms, significant
+from perfkit.core.units import format_ns, significant
 from perfkit.explain import stragglers
 from perfkit.explain.diagnose import Diagnosis, Finding, all_rules, excess, judged
 from perfkit.explain.diagnose.case import Case
@@ -52,9 +52,9 @@ class RankComparison:
         if pd.isna(row["over_stage"]):
             return ""
         return say(
-            "Rank {rank} is furthest from its stage: {value} in the mean step, {over_stage} x its stage's median. {apart}",
+            "Rank {rank} is furthest from its stage: {value_ns} in the mean step, {over_stage} x its stage's median. {apart}",
             rank=str(int(row["rank"])),
-            value=format_ms(row["mean_of_its_steps_ns"]),
+            value_ns=row["mean_of_its_steps_ns"],
             over_stage=significant(row["over_stage"], 4),
             apart=("No rank stands out.", "1 rank stands out.")[apart]
             if apart < 2
@@ -133,15 +133,15 @@ class ClusterJudgement:
             return "Whether a rank is slow cannot be told: that takes three ranks of equal work, or the kernels of both of two."
         computing = stragglers.against_stage(stragglers.metric_values(self.case.steps, "computing"))
         row = computing.sort_values("value_ns", kind="stable").iloc[-1]
-        two = "Neither of the two ranks is slow: rank {rank} computes most ({value} in the mean step)."
-        more = "No rank is slow: rank {rank} computes most ({value} in the mean step), {beside}."
+        two = "Neither of the two ranks is slow: rank {rank} computes most ({value_ns} in the mean step)."
+        more = "No rank is slow: rank {rank} computes most ({value_ns} in the mean step), {beside}."
         beside = say(
             "{over_stage} x its stage's median, {over_all} x that of all",
             over_stage=significant(row["over_stage"], 4),
             over_all=significant(row["over_all"], 4),
         )
         form = two if len(computing) == 2 else more
-        return say(form, rank=str(int(row["rank"])), value=format_ms(row["value_ns"]), beside=beside)
+        return say(form, rank=str(int(row["rank"])), value_ns=row["value_ns"], beside=beside)
 
     def _links_told(self) -> str:
         if named := self.found("slow-link"):
@@ -180,20 +180,20 @@ def stages_told(stages: pd.DataFrame) -> str:
     rows: list[dict[Any, Any]] = stages.to_dict("records")
     if len(rows) == 1:
         (row,) = rows
-        one, more = "1 rank: a step takes {time} on average.", "{num} ranks, no stages: a step takes {time} on average."
+        one, more = "1 rank: a step takes {step_ns} on average.", "{num} ranks, no stages: a step takes {step_ns} on average."
         form = one if row["num_ranks"] == 1 else more
-        return say(form, num=str(row["num_ranks"]), time=format_ms(row["step_ns"]))
+        return say(form, num=str(row["num_ranks"]), step_ns=row["step_ns"])
     by_length = sorted(rows, key=lambda row: int(row["step_ns"]))
     told = rows if len(rows) <= MOST_TOLD else [by_length[0], by_length[-1]]
     parts = [
-        say("stage {stage} (ranks {ranks}) {time}", stage=_stage(row), ranks=written(row["ranks"]), time=format_ms(row["step_ns"]))
+        say("stage {stage} (ranks {ranks}) {step_ns}", stage=_stage(row), ranks=written(row["ranks"]), step_ns=row["step_ns"])
         for row in told
     ]
     said = [say("{num} stages, mean step: {stages}.", num=str(len(rows)), stages=joined(parts, ", "))]
     if waiting := [row for row in rows if not pd.isna(row["bubble_ns"]) and row["bubble_ns"] > 0]:
         row = max(waiting, key=lambda row: int(row["bubble_ns"]))
-        said.append(say("Stage {stage} waits {time} for others.", stage=_stage(row), time=format_ms(row["bubble_ns"])))
-    if computing := [format_ms(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]:
+        said.append(say("Stage {stage} waits {bubble_ns} for others.", stage=_stage(row), bubble_ns=row["bubble_ns"]))
+    if computing := [format_ns(row["computing_ns"]) for row in told if not pd.isna(row["computing_ns"])]:
         said.append(say("Mean computing: {times}.", times=" / ".join(computing)))
     return joined(said)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.texts import say
-from perfkit.core.units import format_ms, format_ratio, significant
+from perfkit.core.units import significant
 from perfkit.explain import links
 from perfkit.explain.collectives import waiting
 from perfkit.explain.diagnose.case import Case
@@ -84,8 +86,8 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
     least, next_least = by_wait.iloc[0], by_wait.iloc[1]
     if not (rows["basis"] == "recorded").all() or next_least["wait_ns"] <= CLEARLY * least["wait_ns"]:
         return None
-    each = format_ms(least["wait_ns"] / num_steps(members))
-    return int(least["rank"]), say("of the ranks recorded it waits least ({wait} a step)", wait=each)
+    each_ns = least["wait_ns"] / num_steps(members)
+    return int(least["rank"]), say("of the ranks recorded it waits least ({wait_ns} a step)", wait_ns=each_ns)
 
 
 def num_steps(members: pd.DataFrame) -> int:
@@ -114,21 +116,29 @@ def exposed_told(run: Run) -> str:
     known = exposed_by_step(run)
     if known.empty:
         return "How much of the communication is exposed was not measured."
+    if not known["communication_ns"].any():
+        return "No rank communicates in any step that was recorded."
     row = known.iloc[0]
-    alone = "Rank {rank} communicates {whole} in step {step}; {exposed} of it are exposed ({part} of the step)."
-    both = (
-        "Rank {rank} communicates {whole} in step {step}; {exposed} of it are exposed ({part} of the step), {hidden} are hidden "
-        "behind computing."
-    )
-    hidden_known = not pd.isna(row["overlapped_ns"])
     return say(
-        both if hidden_known else alone,
+        "Rank {rank} communicates {communication_ns} in step {step}; {exposed_ns} of it are exposed ({exposed_share} of the step), "
+        "{hidden}.",
         rank=str(int(row["rank"])),
         step=str(int(row["step"])),
-        whole=format_ms(row["communication_ns"]),
-        exposed=format_ms(row["exposed_communication_ns"]),
-        part=format_ratio(row["exposed_share"], 4),
-        hidden=format_ms(row["overlapped_ns"]) if hidden_known else "",
+        communication_ns=row["communication_ns"],
+        exposed_ns=row["exposed_communication_ns"],
+        exposed_share=row["exposed_share"],
+        hidden=_hidden_told(row["overlapped_ns"]),
+    )
+
+
+def _hidden_told(hidden_ns: Any) -> str:
+    """What computing hides, in a clause: an amount, none, or not measured."""
+    if pd.isna(hidden_ns):
+        return "what is hidden behind computing was not measured"
+    return (
+        say("{hidden_ns} are hidden behind computing", hidden_ns=hidden_ns)
+        if hidden_ns
+        else "none of it is hidden behind computing"
     )
 
 

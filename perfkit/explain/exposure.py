@@ -20,7 +20,8 @@ COLUMNS = ("rank", "step", "name", "operation", "group", "group_size", "start_ns
 def exposed(run: Run, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
     """The rows of `collectives` with `hidden_ns` and `exposed_ns`, which sum to `duration_ns`.
 
-    Null on ranks without computing kernels or without starts: there is nothing to compare with.
+    Null on ranks without computing kernels or without starts, where there is nothing to compare with, unless the step is known to
+    hide nothing: then nor does any call in it.
     """
     calls = run.frame("collectives", ranks=ranks, columns=COLUMNS).reset_index(drop=True)
     hidden = pd.Series(pd.NA, index=calls.index, dtype="Int64")
@@ -34,7 +35,17 @@ def exposed(run: Run, *, ranks: Iterable[int] | None = None) -> pd.DataFrame:
         began = kernels["start_ns"].to_numpy(dtype=np.int64)
         busy = union(began, began + kernels["duration_ns"].to_numpy(dtype=np.int64))
         hidden.loc[own.index] = _before(busy.starts, busy.ends, end) - _before(busy.starts, busy.ends, start)
+    hidden = hidden.mask(hidden.isna() & _in_steps_that_hide_nothing(run, calls), 0)
     return calls.assign(hidden_ns=hidden, exposed_ns=calls["duration_ns"].astype("Int64") - hidden)
+
+
+def _in_steps_that_hide_nothing(run: Run, calls: pd.DataFrame) -> np.ndarray:
+    """Whether each call is of a rank and step of which the recording says that computing hid no communication."""
+    steps = run.frame("steps", columns=["rank", "step", "overlapped_ns"])
+    nothing = steps[(steps["overlapped_ns"] == 0).fillna(False).astype(bool)]
+    keys = pd.MultiIndex.from_frame(calls[["rank", "step"]].astype("Int64"))
+    found: np.ndarray = keys.isin(pd.MultiIndex.from_frame(nothing[["rank", "step"]].astype("Int64")))
+    return found
 
 
 def by_operation(rows: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,8 @@ import pandas as pd
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import format_ms, format_ns, format_part
+from perfkit.core.texts import Said, joined, say
+from perfkit.core.units import format_ns
 from perfkit.explain.ranks import parse_ranks, worth_showing
 
 MEDIAN = "median"
@@ -93,21 +94,45 @@ def compared_steps(steps: pd.DataFrame) -> pd.DataFrame:
     ).dropna(axis="columns", how="all")
 
 
-def step_told(run: Run, *, rank: int, step: int) -> str:
-    """What a step is made of and where to look next, in a sentence; its parts sum to its time on screen, too."""
-    breakdown = run.step_breakdown(rank, step)
-    total = int(breakdown.total)
+def step_told(run: Run, *, rank: int, step: int) -> Said:
+    """What a step is made of, how much communication it hides, and where to look next, in sentences."""
+    breakdown, row = run.step_breakdown(rank, step), _of(run, rank, step)
+    took = say(
+        "Step {step} of rank {rank} took {duration_ns}: {parts}.",
+        step=str(step),
+        rank=str(rank),
+        duration_ns=int(breakdown.total),
+        parts=parts_told(breakdown),
+    )
+    return joined((took, _hidden_told(row["communication_ns"], row["overlapped_ns"]), next_look(breakdown)))
+
+
+def parts_told(breakdown: Breakdown) -> Said | str:
+    """The parts of a step with their shares, largest first."""
     parts = sorted(breakdown.parts.items(), key=lambda part: -part[1])
-    listed = ", ".join(f"{path} {format_part(amount, total)}" for path, amount in parts if amount)
-    hidden_ns = _of(run, rank, step)["overlapped_ns"]
-    hidden = "" if pd.isna(hidden_ns) else f" {format_ms(int(hidden_ns))} of communication is hidden behind computing."
-    return f"Step {step} of rank {rank} took {format_ms(total)}: {listed or 'nothing was recorded'}.{hidden} {next_look(breakdown)}"
+    told = [
+        say("{path} {amount_ns} ({part_ratio})", path=path, amount_ns=amount, part_ratio=amount / breakdown.total)
+        for path, amount in parts
+        if amount
+    ]
+    return joined(told, ", ") if told else "nothing was recorded"
 
 
-def next_look(breakdown: Breakdown) -> str:
+def _hidden_told(communication_ns: Any, hidden_ns: Any) -> str:
+    """How much communication computing hides, in a sentence: an amount, none, or not measured; nothing of nothing."""
+    if pd.isna(communication_ns) or not communication_ns:
+        return ""
+    if pd.isna(hidden_ns):
+        return "How much of the communication is hidden behind computing was not measured."
+    if not hidden_ns:
+        return "None of the communication is hidden behind computing."
+    return say("{hidden_ns} of communication is hidden behind computing.", hidden_ns=int(hidden_ns))
+
+
+def next_look(breakdown: Breakdown) -> Said:
     """What looks into the largest part of a step."""
     first = breakdown.collapse(1)
-    return f"Look next at {NEXT[max(first.parts, key=lambda path: first.parts[path], default='computing')]}."
+    return say("Look next at {page}.", page=NEXT[max(first.parts, key=lambda path: first.parts[path], default="computing")])
 
 
 def step_notes(run: Run, *, rank: int, step: int) -> list[str]:

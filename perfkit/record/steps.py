@@ -83,6 +83,7 @@ def add_window_steps(
     times = [timeline.window(window.start_ns, window.end_ns) for window in windows]
     if not windows:
         return
+    computes = len(timeline.of("computing").starts) > 0  # without any computing nothing says what would have hidden
     sink.add(
         "steps",
         rank=rank,
@@ -93,7 +94,7 @@ def add_window_steps(
         host_duration_ns=_host_durations(windows, marks),
         computing_ns=[time.computing_ns for time in times],
         communication_ns=[time.communication_ns for time in times],
-        overlapped_ns=[time.overlapped_ns for time in times],
+        overlapped_ns=pd.Series([time.overlapped_ns if computes else None for time in times], dtype="Int64"),
         exposed_communication_ns=[time.exposed_ns for time in times],
         free_ns=[time.free_ns for time in times],
         copy_ns=[time.copy_ns for time in times],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.resources import data_folder
+from perfkit.core.run import Run
 from perfkit.core.units import THIN_SPACE
 from perfkit.explain.communication import (
     exposed_told,
@@ -19,11 +22,14 @@ from perfkit.explain.communication import (
     waiting_told,
 )
 from perfkit.explain.exposure import exposed
+from perfkit.explain.steps import step_told
 from perfkit.face.charts.communication import operation_rows, wait_rows
 from perfkit.record.load import load
 from tests.face.panels.simulated import simulated
+from tests.record.formats.test_ascend_text import rank_folder
 
 TRACES = data_folder() / "traces"
+PIPELINE = Path(__file__).parents[1] / "data" / "traces" / "torch_npu_pp2dp2"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +49,34 @@ def slow_rank():
 
 def test_the_two_rank_profile_reads_as_its_file_says(two_ranks):
     text = exposed_told(two_ranks).replace(THIN_SPACE, " ")
-    for piece in ("Rank 0 communicates 105.992 ms", "101.963 ms of it are exposed (74.65 % of the step)", "4.029 ms are hidden"):
+    for piece in ("Rank 0 communicates 106 ms", "102 ms of it are exposed (74.7 % of the step)", "4.03 ms are hidden"):
         assert piece in text
     assert "rank 1 is the late one; of the ranks recorded it waits least" in waiting_told(members_of(two_ranks))[0]
+
+
+def step_of(tmp_path, *, overlapped: str) -> Run:
+    """A rank that computes 100 of 180 µs and communicates for 50 (10 more if 10 are hidden), by the vendor's summary."""
+    whole = 50 + float(overlapped or 0)
+    rank_folder(tmp_path, 0, step_rows=f"1,100,50,{overlapped},{whole},30,180,0\n")
+    return load(tmp_path)
+
+
+def test_communication_that_is_not_hidden_and_that_was_not_measured_are_told_apart(tmp_path):
+    told = {
+        kind: step_of(tmp_path / kind, overlapped=hidden) for kind, hidden in {"none": "0", "some": "10", "unknown": ""}.items()
+    }
+    sentences = {kind: (exposed_told(run), step_told(run, rank=0, step=1)) for kind, run in told.items()}
+    assert all("hidden behind computing was not measured" in text for text in sentences["unknown"])
+    assert "none of it is hidden" in sentences["none"][0]
+    assert "None of the communication is hidden" in sentences["none"][1]
+    assert all("10.0 µs" in text for text in sentences["some"])
+    assert not any("0 ns" in text.replace("10.0", "") for pair in sentences.values() for text in pair)
+
+
+def test_a_step_that_hides_nothing_tells_it_of_every_operation_in_it():
+    operations = operations_of(load(PIPELINE))  # of ranks 1 and 3 no kernels were recorded, of all four that nothing overlaps
+    assert operations["hidden_ns"].tolist() == [0] * len(operations)
+    assert (operations["exposed_ns"] == operations["duration_ns"]).all()
 
 
 def test_hidden_and_exposed_sum_to_every_call_and_to_the_step(two_ranks):

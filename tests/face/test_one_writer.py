@@ -82,6 +82,28 @@ def _to_percent(node: ast.BinOp) -> bool:
     return isinstance(node.op, ast.Mult) and 100 in (getattr(side, "value", None) for side in (node.left, node.right))
 
 
+WRITERS = {"format_ns", "format_bytes", "format_si", "format_ratio", "format_change", "significant"}
+MOST_DIGITS = 4
+"""What is judged by changes of a few in a thousand has 4, all else 3; what has more is a count, which is written in full."""
+
+
+def too_exact(source: str) -> list[int]:
+    """The lines on which a number is written for people with more digits than they read, or with as many as it happens to have."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in WRITERS:
+            given = [word.value for word in node.keywords if word.arg == "digits"]
+            last = node.args[-1:] if len(node.args) == (3 if getattr(node.func, "id", "") == "format_si" else 2) else []
+            found += [node.lineno for digits in (*given, *last) if getattr(digits, "value", MOST_DIGITS + 1) > MOST_DIGITS]
+    return found
+
+
+def test_no_number_for_people_has_more_than_four_digits():
+    paths = (path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "core")
+    assert {str(path): lines for path in paths if (lines := too_exact(path.read_text(encoding="utf-8")))} == {}
+    assert too_exact("format_ns(a, 6)\nsignificant(a, len(str(a)))\nformat_si(a, 'B/s', digits=5)\nformat_ns(a, 4)") == [1, 2, 3]
+
+
 @pytest.mark.parametrize("path", SURFACES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_surface_formats_no_number_by_hand(path: Path):
     source = path.read_text(encoding="utf-8")

@@ -127,6 +127,14 @@ def test_a_step_of_which_only_the_length_is_known_has_no_parts():
     assert row[["computing_ns", "free_ns", "bubble_ns"]].isna().all()
 
 
+def test_what_would_have_hidden_communication_is_unknown_where_no_computing_was_recorded():
+    for rows, hidden in (([(1, 0, 10, "communication")], None), ([(1, 0, 10, "communication"), (1, 10, 10, "computing")], 0)):
+        sink = Sink()
+        add_window_steps(sink, rank=0, windows=[Window(1, 0, 20)], kernels=kernels(*rows))
+        (found,) = sink.tables()["steps"]["overlapped_ns"]
+        assert (None if pd.isna(found) else found) == hidden
+
+
 def test_no_windows_add_no_rows():
     sink = Sink()
     add_window_steps(sink, rank=0, windows=[], kernels=kernels())

@@ -10,7 +10,7 @@ import pandas as pd
 
 from perfkit.core import placement
 from perfkit.core.run import Position, Run
-from perfkit.core.units import NS_PER_MS, format_ms, format_ns, format_si, significant
+from perfkit.core.units import NS_PER_MS, format_ns, format_si, significant
 from perfkit.explain.cluster import RankComparison
 from perfkit.explain.stragglers import stage_name
 from perfkit.face.charts import theme
@@ -70,7 +70,7 @@ def grid_rows(ranks: RankComparison, run: Run, *, axes: str, scale: str) -> Rows
                 "place": place,
                 "row": in_row,
                 "value": None if pd.isna(value) else float(value),
-                "shown": f"{format_ms(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median",
+                "shown": f"{format_ns(row['value_ns'])}, {significant(row['over_stage'], 4)} x its stage's median",
                 "note": place_note(positions.get(rank)),
             }
         )

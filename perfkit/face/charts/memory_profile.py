@@ -25,7 +25,7 @@ def memory_area(rows: Rows, *, x_title: str) -> alt.LayerChart:
     scale = alt.Scale(domain=list(LINES), range=list(LINES.values()))
     color = alt.Color("kind:N", title=None, scale=scale, sort=list(LINES))
     x = alt.X("time:Q", title=x_title, scale=alt.Scale(nice=False))
-    tooltip = [theme.tooltip("time", "number", title=x_title, digits=6), theme.tooltip("gib", "bytes", title="GiB")]
+    tooltip = [theme.tooltip("time", "moment", title=x_title), theme.tooltip("gib", "bytes", title="GiB")]
     data = alt.Chart(alt.NamedData("curve"))
     area = (
         data.transform_filter("datum.kind == 'allocated'")

@@ -36,7 +36,7 @@ def time_steps(rows: Rows, *, title: str) -> alt.Chart:
             x=alt.X("ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
             y=alt.Y("value:Q", title=title),
             color=_parts(rows["steps"]),
-            tooltip=["part:N", theme.tooltip("ms", "ns", digits=6), theme.tooltip("value", "number", title=title)],
+            tooltip=["part:N", theme.tooltip("ms", "moment"), theme.tooltip("value", "number", title=title)],
         )
     )
     return theme.with_rows(chart, rows)
@@ -52,7 +52,7 @@ def lanes(rows: Rows) -> alt.Chart:
             x2="end_ms:Q",
             y=alt.Y("label:N", title=None, sort=None),
             color=_parts(rows["stretches"]),
-            tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "ns", digits=6), theme.tooltip("end_ms", "ns", digits=6)],
+            tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "moment"), theme.tooltip("end_ms", "moment")],
         )
     )
     return theme.with_rows(chart, rows)

@@ -24,8 +24,8 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     tooltip = [
         alt.Tooltip("number:O", title="round"),
         "title:N",
-        theme.tooltip("value", "number", title=metric_title, digits=4),
-        theme.tooltip("prediction", "number", digits=4),
+        theme.tooltip("value", "goal", title=metric_title),
+        theme.tooltip("prediction", "goal"),
         "verdict:N",
         "kind:N",
     ]
@@ -40,7 +40,7 @@ def ladder(rounds: pd.DataFrame, *, metric_title: str, goal: float | None) -> al
     measured = base.mark_point(filled=True, size=110, color=theme.COMPUTING, opacity=1).encode(
         x=x, y=y, shape=alt.Shape("verdict:N", title="verdict", scale=shapes), tooltip=tooltip
     )
-    value = alt.Text("value:Q", format=quantity.spelled("number", digits=4))
+    value = alt.Text("value:Q", format=quantity.spelled("goal"))
     labels = base.mark_text(dy=-14, fontSize=12, color=theme.TEXT).encode(x=x, y=y, text=value)
     target = (
         alt.Chart(alt.NamedData("goal")).mark_rule(strokeDash=[6, 4], color=theme.GREEN, strokeWidth=1.5).encode(y=alt.Y("goal:Q"))

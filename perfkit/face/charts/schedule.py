@@ -79,8 +79,8 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.La
                 alt.Tooltip("activity:N"),
                 alt.Tooltip("stage:N"),
                 alt.Tooltip("what:N", title="micro batch"),
-                theme.tooltip("start_ms", "ns", title="start (ms)", digits=6),
-                theme.tooltip("end_ms", "ns", title="end (ms)", digits=6),
+                theme.tooltip("start_ms", "moment", title="start (ms)"),
+                theme.tooltip("end_ms", "moment", title="end (ms)"),
                 alt.Tooltip("critical:N", title="on the critical path"),
             ],
         )

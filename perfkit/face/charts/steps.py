@@ -161,7 +161,7 @@ def _part_encoding(paths: Sequence[str], by: str) -> dict[str, Any]:
         "tooltip": [
             alt.Tooltip(f"{by}:N"),
             alt.Tooltip("path:N", title="part"),
-            theme.tooltip("amount_ms", "ns", title="ms", digits=6),
+            theme.tooltip("amount_ms", "ns", title="ms"),
             theme.tooltip("share", "ratio", title="share of the step"),
         ],
     }

@@ -98,9 +98,9 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
 
 
-def tooltip(field: str, name: str, *, title: str | None = None, digits: int | None = None, signed: bool = False) -> alt.Tooltip:
+def tooltip(field: str, name: str, *, title: str | None = None, signed: bool = False) -> alt.Tooltip:
     """A number of a mark, written as `core.quantity` has what `name` ends with; `title` says its prefix, as the axis does."""
-    return alt.Tooltip(f"{field}:Q", format=quantity.spelled(name, digits=digits, signed=signed), title=title or alt.Undefined)
+    return alt.Tooltip(f"{field}:Q", format=quantity.spelled(name, signed=signed), title=title or alt.Undefined)
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:

@@ -14,7 +14,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.run import Run
 from perfkit.core.source import Source
-from perfkit.core.units import NS_PER_MS, format_change, format_ms, format_ratio
+from perfkit.core.units import NS_PER_MS, format_change, format_ns, format_ratio
 from perfkit.face.charts.breakdown import bars
 from perfkit.face.charts.compare import predicted_measured, waterfall, waterfall_rows
 from perfkit.face.charts.rounds import ladder
@@ -152,7 +152,7 @@ def _all_steps(breakdowns: Mapping[int, Breakdown | None]) -> Iterator[Part]:
         sentence = "No round has a recording that tells the parts of a step, so none can be drawn; attach one to its round."
         yield Part(Section(title="Where the step went, by round", text=(sentence,)))
         return
-    told = ", ".join(f"{name} {format_ms(int(found.total))}" for name, found in known.items())
+    told = ", ".join(f"{name} {format_ns(int(found.total))}" for name, found in known.items())
     sentence = f"A step of the slowest rank by round: {told}."
     sources = tuple(f"{name}: {found.source}" for name, found in known.items())
     drawing = Drawing(bars(known), title="A step of the slowest rank, by part", alt=sentence, sources=sources)
@@ -166,7 +166,7 @@ def _change(row: Row, breakdowns: Mapping[int, Breakdown | None]) -> Iterator[Pa
         return
     paths = list(dict.fromkeys([*before.parts, *after.parts]))
     frame = pd.DataFrame([{"path": path, "a": before.parts.get(path, 0), "b": after.parts.get(path, 0)} for path in paths])
-    taken, takes = (format_ms(int(found.total)) for found in (before, after))
+    taken, takes = (format_ns(int(found.total)) for found in (before, after))
     sentence = f"The step of round {row['parent']} (a) took {taken}, that of round {row['number']} (b) {takes}."
     drawing = Drawing(
         waterfall(waterfall_rows(frame, scale=float(NS_PER_MS)), unit="ms"),

@@ -10,9 +10,10 @@ import pandas as pd
 from perfkit.core import quantity, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.core.units import format_ms, format_ns, format_part, format_ratio
+from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain.diagnose import diagnose, to_dict
 from perfkit.explain.ledger import Ledger
+from perfkit.explain.steps import parts_told
 from perfkit.explain.summary import summarize
 from perfkit.explain.training_log import step_statistics, timed
 from perfkit.face.charts.ledger import waterfall, waterfall_rows
@@ -84,14 +85,9 @@ def _rank_row(row: Mapping[Any, Any]) -> tuple[Any, ...]:
 
 def _step_sentence(run: Run, rank: int, step: int) -> str:
     breakdown = run.step_breakdown(rank, step)
-    listed = [
-        f"{path} {format_part(amount, float(breakdown.total))}"
-        for path, amount in sorted(breakdown.parts.items(), key=lambda part: -part[1])
-        if amount
-    ]
     rest = f" Not told apart by this recording: {', '.join(sorted(breakdown.unmeasured))}." if not breakdown.complete else ""
-    parts = ", ".join(listed) or "nothing was recorded"
-    return f"Step {step} of rank {rank}, the slowest rank, took {format_ms(int(breakdown.total))}: {parts}.{rest}"
+    took = format_ns(int(breakdown.total))
+    return f"Step {step} of rank {rank}, the slowest rank, took {took}: {parts_told(breakdown)}.{rest}"
 
 
 def _title(run: Run, summary: Mapping[str, Any]) -> Part:

@@ -17,7 +17,7 @@ from perfkit.core.params import active_params, count_params
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import joined, say
-from perfkit.core.units import format_ratio, format_si, significant
+from perfkit.core.units import format_count, format_ratio, format_si, significant
 from perfkit.predict.cost.flops import Attention, pass_flops, training_flops
 from perfkit.predict.cost.guide import guide_flops
 from perfkit.predict.cost.utilization import guide_selective_hfu, hfu, judge_utilization, mfu, published_cases
@@ -58,7 +58,7 @@ class ModelCost:
     def told(self) -> tuple[str, ...]:
         """The counts in a sentence, and what is odd about the sizes."""
         count = int(self.parameters.total)
-        text = f"{self.model.name or 'The model'}: {significant(count, len(str(count)))} parameters"
+        text = f"{self.model.name or 'The model'}: {format_count(count)} parameters"
         if self.model.num_experts:
             text += f", {format_si(self.active_parameters.total, '')} of them active per token"
         text += f"; {format_si(self.training_flops.total, 'FLOP', 4)} per token in training."

@@ -12,7 +12,7 @@ import pandas as pd
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import MIB, format_change, format_count, format_ratio
+from perfkit.core.units import MIB, format_bytes, format_change, format_ratio
 from perfkit.predict.dryrun._advice import Advice, advise
 from perfkit.predict.dryrun._peaks import LoggedPeak, Meaning, has_several, read_peaks
 from perfkit.predict.dryrun._substitute import Substitute, substitute
@@ -108,7 +108,7 @@ def correction_table(likely: Substitute) -> pd.DataFrame:
     rows = [(f"factor of {name}", f"{factor:.3f}") for name, factor in found.factors.items()]
     apart = (("largest error before", found.uncalibrated_error), ("largest error, each log from the others", found.largest_error))
     rows += [(name, "not measured" if error is None else format_ratio(error)) for name, error in apart]
-    rows += [("offset of every rank", _mib(round(found.offset_bytes))), ("gaps over blocks in use", gaps)]
+    rows += [("offset of every rank", format_bytes(round(found.offset_bytes))), ("gaps over blocks in use", gaps)]
     return pd.DataFrame(rows, columns=["correction", "value"])
 
 
@@ -160,19 +160,21 @@ def _answer(judged: Judged) -> str:
     if judged.several and judged.meaning == "before and after":
         first, last = peaks[0].peak_bytes, peaks[-1].peak_bytes
         if first and last:
-            return f"The change took the peak from {_mib(first)} to {_mib(last)}: {format_change(last / first - 1)}."
+            return (
+                f"The change took the peak from {format_bytes(first)} to {format_bytes(last)}: {format_change(last / first - 1)}."
+            )
     row = judged.fullest
     if row is None:
         return "The logs state no peak; set MS_MEMORY_STATISTIC=1 and run again."
     gaps = f", {format_ratio(row.fragmentation_ratio)} of it gaps between blocks" if row.fragmentation_ratio else ""
     gaps = ", none of it gaps between blocks" if row.fragmentation_ratio == 0 else gaps
     verb = "is predicted to peak" if row.origin == PREDICTED else "peaks"
-    text = f"{row.label[:1].upper()}{row.label[1:]} {verb} at {_mib(row.actual_bytes or row.used_bytes or 0)}{gaps}"
+    text = f"{row.label[:1].upper()}{row.label[1:]} {verb} at {format_bytes(row.actual_bytes or row.used_bytes or 0)}{gaps}"
     if row.headroom_bytes is None or row.limit_bytes is None:
         return f"{text}. No limit is known: set one above."
     if row.headroom_bytes < 0:
-        return f"{text}: {_mib(-row.headroom_bytes)} above its limit of {_mib(row.limit_bytes)}. It does not fit."
-    return f"{text}: {_mib(row.headroom_bytes)} below its limit of {_mib(row.limit_bytes)}."
+        return f"{text}: {format_bytes(-row.headroom_bytes)} above its limit of {format_bytes(row.limit_bytes)}. It does not fit."
+    return f"{text}: {format_bytes(row.headroom_bytes)} below its limit of {format_bytes(row.limit_bytes)}."
 
 
 def _notes(judged: Judged) -> tuple[str, ...]:
@@ -187,7 +189,3 @@ def _notes(judged: Judged) -> tuple[str, ...]:
 
 def _whole_mib(size: int | None) -> int | None:
     return None if size is None else round(size / MIB)
-
-
-def _mib(size: int) -> str:
-    return f"{format_count(round(size / MIB))} MiB"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.explain.alignment import LossSeries, align_losses, read_table, series_of_run
+from perfkit.explain.alignment._noise import departed_tails
 from perfkit.explain.alignment.changes import causes, class_of
 from perfkit.record.load import load
 
@@ -34,6 +35,13 @@ def noisy(count: int, noise: float, seed: int) -> np.ndarray:
 
 def verdict(reference, candidate, **options):
     return align_losses(reference, candidate, **options).verdict
+
+
+def test_the_longer_a_tail_the_less_it_must_differ_to_have_left():
+    differences = np.concatenate([np.zeros(80), np.full(40, 0.01)])
+    assert departed_tails(differences, 0.0, 0.01 * math.sqrt(15) / 4.5) == (20, 40)
+    assert departed_tails(differences, 0.0, 0.01 * math.sqrt(2.9) / 4.5) == (3, 5, 10, 20, 40)
+    assert departed_tails(differences, 0.02, 0.0) == ()
 
 
 @pytest.mark.parametrize("count", [20, 100, 1000])

@@ -123,6 +123,12 @@ def test_one_fused_operator_against_several_is_a_fusion_and_no_slowness():
     assert compare_operators(apart, fused).fusions.iloc[0]["fused_in"] == "b"
 
 
+def test_of_a_fused_operator_that_both_have_the_calls_that_one_has_more_are_counted():
+    swiglu, silu, mul = ("SwiGlu", "SwiGlu", 1_000, None), ("aten::silu", None, 700, None), ("aten::mul", None, 800, None)
+    row = compare_operators(run_of([swiglu] * 3), run_of([swiglu, silu, silu, mul, mul])).fusions.iloc[0]
+    assert (row["calls"], row["fused_ns"], row["parts_ns"]) == (2, 2_000, 3_000)
+
+
 def test_equal_shapes_are_matched_one_by_one_whatever_their_spelling():
     small, large = "[[64, 64], [64, 64]]", "[[4096, 4096], [4096, 64]]"
     a = run_of([("aten::mm", None, 100, small), ("aten::mm", None, 1_000, large)])

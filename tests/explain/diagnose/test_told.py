@@ -7,7 +7,7 @@ import pytest
 from perfkit import __version__
 from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import Finding, diagnose, told
-from perfkit.explain.diagnose.reported import bug_report
+from perfkit.explain.diagnose.reported import bug_report, subject_text
 from perfkit.record.load import load
 from tests.face.panels.simulated import simulated
 
@@ -36,6 +36,12 @@ def test_every_verdict_stands_in_a_table(found):
         assert len(told.evidence_table(finding)) == len(finding.evidence)
         assert set(finding.actions) <= set(told.advice_table(finding)["what_to_do"])
         assert finding.title in told.finding_told(finding)
+
+
+def test_whom_a_finding_concerns_is_said_in_words_and_cut_where_it_is_long():
+    assert subject_text({"ranks": (3, 5), "links": ((0, 1),), "steps": ()}) == "ranks 3, 5; links 0-1"
+    assert subject_text({"ranks": range(10)}) == "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
+    assert subject_text({}) == subject_text({"ranks": ()}) == "the whole run"
 
 
 def test_names_lead_back_to_their_findings(found):

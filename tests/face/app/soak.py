@@ -183,7 +183,7 @@ class Soak:
             said.append(f"descriptors {self.start['descriptors']} -> {self.end['descriptors']}")
         if self.end["pages"] or self.end["sockets"] > self.start["sockets"] + 2:
             said.append(f"left behind: {self.end}")
-        if len(self.memory) >= 8 and abs(self.growth()) > 0.05:
+        if len(self.memory) >= 8 and abs(self.growth()) > (GROWTH if len(self.memory) >= SETTLED else UNSETTLED):
             said.append(f"memory grew by {self.growth():.1%}")
         return said
 
@@ -195,6 +195,8 @@ class Soak:
         return statistics.median(self.memory[-quarter:]) / statistics.median(self.memory[quarter : 2 * quarter]) - 1
 
 
+GROWTH, UNSETTLED, SETTLED = 0.05, 0.2, 60
+"""How much memory may grow, and how much while fewer than so many samples were taken: in half a minute no allocator settles."""
 ANSWERS = {200, 500, 503}
 """A page; one whose kernel was killed while it started, in words; no room, in words."""
 

@@ -24,21 +24,21 @@ def judged(name: str, **how: Any) -> Judged:
 
 def test_the_log_of_the_guides_against_its_limit():
     text = judged("guide.log").told()[0]
-    assert "48\u2009874 MiB" in text
-    assert "10\u2009518 MiB below its limit of 59\u2009392 MiB" in text
+    assert "peaks at 47.7 GiB" in text
+    assert "10.3 GiB below its limit of 58.0 GiB" in text
 
 
 def test_gaps_and_headroom_of_the_simulated_log():
     text = judged("sim_level1.log").told()[0]
-    assert "26\u2009244 MiB, 9.63 % of it gaps" in text
-    assert "33\u2009148 MiB below" in text
+    assert "25.6 GiB, 9.63 % of it gaps" in text
+    assert "32.4 GiB below" in text
 
 
 def test_several_statistics_are_asked_for_and_not_guessed():
     asked = judged("recompute_before_after.log")
     assert "perfkit does not guess" in asked.told()[0]
     assert not any("headroom" in note or "leaves" in note for note in asked.told()[1:])
-    assert "from 260 MiB to 76 MiB: -70.8 %" in judged("recompute_before_after.log", meaning="before and after").told()[0]
+    assert "from 260 MiB to 76.0 MiB: -70.8 %" in judged("recompute_before_after.log", meaning="before and after").told()[0]
     ranks = judged("recompute_before_after.log", meaning="ranks", ranks="0, 4").to_frame()
     assert ranks["rank"].tolist() == ["rank 0", "rank 4"]
     with pytest.raises(InputError, match="'x' is no rank"):

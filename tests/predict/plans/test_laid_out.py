@@ -36,7 +36,7 @@ def even(problem):
 def test_an_even_split_and_edited_layers_are_what_is_drawn(dense):
     assert even(dense) == "7 7 7 7"
     drawn = laid_out(dense, even(dense))
-    assert drawn.told()[0].startswith("The step takes 5.15550 ms")
+    assert drawn.told()[0].startswith("The step takes 5.155 ms")
     assert "than with an even split" not in drawn.told()[0]
     edited = laid_out(dense, "6 7 8 7")
     assert list(edited.stages()["layers"]) == ["6", "7", "8", "7"]

@@ -42,7 +42,7 @@ class BalanceProgress:
         if self.best_ns is None:
             return f"{self.what}, no layout yet"
         gap = (self.best_ns - self.bound_ns) / self.best_ns if self.best_ns else 0.0
-        best, bound = format_ns(self.best_ns, 5), format_ns(self.bound_ns, 5)
+        best, bound = format_ns(self.best_ns, 4), format_ns(self.bound_ns, 4)
         return f"{self.what}: best {best}, bound {bound}, gap {format_ratio(gap, 2)}"
 
 
@@ -217,11 +217,11 @@ def explain(result: PlanResult) -> str:
             f"sharding the optimizer or a smaller micro batch lower it."
         )
     simulated = result.simulate()
-    text = f"The step takes {format_ns(result.makespan_ns, 6)}; "
+    text = f"The step takes {format_ns(result.makespan_ns, 4)}; "
     if result.status == "optimal":
         text += "no layout is faster. "
     else:
-        text += f"no layout can be faster than {format_ns(result.bound_ns, 6)}, which leaves a gap of {format_ratio(result.gap)}. "
+        text += f"no layout can be faster than {format_ns(result.bound_ns, 4)}, which leaves a gap of {format_ratio(result.gap)}. "
     busiest = int(np.argmax(simulated.stage_busy_ns))
     text += (
         f"Stage {busiest} works longest, {format_ratio(simulated.stage_busy_ns[busiest] / result.makespan_ns)} of the step; "

@@ -110,7 +110,7 @@ def _notes(problem: PipelineProblem, layout: Layout, lists: dict[str, Layout]) -
     makespan_ns, peak = int(evaluator.makespans_ns(given[None])[0]), int(evaluator.peaks_bytes(given[None]).max())
     fits = "" if bool(evaluator.fits(given[None])[0]) else ", which does not fit"
     return (
-        f"Prefix lists cannot express this layout exactly; these give a step of {format_ns(makespan_ns, 6)} "
+        f"Prefix lists cannot express this layout exactly; these give a step of {format_ns(makespan_ns, 4)} "
         f"and a peak of {format_bytes(peak)}{fits}.",
     )
 

@@ -17,7 +17,7 @@ import pandas as pd
 
 from perfkit.config.export_text import Export
 from perfkit.core.texts import say
-from perfkit.core.units import GIB, NS_PER_US, format_bytes, format_ns
+from perfkit.core.units import GIB, NS_PER_US, format_bytes
 from perfkit.predict.plans.balance.balance import schedule_case
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
 from perfkit.predict.plans.balance.moves import LayerPlanner, parse_layers
@@ -57,9 +57,9 @@ class LaidOut:
         busiest = int(np.argmax(schedule.stage_busy_ns))
         busy_ns = int(schedule.stage_busy_ns[busiest])
         text = say(
-            "The step takes {step}; stage {stage} works longest, {busy_ns} ({busy_share}), and the bubble is {bubble_ratio} of the "
-            "work.",
-            step=format_ns(schedule.makespan_ns, 6),
+            "The step takes {step_time_ns}; stage {stage} works longest, {busy_ns} ({busy_share}), and the bubble is "
+            "{bubble_ratio} of the work.",
+            step_time_ns=schedule.makespan_ns,
             stage=str(busiest),
             busy_ns=busy_ns,
             busy_share=busy_ns / max(1, schedule.makespan_ns),
@@ -82,11 +82,11 @@ class LaidOut:
         if not self.even_ns:
             return "An even split of the layers does not fit."
         gain_ns = self.even_ns - self.schedule.makespan_ns
-        faster = "{gain_ratio} faster than the even split with its fastest recomputation ({even})."
-        slower = "{gain_ratio} slower than the even split with its fastest recomputation ({even})."
-        equal = "As fast as the even split with its fastest recomputation ({even})."
+        faster = "{gain_ratio} faster than the even split with its fastest recomputation ({even_step_time_ns})."
+        slower = "{gain_ratio} slower than the even split with its fastest recomputation ({even_step_time_ns})."
+        equal = "As fast as the even split with its fastest recomputation ({even_step_time_ns})."
         form = faster if gain_ns > 0 else slower if gain_ns else equal
-        return say(form, gain_ratio=abs(gain_ns) / self.even_ns, even=format_ns(self.even_ns, 5))
+        return say(form, gain_ratio=abs(gain_ns) / self.even_ns, even_step_time_ns=self.even_ns)
 
     def stages(self) -> pd.DataFrame:
         """One row a stage: `layers` by chunk, recomputed layers by kind, busy and idle time, micro batches in flight, memory."""

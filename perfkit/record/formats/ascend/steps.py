@@ -62,8 +62,8 @@ def check_sums(sink: Sink, steps: pd.DataFrame, where: str) -> None:
     row = known.iloc[worst]
     sink.note(
         f"{where}: the parts do not add up in {wrong} of {len(known)} steps; worst is rank {row['rank']}, step {row['step']}: "
-        f"Computing + Communication(Not Overlapped) + Free = {format_ns(int(parts.iloc[worst]), 6)}, "
-        f"Stage + Bubble = {format_ns(int(length.iloc[worst]), 6)}"
+        f"Computing + Communication(Not Overlapped) + Free = {format_ns(int(parts.iloc[worst]))}, "
+        f"Stage + Bubble = {format_ns(int(length.iloc[worst]))}, {format_ns(int(off.iloc[worst]))} apart"
     )
 
 
@@ -80,10 +80,11 @@ def compare_with_kernels(
         ]
         off = [pair for pair in pairs if pair[0] > max(_ROUNDING_NS, SHARE_TOLERANCE * pair[4])]
         if off:
-            _, rank, step, ours, theirs = max(off)
+            apart, rank, step, ours, theirs = max(off)
             sink.note(
                 f"{part} time differs by more than 0.1 % in {len(off)} of {len(pairs)} steps; worst is rank {rank}, step {step}: "
-                f"{format_ns(ours, 6)} from {kernels_name}, {format_ns(theirs, 6)} in {steps_name}, which is shown"
+                f"{format_ns(ours)} from {kernels_name}, {format_ns(theirs)} in {steps_name}, which is shown; "
+                f"{format_ns(apart)} apart"
             )
 
 

@@ -140,7 +140,7 @@ def _add(rank: int, number: int, block: _Block, file: File, sink: Sink) -> None:
     where = f"{file.label}:{block.line}"
     used, actual, budget, device = (figures.get(name) for name in (*_PEAKS, "budget_bytes", "device_bytes"))
     if used is not None and actual is not None and used > actual:
-        sink.note(f"{where}: the used peak of {format_bytes(used, 6)} is above the actual peak of {format_bytes(actual, 6)}")
+        sink.note(f"{where}: the used peak is {format_bytes(used - actual)} above the actual peak of {format_bytes(actual)}")
     if actual is not None and budget is not None and actual > budget:
         sink.note(
             f"{where}: the actual peak of {format_bytes(actual)} is above the budget of {format_bytes(budget)}: it would not fit"

@@ -178,10 +178,9 @@ def _note_peak(rank: int, blocks: pd.DataFrame, file: File, sink: Sink) -> None:
     )
     for pool in memory.pools(blocks):
         if pool.reported_peak_bytes is not None and pool.live_peak_bytes > pool.reported_peak_bytes:
-            sink.note(
-                f"{file.label}: blocks of {pool.pool} need {format_bytes(pool.live_peak_bytes, 6)}, but the allocator states a "
-                f"peak of {format_bytes(pool.reported_peak_bytes, 6)}"
-            )
+            more = format_bytes(pool.live_peak_bytes - pool.reported_peak_bytes)
+            stated = format_bytes(pool.reported_peak_bytes)
+            sink.note(f"{file.label}: blocks of {pool.pool} need {more} more than the peak that the allocator states, {stated}")
 
 
 FORMAT = Format(
