@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,16 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("perfkit", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("perfkit")
+
+MAX_BYTES = 8 * 2**30
+
+
+def pytest_configure() -> None:
+    """A test that takes more memory fails by its name; without a limit the system would end the process that runs it."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, resource.getrlimit(resource.RLIMIT_DATA)[1]))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -60,7 +60,8 @@ def nearest(module: Path, tests: list[Path]) -> tuple[str, ...]:
 def _users() -> dict[Path, set[Path]]:
     """By module of the package and of the tests, those that import it."""
     users: dict[Path, set[Path]] = {}
-    for path in [*Path("perfkit").rglob("*.py"), *Path("tests").rglob("*.py")]:
+    tests = (path for path in Path("tests").rglob("*.py") if "data" not in path.parts)  # what a scan shall refuse is there
+    for path in [*Path("perfkit").rglob("*.py"), *tests]:
         for used in _imports(path):
             users.setdefault(used, set()).add(path)
     return users

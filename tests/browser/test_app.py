@@ -442,5 +442,5 @@ def test_a_newcomer_is_shown_around_by_keyboard_and_may_stop_anywhere(open_page)
             assert min(box["x"], box["y"], width - box["x"] - box["width"], 800 - box["y"] - box["height"]) >= 0
         page.keyboard.press("Escape")
         expect(tour).to_be_hidden()
-        assert page.locator(".tour-at").count() == 0
+        expect(page.locator(".tour-at")).to_have_count(0)
     assert page.evaluate("localStorage.getItem('perfkit-tour')") == "0"  # it was seen to its end, and begins anew

@@ -11,7 +11,7 @@ OpenPage = Callable[..., Page]
 
 def test_the_threshold_and_the_ranks_are_changed_by_keyboard(open_page: OpenPage):
     page = open_page("13_communication")
-    expect(page.locator('section[data-panel="hidden-and-exposed"] .pk-sentence')).to_contain_text("(74.65 % of the step)")
+    expect(page.locator('section[data-panel="hidden-and-exposed"] .pk-sentence')).to_contain_text("(74.7 % of the step)")
     panel = page.locator('section[data-panel="who-waits-for-whom"]')
     sentence = panel.locator(".pk-sentence")
     expect(sentence).to_contain_text("rank 1 is the late one")

@@ -49,7 +49,7 @@ def rows(page: Page, name: str, title: str) -> list[list[str]]:
 
 
 def milliseconds(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"(\d+\.\d{3}) ms", text)]
+    return [float(number) for number in re.findall(r"(\d[\d.]*) ms", text)]
 
 
 EMPTY_AT_FIRST = {
@@ -188,24 +188,24 @@ def barriers(page: Page, **options: object) -> list[str]:
 def test_start_page_shows_the_ladder_of_the_sample_project(open_page: OpenPage, demo_server: Server):
     page = open_page("00_start_here")
     ladder = ExperimentLog(demo_server.project, read_only=True).ladder()
-    shown = [row[2] for row in rows(page, "rounds", "Rounds") if len(row) > 3]
+    shown = [row[2] for row in rows(page, "where-the-project-stands", "Rounds") if len(row) > 3]
     assert [float(value.replace(" ", "")) for value in shown] == ladder["value"].tolist()
-    assert "+37.7 %" in sentence(page, "rounds")
+    assert "+37.7 %" in sentence(page, "where-the-project-stands")
 
 
 def test_a_goal_is_saved_to_the_project_by_keyboard(open_page: OpenPage, demo_server: Server):
     page = open_page("00_start_here")
-    goal = panel(page, "project-settings").get_by_label("Goal", exact=True)
+    goal = panel(page, "goal-and-limits").get_by_label("Goal", exact=True)
     before = open_project(demo_server.project).goal_value
     goal.focus()
     page.keyboard.press("Control+A")
     page.keyboard.type("2700")
     page.keyboard.press("Enter")
-    expect(panel(page, "project-settings").locator(".pk-sentence")).to_contain_text("not saved yet")
-    save = panel(page, "project-settings").get_by_role("button", name="Save to the project")
+    expect(panel(page, "goal-and-limits").locator(".pk-sentence")).to_contain_text("not saved yet")
+    save = panel(page, "goal-and-limits").get_by_role("button", name="Save to the project")
     save.focus()
     page.keyboard.press("Enter")
-    expect(panel(page, "project-settings").locator(".pk-outcome")).to_contain_text("Saved")
+    expect(panel(page, "goal-and-limits").locator(".pk-outcome")).to_contain_text("Saved")
     assert open_project(demo_server.project).goal_value == 2700.0 != before
 
 
@@ -304,12 +304,12 @@ def test_breakdown_on_screen_equals_the_run_and_a_click_picks_a_rank(open_page: 
     breakdown = perfkit.load(SAMPLE).step_breakdown(0, 50)
     told = panel(page, "what-it-is-made-of").locator(".pk-sentence")
     shown = milliseconds(sentence(page, "what-it-is-made-of"))
-    assert shown[0] == pytest.approx(breakdown.total / 1e6, abs=5e-4)
-    assert sorted(shown[1:4]) == pytest.approx(sorted(amount / 1e6 for amount in breakdown.parts.values() if amount), abs=5e-4)
+    assert shown[0] == pytest.approx(breakdown.total / 1e6, rel=5e-3)
+    assert sorted(shown[1:4]) == pytest.approx(sorted(amount / 1e6 for amount in breakdown.parts.values() if amount), rel=5e-3)
     row = panel(page, "where-the-step-went").locator("tbody tr").filter(has_text="132").first
     row.focus()
     page.keyboard.press("Enter")
-    expect(told).to_contain_text("rank 1 took 131.913 ms")
+    expect(told).to_contain_text("rank 1 took 132 ms")
     expect(panel(page, "what-it-ran")).to_contain_text("Largest kernels of rank 1")
     assert "rank=1" in page.evaluate("location.hash")
 
@@ -360,10 +360,10 @@ def test_an_empty_folder_is_no_dead_end(make_offline, start_server, tmp_path_fac
     page = make_offline(server)
     page.goto(f"{server.url}00_start_here")
     wait_ready(page)
-    expect(panel(page, "rounds").locator(".pk-status")).to_contain_text("no tuning project yet")
-    save = panel(page, "project-settings").get_by_role("button", name="Save to the project")
+    expect(panel(page, "where-the-project-stands").locator(".pk-status")).to_contain_text("no tuning project yet")
+    save = panel(page, "goal-and-limits").get_by_role("button", name="Save to the project")
     save.click()
-    expect(panel(page, "project-settings").locator(".pk-outcome")).to_contain_text("Made the project")
+    expect(panel(page, "goal-and-limits").locator(".pk-outcome")).to_contain_text("Made the project")
     assert open_project(folder).name == "my tuning project"
 
 
