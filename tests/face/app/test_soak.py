@@ -40,21 +40,25 @@ def test_after_trouble_of_every_kind_all_counts_are_where_they_were(server):
 @needs_linux
 @pytest.mark.slow
 def test_whichever_way_a_page_is_left_its_descriptors_come_back(server):
-    server.wait_until(lambda health: health["warm"] == WARM)
+    """What the first visit opens for good, such as the database of signatures, is not counted; what each opens comes back."""
 
     async def visit(how: str) -> None:
         visitor = Visitor(server.url)
         assert await visitor.open("02_model_cost") == 200
         await visitor.leave(how)
 
-    before = server.health()
+    def settled(health: dict) -> bool:
+        return (health["pages"], health["warm"], health["processes"]) == (0, WARM, WARM) and health["sockets"] <= 1
+
+    server.wait_until(settled)
+    asyncio.run(visit("beacon"))
+    before = server.wait_until(settled)
     assert before["bounds"] in ("rlimits", "cgroup")
     for how in WAYS:
         for _ in range(2):
             asyncio.run(visit(how))
-    settled = server.wait_until(lambda health: (health["pages"], health["warm"], health["processes"]) == (0, WARM, WARM))
-    assert settled["descriptors"] <= before["descriptors"] + 3
-    assert settled["sockets"] <= before["sockets"] + 1
+    # A handler that is still ending holds a few of them for a moment.
+    server.wait_until(lambda health: settled(health) and health["descriptors"] <= before["descriptors"] + 1)
 
 
 @needs_linux
