@@ -60,7 +60,7 @@ _PUBLIC = {
     "what_if": "perfkit.explain.what_if",
 }
 
-_MODULES = {"classroom": "perfkit.teach", "panels": "perfkit.face.panels", "widgets": "perfkit.face.widgets"}
+_MODULES = {"classroom": "perfkit.teach", "widgets": "perfkit.face.widgets"}
 """Modules that are public under a name of their own."""
 
 

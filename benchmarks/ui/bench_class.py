@@ -50,20 +50,20 @@ def opened(browser: Browser, url: str, name: str) -> Page:
     page = browser.new_context().new_page()
     page.goto(f"{url}40_class#student={name}", timeout=120_000)
     page.wait_for_function(app_server.READY, timeout=120_000)
-    page.get_by_role("heading", name="Exercise", exact=True).wait_for(timeout=60_000)
+    page.get_by_role("heading", name="The exercise", exact=True).wait_for(timeout=60_000)
     return page
 
 
 def check(page: Page, round_: int) -> float:
     """One wrong answer, different each time; ms from the click to the sentence."""
-    panel = page.locator('[data-panel="class-exercise"]')
+    panel = page.locator('[data-panel="the-exercise"]')
     box = panel.get_by_label("Your answer").locator("visible=true").first
     box.fill(str(1000 + round_))
     box.blur()
     panel.locator(".pk-outcome").evaluate("node => { node.textContent = '' }")
     start = time.perf_counter()
     panel.get_by_role("button", name="Check").click()
-    page.wait_for_function("() => document.querySelector('[data-panel=\"class-exercise\"] .pk-outcome').textContent !== ''")
+    page.wait_for_function("() => document.querySelector('[data-panel=\"the-exercise\"] .pk-outcome').textContent !== ''")
     return (time.perf_counter() - start) * 1000
 
 

@@ -1,7 +1,7 @@
 // Tells the page when its views are drawn: `data-perfkit-ready` on the root element, read by tests and by the loading bar.
 
 // Every widget has its own copy of this module; what they wait for is common to the page.
-globalThis.__perfkitReady ??= { waiting: new Set(), drawn: new Set(), timer: 0 };
+globalThis.__perfkitReady ??= { waiting: new Set(), drawn: new Set(), timer: 0, led: false };
 const page = globalThis.__perfkitReady;
 
 /** Marks the view `key` as not drawn yet. */
@@ -33,4 +33,13 @@ function check() {
   }
   document.documentElement.setAttribute("data-perfkit-ready", String(page.drawn.size));
   document.dispatchEvent(new CustomEvent("perfkit:ready"));
+  lead();
+}
+
+/** Brings the step that the address names into sight, once: a link leads to what it is about (`#at=where-the-step-went`). */
+function lead() {
+  const name = new URLSearchParams(location.hash.slice(1)).get("at");
+  if (page.led || !name) return;
+  page.led = true;
+  document.querySelector(`[data-panel="${CSS.escape(name)}"]`)?.scrollIntoView();
 }

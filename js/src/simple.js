@@ -1,11 +1,8 @@
-// The small views: a chart or a table on its own, text, the header with the page's address, links to other pages.
-import { Chart } from "./chart.js";
+// The small views: the header with the page's address, and links to other pages.
 import { ClassBar } from "./class_bar.js";
 import { el } from "./dom.js";
 import { renderOpener } from "./opener.js";
-import { copyButton } from "./panel.js";
 import { begin, finish } from "./ready.js";
-import { Table } from "./table.js";
 import { t } from "./texts.js";
 
 /** Draws with `draw` at once and whenever the trait `content` changes. */
@@ -22,25 +19,6 @@ function follow(draw) {
     return () => model.off("change:content", redraw);
   };
 }
-
-export const renderTable = follow((root, content, send) => {
-  root.table ??= new Table((row) => send({ type: "row", row }));
-  root.table.update(content);
-  if (!root.firstChild) root.append(root.table.root);
-});
-
-export const renderText = follow((root, content) => {
-  const tags = { heading: "h2", note: "p", code: "pre", text: "p", warning: "p" };
-  root.replaceChildren(
-    ...content.blocks.map((block) => {
-      const node = el(tags[block.style] ?? "p", { class: `pk-text-${block.style}` }, block.text);
-      if (block.style !== "code") return node;
-      node.classList.add("pk-code");
-      node.tabIndex = 0;
-      return el("div", { class: "pk-copyable" }, node, copyButton(block.text));
-    }),
-  );
-});
 
 const drawHeader = follow((root, content) => {
   const facts = [
@@ -121,28 +99,5 @@ function followAddress(model) {
   return () => {
     model.off("change:values", fromKernel);
     removeEventListener("hashchange", fromAddress);
-  };
-}
-
-export function renderChart({ model, el: host }) {
-  const key = model.get("key");
-  begin(key);
-  const chart = new Chart(model, (message) => model.send(message));
-  host.replaceChildren(el("div", { class: "pk" }, chart.root));
-  let digest = null;
-  const draw = () => {
-    const description = model.get("description");
-    const data = model.get("data");
-    const drawing = digest === description.digest
-      ? chart.update(data.datasets, data.params)
-      : chart.rebuild(description, data.datasets, data.params);
-    digest = description.digest;
-    drawing.then(() => finish(key));
-  };
-  model.on("change:data", draw);
-  draw();
-  return () => {
-    model.off("change:data", draw);
-    chart.destroy();
   };
 }

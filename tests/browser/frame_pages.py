@@ -10,9 +10,11 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 RANKS = f"""
 import altair as alt
 import pandas as pd
-from perfkit import panels
 from perfkit.face.charts import theme
-from perfkit.face.panels import *
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Slider, Text, Toggle
+from perfkit.face.widgets.panel import Panel, PanelView
+from perfkit.face.widgets.table import Table
 
 def compute(state):
     ranks = range(state["n"])
@@ -44,14 +46,16 @@ PANEL = Panel(
     on_select=lambda state, chart, datum: {{**state, "picked": datum["rank"]}},
     on_row=lambda state, table, row: {{**state, "picked": row["rank"]}},
 )
-open_panel(PANEL, name="ranks")
+PanelView(PANEL, name="ranks")
 """
 
 STATES = """
 import threading
 import time
 from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.face.panels import *
+from perfkit.face.widgets.control import Choice
+from perfkit.face.widgets.panel import Empty, Panel, PanelView
+from perfkit.face.widgets.status import NothingYet
 
 GO = threading.Event()
 def compute(state, progress):
@@ -72,16 +76,16 @@ PANEL = Panel(
     controls=(Choice("show", label="Show", options=("result", "empty", "unmeasured", "error", "bug", "loading", "slow")),),
     empty=Empty(action="Use the sample run", fill=lambda state: {"show": "result"}),
 )
-open_panel(PANEL, name="states")
+PanelView(PANEL, name="states")
 """
 
-HEADER = "from perfkit import panels\npanels.header()"
+HEADER = "from perfkit import widgets\nwidgets.header()"
 
 
 def write_pages(folder: Path) -> Path:
     """Four pages in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder, "00_start_here", "# Where am I?\n\nSome words.", HEADER, "panels.next_pages('11', p11='because')")
+    _write(folder, "00_start_here", "# Where am I?\n\nSome words.", HEADER, "widgets.next_pages('11', p11='because')")
     _write(folder, "11_ranks", "# How long is every rank?", HEADER, RANKS)
     _write(folder, "12_states", "# Which states are there?", STATES)
     _write(folder, "20_bare", "# What is there without a widget?", "1 / 0")

@@ -36,20 +36,21 @@ def test_students_answer_by_keyboard_and_hear_the_instructor(class_server, make_
     press(first, card, "Check")
     expect(card.locator(".pk-outcome")).to_contain_text("Right. 10 points.")
 
-    instructor = second.locator('[data-panel="class-instructor"]')
+    instructor = second.locator('[data-panel="the-class"]')
     instructor.get_by_label("Token").fill(TOKEN)
     instructor.get_by_label("Token").blur()
     expect(instructor.locator(".pk-sentence")).to_contain_text("students are here")
-    instructor.get_by_label("Line for every page").fill("Break <b>soon</b>")
-    instructor.get_by_label("Line for every page").blur()
-    instructor.get_by_role("button", name="Say", exact=True).click()
+    switches = second.locator('[data-panel="what-all-pages-follow"]')
+    switches.get_by_label("Line for every page").fill("Break <b>soon</b>")
+    switches.get_by_label("Line for every page").blur()
+    switches.get_by_role("button", name="Say", exact=True).click()
     expect(first.locator(".pk-class-message")).to_have_text("Break <b>soon</b>")
     expect(first.locator(".pk-class-here")).to_have_text("2 here")
 
-    expect(exercise(second)[0].locator(".pk-notes")).to_contain_text("So far 0 solved")
+    expect(progress(second)).to_contain_text("So far 0 of 41 solved")
     first.reload()
     wait_ready(first)
-    expect(exercise(first)[0].locator(".pk-notes")).to_contain_text("So far 1 solved, 10 points")
+    expect(progress(first)).to_contain_text("So far 1 of 41 solved, 10 points")
 
 
 def opened(make_offline, server, name: str) -> Page:
@@ -60,8 +61,12 @@ def opened(make_offline, server, name: str) -> Page:
 
 
 def exercise(page: Page):
-    card = page.locator('[data-panel="class-exercise"]')
+    card = page.locator('[data-panel="the-exercise"]')
     return card, card.get_by_label("Your answer").locator("visible=true").first
+
+
+def progress(page: Page):
+    return page.locator('[data-panel="how-far-you-are"] .pk-sentence')
 
 
 def press(page: Page, card, name: str) -> None:

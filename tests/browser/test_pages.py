@@ -53,10 +53,14 @@ def milliseconds(text: str) -> list[float]:
 
 
 EMPTY_AT_FIRST = {
-    "class-exercise",
-    "class-game",
-    "class-capstone",
-    "class-instructor",
+    "who-is-here",
+    "the-exercise",
+    "how-far-you-are",
+    "what-you-see",
+    "what-was-true",
+    "the-six-rounds",
+    "the-class",
+    "what-all-pages-follow",
     "00_start_here timeline",
     "20_findings timeline",
     "choose-other",

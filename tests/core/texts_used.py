@@ -16,13 +16,11 @@ from pathlib import Path
 from perfkit.core import discover
 from perfkit.core.quantity import label as column_label
 from perfkit.core.texts import catalogue, english_lines
-from perfkit.face import panels
 from perfkit.face.app.handlers import ENDED
-from perfkit.face.panels import class_exercise
 from perfkit.face.widgets import header_view
 from perfkit.face.widgets.control import PathPicker
 from perfkit.face.widgets.control import words as control_words
-from perfkit.teach import _mark, exercises
+from perfkit.teach import _mark, card, exercises
 from tests.notebook_format import pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +35,6 @@ def used() -> dict[str, dict[str, str]]:
         *_shell(),
         *_verdict(),
         *_next(),
-        *_panels(),
         *_titles(),
         *_steps(),
         *_rules(),
@@ -105,35 +102,9 @@ def _next() -> Iterator[tuple[str, str, str]]:
                         yield "next", node.value.value, path.name
 
 
-def _panels() -> Iterator[tuple[str, str, str]]:
-    for name in panels.names():
-        module = importlib.import_module(f"perfkit.face.panels.{name.replace('-', '_')}")
-        panel = getattr(module, "PANEL", None)
-        if panel is None:
-            continue
-        yield "panels", panel.title, name
-        for control in panel.controls:
-            yield "controls", control.label or control_words(control.path), f"{name} {control.path}"
-            yield "help", control.help.rstrip("."), f"{name} {control.path}"
-            for field in ("placeholder", "prompt"):
-                yield "controls", getattr(control, field, ""), f"{name} {control.path}"
-            options = getattr(control, "options", ())
-            for option in () if callable(options) else options:
-                if isinstance(option, tuple):
-                    yield "options", str(option[0]), f"{name} {control.path}"
-                    yield "options", str(option[2]) if len(option) == 3 else "", f"{name} {control.path}"
-                elif isinstance(option, str):
-                    yield "options", option, f"{name} {control.path}"
-        for action in panel.actions:
-            yield "actions", action.label, name
-            yield "actions", action.help, name
-        if panel.empty:
-            yield "actions", panel.empty.action, name
-
-
 def _titles() -> Iterator[tuple[str, str, str]]:
     """Titles of figures and tables that are written as they are; those with figures in them are made of data."""
-    for path in sorted([*(FACE / "panels").glob("*.py"), *(FACE / "widgets").rglob("*.py")]):
+    for path in sorted((FACE / "widgets").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Table", "Figure"):
                 for word in node.keywords:
@@ -148,6 +119,7 @@ def _titles() -> Iterator[tuple[str, str, str]]:
 
 
 WITH_CONTROLS = (
+    "class_entries",
     "pickers",
     "graphs",
     "losses",
@@ -228,7 +200,7 @@ def _rules() -> Iterator[tuple[str, str, str]]:
 def _forms() -> Iterator[tuple[str, str, str]]:
     """What is said with figures or names in it: the forms, and the clauses that are put into them."""
     for path in sorted((ROOT / "perfkit").rglob("*.py")):
-        if "import say" not in (source := path.read_text()):
+        if not re.search(r"import [^\n]*\bsay\b", source := path.read_text()):
             continue
         tree = ast.parse(source)
         pieces = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
@@ -374,10 +346,10 @@ def _class() -> Iterator[tuple[str, str, str]]:
     for exercise in exercises().values():
         for text in (exercise.title, exercise.text, exercise.idea, exercise.group, *exercise.wrong.values()):
             yield "class", text, exercise.name
-    for text in (class_exercise.LETTERS, *_mark.SAID.values()):
+    for text in (card.LETTERS, *_mark.SAID.values()):
         yield "class", text, "class"
-    for text in re.findall(r"""\bt\("([^"]*)"\)""", (ROOT / "perfkit" / "face" / "panels" / "class_exercise.py").read_text()):
-        yield "class", text, "class_exercise"
+    for text in re.findall(r"""\bt\("([^"]*)"\)""", (ROOT / "perfkit" / "teach" / "card.py").read_text()):
+        yield "class", text, "card"
 
 
 def _header_texts() -> Iterator[tuple[str, str, str]]:

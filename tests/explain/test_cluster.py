@@ -16,7 +16,7 @@ from perfkit.explain.cluster import ClusterJudgement, groups_of_rank, judge_clus
 from perfkit.explain.communication import link_table
 from perfkit.explain.diagnose import all_rules, diagnose
 from perfkit.record.load import load
-from tests.face.panels.simulated import simulated
+from tests.explain.simulated import simulated
 
 SIXTEEN = data_folder() / "traces" / "cluster_16card"
 

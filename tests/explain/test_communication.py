@@ -25,7 +25,7 @@ from perfkit.explain.exposure import exposed
 from perfkit.explain.steps import step_told
 from perfkit.face.charts.communication import operation_rows, wait_rows
 from perfkit.record.load import load
-from tests.face.panels.simulated import simulated
+from tests.explain.simulated import simulated
 from tests.record.formats.test_ascend_text import rank_folder
 
 TRACES = data_folder() / "traces"

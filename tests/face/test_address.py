@@ -14,7 +14,6 @@ from perfkit.core.errors import PerfkitError
 from perfkit.face.widgets import page_state as addresses
 from perfkit.face.widgets.control import Choice, Control, Number, Slider, Text, Toggle
 from perfkit.face.widgets.panel import PanelView
-from perfkit.face.widgets.state import read
 from perfkit.project.sample import demo
 from tests import notebook_format
 
@@ -79,7 +78,7 @@ def another(control: Control, drawn: dict[str, Any], now: Any) -> Any:
 
 
 def shown(views: list[PanelView]) -> dict[tuple[str, str], Any]:
-    return {(view.name, control.path): read(view.state, control.path) for view in views for control in view.panel.controls}
+    return {(view.name, control.path): view.state[control.path] for view in views for control in view.panel.controls}
 
 
 @pytest.mark.slow
@@ -91,7 +90,7 @@ def test_every_control_comes_back_with_the_address(path: Path, opened: Callable[
         for control in view.panel.controls:
             drawn = next((drawn for drawn in view.controls if drawn["name"] == control.path), None)
             if drawn is not None and not drawn["hidden"]:
-                view.set({control.path: another(control, drawn, read(view.state, control.path))})
+                view.set({control.path: another(control, drawn, view.state[control.path])})
                 settled([view])
     settled(views)
     before, address = shown(views), dict(addresses.page_state().values)

@@ -32,7 +32,7 @@ from perfkit.face.app.owned import OwnedTable
 from perfkit.face.app.room import Shortage, room
 from perfkit.face.app.supervisor import Supervisor
 
-WARM_UP = "import perfkit.face.panels, polars"
+WARM_UP = "import perfkit.face.widgets, polars"
 """What most pages need and no page's content decides. The columnar engine has threads: only the kernel itself can load it."""
 
 READ_AHEAD = f"{WARM_UP}; __import__('perfkit.face.widgets.judged', fromlist=['begin']).begin()"

@@ -41,7 +41,7 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which ends its kernels in order
     signal.signal(signal.SIGCHLD, _reap)
-    rest, pause_s = needed_by_some(), 0.0
+    rest, pause_s = iter(imported_by_pages()), 0.0
     while message := _request(channel, rest, pause_s):
         pause_s = _PAUSE_S
         gc.freeze()  # the collector must not write into what forks share
@@ -93,7 +93,7 @@ def become_kernel(request: dict[str, Any]) -> None:
 
 def preload() -> None:
     """Import what the first page needs, and every page."""
-    kernel = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "perfkit.face.panels", "perfkit.face.widgets")
+    kernel = ("ipykernel.kernelapp", "ipykernel.ipkernel", "ipykernel.zmqshell", "perfkit.face.widgets")
     for name in (*kernel, *imported_by_pages(f"{ROOT_PAGE}.ipynb")):
         importlib.import_module(name)
     for package, constant in (
@@ -103,13 +103,6 @@ def preload() -> None:
     ):
         constants(package, constant)
     gc.collect()
-
-
-def needed_by_some() -> Iterator[str]:
-    """The modules that the other pages need, to be imported one after the other."""
-    panels = importlib.import_module("perfkit.face.panels")
-    yield from (f"perfkit.face.panels.{name.replace('-', '_')}" for name in panels.names())
-    yield from imported_by_pages()
 
 
 def imported_by_pages(names: str = "*.ipynb") -> list[str]:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfkit.face.widgets.page_state import PageState, address_text, several
-from perfkit.face.widgets.state import read
 
 
 class SharedValues:
-    """`paths` of a panel's states, each under its last part in `page`, and its `own` ones under its `name`; `state` is the first.
+    """`paths` of a panel's states, each under its own name in `page`, and its `own` ones under its `name`; `state` is the first.
 
     Own ones are told once they are another value than the panel began with, so that an address is no longer than it must be.
     """
@@ -24,11 +23,9 @@ class SharedValues:
         self._private = frozenset(own) - frozenset(paths)
         self._untold = set(self._private)
         # In the order of the controls: a device sets limits that a later control may have set otherwise.
-        self._names = {
-            path: f"{name}.{path}" if path in self._private else path.rsplit(".", 1)[-1] for path in dict.fromkeys((*own, *paths))
-        }
+        self._names = {path: f"{name}.{path}" if path in self._private else path for path in dict.fromkeys((*own, *paths))}
         self._agreed: dict[str, str] = {}
-        self._own = {path: address_text(read(state, path)) for path in self._names}
+        self._own = {path: address_text(state[path]) for path in self._names}
 
     def news(self, state: Any) -> dict[str, Any]:
         """What others have changed: values of the page that are neither the state's nor the ones last agreed on, typed as its.
@@ -37,7 +34,7 @@ class SharedValues:
         """
         found = {}
         for path, name in self._names.items():
-            text, own = self._page.values.get(name), read(state, path)
+            text, own = self._page.values.get(name), state[path]
             if text is not None and text not in (address_text(own), self._agreed.get(path)):
                 found[path] = _typed(text, own)
         return found
@@ -45,7 +42,7 @@ class SharedValues:
     def took(self, path: str, before: Any, after: Any) -> None:
         """The value of the page at `path` was taken over, as far as it was accepted."""
         text = self._page.get(self._names[path])
-        old, own = (address_text(read(state, path)) for state in (before, after))
+        old, own = (address_text(state[path]) for state in (before, after))
         # What was brought within limits is told once; panels with different limits would go on telling each other. The first
         # value of a panel is told if the page has one that is not accepted.
         self._own[path] = text if path not in self._agreed else old if old != own != text else own
@@ -55,7 +52,7 @@ class SharedValues:
         """Tell the page what has become another value here, and what it has no value for yet."""
         fresh = {}
         for path, name in self._names.items():
-            text, known = address_text(read(state, path)), self._page.values.get(name)
+            text, known = address_text(state[path]), self._page.values.get(name)
             changed = text not in (self._agreed.get(path), self._own[path])
             if known is None and path in self._untold:
                 self._untold.remove(path)  # what it began with, once its options were known

@@ -299,8 +299,8 @@ def _hint(control: Control) -> str:
 
 
 def words(path: str) -> str:
-    """The last part of a path as words: "parallel.pipeline_parallel_size" is "Pipeline parallel size"."""
-    return SHORT.sub(lambda found: found[0].upper(), path.rsplit(".", 1)[-1].replace("_", " ").capitalize())
+    """A path as words: "pipeline_parallel_size" is "Pipeline parallel size"."""
+    return SHORT.sub(lambda found: found[0].upper(), path.replace("_", " ").capitalize())
 
 
 def _same(options: Sequence[Any], value: Any) -> int | None:

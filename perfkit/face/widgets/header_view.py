@@ -16,7 +16,6 @@ from perfkit.core import settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.resources import pages
 from perfkit.core.texts import t
-from perfkit.face.widgets.class_ import bulletin
 from perfkit.face.widgets.log import Seen, changed_since, seen
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.opener import Opener, what_is_open
@@ -25,6 +24,7 @@ from perfkit.face.widgets.view import Content
 from perfkit.project import CycleOrder, Project, find_project, open_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.goals import written
+from perfkit.teach.session import bulletin
 
 CYCLE: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("S0", "Goal", "State the goal and measure the start", ("01", "00")),

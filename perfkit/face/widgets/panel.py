@@ -33,7 +33,6 @@ from perfkit.face.widgets.chart import as_figure, describe
 from perfkit.face.widgets.control import Choice, Control, PathPicker, Slider, refusals
 from perfkit.face.widgets.control import describe as describe_control
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.state import read, write
 from perfkit.face.widgets.status import NothingYet, failure, loading
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.view import View
@@ -79,7 +78,7 @@ class Panel:
 
     `start` is the first state, or a function that gives it. `compute` may take a second argument `progress`. `on_select(state,
     chart, datum)` and `on_row(state, table, row)` give the next state after a click on a mark or row. The paths in `shared` are
-    kept in the page's address under their last part, so that a link restores the view and panels of one page agree. With
+    kept in the page's address, so that a link restores the view and panels of one page agree. With
     `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
     With `follows_log` the panel computes anew when another one of its page has written to the project.
     """
@@ -233,11 +232,11 @@ class PanelView(View):
         known = {control.path: control for control in self.panel.controls}
         for path, value in values.items():
             if path not in known:
-                state = write(state, path, self._shared_value(state, path, value))
+                state = {**state, path: self._shared_value(state, path, value)}
                 continue
             try:
                 accepted, note = known[path].accept(value, state)
-                state, self._notes[path] = write(state, path, accepted), note
+                state, self._notes[path] = {**state, path: accepted}, note
             except InputError as error:  # said beside the field; what was there before stays
                 self._notes[path] = f"{error.problems[0]}; not changed"
         return state
@@ -248,7 +247,7 @@ class PanelView(View):
             raise InputError(
                 self.name, [f"has no control {path[:60]!r}; there are {', '.join(c.path for c in self.panel.controls)}"]
             )
-        before = read(state, path)
+        before = state[path]
         if before is not None and value is not None and not isinstance(value, type(before)):
             raise InputError(self.name, [f"{path}: {value!r} is no {type(before).__name__}"])
         return value
@@ -291,8 +290,8 @@ class PanelView(View):
         """Options follow the state: a value that is none of them any more gives way to one that is."""
         for control in self.panel.controls:
             if isinstance(control, Choice) or (isinstance(control, Slider) and callable(control.values)):
-                value, note = control.accept(read(self.state, control.path), self.state)
-                self.state = write(self.state, control.path, value)
+                value, note = control.accept(self.state[control.path], self.state)
+                self.state = {**self.state, control.path: value}
                 self._notes[control.path] = self._notes.get(control.path) or note
 
     def _show(self, answer: Answer) -> None:
@@ -351,7 +350,7 @@ class PanelView(View):
     def _described(self, control: Control) -> dict[str, Any] | None:
         """What the page needs to draw a control; None where its options cannot be known because their run cannot be read."""
         try:
-            return describe_control(control, self.state, read(self.state, control.path), self._notes.get(control.path, ""))
+            return describe_control(control, self.state, self.state[control.path], self._notes.get(control.path, ""))
         except PerfkitError:
             return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -11,7 +11,6 @@ import pandas as pd
 from perfkit.core import quantity
 from perfkit.core.texts import told
 from perfkit.face.charts.spec import plain
-from perfkit.face.widgets.view import Content
 
 MAX_ROWS = 500
 """Rows sent to the page; how many more there are is said below the table."""
@@ -63,40 +62,6 @@ class Table:
     def row(self, index: int) -> dict[str, Any]:
         """One row by column name, as plain Python values."""
         return {str(name): plain(self.frame[name].iloc[index]) for name in self.frame.columns}
-
-
-class TableView(Content):
-    """A table on its own; `on_row` is called with the chosen row as a dict by column name."""
-
-    def __init__(self, table: Table, on_row: Callable[[dict[str, Any]], None] | None = None) -> None:
-        self._table, self._on_row = table, on_row
-        super().__init__(kind="table", content=table_content("table", table))
-
-    def update(self, table: Table) -> None:
-        """Show another table in the same place."""
-        self._table = table
-        self.content = table_content("table", table)
-
-    def on_message(self, message: dict[str, Any]) -> None:
-        """A row was chosen."""
-        if self._on_row is not None and message.get("type") == "row":
-            self._on_row(self._table.row(int(message["row"])))
-
-
-def html_table(
-    frame: pd.DataFrame,
-    *,
-    title: str = "",
-    labels: Mapping[str, str] | None = None,
-    units: Mapping[str, str] | None = None,
-    on_row: Callable[[dict[str, Any]], None] | None = None,
-    max_rows: int = MAX_ROWS,
-) -> TableView:
-    """Show `frame` as a table. Cells are text, whatever they hold; a click or Enter on a row calls `on_row` with it as a dict."""
-    table = Table(
-        frame=frame, title=title, labels=labels or {}, units=units or {}, selectable=on_row is not None, max_rows=max_rows
-    )
-    return TableView(table, on_row)
 
 
 def table_content(name: str, table: Table) -> dict[str, Any]:

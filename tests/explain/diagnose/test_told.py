@@ -9,7 +9,7 @@ from perfkit.core.resources import data_folder
 from perfkit.explain.diagnose import Finding, diagnose, told
 from perfkit.explain.diagnose.reported import bug_report, subject_text
 from perfkit.record.load import load
-from tests.face.panels.simulated import simulated
+from tests.explain.simulated import simulated
 
 PATH = data_folder() / "traces" / "torch_npu_2rank"
 

@@ -15,8 +15,10 @@ from perfkit.core import _landlock
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked, is_allowed, roots
-from perfkit.face.panels import Panel, PathPicker, open_panel
 from perfkit.face.widgets._files import list_folder
+from perfkit.face.widgets.control import PathPicker
+from perfkit.face.widgets.panel import Panel
+from tests.panels import open_panel
 
 SECRET = "the secret of another user"
 
@@ -198,7 +200,7 @@ for name in json.loads(sys.argv[2]):
         except Exception as error:
             pass
 inside = pathlib.Path(sys.argv[3]).read_text()
-import polars, perfkit.face.panels  # what a kernel loads later
+import polars, perfkit.face.widgets  # what a kernel loads later
 assert [sqlite3.connect(name, uri=True).execute("select 1").fetchone() for name in (":memory:", "file::memory:")] == [(1,), (1,)]
 from perfkit.record.load import load
 print(json.dumps([got, inside, load(sys.argv[4]).ranks[0] is not None]))

@@ -28,7 +28,7 @@ from tests.page_cells import code_cells
 needs_forks = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="kernels are forked on Linux alone")
 ASKED = (
     "(os.environ.get('PERFKIT_MADE_UP'), os.environ.get('PERFKIT_LEFT'), os.getcwd(), "
-    "'perfkit.face.panels' in was, 'polars' in was)"
+    "'perfkit.face.widgets' in was, 'polars' in was)"
 )
 WIDGET_TARGETS = "sorted(get_ipython().kernel.comm_manager.targets)"
 

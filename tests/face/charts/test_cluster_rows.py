@@ -12,7 +12,7 @@ from perfkit.explain.communication import link_table
 from perfkit.face.charts import cluster_rows
 from perfkit.face.charts.cluster import link_rows, rank_grid
 from perfkit.record.load import load
-from tests.face.panels.simulated import simulated
+from tests.explain.simulated import simulated
 
 
 def grid(axes: str = "stage", scale: str = "median") -> list[dict[str, Any]]:

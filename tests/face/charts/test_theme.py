@@ -68,6 +68,6 @@ def test_times_become_text_and_missing_ones_none():
 
 
 def test_a_page_kernel_never_imports_the_slow_parser():
-    code = "import perfkit.face.panels, sys; print([m for m in ('lark', 'rfc3987_syntax') if sys.modules.get(m)])"
+    code = "import perfkit.face.widgets, sys; print([m for m in ('lark', 'rfc3987_syntax') if sys.modules.get(m)])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError
-from perfkit.face.panels import Choice, Number, PathPicker, Slider, Text, Toggle
 from perfkit.face.widgets._files import list_folder
-from perfkit.face.widgets.control import describe
+from perfkit.face.widgets.control import Choice, Number, PathPicker, Slider, Text, Toggle, describe
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -64,7 +63,7 @@ def test_text_is_cut_and_toggles_are_truth():
 
 
 def test_a_control_names_its_configuration_key_and_hides_where_it_does_not_apply():
-    control = Number("a.pipeline_stage", key="parallel_config.pipeline_stage", visible=lambda state: state["shown"])
+    control = Number("pipeline_stage", key="parallel_config.pipeline_stage", visible=lambda state: state["shown"])
     drawn = describe(control, {"shown": False}, 1, "")
     assert drawn["label"] == "Pipeline stage"
     assert "parallel_config.pipeline_stage" in drawn["hint"]

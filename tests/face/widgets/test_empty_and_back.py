@@ -9,7 +9,6 @@ import pytest
 from perfkit.core.errors import PerfkitError
 from perfkit.face.widgets.control import Number, PathPicker, Slider
 from perfkit.face.widgets.panel import PanelView
-from perfkit.face.widgets.state import read
 from perfkit.project.sample import demo
 from tests.page_cells import run_page, views, with_steps
 
@@ -47,14 +46,14 @@ def _empty_and_back(view: PanelView, page: list[PanelView]) -> None:
     for control in view.panel.controls:
         if not isinstance(control, Number | PathPicker | Slider):
             continue
-        path, own = control.path, read(view.state, control.path)
+        path, own = control.path, view.state[control.path]
         shown = next((drawn for drawn in view.controls if drawn["name"] == path), None)
         if shown is None or shown["hidden"]:
             continue
         view.set({path: None if not isinstance(control, PathPicker) else ""})
         _told(view)
         drawn = next(drawn for drawn in view.controls if drawn["name"] == path)
-        used = read(view.state, path)
+        used = view.state[path]
         assert drawn["value"] == used, "the field shows what the answer used"
         empty = "" if isinstance(control, PathPicker) else getattr(control, "empty", None)
         if used != empty:

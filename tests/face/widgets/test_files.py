@@ -6,8 +6,8 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
-from perfkit.face.panels import PathPicker
 from perfkit.face.widgets._files import list_folder
+from perfkit.face.widgets.control import PathPicker
 
 
 @pytest.fixture

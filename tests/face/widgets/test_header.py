@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 
-from perfkit.face import panels
+from perfkit.face import widgets
 from perfkit.project import create_project
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.sample import demo
 
 
 def chips(page: str = "40_none") -> dict[str, dict[str, str]]:
-    return {chip["id"]: chip for chip in panels.header(page).content["chips"]}
+    return {chip["id"]: chip for chip in widgets.header(page).content["chips"]}
 
 
 def test_a_new_round_lacks_everything_and_says_what(tmp_path, monkeypatch):

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 import pytest
 
 from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.face import panels
 from perfkit.face.charts import theme
-from perfkit.face.panels import Answer, Choice, Empty, Figure, NothingYet, Number, Panel, Slider, Table, open_panel
+from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.control import Choice, Number, Slider
 from perfkit.face.widgets.page_state import PageState, page_state
-from perfkit.face.widgets.panel import Action
-from perfkit.face.widgets.state import read, write
+from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
+from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.worker import running
-
-
-@dataclass(frozen=True)
-class Inner:
-    size: int = 2
-
-
-@dataclass(frozen=True)
-class Outer:
-    name: str = "x"
-    inner: Inner = field(default_factory=Inner)
-    layers: tuple[int, ...] = (3, 4)
+from tests.panels import open_panel
 
 
 def chart_of(frame: pd.DataFrame) -> alt.Chart:
@@ -68,19 +58,6 @@ def failed(view):
     with pytest.raises(Exception) as error:  # noqa: PT011  the type is what the caller looks at
         view.wait()
     return error.value
-
-
-def test_a_value_deep_in_a_frozen_state_is_replaced_and_nothing_else():
-    before = Outer()
-    after = write(before, "inner.size", 5)
-    assert (read(after, "inner.size"), before.inner.size, after.name) == (5, 2, "x")
-    assert write(before, "layers.1", 9).layers == (3, 9)
-    assert write({"a": {"b": 1}}, "a.b", 2) == {"a": {"b": 2}}
-
-
-def test_a_path_that_does_not_exist_names_those_that_do():
-    with pytest.raises(InputError, match="'sise' does not exist; there are size"):
-        write(Outer(), "inner.sise", 1)
 
 
 def test_a_panel_answers_without_a_browser():
@@ -363,11 +340,6 @@ def test_the_address_forgets_empty_values_and_tells_nobody_twice():
     state.set({"a": 1})
     state.set({"a": None, "b": (1, 2)})
     assert told == [{"b": "1,2"}]
-
-
-def test_a_panel_that_does_not_exist_names_those_that_do():
-    with pytest.raises(InputError, match=r"does not exist; there are .*class-game"):
-        panels.show("nothing")
 
 
 def test_waiting_for_panels_raises_what_went_wrong(monkeypatch):

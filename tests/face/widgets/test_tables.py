@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from perfkit.face.panels import Table, html_table
-from perfkit.face.widgets.table import table_content
+from perfkit.face.widgets.table import Table, table_content
 
 
 def column(frame: pd.DataFrame, name: str, **options):
@@ -48,12 +47,10 @@ def test_rows_beyond_the_limit_are_counted():
     assert (content["total"], len(content["columns"][0]["text"])) == (10, 3)
 
 
-def test_a_chosen_row_is_given_by_column_name():
-    chosen = []
-    view = html_table(pd.DataFrame({"rank": [0, 1], "wait_ns": [5, 7]}), on_row=chosen.append)
-    view.on_message({"type": "row", "row": 1})
-    assert chosen == [{"rank": 1, "wait_ns": 7}]
-    assert view.content["selectable"] is True
+def test_a_row_is_given_by_column_name():
+    table = Table(pd.DataFrame({"rank": [0, 1], "wait_ns": [5, 7]}), selectable=True)
+    assert table.row(1) == {"rank": 1, "wait_ns": 7}
+    assert table_content("t", table)["selectable"] is True
 
 
 def test_an_empty_frame_is_a_table_without_rows():

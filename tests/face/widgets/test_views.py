@@ -1,23 +1,28 @@
-"""Single views: charts that are patched, the header, links, and the bundles that draw them."""
+"""Single views: figures, what a page is sent, the header, links, and the bundles that draw them."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
-import pandas as pd
 import pytest
 
 from perfkit.core.source import Source
-from perfkit.face import panels
+from perfkit.face import widgets
 from perfkit.face.charts import theme
+from perfkit.face.charts.spec import split
 from perfkit.face.charts.vega import VEGA_FILE
-from perfkit.face.panels import ChartHost, Figure
+from perfkit.face.widgets.chart import Figure, describe
+from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
+from perfkit.face.widgets.panel import Panel
+from perfkit.face.widgets.view import Content
 from perfkit.project import create_project
+from tests.panels import open_panel
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "perfkit" / "face" / "widgets"
@@ -31,35 +36,23 @@ def chart() -> alt.Chart:
     return theme.with_rows(bars, {"rows": [{"a": 1}, {"a": 2}]})
 
 
-def test_new_rows_change_the_data_and_not_the_description(chart):
-    host = ChartHost(Figure(chart, title="T", sources=[Source("measured", "a.csv", "field b")]))
-    before = host.description
-    host.update({"rows": pd.DataFrame({"a": [5.0, float("nan")]})}, {"limit": 3})
-    assert host.data["datasets"] == {"rows": {"a": [5.0, None]}}
-    assert host.data["params"] == {"limit": 3}
-    assert host.description == before
-    assert before["sources"] == ["measured: a.csv (field b)"]
+def test_a_figure_is_described_without_its_rows(chart):
+    spec = split(chart)
+    figure = Figure(chart=chart, title="T", sources=[Source("measured", "a.csv", "field b")])
+    described = describe("bars", figure, spec)
+    assert described["sources"] == ["measured: a.csv (field b)"]
+    assert spec.datasets == {"rows": {"a": [1, 2]}}
+    assert "values" not in repr(described["spec"])
+    assert split(chart.encode(x="b:Q")).digest != spec.digest
+    with pytest.raises(ValueError, match="no data set 'other'"):
+        describe("bars", replace(figure, table="other"), spec)
 
 
-def test_a_new_structure_has_a_new_digest(chart):
-    host = ChartHost(chart)
-    before = host.description["digest"]
-    host.rebuild(chart.encode(x="b:Q"))
-    assert host.description["digest"] != before
-
-
-def test_a_click_on_a_mark_comes_back_with_its_data(chart):
-    clicks = []
-    host = ChartHost(chart, name="bars", on_select=lambda name, datum: clicks.append((name, datum)))
-    host.on_message({"type": "select", "chart": "bars", "datum": {"a": 2}})
-    assert clicks == [("bars", {"a": 2})]
-
-
-def test_the_modules_of_a_page_are_sent_when_it_asks(chart):
-    host, sent = ChartHost(chart), []
-    host.send = sent.append
-    host._dispatch(host, {"type": "need-module", "name": "vega"}, [])
-    host._dispatch(host, {"type": "need-module", "name": "widgets"}, [])
+def test_the_modules_of_a_page_are_sent_when_it_asks():
+    view, sent = Content(kind="links", content={}), []
+    view.send = sent.append
+    view._dispatch(view, {"type": "need-module", "name": "vega"}, [])
+    view._dispatch(view, {"type": "need-module", "name": "widgets"}, [])
     library, views = sent
     assert (library["type"], library["name"], library["source"]) == ("module", "vega", VEGA_FILE.read_text(encoding="utf-8"))
     assert (views["source"], views["style"]) == tuple(
@@ -85,9 +78,11 @@ class Wire:
             self.page.update(copy.deepcopy(data["state"]))
 
 
-@pytest.mark.parametrize("changed_before", [(), ("description",), ("description", "data")])
-def test_a_page_that_was_loading_while_the_kernel_worked_catches_up(chart, changed_before):
-    host = ChartHost(chart)
+@pytest.mark.parametrize("changed_before", [(), ("frame",), ("frame", "data")])
+def test_a_page_that_was_loading_while_the_kernel_worked_catches_up(changed_before):
+    panel = Panel(compute=lambda state: state, view=lambda _: ({}, {}, "an answer"))
+    host = open_panel(panel)
+    host.wait()
     wire = Wire()
     host.comm = wire
     host.data = {"datasets": {"before": {}}, "params": {}}
@@ -104,7 +99,7 @@ def test_a_page_that_was_loading_while_the_kernel_worked_catches_up(chart, chang
 def test_the_header_names_project_round_and_goal(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
     create_project(tmp_path, "<b>mine</b>", goal_value=2562.0, open_round=3)
-    content = panels.header("11_step_breakdown").content
+    content = widgets.header("11_step_breakdown").content
     assert content["project"] == "<b>mine</b>"
     assert content["round"] == "Round 3"
     assert content["goal"] == "Goal ≥ 2\u2009562 tokens/s/device"
@@ -114,13 +109,13 @@ def test_the_header_names_project_round_and_goal(tmp_path, monkeypatch):
 def test_a_damaged_project_file_does_not_keep_the_header_from_opening(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
     (tmp_path / "perfkit.toml").write_text("name = [")
-    content = panels.header().content
+    content = widgets.header().content
     assert content["project"] == "No project open"
     assert "perfkit.toml" in content["warnings"][0]
 
 
 def test_the_header_takes_the_address_and_gives_it():
-    view = panels.header()
+    view = widgets.header()
     view.on_message({"type": "hash", "values": {"run": "7"}})
     assert page_state().get("run") == "7"
     page_state().set({"rank": 3})
@@ -129,11 +124,11 @@ def test_the_header_takes_the_address_and_gives_it():
 
 def test_links_lead_to_pages_that_exist_in_the_app_and_in_jupyterlab(monkeypatch):
     monkeypatch.delenv("PERFKIT_APP", raising=False)
-    content = panels.next_pages("11", "99", p11="see it").content
+    content = widgets.next_pages("11", "99", p11="see it").content
     assert content["links"] == [{"href": "11_step_breakdown.ipynb", "title": "Where did the step go?", "why": "see it"}]
     monkeypatch.setenv("PERFKIT_APP", "1")
-    assert panels.page_link("11_step_breakdown", rank=3) == "11_step_breakdown#rank=3"
-    assert panels.next_pages(page="10_load_run").content["links"][0]["href"] == "11_step_breakdown"
+    assert page_link("11_step_breakdown", rank=3) == "11_step_breakdown#rank=3"
+    assert widgets.next_pages(page="10_load_run").content["links"][0]["href"] == "11_step_breakdown"
 
 
 @pytest.mark.parametrize(

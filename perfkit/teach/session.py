@@ -1,4 +1,4 @@
-"""Class: whose page this is, where answers go, and how long a card has been open."""
+"""Session: who is here, in a class or alone; where answers go, how long a card has been open, and what the instructor tells all."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from typing import Any
 
 from perfkit.core import settings
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_MS, NS_PER_S
-from perfkit.face.widgets import context
-from perfkit.face.widgets.status import NothingYet
-from perfkit.teach import PRACTICE_SEED, Store, class_store, memory_store, practice_store, student_name
+from perfkit.project import project_here
+from perfkit.teach._draw import student_name
+from perfkit.teach._store import PRACTICE_SEED, Store, class_store, memory_store, practice_store
 
-WELCOME = (
-    "Type your name above, or the one that you were given (for example s01). It chooses your numbers: the same name finds the same "
-    "exercises and all that you have done, in any tab."
-)
+NOT_KEPT = "No project is open: answers are kept only as long as this page. Make one on page 00."
 AWAY_NS = 30 * NS_PER_S
 """A page that has not been heard of for so long is closed: it calls every few seconds."""
 _opened: dict[tuple[str, str], float] = {}
@@ -37,19 +35,32 @@ class Session:
     class_seed: int
     student: str
 
+    def rows(self) -> list[dict[str, Any]]:
+        """All that the student has done, oldest first."""
+        return self.store.rows(self.class_seed, self.student)
 
-def session(typed_name: str) -> Session:
-    """Who is here. Raises NothingYet for no name, and InputError for one that cannot be kept."""
+    def told(self) -> str:
+        """Who it is and where answers go."""
+        if not self.store.place:
+            return say("You are {name}. {why}", name=self.student, why=NOT_KEPT)
+        return say("You are {name}. Your answers are kept in {place}.", name=self.student, place=self.store.place)
+
+
+def session_of(typed_name: str) -> Session | None:
+    """Who is here: whom the server knows, else the typed name; None for no name. Raises InputError for one that cannot be kept."""
     seed = settings.class_seed()
     name = settings.student() if seed is not None and settings.student() else typed_name  # a known name is not typed
-    if not name.strip():
-        raise NothingYet(WELCOME)
-    return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(name))
+    return Session(the_store(), PRACTICE_SEED if seed is None else seed, student_name(name)) if name.strip() else None
+
+
+def in_class() -> bool:
+    """Whether a class is held here."""
+    return settings.class_seed() is not None
 
 
 def the_store() -> Store:
     """Where answers go: the class, else the project's experiment log, else this page's memory."""
-    project = context.current_project()
+    project = project_here()
     if settings.class_seed() is not None:
         if project is None:
             raise InputError("class", ["needs a project; start it with: perfkit serve FOLDER --class"])
@@ -127,8 +138,3 @@ def check_open(store: Store, group: str) -> None:
         raise InputError("class", ["is paused by the instructor; wait for the sign to go on"])
     if group in store.control("closed", []):
         raise InputError(group, ["is not open yet; the instructor opens the blocks one by one"])
-
-
-def notices(store: Store) -> list[str]:
-    """That answers are not kept, where they are not."""
-    return [] if store.place else ["No project is open: answers are kept only as long as this page. Make one on page 00."]
