@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from perfkit.core.errors import PerfkitError
+from perfkit.face.widgets import class_entries
 from perfkit.face.widgets.page_state import page_state
 from perfkit.project import create_project
 from perfkit.teach import capstone, class_store, exercises, game, question
 from perfkit.teach._store import Store
 from perfkit.teach.card import solution
-from tests.page_cells import run_page, views
+from tests.notebook_format import pages
+from tests.page_cells import code_cells, run_page, views
 
 
 @pytest.fixture
@@ -97,6 +99,15 @@ def test_no_answer_stands_in_what_the_page_is_sent():
         assert len(f"{asked.answer:.6g}") < 6 or f"{asked.answer:.6g}" not in sent(card.view)
         assert asked.exercise.idea not in sent(card.view)
         assert solution(asked) not in sent(card.view)
+
+
+@pytest.mark.parametrize("name", exercises())
+def test_an_exercise_leads_to_a_step_that_there_is(name: str):
+    asked = exercises()[name]
+    (page,) = (path.stem for path in pages() if path.name.startswith(asked.page))
+    assert any(f"def {asked.step}(" in "".join(cell["source"]) for cell in code_cells(page))
+    table = class_entries.explained(name)
+    assert table.attrs["links"]["page"] == [f"{page}.ipynb#at={asked.step.replace('_', '-')}"]
 
 
 @pytest.mark.usefixtures("store")

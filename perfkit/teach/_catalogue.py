@@ -21,7 +21,8 @@ POINTS_A_LEVEL = 10
 class Exercise:
     """An exercise: text, unit, relative tolerance (0: exact), hints, and what is drawn in which order.
 
-    `page` is the number of the page that can compute it. `wrong` says by name what to tell those who made a common mistake.
+    `page` is the number of the page that can compute it, `step` the function of its step there. `wrong` says by name what to tell
+    those who made a common mistake.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Exercise:
     title: str
     level: int
     page: str
+    step: str
     text: str
     unit: str
     tolerance: float

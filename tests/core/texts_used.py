@@ -376,6 +376,7 @@ def _templates() -> Iterator[tuple[str, str, str]]:
         "face/widgets/control.py",
         "face/widgets/navigation.py",
         "face/widgets/timelines/finding.py",
+        "face/widgets/class_entries.py",
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module

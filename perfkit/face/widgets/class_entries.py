@@ -11,9 +11,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+
 from perfkit.core import settings
+from perfkit.core.resources import pages
 from perfkit.core.texts import t
 from perfkit.face.widgets.entries import Choice, Entry, Text
+from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.status import NothingYet
 from perfkit.teach import exercises, game
 from perfkit.teach.capstone import next_options
@@ -76,6 +80,16 @@ def _box(name: str, unit: str) -> Text:
         max_length=200,
         visible=lambda here, exercise: exercise == name,
     )
+
+
+def explained(exercise: str) -> pd.DataFrame:
+    """The page that explains an exercise and can compute it, as a link to its step; without rows where the page is not served."""
+    asked = exercises()[exercise]
+    found = [page for page in pages(settings.pages_folder()) if page.number == asked.page]
+    frame = pd.DataFrame({"page": [f"{page.number} {t(page.title)}" for page in found]})
+    frame.attrs["title"] = t("This can compute it; use it")
+    frame.attrs["links"] = {"page": [page_link(page.name, at=asked.step.replace("_", "-")) for page in found]}
+    return frame
 
 
 def level_choice() -> Choice:
