@@ -168,6 +168,7 @@ class PlanColumns:
     overlap_dp: Floats
     overlap_tp: Floats
     overlap_pp: Floats
+    overlap_ep: Floats
     transformer_impl: Coded[str]
 
     @classmethod

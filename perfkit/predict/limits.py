@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, PlanColumns, combined
@@ -122,17 +124,18 @@ def _unstated(plan: Plan) -> Iterator[Assumed]:
         yield Assumed("memory_limit_bytes", limit.limit_bytes, "no limit is stated; the device has as much")
     overlaps = (getattr(software, name) for name in OVERLAPS)
     label = Label("", settings_for(plan).framework, plan.workload.dtype, "", *overlaps)
-    yield from _of_program(label, software.framework, software.release, plan.optimizer.parameter_dtype)
+    experts = float(plan.model.num_experts)
+    yield from _of_program(label, software.framework, software.release, plan.optimizer.parameter_dtype, experts)
 
 
-def _of_program(label: Label, framework: str, release: str, parameter_dtype: str) -> Iterator[Assumed]:
+def _of_program(label: Label, framework: str, release: str, parameter_dtype: str, experts: float) -> Iterator[Assumed]:
     """What a plan with this label does not state of its program and its weights."""
     if not framework:
         yield Assumed("framework", label.stack, "the program that is usual on the device")
     if label.stack == "mindspore" and not is_priced_as_stated(release):
         yield Assumed("release", priced_release(release), _why_release(release))
     for name in OVERLAPS:
-        if getattr(label, name) is None:
+        if getattr(label, name) is None and (experts or name != "overlap_ep"):
             yield Assumed(name, None, "not stated; what is usual for this program is hidden")
     if not parameter_dtype:
         few = label.precision in FEW_BITS
@@ -142,7 +145,8 @@ def _of_program(label: Label, framework: str, release: str, parameter_dtype: str
 
 def assumed_of_programs(plans: PlanColumns) -> Coded[str]:
     """In short words what every plan does not state of its program and its weights, "" if that is nothing."""
-    found = combined(labels_of(plans), plans.framework, plans.release, plans.parameter_dtype)
+    experts = Coded(np.where(plans.num_experts > 0, 1, 0), (0.0, 1.0))
+    found = combined(labels_of(plans), plans.framework, plans.release, plans.parameter_dtype, experts)
     return Coded(found.codes, tuple("; ".join(map(_short, _of_program(*values))) for values in found.values))
 
 

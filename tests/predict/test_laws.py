@@ -28,7 +28,7 @@ OTHERS = ("", "2", "2.3.1", "2.10", "2024.1", "9999.9999")
 def plans() -> list[Plan]:
     """Dense and mixed ones on four devices, every other one with overlaps stated."""
     drawn = random_plans(400)
-    overlapped = SoftwareSpec(overlap_dp=True, overlap_tp=True, overlap_pp=True)
+    overlapped = SoftwareSpec(overlap_dp=True, overlap_tp=True, overlap_pp=True, overlap_ep=True)
     found = [replace(one, software=overlapped) if index % 2 else one for index, one in enumerate(drawn)]
     return found + [swapping(one) for one in found if one.software == overlapped and one.parallel.data_parallel_size > 1]
 

@@ -41,7 +41,7 @@ def test_no_product_is_predicted_faster_than_the_highest_rate_that_was_found(row
     device = catalog.hardware().get(row["accelerator"])
     if device is None:
         pytest.skip("not in the catalogue")
-    dtype = {"bf16": "bfloat16", "fp8": "float8"}[row["dtype"]]
+    dtype = {"bf16": "bfloat16", "fp8": "float8", "int8": "int8"}[row["dtype"]]
     for stack in ("megatron", "deepspeed", "fsdp", "mindspore"):
         known = calibration("default")
         share = known.value(known.path(Label(device.name, stack, dtype), "matmul"))

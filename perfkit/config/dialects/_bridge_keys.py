@@ -46,6 +46,10 @@ PLACES: dict[str, tuple[Path, ...]] = {
     "data_parallel_sharding_strategy": (("ddp", "data_parallel_sharding_strategy"),),
     "overlap_grad_reduce": (("comm_overlap", "overlap_grad_reduce"), ("ddp", "overlap_grad_reduce")),
     "tp_comm_overlap": (("comm_overlap", "tp_comm_overlap"), ("model", "tp_comm_overlap")),
+    "overlap_moe_expert_parallel_comm": (
+        ("comm_overlap", "overlap_moe_expert_parallel_comm"),
+        ("model", "overlap_moe_expert_parallel_comm"),
+    ),
 }
 """Where an option of Megatron stands, the place that wins first; a null there says nothing."""
 OPPOSITE: dict[str, tuple[Path, ...]] = {

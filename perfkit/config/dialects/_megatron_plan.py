@@ -307,6 +307,10 @@ def _optimizer(options: Section) -> OptimizerSpec | None:
     )
 
 
+EXPERT_OVERLAPS = ("overlap_moe_expert_parallel_comm", "moe_fb_overlap")
+"""Options of Megatron-Core and of MindSpeed by which tokens are exchanged beside the work on another micro batch."""
+
+
 def _software(options: Section, chunks: int) -> SoftwareSpec:
     """Megatron overlaps what it is told to, but for the transfers between interleaved stages, where it is told not to."""
     return SoftwareSpec(
@@ -314,6 +318,7 @@ def _software(options: Section, chunks: int) -> SoftwareSpec:
         overlap_dp=options.flag("overlap_grad_reduce", default=False),
         overlap_tp=options.flag("tp_comm_overlap", default=False),
         overlap_pp=chunks > 1 and not options.flag("no_overlap_p2p_communication", default=False),
+        overlap_ep=any(options.flag(name, default=False) for name in EXPERT_OVERLAPS),
     )
 
 

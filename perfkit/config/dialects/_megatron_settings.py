@@ -187,6 +187,7 @@ def _overlaps(plan: Plan) -> Options:
         "overlap_grad_reduce": _flag(software.overlap_dp is True),
         "tp_comm_overlap": _flag(software.overlap_tp is True),
         "no_overlap_p2p_communication": _flag(interleaved and software.overlap_pp is False),
+        "overlap_moe_expert_parallel_comm": _flag(software.overlap_ep is True),
     }
 
 

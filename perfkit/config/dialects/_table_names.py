@@ -16,6 +16,7 @@ from perfkit.core.plan_columns import FIELDS
 from perfkit.core.spec.memory_limit import LimitedPart
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import IMPLEMENTATIONS as IMPLEMENTED
+from perfkit.core.spec.workload import FEW_BITS
 
 TEXTS = ("release", "model_name", "accelerator", "optimizer_name")
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -145,12 +146,12 @@ def plain(word: str) -> str:
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16"}
 DTYPES = (
     _TYPES
-    | {name: name for name in (*_TYPES.values(), "float8", "float4")}
+    | {name: name for name in (*_TYPES.values(), *FEW_BITS)}
     | dict.fromkeys(("fp8", "mxfp8"), "float8")
     | dict.fromkeys(("fp4", "nvfp4", "mxfp4"), "float4")
 )
-STATE_TYPES = {word: name for word, name in DTYPES.items() if name not in ("float8", "float4")}
-WEIGHT_TYPES = {word: name for word, name in DTYPES.items() if name != "float4"}
+STATE_TYPES = {word: name for word, name in DTYPES.items() if name not in FEW_BITS}
+WEIGHT_TYPES = {word: name for word, name in DTYPES.items() if name not in ("int8", "float4")}
 KERNELS = {"flash": "flash", "unfused": "unfused", "fused_softmax": "unfused"}
 ACTIVATIONS = {word: word for word in ("swiglu", "gelu", "squared_relu")}
 POSITIONS = {word: word for word in ("learned", "rotary", "alibi", "none")}

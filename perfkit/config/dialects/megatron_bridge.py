@@ -75,6 +75,7 @@ def new(settings: Changes) -> str:
     overlap = {
         "tp_comm_overlap": bool(given.get(("tp_comm_overlap",))),
         "overlap_grad_reduce": bool(given.get(("overlap_grad_reduce",))),
+        "overlap_moe_expert_parallel_comm": bool(given.get(("overlap_moe_expert_parallel_comm",))),
     }
     overlap["overlap_p2p_comm"] = not given.get(("no_overlap_p2p_communication",))
     tree = nested({path: value for path, value in found.items() if path[-1] not in overlap})

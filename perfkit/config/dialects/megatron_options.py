@@ -6,7 +6,8 @@ FLAG_NAMES = """group_query_attention swiglu untie_embeddings_and_output_weights
     add_dense_bias embed_layernorm moe_shared_expert_gate recompute_activation_function use_megatron_fsdp use_custom_fsdp
     grad_reduce_in_bf16 recompute_norm
     account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split overlap_grad_reduce overlap_param_gather
-    tp_comm_overlap no_overlap_p2p_communication swap_attention adaptive_memory_optimization reuse_fp32_param automated_pipeline
+    tp_comm_overlap overlap_moe_expert_parallel_comm
+    no_overlap_p2p_communication swap_attention adaptive_memory_optimization reuse_fp32_param automated_pipeline
     automated_pipeline_perf recompute_in_bubble recompute_in_advance
     multi_head_latent_attention use_mcore_models mtp_mem_efficient_logits moe_fb_overlap swap_optimizer no_save_optim
     no_save_rng moe_tp_extend_ep router_gating_in_fp32 seq_aux norm_topk_prob post_norm no_rope_fusion no_masked_softmax_fusion

@@ -15,7 +15,7 @@ from perfkit.core.units import MIB
 Framework = Literal["megatron", "deepspeed", "fsdp", "mindspore"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 IMPLEMENTATIONS = ("local", "transformer_engine")
-OVERLAPS = ("overlap_dp", "overlap_tp", "overlap_pp")
+OVERLAPS = ("overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep")
 CONTEXT_BYTES: Mapping[str, int] = MappingProxyType(
     {"megatron": 1_600_000_000, "deepspeed": 1_600_000_000, "fsdp": 1_600_000_000, "mindspore": 3_040 * MIB}
 )
@@ -30,8 +30,9 @@ _RELEASE = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}([.-]?(rc|dev|post|beta|alpha)\.?
 class SoftwareSpec:
     """The training program; "" and None stand where a plan does not say.
 
-    `release` is that of the program, as "1.3" or "0.12.0rc1". `overlap_dp`, `overlap_tp` and `overlap_pp` say whether gradients and
-    parameters of data parallelism, collectives of tensor parallelism and transfers between pipeline stages run beside computing.
+    `release` is that of the program, as "1.3" or "0.12.0rc1". `overlap_dp`, `overlap_tp`, `overlap_pp` and `overlap_ep` say whether
+    gradients and parameters of data parallelism, collectives of tensor parallelism, transfers between pipeline stages and exchanges
+    of tokens between experts run beside computing, the last beside that of another micro batch.
     `transformer_impl` is Megatron's option of that name: "local" layers, or those of the "transformer_engine".
     """
 
@@ -40,6 +41,7 @@ class SoftwareSpec:
     overlap_dp: bool | None = None
     overlap_tp: bool | None = None
     overlap_pp: bool | None = None
+    overlap_ep: bool | None = None
     transformer_impl: str = ""
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from perfkit.core.spec.checks import counts, one_of
 AttentionKernel = Literal["flash", "unfused"]
 
 
-FEW_BITS = ("float8", "float4")
+FEW_BITS = ("float8", "int8", "float4")
 """Precisions of products beside which all else stays in 16 bits."""
 
 
@@ -31,7 +31,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         problems = counts(self, ("seq_length", "micro_batch_size", "global_batch_size"))
-        problems += one_of(self, "dtype", ("bfloat16", "float16", "float32", "float8", "float4"))
+        problems += one_of(self, "dtype", ("bfloat16", "float16", "float32", *FEW_BITS))
         problems += one_of(self, "attention_kernel", get_args(AttentionKernel))
         if problems:
             raise InputError("Workload", problems)

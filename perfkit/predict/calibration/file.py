@@ -30,6 +30,7 @@ OVERLAPPED = {
     "gradients_hidden": ("overlap_dp", "gradients_hidden", "gradients_overlapped"),
     "tensor_hidden": ("overlap_tp", "tensor_hidden", "tensor_overlapped"),
     "sends_hidden": ("overlap_pp", "sends_hidden", "sends_overlapped"),
+    "experts_hidden": ("overlap_ep", "experts_hidden", "experts_overlapped"),
 }
 """The share that computing hides: by which field of a plan it is stated, what is usual, and what holds where it is overlapped."""
 INTERVAL = (0.85, 1.25)

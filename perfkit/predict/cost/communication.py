@@ -19,7 +19,7 @@ from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.workload import Workload
 
 SOURCE = Source("computed", "perfkit.predict.cost.communication.bytes_sent", "ring volumes of every collective, by group")
-ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8": 2, "float4": 2}
+ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4, "float8": 2, "int8": 2, "float4": 2}
 
 
 def all_reduce_bytes(payload_bytes: float, ranks: int) -> float:

@@ -21,7 +21,7 @@ from perfkit.predict.cost.flops import attended_share
 from perfkit.predict.cost.releases import releases_before
 from perfkit.predict.cost.stage_layers import StageLayers, stage_layers
 
-ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0, "float4": 2.0}
+ELEMENT_BYTES = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 2.0, "int8": 2.0, "float4": 2.0}
 """Bytes of an activation; they stay in 16 bits beside products of fewer."""
 TYPICAL_UNITS = 100.0
 """Matrix units of a device that does not state them."""

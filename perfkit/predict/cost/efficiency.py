@@ -24,6 +24,7 @@ class Efficiency:
     (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal half, `score_bytes`
     moved for a score by unfused attention beside its products, `cast_bytes` moved for an element that a product takes in fewer
     than 16 bits, `accumulation` (1: gradients are added up in a pass of their own, 0: by the product that makes them),
+    `last_again` (1: recomputing a layer repeats its last product too, 0: it stops where the backward pass needs no more),
     `unpadded` (factor of the head where a rank's share of the vocabulary is off the matrix unit's grain; 1 where the software
     pads it). Host: `layer_host_s` to launch the forward pass of a layer, `expert_host_s` more for one of experts,
     `backward_host` times that for the backward pass, `send_host_s` a send, `step_host_s` a step; `host_rounding` rounds off the
@@ -32,12 +33,13 @@ class Efficiency:
     shares of the nominal rate, `pair` and `quad` for groups of 2 and of up to 4, latencies a hop; `exchange_share` of the rate of a
     gather is what an all-to-all reaches, `permuted` of the bandwidth what tokens in any order do. Hidden: `gradients_hidden` of
     the window of computing beside the gradients, `tensor_hidden` of tensor-parallel collectives, `sends_hidden` of transfers
-    between stages of several chunks, `interleave_hidden` of tensor-parallel collectives with several copies of a micro batch;
-    `gradients_overlapped`, `tensor_overlapped` and `sends_overlapped` where the plan states that they overlap; `contention` of
-    what is hidden is lost to computing. `host_link_share` of the link to the host is what copies reach. `straggler` is the
-    share of the step added for every doubling of the nodes. `compute`, `communication`, `host`, `small_groups` and
-    `release_gain` are for fits: factors on the time of operators, of collectives and of the host, on the rates of groups
-    smaller than a node, and the share of time that a minor release of the software saves.
+    between stages of several chunks, `experts_hidden` of exchanges of tokens between experts, `interleave_hidden` of
+    tensor-parallel collectives with several copies of a micro batch; `gradients_overlapped`, `tensor_overlapped`,
+    `sends_overlapped` and `experts_overlapped` where the plan states that they overlap; `contention` of what is hidden is lost to
+    computing. `host_link_share` of the link to the host is what copies reach. `straggler` is the share of the step added for every
+    doubling of the nodes. `compute`, `communication`, `host`, `small_groups` and `release_gain` are for fits: factors on the time
+    of operators, of collectives and of the host, on the rates of groups smaller than a node, and the share of time that a minor
+    release of the software saves.
     """
 
     matmul: Amount
@@ -48,6 +50,7 @@ class Efficiency:
     elementwise: Amount
     cast_bytes: Amount
     accumulation: Amount
+    last_again: Amount
     flash_forward: Amount
     flash_backward: Amount
     score_bytes: Amount
@@ -76,9 +79,11 @@ class Efficiency:
     gradients_hidden: Amount
     tensor_hidden: Amount
     sends_hidden: Amount
+    experts_hidden: Amount
     gradients_overlapped: Amount
     tensor_overlapped: Amount
     sends_overlapped: Amount
+    experts_overlapped: Amount
     interleave_hidden: Amount
     contention: Amount
     optimizer_bytes: Amount

@@ -78,7 +78,7 @@ def expert_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Floa
     sent = plans.experts_per_token * plans.expert_load * tokens / pieces * plans.hidden * plans.element_bytes
     seconds = all_to_all_s(sent / eff.exchange_share, plans.expert_parallel, plans.expert_tensor, network)
     seconds = seconds + gather_s(sent * parts, parts, np.ones(len(plans)), network)
-    return Exchange.times(np.where(_exchanged(plans), seconds, 0.0), 2, 2, 2)
+    return Exchange.times(np.where(_exchanged(plans), seconds * (1 - eff.experts_hidden), 0.0), 2, 2, 2)
 
 
 def _exchanged(plans: CostColumns) -> Flags:

@@ -23,11 +23,12 @@ class Label(NamedTuple):
     overlap_dp: bool | None = None
     overlap_tp: bool | None = None
     overlap_pp: bool | None = None
+    overlap_ep: bool | None = None
 
 
 def labels_of(plans: PlanColumns) -> Coded[Label]:
     """The label of every plan; its stack is the program that it states, else the usual one."""
-    overlaps = (_stated(column) for column in (plans.overlap_dp, plans.overlap_tp, plans.overlap_pp))
+    overlaps = (_stated(column) for column in (plans.overlap_dp, plans.overlap_tp, plans.overlap_pp, plans.overlap_ep))
     found = combined(plans.hardware, plans.program, plans.dtype, *overlaps)
     return Coded(found.codes, tuple(_label(*values) for values in found.values))
 

@@ -103,6 +103,18 @@ def layer_products(plans: CostColumns, tokens: Floats) -> list[Product]:
     return found
 
 
+def spared_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floats) -> Floats:
+    """Seconds of the last product of a layer where recomputing it stops before: no gradient needs what that product makes.
+
+    What experts give is weighted by the router, whose gradient needs it.
+    """
+    if np.all(eff.last_again == 1.0):
+        return np.zeros(len(plans))
+    last = next(product for product in layer_products(plans, tokens) if product.name == "ffn.down")
+    ahead, _ = weight_product_s(last.rows, last.columns, last.depth, device, last.copies)
+    return np.asarray((1.0 - eff.last_again) * last.share * ahead)
+
+
 def _mixed(plans: CostColumns) -> Floats:
     """Whether layers have experts: 0 or 1."""
     return np.where(plans.experts > 0, 1.0, 0.0)

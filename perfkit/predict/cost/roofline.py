@@ -17,7 +17,7 @@ from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.workload import Workload
 from perfkit.core.units import format_ratio
 
-BYTES_PER_ELEMENT = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 1.0, "float4": 0.5}
+BYTES_PER_ELEMENT = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 1.0, "int8": 1.0, "float4": 0.5}
 
 
 def layer_matmuls(model: ModelSpec, workload: Workload, parallel: ParallelPlan, hardware: HardwareSpec) -> pd.DataFrame:

@@ -263,5 +263,13 @@ def _rates(plans: CostColumns, eff: Efficiency, work: Work) -> Rates:
 def _computing(layer: Layer) -> tuple[Floats, ...]:
     """What the device computes in the backward pass for one of each of `AMOUNTS`, and waits for its host."""
     forward, nothing = layer.forward, np.zeros(len(layer.accumulate))
-    again = (forward.total + layer.ahead, forward.attention, forward.matmul, nothing, layer.split_s, layer.whole_s, nothing)
+    again = (
+        forward.total - layer.spared + layer.ahead,
+        forward.attention,
+        forward.matmul,
+        nothing,
+        layer.split_s,
+        layer.whole_s,
+        nothing,
+    )
     return layer.backward.total + layer.behind, *again

@@ -49,7 +49,9 @@ def _of_layers(layer: Layer, amount: dict[str, Floats]) -> dict[str, Floats]:
     """What layers of one kind take, by path, with what they compute again; amounts are sums over micro batches."""
     layers, forward, backward = amount["layers"], layer.forward, layer.backward
     light = amount["light_split"] * layer.split_s + amount["light_whole"] * layer.whole_s
-    again = amount["full"] * forward.total + amount["core"] * forward.attention + amount["products"] * forward.matmul
+    again = (
+        amount["full"] * (forward.total - layer.spared) + amount["core"] * forward.attention + amount["products"] * forward.matmul
+    )
 
     def exchanged(exchange: Exchange) -> Floats:
         return layers * (exchange.forward + exchange.backward) + amount["full"] * exchange.again

@@ -15,7 +15,7 @@ from perfkit.predict.cost.collectives import Network
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.exchange_columns import Exchange, context_s, expert_s, gathered_again_s, network_of_plans, tensor_s
-from perfkit.predict.cost.layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes
+from perfkit.predict.cost.layer_columns import Pass, accumulation_s, compute_factor, embedding_s, head_pass, layer_passes, spared_s
 from perfkit.predict.cost.operators import ATTAINABLE, Device, off_grain, sustained
 
 SHARP = 1e-3
@@ -32,8 +32,9 @@ SOFTMAX_GRAIN = 4.0
 class Layer:
     """Seconds of one layer and micro batch: passes, additions to the gradients, exposed collectives, waits for the host.
 
-    `gathers` are those of a layer that gathers again what sequence parallelism splits; `split_s` and `whole_s` are seconds for a
-    byte a token that a repeated element-wise operator moves.
+    `gathers` are those of a layer that gathers again what sequence parallelism splits; `spared` is the part of the forward products
+    that computing all of it again leaves out; `split_s` and `whole_s` are seconds for a byte a token that a repeated element-wise
+    operator moves.
     """
 
     forward: Pass
@@ -45,6 +46,7 @@ class Layer:
     gathers: Floats
     ahead: Floats
     behind: Floats
+    spared: Floats
     split_s: Floats
     whole_s: Floats
 
@@ -66,7 +68,7 @@ class Layer:
     @property
     def again_s(self) -> Floats:
         """Seconds for one of each of the amounts of `AMOUNTS` but the first, shape (amounts, plans)."""
-        full = self.forward.total + self.tensor.again + self.context.again + self.expert.again + self.ahead
+        full = self.forward.total - self.spared + self.tensor.again + self.context.again + self.expert.again + self.ahead
         rest = (self.forward.attention, self.forward.matmul, self.gathers, self.split_s, self.whole_s)
         return np.stack([full, *rest, np.zeros(len(full))])
 
@@ -111,6 +113,7 @@ def _layer(plans: CostColumns, eff: Efficiency, device: Device, network: Network
         expert,
         gathered_again_s(plans, eff, network, tokens),
         *waits,
+        spared=spared_s(plans, eff, device, tokens),
         split_s=moved / plans.tensor,
         whole_s=moved / np.where(plans.sequence_parallel, plans.tensor, 1.0),
     )

@@ -108,7 +108,7 @@ class Costs:
         layer, forward = self.layer, self.kinds("forward")
         light = again.light_split * _one(layer.split_s) + again.light_whole * _one(layer.whole_s)
         return Kinds(
-            forward.matmul * (again.full + again.products),
+            forward.matmul * (again.full + again.products) - again.full * _one(layer.spared),
             forward.attention * (again.full + again.core),
             forward.elementwise * again.full + light,
         )

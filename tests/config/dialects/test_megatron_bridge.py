@@ -11,7 +11,7 @@ from perfkit.config.dialects import read_config, read_text, write_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
-from perfkit.predict.limits import assumed
+from perfkit.predict.limits import assumed, not_counted
 
 SAVED = Path(__file__).parents[2] / "data" / "configs" / "megatron_bridge" / "llama3_8b.yaml"
 OVERRIDES = """model:
@@ -92,6 +92,13 @@ def test_groups_that_override_a_recipe_are_a_plan():
 def test_overlaps_that_are_chosen_win_and_the_rest_of_them_is_on(change, overlaps):
     software = read_text(text(**change), "run.yaml").software
     assert (software.overlap_dp, software.overlap_tp, software.overlap_pp) == overlaps
+
+
+def test_exchanges_of_tokens_run_beside_other_work_where_the_recipe_says_so():
+    assert read_text(text(), "run.yaml").software.overlap_ep is False
+    stated = text(tp_comm_overlap="true\n  overlap_moe_expert_parallel_comm: true")
+    assert read_text(stated, "run.yaml").software.overlap_ep is True
+    assert not any("overlap_moe" in key for key, _ in not_counted(read_text(stated, "run.yaml")))
 
 
 def test_without_such_a_group_the_model_and_the_gradients_say_what_overlaps():

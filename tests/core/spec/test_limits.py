@@ -58,7 +58,9 @@ def test_a_limit_of_the_pool_comes_back_from_the_dialects_that_know_one(path, li
 def test_the_stack_and_the_precision_of_every_state_are_seen_and_come_back():
     plan = replace(
         read_config(LLAMA_13B),
-        software=SoftwareSpec(framework="mindspore", release="1.3.2", overlap_dp=True, overlap_tp=False, overlap_pp=True),
+        software=SoftwareSpec(
+            framework="mindspore", release="1.3.2", overlap_dp=True, overlap_tp=False, overlap_pp=True, overlap_ep=False
+        ),
         optimizer=OptimizerSpec(gradient_dtype="bfloat16", parameter_dtype="float16", moment_dtype="bfloat16"),
     )
     text = repr(plan)

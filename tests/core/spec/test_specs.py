@@ -63,7 +63,7 @@ def test_latent_attention_needs_its_head_sizes():
 
 def test_unknown_words_are_answered_with_the_known_ones():
     assert "norm = 'batch' must be one of rmsnorm, layernorm, layernorm_no_bias" in message(lambda: replace(MODEL, norm="batch"))
-    assert "must be one of bfloat16" in message(lambda: replace(WORK, dtype="int8"))
+    assert "must be one of bfloat16" in message(lambda: replace(WORK, dtype="int4"))
     assert "gradient_dtype" in message(lambda: OptimizerSpec(gradient_dtype="int8"))
 
 

@@ -41,7 +41,7 @@ LOSSLESS = Efficiency(
     matmul=1.0, half_depth=0.0, misaligned=1.0, memory=1.0, flash_forward=1.0, flash_backward=1.0, layer_host_s=0.0,
     step_host_s=0.0, send_host_s=0.0, host_link_share=1.0, intra_share=1.0, inter_share=1.0, pair=1.0, quad=1.0,
     intra_latency_s=0.0, inter_latency_s=0.0, contention=0.0, straggler=0.0, logit_bytes=8.0, optimizer_bytes=30.0,
-    exchange_share=1.0, permuted=1.0,
+    exchange_share=1.0, permuted=1.0, last_again=1.0, experts_hidden=0.0, experts_overlapped=0.5,
     elementwise=1.0, score_bytes=9.0, unpadded=1.0, host_rounding=0.15, group_rounding=0.3, node_wait=1.0, backward_host=1.5,
     collective_host_s=0.0, softmax_host_s=0.0, small_groups=1.0, gradients_hidden=0.0, tensor_hidden=0.0, interleave_hidden=0.45,
     group_rows=0.0, cast_bytes=0.0, accumulation=1.0, expert_host_s=0.0, sends_hidden=0.0, gradients_overlapped=1.0,
@@ -150,6 +150,17 @@ def test_layers_computed_again_cost_their_forward_pass(counts):
     assert again == pytest.approx(4 * counts * (LAYER_MATMUL_S + ATTENTION_S + ELEMENTWISE_S))
 
 
+@pytest.mark.parametrize("counts", [1, 5, 8])
+def test_recomputation_that_stops_early_spares_the_last_product_of_a_layer_but_not_what_experts_give(counts):
+    """No gradient needs what the product down from f makes; the router's needs what experts make."""
+    full = RecomputePlan(full_layers=((counts,),))
+    again = leaves(plan(recompute=full), last_again=0.0)["computing/recompute"]
+    last = 2 * TOKENS * HIDDEN * FFN / FLOPS
+    assert again == pytest.approx(4 * counts * (LAYER_MATMUL_S + ATTENTION_S + ELEMENTWISE_S - last))
+    mixed = plan(model=replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=FFN), recompute=full)
+    assert leaves(mixed, last_again=0.0) == leaves(mixed)
+
+
 def test_more_layers_computed_again_than_there_are_are_no_plan():
     with pytest.raises(InputError) as error:
         plan(recompute=RecomputePlan(full_layers=((30,),)))
@@ -242,6 +253,7 @@ def test_tokens_go_to_their_experts_and_back_in_both_passes():
     again = leaves(plan(model=mixed, recompute=RecomputePlan(full_layers=((4,),)), **sizes))[key]
     assert again == pytest.approx(4 * (6 * 4 + 2 * 2) * swap)
     assert leaves(plan(model=mixed, **sizes), exchange_share=0.8)[key] == pytest.approx(4 * 6 * 4 * swap / 0.8)
+    assert leaves(plan(model=mixed, **sizes), experts_hidden=0.75)[key] == pytest.approx(4 * 6 * 4 * swap / 4)
     light = [leaves(plan(model=mixed, **sizes), permuted=share)["computing/forward/elementwise"] for share in (1.0, 0.5)]
     # To send, to sort, and both ways back: read and written each, for either expert.
     assert light[1] - light[0] == pytest.approx(4 * 6 * 4 * 2 * 2 * PAYLOAD / BYTES)

@@ -161,16 +161,20 @@ def test_a_link_domain_of_several_nodes_keeps_its_groups_off_the_network():
     assert leaves(joined)[key] == leaves(same_node)[key] <= leaves(one)[key]
 
 
-@pytest.mark.parametrize("name", ["overlap_dp", "overlap_tp", "overlap_pp"])
-@pytest.mark.parametrize("sizes", [{"data_parallel_size": 8}, {"tensor_parallel_size": 4}, {"pipeline_parallel_size": 4}])
+EXPERTS = {"data_parallel_size": 4, "expert_parallel_size": 4}
+
+
+@pytest.mark.parametrize("name", ["overlap_dp", "overlap_tp", "overlap_pp", "overlap_ep"])
+@pytest.mark.parametrize("sizes", [{"data_parallel_size": 8}, {"tensor_parallel_size": 4}, {"pipeline_parallel_size": 4}, EXPERTS])
 def test_more_overlap_is_never_slower_and_what_is_not_stated_lies_between(name, sizes):
-    one = plan(**sizes, virtual_pipeline_parallel_size=2 if "pipeline_parallel_size" in sizes else 1)
+    model = replace(MODEL, num_experts=8, num_experts_per_token=2, expert_ffn_hidden_size=FFN) if sizes is EXPERTS else MODEL
+    one = plan(**sizes, model=model, virtual_pipeline_parallel_size=2 if "pipeline_parallel_size" in sizes else 1)
 
     def seconds(stated: bool | None) -> float:
         return estimate(replace(one, software=SoftwareSpec(framework="megatron", **{name: stated}))).step_time_s
 
     assert seconds(True) <= seconds(None) <= seconds(False)
-    own = {"overlap_dp": "data", "overlap_tp": "tensor", "overlap_pp": "pipeline"}[name]
+    own = {"overlap_dp": "data", "overlap_tp": "tensor", "overlap_pp": "pipeline", "overlap_ep": "expert"}[name]
     assert (seconds(True) < seconds(False)) == any(size.startswith(own) for size in sizes)
 
 
