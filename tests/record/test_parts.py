@@ -2,7 +2,9 @@
 
 import contextlib
 import dataclasses
+import gzip
 import json
+import random
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,7 +18,10 @@ from perfkit.record.formats.kineto import _events
 from perfkit.record.formats.kineto._events import read_recording
 from perfkit.record.listing import File
 from perfkit.record.readers import parts
+from perfkit.record.readers._json_text import Cuts
 from perfkit.record.readers.spool import Spool
+
+SAMPLES = Path(__file__).parents[1] / "data" / "traces"
 
 
 def event(phase, number, **more):
@@ -43,6 +48,7 @@ def holding_events(number):
 KINDS = [
     *[executed, launched, marked, holding_events],
     *(lambda number, phase=phase: event(phase, number, cat="cpu_op") for phase in "BE"),
+    *(lambda number, phase=phase: event(phase, 40 - 7 * number % 40, cat="cpu_op") for phase in "BE"),  # in any order
     lambda number: event("C", number, args={"value": number}),
     lambda number: event("X", number, cat="kernel", dur="?"),
 ]
@@ -142,3 +148,98 @@ def test_what_shows_no_border_is_one_part(tmp_path, content):
 def parts_at(file, num_bytes):
     with patch.object(parts, "PART_BYTES", num_bytes):
         return parts.parts_of(file)
+
+
+def repeated(sample, num_bytes=120_000):
+    """The beginning of a sample, its events again and again, and its end, as its text stands in the file."""
+    raw = sample.read_bytes()
+    content = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    first = Cuts().boundary.search(content)
+    start, stop = content.index(b"[", content.index(b'"traceEvents"')) + 1, content.rindex(b"]")
+    events = content[start : Cuts().last(content, first.end(), min(stop, start + num_bytes // 3))]
+    return content[:start] + b",\n".join([events] * 3) + content[stop:]
+
+
+DAMAGES = {
+    "lost": lambda around: around[: len(around) // 3] + around[len(around) // 3 * 2 :],
+    "zeros": lambda around: bytes(len(around)),
+    "quote": lambda around: around.replace(b'"', b"", 1),
+    "brace": lambda around: around.replace(b"}", b"", 1),
+    "closed": lambda around: around.replace(b"}", b"}]", 1),
+    "number": lambda around: around.replace(b'"ts": ', b'"ts": x', 1),
+    "control": lambda around: around.replace(b'": "', b'": "\x01', 1),
+    "twice": lambda around: around * 2,
+}
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "hta/trace_compare/base.json.gz",
+        "kineto_tb_samples/docs_traces/after_fix_trace.json",
+        "dlrm_8xV100/worker0.json.gz",
+    ],
+)
+def test_damage_near_a_border_is_that_of_the_whole_file(tmp_path, sample):
+    content = repeated(SAMPLES / sample)
+    part_bytes = len(content) // 4
+    file = file_of(tmp_path / "rank0.json", content)
+    borders = [part.start for part in parts_at(file, part_bytes)[1:]]
+    assert len(borders) >= 2
+    chance = random.Random(sample)
+    for damage in DAMAGES.values():
+        at = chance.choice(borders) + chance.randrange(-90, 30)
+        changed = content[:at] + damage(content[at : at + 60]) + content[at + 60 :]
+        file = file_of(tmp_path / "rank0.json", changed)
+        whole = as_one(read_recording(file))
+        with cut_every(part_bytes):
+            assert as_one(read_recording(file)) == whole
+
+
+@pytest.mark.parametrize("change", [-700, 700])
+def test_a_file_that_grows_or_shrinks_meanwhile_is_read_as_it_is(tmp_path, change):
+    events = [json.dumps(executed(number)) for number in range(60)]
+    content = ("[" + ",".join(events)).encode()
+    file = file_of(tmp_path / "rank0.json", content)
+    borders = parts_at(file, 1000)
+    file.path.write_bytes(content[:change] if change < 0 else content + b"," + ",".join(events).encode()[:change])
+    whole = as_one(read_recording(file))
+    with cut_every(1000), patch.object(_events, "parts_of", return_value=borders):
+        assert as_one(read_recording(file)) == whole
+
+
+def test_how_lines_end_is_told_by_the_beginning_of_the_file(tmp_path):
+    events = [{**executed(number), "name": "a\rb"} for number in range(80)]
+    text = json.dumps(events).replace("\\r", "\r")
+    for content in (text, text.replace(", {", ", \n{", 1), text.replace(", {", ",\r{")):
+        file = file_of(tmp_path / "rank0.json", content.encode())
+        whole = as_one(read_recording(file))
+        with cut_every(2000):
+            assert as_one(read_recording(file)) == whole
+
+
+def test_processes_end_before_the_rest_is_read_as_one(tmp_path, monkeypatch):
+    events = [executed(number) for number in range(2000)]
+    events[100]["ph"] = 7
+    file = file_of(tmp_path / "rank0.json", json.dumps({"traceEvents": events}).encode())
+    whole = as_one(read_recording(file))
+    monkeypatch.setattr(workers, "MIN_BYTES", 1)
+    monkeypatch.setenv("PERFKIT_THREADS", "2")
+    started, running = [], []
+    popen, part_of = workers.subprocess.Popen, parts.Part
+
+    def start(*arguments, **options):
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    def rest(*arguments):
+        running.extend(process for process in started if process.poll() is None)
+        return part_of(*arguments)
+
+    monkeypatch.setattr(workers.subprocess, "Popen", start)
+    monkeypatch.setattr(_events, "Part", rest)
+    said = []
+    with cut_every(60_000):
+        assert as_one(read_recording(file, said.append)) == whole
+    assert sum(said) == file.size_bytes
+    assert (len(started), running) == (2, [])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from io import RawIOBase
 
 from perfkit.core.units import KIB, MIB
-from perfkit.record.encoding import as_utf8
+from perfkit.record.encoding import as_utf8, is_plain
 from perfkit.record.listing import File
 from perfkit.record.readers.parts import WHOLE, Part
 
@@ -27,11 +27,13 @@ class Blocks:
     """Iterate once over the blocks of a file; `damage` is None or says, after the last block, why the content ends early.
 
     `on_read` is called with the number of bytes read from the disk, which is less than the content of a gzip file. Of a plain file
-    a `part` may be read alone.
+    a `part` may be read alone. `is_plain` says after the first block whether the content is as it stands in the file: how it is
+    encoded and ends its lines shows only at its beginning.
     """
 
     def __init__(self, file: File, on_read: Callable[[int], None] | None = None, part: Part = WHOLE) -> None:
         self.damage: str | None = None
+        self.is_plain = True
         self._file = file
         self._part = part
         self._on_read = on_read
@@ -41,7 +43,15 @@ class Blocks:
         with self._file.path.open("rb", buffering=0) as stream:
             stream.seek(self._part.start)
             left = self._part.stop - self._part.start
-            yield from as_utf8(_joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES, left))
+            blocks = _joined(self._inflated(stream)) if gzipped else self._pieces(stream, BLOCK_BYTES, left)
+            yield from blocks if self._part.start else as_utf8(self._judged(blocks))
+
+    def _judged(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        first = next(blocks, b"")
+        self.is_plain = is_plain(first)
+        yield first
+        del first
+        yield from blocks
 
     def _pieces(self, stream: RawIOBase, num_bytes: int, left: int = sys.maxsize) -> Iterator[bytes]:
         while piece := stream.read(min(num_bytes, left)):

@@ -50,7 +50,7 @@ class EventReader(Generic[Event]):
     block, so turn it into numbers before the next list. After the last list `head` has the values of the other top-level `keys`,
     `lost` counts what was not read by reason, `repaired` the events with wrong characters that were read nevertheless, and
     `damage` says why the file ends early, or is None; `open` are the brackets around the place where it, or the `part` of it that
-    is read, ends.
+    is read, ends, if it is read as it stands in the file.
     """
 
     def __init__(
@@ -105,6 +105,8 @@ class EventReader(Generic[Event]):
                 self._lose_rest(text, LOST_TEXT)
         if self._blocks.damage:
             self.damage = self._blocks.damage
+        if not self._blocks.is_plain:
+            self.open = b""
 
     def _object(self, text: Text) -> Iterator[list[Event]]:
         """The members of the top-level object; the position is behind its brace."""

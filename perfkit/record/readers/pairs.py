@@ -72,8 +72,8 @@ class Pairs:
 
     @property
     def settled(self) -> bool:
-        """Whether what comes next cannot concern what was taken: nothing is open, late or lost."""
-        return not self.lost and all(not thread.open and thread.late is None for thread in self._threads.values())
+        """Whether what was taken says nothing of what comes next: no thread has begun or ended anything, nothing is lost."""
+        return not self.lost and not self._threads
 
     def rest(self) -> list[Any]:
         """After the last block: the spans of events that were out of order; what is still open is lost."""

@@ -117,17 +117,24 @@ def _read_columns(file: File, on_read: Callable[[int], None]) -> Columns:
     """The columns of a file; of a large one from several processes, as far as each part proves where the next begins."""
     items = [(file, part) for part in parts_of(file)]
     *_, (_, last) = items
-    columns = Columns()
-    report: workers.Report = lambda _, num_bytes: on_read(num_bytes)  # noqa: E731
+    columns, refuted, said = Columns(), None, 0
+
+    def report(_: str, num_bytes: int) -> None:
+        nonlocal said
+        said += num_bytes
+        on_read(num_bytes)
+
     with contextlib.closing(
         workers.each(_read_part, items, report=report, name=lambda _: file.label, num_bytes=file.size_bytes)
     ) as read:
         for (_, part), more in zip(items, read, strict=True):
-            if part is last or more.ends_inside == last.inside:
-                columns.join(more)
-                continue
-            columns.join(_read_part((file, Part(part.start, last.stop, part.inside)), report))
-            break
+            if part is not last and more.ends_inside != last.inside:
+                refuted = part
+                break
+            columns.join(more)
+    if refuted is not None:  # the processes have ended, and what they read ahead counts for nothing
+        report("", refuted.start - said)
+        columns.join(_read_part((file, Part(refuted.start, last.stop, refuted.inside)), report))
     return columns
 
 
