@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from perfkit.core.errors import NotMeasuredError
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.pickers import Picker
+from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.step_view import StepView
 from perfkit.face.widgets.steps import Step
 from tests.notebook_format import FOLDER, pages
@@ -27,15 +31,28 @@ def with_steps() -> list[str]:
 
 def run_page(name: str, **parameters: str | Path) -> dict[str, Any]:
     """Run the cells of a page; `parameters` take the place of those in its tagged cell. Returns the objects by name."""
+    objects: dict[str, Any] = {}
+    _run(objects, name, parameters)
+    return objects
+
+
+def opened_page(name: str, **parameters: str | Path) -> dict[str, Any]:
+    """`run_page` as far as it goes: the lines for a person's own objects may need what a recording does not hold."""
+    objects: dict[str, Any] = {}
+    with suppress(NotMeasuredError, NothingYet):
+        _run(objects, name, parameters)
+    return objects
+
+
+def _run(objects: dict[str, Any], name: str, parameters: Mapping[str, str | Path]) -> None:
     page_state.cache_clear()  # a page of its own has an address of its own
-    objects: dict[str, Any] = {"__name__": "page"}
+    objects["__name__"] = "page"
     for cell in code_cells(name):
         source = "".join(cell["source"])
         exec(compile(ast.parse(source), f"{name}/{cell['id']}", "exec"), objects)
         if "parameters" in cell["metadata"].get("tags", ()):
             assert set(parameters) <= set(objects)
             objects.update({key: str(value) for key, value in parameters.items()})
-    return objects
 
 
 def views(objects: dict[str, Any]) -> dict[str, StepView]:

@@ -69,7 +69,8 @@ def waiting(rows: pd.DataFrame) -> pd.DataFrame:
     """Who waits and who is waited for, from rows of `members`: one row a rank, the rank that costs most first.
 
     `wait_ns` is its own waiting, `caused_ns` what its peers waited between the second latest arrival and its own, summed over the
-    operations that it reached last, `times_last` their number, `operations` those with a known order.
+    operations that it reached last, `times_last` their number, `operations` those with a known order. Without any, nobody knows
+    whether it was last: null.
     """
     table = summed(rows)
     known = table[table["latest_rank"].notna() & (table["basis"] == "arrival")]
@@ -78,12 +79,13 @@ def waiting(rows: pd.DataFrame) -> pd.DataFrame:
     own = rows.groupby("rank")["wait_ns"].sum(min_count=1)
     seen = rows[rows["basis"] == "arrival"].groupby("rank").size()
     ranks = pd.Index(sorted(int(rank) for rank in rows["rank"].unique()), name="rank")
+    seen = seen.reindex(ranks, fill_value=0).astype("int64")
     table = pd.DataFrame(
         {
             "wait_ns": own.reindex(ranks).astype("Int64"),
-            "caused_ns": caused.reindex(ranks, fill_value=0).astype("int64"),
-            "times_last": last.reindex(ranks, fill_value=0).astype("int64"),
-            "operations": seen.reindex(ranks, fill_value=0).astype("int64"),
+            "caused_ns": caused.reindex(ranks, fill_value=0).astype("Int64").where(seen > 0),
+            "times_last": last.reindex(ranks, fill_value=0).astype("Int64").where(seen > 0),
+            "operations": seen,
         }
     )
     return table.sort_values("caused_ns", ascending=False, kind="stable").reset_index()

@@ -75,7 +75,7 @@ def late_rank(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> tuple[int, s
     if rows.empty or wait + transfer <= 0 or wait / (wait + transfer) < wait_ratio:
         return None
     told = waiting(rows)
-    told = told[told["wait_ns"].notna()]
+    told = told[told["wait_ns"].notna()].assign(caused_ns=told["caused_ns"].fillna(0))
     if len(told) < 2:
         return None
     first, second = told.iloc[0], told.iloc[1]

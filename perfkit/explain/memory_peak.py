@@ -80,6 +80,8 @@ def memory_figures(run: Run, rank: int, curve: Curve) -> pd.DataFrame:
     if len(blocks):
         peak = memory.live_peak(blocks)
         rows.append(("recorded blocks at their peak", f"{format_bytes(peak.num_bytes)} in {len(peak.blocks)} blocks"))
+        if missing := _not_in_blocks(curve, peak.num_bytes):
+            rows.append(("not recorded block by block, of the largest allocated", format_ratio(missing)))
     return pd.DataFrame(rows, columns=["figure", "value"])
 
 
@@ -91,19 +93,24 @@ def blocks_told(run: Run, rank: int, curve: Curve) -> tuple[str, ...]:
     peak, won, notes = memory.live_peak(blocks), won_by_virtual_memory(blocks), []
     if won is not None:
         notes.append(f"Virtual memory (MS_ALLOC_CONF=enable_vmm:True) could win up to {format_bytes(won)} of gaps.")
-    whole = curve.allocated_peak_bytes or 0
-    missing = 1 - peak.num_bytes / whole if whole else 0
-    if curve.component != "blocks" and missing > _EXPLAINED:
+    if missing := _not_in_blocks(curve, peak.num_bytes):
         notes.append(
             say(
                 "Recorded blocks explain {known_bytes} of the {peak_bytes} at the peak; the other {missing_ratio} were there "
                 "before the recording (weights, optimizer state) or are not recorded block by block.",
                 known_bytes=peak.num_bytes,
-                peak_bytes=whole,
+                peak_bytes=curve.allocated_peak_bytes or 0,
                 missing_ratio=missing,
             )
         )
     return tuple(notes)
+
+
+def _not_in_blocks(curve: Curve, known_bytes: int) -> float:
+    """The share of a peak that recorded blocks do not explain; 0 if it is little, or if the curve is made of them."""
+    whole = curve.allocated_peak_bytes
+    missing = 1 - known_bytes / whole if whole else 0.0
+    return missing if curve.component != "blocks" and missing > _EXPLAINED else 0.0
 
 
 def owners_of_peak(run: Run, rank: int, by: str = "name") -> tuple[str, dict[str, int]]:

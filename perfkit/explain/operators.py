@@ -105,11 +105,11 @@ def largest_told(totals: pd.DataFrame) -> str:
     """The operator that takes most, in a sentence; `totals` is of `operator_totals`."""
     largest = totals.iloc[0]
     return say(
-        "{name} takes most: {total_ns} in {calls} call(s), {part} of the time of the {groups} groups.",
+        "{name} takes most: {total_ns} in {calls} call(s), {share} of the time of the {groups} groups.",
         name=_named(largest["name"]),
         total_ns=int(largest["total_ns"]),
         calls=str(int(largest["count"])),
-        part=format_ratio(largest["share"], 2),
+        share=float(largest["share"]),
         groups=str(len(totals)),
     )
 
@@ -127,8 +127,7 @@ def small_told(totals: pd.DataFrame, *, small_us: float) -> list[str]:
     if len(small):
         calls, share, names = int(small["count"].sum()), float(small["share"].sum()), ", ".join(map(_named, small["name"].head(3)))
         told.append(
-            f"{calls} calls are short vector kernels ({format_ratio(share, 2)} of the time; {names}): "
-            "a fused operator replaces many."
+            f"{calls} calls are short vector kernels ({format_ratio(share)} of the time; {names}): a fused operator replaces many."
         )
     if len(slow):
         names = ", ".join(map(_named, slow["name"].head(3)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from perfkit.config.collect import PARTS, how_to_collect
+from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.units import format_bytes
 from perfkit.record.load import formats
@@ -83,7 +84,10 @@ def dropped_table(run: Run) -> pd.DataFrame:
 def facts_table(run: Run) -> pd.DataFrame:
     """What a run says about its job: `setting`, `value`, `where from`."""
     facts = run.facts.items()
-    rows = [{"setting": name.replace("_", " "), "value": str(fact.value), "where from": fact.source.where} for name, fact in facts]
+    rows = [
+        {"setting": name.replace("_", " "), "value": quantity.text(name, fact.value), "where from": fact.source.where}
+        for name, fact in facts
+    ]
     return pd.DataFrame(rows, columns=["setting", "value", "where from"])
 
 

@@ -118,7 +118,7 @@ def test_the_gain_of_a_share_is_s_over_one_minus_s(ascend: Run):
 
 
 def test_what_takes_most_and_what_is_many_and_short_is_said(ascend: Run, kineto: Run):
-    assert "takes most: 1.96 ms in 3 call(s), 22 %" in largest_told(operator_totals(ascend, rank=0))
+    assert "takes most: 1.96 ms in 3 call(s), 22.1 %" in largest_told(operator_totals(ascend, rank=0))
     assert "a fused operator replaces many" in small_told(operator_totals(kineto, rank=kernel_ranks(kineto)[0]), small_us=10.0)[0]
     assert small_told(operator_totals(ascend, rank=0), small_us=10.0)[0].startswith("No operator is called 20 times")
 

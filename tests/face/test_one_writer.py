@@ -83,25 +83,35 @@ def _to_percent(node: ast.BinOp) -> bool:
 
 
 WRITERS = {"format_ns", "format_bytes", "format_si", "format_ratio", "format_change", "significant"}
-MOST_DIGITS = 4
+DIGITS = (3, 4)
 """What is judged by changes of a few in a thousand has 4, all else 3; what has more is a count, which is written in full."""
+WITHOUT_UNIT = "significant"
+"""Times of something, which may be told roughly: "59 times the median"."""
 
 
-def too_exact(source: str) -> list[int]:
-    """The lines on which a number is written for people with more digits than they read, or with as many as it happens to have."""
+def other_digits(source: str) -> list[int]:
+    """The lines on which a number is written for people with other digits than its table has: more than they read, or fewer.
+
+    A limit, which stands in a constant, has those in which it was set.
+    """
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in WRITERS:
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             given = [word.value for word in node.keywords if word.arg == "digits"]
-            last = node.args[-1:] if len(node.args) == (3 if getattr(node.func, "id", "") == "format_si" else 2) else []
-            found += [node.lineno for digits in (*given, *last) if getattr(digits, "value", MOST_DIGITS + 1) > MOST_DIGITS]
+            given += node.args[-1:] if len(node.args) == (3 if name == "format_si" else 2) else []
+            is_limit = getattr(node.args[0], "id", getattr(node.args[0], "attr", "")).isupper()
+            least = 1 if is_limit or name == WITHOUT_UNIT else DIGITS[0]
+            found += [node.lineno for digits in given if not least <= getattr(digits, "value", 9) <= DIGITS[-1]]
     return found
 
 
-def test_no_number_for_people_has_more_than_four_digits():
+def test_a_number_for_people_has_the_digits_of_its_table():
     paths = (path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "core")
-    assert {str(path): lines for path in paths if (lines := too_exact(path.read_text(encoding="utf-8")))} == {}
-    assert too_exact("format_ns(a, 6)\nsignificant(a, len(str(a)))\nformat_si(a, 'B/s', digits=5)\nformat_ns(a, 4)") == [1, 2, 3]
+    assert {str(path): lines for path in paths if (lines := other_digits(path.read_text(encoding="utf-8")))} == {}
+    wrong = "format_ns(a, 6)\nsignificant(a, len(str(a)))\nformat_si(a, 'B/s', digits=5)\nformat_ratio(a, 2)"
+    assert other_digits(wrong) == [1, 2, 3, 4]
+    assert other_digits("format_ns(a, 4)\nformat_ratio(LIMIT, 2)\nsignificant(a, 2)") == []
 
 
 @pytest.mark.parametrize("path", SURFACES, ids=lambda path: str(path.relative_to(PACKAGE)))

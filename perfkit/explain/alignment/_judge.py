@@ -137,7 +137,7 @@ def _diverged(evidence: _Evidence) -> tuple[list[str], int | None]:
     if share >= LASTING_SHARE and not few:
         begin = int(evidence.steps[int(np.argmax(np.abs(d) > evidence.band))])
         return [
-            f"{format_ratio(share, 2)} of the compared steps lie more than {format_ratio(evidence.band)} from the reference"
+            f"{format_ratio(share)} of the compared steps lie more than {format_ratio(evidence.band)} from the reference"
         ], begin
     return [], None
 

@@ -290,7 +290,7 @@ def _notes(a: Run, b: Run, left: pd.DataFrame, right: pd.DataFrame) -> tuple[str
         unknown = frame.loc[frame["operator_class"] == OTHER, "duration_ns"].sum() / max(int(frame["duration_ns"].sum()), 1)
         if unknown > UNMAPPED_SHARE:
             notes.append(
-                f"{format_ratio(unknown, 2)} of the computing time of {run.name} has names of no known operator: low confidence"
+                f"{format_ratio(unknown)} of the computing time of {run.name} has names of no known operator: low confidence"
             )
         if frame["shape"].isna().all():
             notes.append(f"{run.name} records no shapes: operators are matched by name and order")

@@ -47,7 +47,8 @@ class WhatIf:
 
     `step_ns` is `breakdown.total`, `before` the same parts as recorded; `low_ns` and `high_ns` hold the step with 80 % probability.
     `path` is the critical path after the changes (`rank`, `name`, `kind`, `start_ns`, `duration_ns`; empty for a change of the plan
-    alone), `sentences` say what was changed and what limits the step now.
+    alone), `sentences` say what was changed and what limits the step now. `faster` has of each change of operators its words, how
+    many kernels of all ranks it is of, and their share of the time of all.
     """
 
     changes: tuple[str, ...]
@@ -57,6 +58,7 @@ class WhatIf:
     high_ns: int
     path: pd.DataFrame
     sentences: tuple[str, ...]
+    faster: tuple[tuple[str, int, float], ...] = ()
 
     @property
     def before_ns(self) -> int:
@@ -96,6 +98,12 @@ class WhatIf:
         sums = self.path.groupby("kind")["duration_ns"].sum().sort_values(ascending=False).reset_index()
         frame = sums.assign(share=sums["duration_ns"] / max(1, int(sums["duration_ns"].sum())))
         frame.attrs = {"title": "The critical path then, by kind"}
+        return frame
+
+    def faster_kernels(self) -> pd.DataFrame:
+        """Of each change of operators, over all ranks: `change`, `kernels` (their number), `share` of the time of all kernels."""
+        frame = pd.DataFrame(self.faster, columns=["change", "kernels", "share"])
+        frame.attrs = {"title": "The kernels that become faster, of all ranks"}
         return frame
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,6 +166,7 @@ def what_if(
         high_ns=round(high),
         path=path,
         sentences=sentences,
+        faster=changed.faster,
     )
 
 
@@ -280,5 +289,5 @@ def _limit(path: pd.DataFrame) -> str:
     sums = path.groupby("kind")["duration_ns"].sum().sort_values(ascending=False)
     ranks = path.groupby("rank")["duration_ns"].sum().sort_values(ascending=False)
     whole = max(1, int(path["duration_ns"].sum()))
-    listed = ", ".join(f"{kind} {format_ratio(amount / whole, 2)}" for kind, amount in sums.head(3).items())
+    listed = ", ".join(f"{kind} {format_ratio(amount / whole)}" for kind, amount in sums.head(3).items())
     return f"The critical path is then {listed}; most of it runs on rank {ranks.index[0]}."

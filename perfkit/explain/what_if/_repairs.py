@@ -33,12 +33,16 @@ NUMBERED = r"[_/#.]?\d+(?=$|[_/#.])"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
-    """Steps with the durations and lags that they have after some changes, and a sentence for each of those."""
+    """Steps with the durations and lags that they have after some changes, and a sentence for each of those.
+
+    `faster` has of each change of operators its words, how many kernels it is of, and their share of the time of all kernels.
+    """
 
     steps: Steps
     duration_ns: Ints
     lag_ns: Ints
     sentences: tuple[str, ...] = ()
+    faster: tuple[tuple[str, int, float], ...] = ()
 
     @classmethod
     def of(cls, steps: Steps) -> Changed:
@@ -65,11 +69,10 @@ def _operator(run: Run, before: Changed, change: Change) -> Changed:
     if not chosen.any():
         raise ValueError(f"no kernel has a name or type like {change.name!r}")
     duration = np.where(chosen, np.rint(before.duration_ns / change.factor).astype(np.int64), before.duration_ns)
-    share = before.duration_ns[chosen].sum() / max(1, before.duration_ns[own].sum())
-    text = (
-        f"{int(chosen.sum())} kernels ({format_ratio(share)} of the kernel time) become {format_entry(change.factor)} times faster"
-    )
-    return replace(before, duration_ns=duration, sentences=(*before.sentences, text))
+    count, share = int(chosen.sum()), float(before.duration_ns[chosen].sum() / max(1, before.duration_ns[own].sum()))
+    text = f"{count} kernels ({format_ratio(share)} of the kernel time) become {format_entry(change.factor)} times faster"
+    told, faster = (*before.sentences, text), (*before.faster, (change.text, count, share))
+    return replace(before, duration_ns=duration, sentences=told, faster=faster)
 
 
 def _wanted(run: Run, names: Iterable[str], pattern: str) -> set[str]:

@@ -60,11 +60,13 @@ def _waiting(rows: pd.DataFrame) -> Any:
         for rank, wait in shown[["rank", "wait_ns"]].itertuples(index=False)
     ]
     first = rows.sort_values("caused_ns", ascending=False).iloc[0]
-    why = f"it comes last in {int(first['times_last'])} of {int(first['operations'])} operations"
     height = sum(
         int(wait) / NS_PER_MS for rank, wait in shown[["rank", "wait_ns"]].itertuples(index=False) if rank == first["rank"]
     )
-    latest = [{"rank": int(first["rank"]), "ms": height, "why": why}] if first["caused_ns"] > 0 else []
+    latest = []
+    if not pd.isna(first["caused_ns"]) and first["caused_ns"]:
+        why = f"it comes last in {int(first['times_last'])} of {int(first['operations'])} operations"
+        latest = [{"rank": int(first["rank"]), "ms": height, "why": why}]
     return communication.wait_bars({"spent": spent, "latest": latest}, title="waiting in collectives (ms)")
 
 

@@ -100,7 +100,7 @@ def _print_ranked(result: SearchResult, out: TextIO) -> None:
             significant(found.estimate.tokens_per_s_per_device, 4),
             format_ratio(found.estimate.mfu),
             format_bytes(found.estimate.peak_memory_bytes),
-            format_ratio(found.win_share, 2),
+            format_ratio(found.win_share),
         ]
         for found in result.plans
     ]

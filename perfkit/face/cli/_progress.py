@@ -31,7 +31,7 @@ class Progress:
         if self._shown:
             room = min(NAME_WIDTH, (screen_width(self._stream) or NAME_WIDTH) - 8)
             share = done_bytes / total_bytes if total_bytes else 1.0
-            self._stream.write(f"\r\x1b[K{format_ratio(share, 2):>5} {shortened(visible(what), room)}")
+            self._stream.write(f"\r\x1b[K{format_ratio(share):>6} {shortened(visible(what), room)}")
             self._stream.flush()
 
 

@@ -34,6 +34,15 @@ def as_figure(chart: Figure | AnyChart) -> Figure:
     return chart if isinstance(chart, Figure) else Figure(chart=chart)
 
 
+def has_rows(figure: Figure) -> bool:
+    """Whether there is anything in the data set that the figure's table shows; a chart with its rows in itself has them."""
+    sets = getattr(figure.chart, "datasets", None)
+    if not isinstance(sets, Mapping) or not sets:
+        return True
+    rows = sets[figure.table or next(iter(sets))]
+    return any(len(column) for column in rows.values()) if isinstance(rows, Mapping) else len(rows) > 0
+
+
 def describe(name: str, figure: Figure, spec: ChartSpec) -> dict[str, Any]:
     """What the page needs to embed the chart, without its rows. Raises ValueError for a `table` that the chart does not draw."""
     if figure.table is not None and figure.table not in spec.datasets:

@@ -3,7 +3,8 @@
 A function returns what it would put on a table in front of a colleague: charts, frames, a sentence, one of them or several in a
 tuple or list, in any order; a mapping gives them titles, a configuration to copy (`config.export_text`) has its own. The first
 sentence is the answer, the others are notes under it; a text of several lines under a title is code to copy, which a `Code` may
-fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame without rows is left out.
+fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame or chart without rows is
+left out.
 Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`;
 `frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one
 without a title has that of `frame.attrs["title"]`.
@@ -22,7 +23,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import AnyChart
 from perfkit.face.widgets.answer import Code, Whole
-from perfkit.face.widgets.chart import Figure
+from perfkit.face.widgets.chart import Figure, has_rows
 from perfkit.face.widgets.table import Table
 
 
@@ -41,7 +42,10 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
         if isinstance(thing, AnyChart | Figure):
             words = f"{told(title)}{mark}" if title else ""
             figure = thing if isinstance(thing, Figure) else Figure(chart=thing, wide=num_charts == 1)
-            charts[_key(title, "chart", charts)] = replace(figure, title=words or figure.title, sources=figure.sources or sources)
+            if has_rows(figure):
+                charts[_key(title, "chart", charts)] = replace(
+                    figure, title=words or figure.title, sources=figure.sources or sources
+                )
         elif isinstance(thing, pd.DataFrame):
             if not len(thing):
                 continue

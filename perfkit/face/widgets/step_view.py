@@ -80,6 +80,7 @@ class StepView(PanelView):
         self._presses = self._seen_presses = self._answered_presses = 0
         self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
+        self._options_are_known = False
         self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
@@ -163,6 +164,7 @@ class StepView(PanelView):
 
     def _settle_choices(self) -> None:
         """Wait for what the step follows, then settle what its options allow."""
+        self._options_are_known = False
         self._resolved = dict(self._recipe.constants)
         try:
             for name, source in self._recipe.sources.items():
@@ -178,6 +180,7 @@ class StepView(PanelView):
             self._fill()
         for name, value in self._own.items():
             self._finish(value, self.state[name])
+        self._options_are_known = True
 
     def own(self, name: str) -> Value:
         """The newest value of a control."""
@@ -313,8 +316,9 @@ class StepView(PanelView):
                 self.status = {**self.status, "title": told(title), "problems": [told(str(error))]}
         self._finish(self.result, error=error)
         self._finish(self.selection, error=error)
-        for name, value in self._own.items():
-            self._finish(value, self.state[name])
+        for name, value in self._own.items():  # a control without options has no value yet: none was chosen
+            now = self.state[name]
+            self._finish(value, now, error if now is None and not self._options_are_known else None)
 
 
 def _panel(recipe: Recipe, view: StepView) -> Panel:

@@ -15,7 +15,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.workload import Workload
-from perfkit.core.units import format_ratio
+from perfkit.core.texts import say
 
 BYTES_PER_ELEMENT = {"bfloat16": 2.0, "float16": 2.0, "float32": 4.0, "float8": 1.0, "int8": 1.0, "float4": 0.5}
 
@@ -70,5 +70,5 @@ def products_told(products: pd.DataFrame) -> str:
     held = products[products["bound"] == "memory"]
     if held.empty:
         return "No product of the layer is held up by memory: all are bound by computing."
-    share = format_ratio(float(held["time_s"].sum() / products["time_s"].sum()))
-    return f"Memory holds up {', '.join(held['part'])}: {share} of the time of the layer's products."
+    share = float(held["time_s"].sum() / products["time_s"].sum())
+    return say("Memory holds up {parts}: {share} of the time of the layer's products.", parts=", ".join(held["part"]), share=share)

@@ -54,7 +54,9 @@ def guide_static(parameters: float, *, shards: int = 1, accumulation: bool = Fal
 
 
 def static_table(plan: Plan, settings: MemorySettings = PLAIN, stage: int = 0) -> pd.DataFrame:
-    """The guide's static memory of a device beside the exact one: columns `item`, `guide_bytes`, `exact_bytes`, `why`.
+    """The guide's static memory of a device beside the exact one, which sums to `static` of the peak.
+
+    Columns: `item`, `guide_bytes`, `exact_bytes`, `why`.
 
     The guide divides all of the model by pipeline and tensor size alike; the exact one counts the device's own parameters.
     """
@@ -63,7 +65,7 @@ def static_table(plan: Plan, settings: MemorySettings = PLAIN, stage: int = 0) -
     shards = parallel.optimizer_shard_size
     copy = plan.num_micro_batches > 1 or parallel.pipeline_parallel_size > 1
     rows = [
-        ("parameters", 2 * local / shards, held.parameters + held.gathered, "gathered weights are whole at the peak"),
+        ("parameters", 2 * local / shards, held.parameters, "weights gathered for use do not stay"),
         ("gradients", 2 * local if copy else 0.0, held.gradients, "X09: a gradient exists in every run, often in fp32"),
         ("optimizer state", 8 * local / shards, held.optimizer, "X09: the fp32 master copy is left out"),
     ]

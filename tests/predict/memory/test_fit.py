@@ -33,6 +33,7 @@ def test_the_leaves_sum_to_the_peak_and_every_model_has_its_tables(name):
         assert sum(row["gib"] for row in rows if row["stage"] == f"stage {index}") == pytest.approx(stage.total / GIB)
     assert "devices" in fit.told()
     assert min(len(fit.static_table()), len(fit.layer_table())) > 0
+    assert fit.static_table()["exact_bytes"].sum() == pytest.approx(fit.estimate.peak.amount("static"), rel=1e-9)
     assert static_told(fit).endswith("(X09).")
     assert activations_told(fit).endswith("(X10).")
 

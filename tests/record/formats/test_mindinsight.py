@@ -41,7 +41,7 @@ def test_four_ranks_of_one_folder_stand_in_two_stages(cluster):
     assert steps.groupby("rank")["pipeline_stage"].unique().map(list).to_dict() == {0: [0], 1: [0], 2: [1], 3: [1]}
     assert {rank: position.pipeline for rank, position in cluster.placement.items()} == {0: 0, 1: 0, 2: 1, 3: 1}
     facts = {name: fact.value for name, fact in cluster.facts.items()}
-    flops = {name: facts.pop(name) for name in sorted(facts) if name.startswith("flops_of_a_step_on_rank_")}
+    flops = {name: facts.pop(name) for name in sorted(facts) if name.endswith("_step_flops")}
     assert facts == {"num_devices": 4, "pipeline_parallel_size": 2}
     assert list(flops.values()) == [107_146_763_000.0, 107_145_034_000.0, 329_608_369_000.0, 329_612_400_000.0]
 

@@ -43,7 +43,7 @@ class BalanceProgress:
             return f"{self.what}, no layout yet"
         gap = (self.best_ns - self.bound_ns) / self.best_ns if self.best_ns else 0.0
         best, bound = format_ns(self.best_ns, 4), format_ns(self.bound_ns, 4)
-        return f"{self.what}: best {best}, bound {bound}, gap {format_ratio(gap, 2)}"
+        return f"{self.what}: best {best}, bound {bound}, gap {format_ratio(gap)}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -110,13 +110,12 @@ def compare_plans(
 
 def _shown(found: SearchResult, chosen: Sequence[str]) -> list[tuple[str, tuple[Plan, Estimate]]]:
     known = [predicted for name in chosen if (predicted := found.named(name)) is not None]
-    best = [(one.plan, one.estimate) for one in found.plans[:2]]
+    nearest = () if found.nearest is None else (found.nearest,)  # where nothing fits, there are no plans
+    best = [(one.plan, one.estimate) for one in (*found.plans[:2], *nearest)]
     if len(known) == 1 and best and best[0][0] != known[0][0]:
         known.append(best[0])
     if known:
         return [("plan", predicted) for predicted in known]
-    if found.nearest is not None:
-        return [("plan", (found.nearest.plan, found.nearest.estimate))]
     rule = [] if found.suggestion is None else [("rule of thumb", (found.suggestion[1].plan, found.suggestion[1].estimate))]
     return [*(("plan", predicted) for predicted in best), *rule]
 

@@ -250,6 +250,16 @@ class SearchResult:
             texts.append(f"Rule of thumb for this size ({self.suggestion[0]}): {self.suggestion[1].why}")
         return tuple(texts)
 
+    def nearest_table(self) -> pd.DataFrame:
+        """What fills the fullest stage of the plan that is nearest to fitting: `part`, `peak_bytes`, most first.
+
+        Empty if a plan fits.
+        """
+        rows = [] if self.nearest is None else list(self.nearest.parts.parts.items())
+        frame = pd.DataFrame(rows, columns=["part", "peak_bytes"]).sort_values("peak_bytes", ascending=False, ignore_index=True)
+        frame.attrs["title"] = "What fills the fullest stage of the nearest plan"
+        return frame
+
     def certainty_text(self) -> str:
         """How sure it is that the best plan is the best, in sentences."""
         if not self.plans:
@@ -257,7 +267,7 @@ class SearchResult:
         best = self.plans[0]
         low, high = (format_ns(bound_s * NS_PER_S) for bound_s in best.estimate.interval_s)
         sure = "clear" if best.win_share >= CLEAR else "too close to call"
-        won = format_ratio(best.win_share, 2)
+        won = format_ratio(best.win_share)
         return (
             f"80 % of its measured times would lie between {low} and {high}; {self.close} other strategies are predicted within "
             f"that. It is the fastest listed in {won} of the draws of the calibration's numbers ({sure})."

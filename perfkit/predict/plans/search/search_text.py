@@ -88,7 +88,7 @@ def costs_text(predicted: Estimate) -> str:
     """What a step is spent on beside the computing of the model, largest first."""
     total, parts = predicted.step_time_s, predicted.breakdown.parts
     costs = sorted(((parts.get(path, 0.0), name) for path, name in PARTS.items()), reverse=True)
-    named = [f"{name} {format_ratio(amount / total, 2)}" for amount, name in costs if amount / total >= SHOWN]
+    named = [f"{name} {format_ratio(amount / total)}" for amount, name in costs if amount / total >= SHOWN]
     return "; ".join(named) or "nearly all of it computing"
 
 
@@ -97,6 +97,6 @@ def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> s
     lead = f"{format_ns(predicted.step_time_s * NS_PER_S)} a step"
     if rank > 1:
         change = predicted.step_time_s / best.step_time_s - 1
-        lead += f", {format_ratio(abs(change), 2)} {'longer' if change >= 0 else 'shorter'} than the best"
+        lead += f", {format_ratio(abs(change))} {'longer' if change >= 0 else 'shorter'} than the best"
     peak = f"{format_bytes(predicted.peak_memory_bytes)} of {format_bytes(limit_bytes)}"
     return f"{lead}: {costs_text(predicted)}. Peak {peak}."

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 
 from perfkit.core.errors import InputError
@@ -16,7 +17,7 @@ from perfkit.record.formats.mindinsight._files import RankFiles
 
 MOST_RANKS = 256
 """Facts of a run are shown one by one; those of more ranks would bury the others."""
-_NAME = "flops_of_a_step_on_rank_"
+_NAME = re.compile(r"rank_(\d+)_step_flops")
 
 
 def add_flops(group: RankFiles, sink: Sink) -> None:
@@ -33,13 +34,13 @@ def add_flops(group: RankFiles, sink: Sink) -> None:
     if isinstance(stated, bool) or not isinstance(stated, int | float | Decimal) or not math.isfinite(stated) or stated < 0:
         sink.drop("FLOPs that are no number of operations", 1, file)
         return
-    sink.fact(f"{_NAME}{group.rank}", float(stated * 1_000_000), f"{file.label} FLOPs (10^6)")
+    sink.fact(f"rank_{group.rank}_step_flops", float(stated * 1_000_000), f"{file.label} FLOPs (10^6)")
 
 
 def stated_flops(run: Run) -> dict[int, float]:
     """The operations of a step by rank as `add_flops` kept them; empty if none are stated."""
     found = {}
     for name, fact in run.facts.items():
-        if name.startswith(_NAME) and isinstance(fact.value, int | float):
-            found[int(name.removeprefix(_NAME))] = float(fact.value)
+        if (of := _NAME.fullmatch(name)) and isinstance(fact.value, int | float):
+            found[int(of[1])] = float(fact.value)
     return found
