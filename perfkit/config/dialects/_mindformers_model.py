@@ -9,15 +9,19 @@ from perfkit.config.dialects._section import Section, shown
 from perfkit.core import catalog
 from perfkit.core.spec.model import Bias, ModelSpec, Norm
 
-LAYERS, HEADS = ("num_layers", "num_hidden_layers"), ("num_heads", "num_attention_heads")
-KEY_VALUE_HEADS, VOCABULARY = ("n_kv_heads", "num_key_value_heads"), ("vocab_size", "padded_vocab_size")
+LAYERS, HEADS = ("num_layers", "num_hidden_layers", "n_layer"), ("num_heads", "num_attention_heads", "n_head")
+KEY_VALUE_HEADS, VOCABULARY = ("n_kv_heads", "num_key_value_heads", "num_query_groups"), ("vocab_size", "padded_vocab_size")
 FURTHER = ("mtp_depth", "mtp_num_layers", "num_nextn_predict_layers")
 """Names of the number of layers that predict further tokens; `offset` places them with the others."""
+EXPERTS = ("n_routed_experts", "num_experts", "num_moe_experts")
 GPT_LIKE = {"GPT2Config": 1024, "PanguAlphaConfig": 1024, "BloomConfig": 0}  # learned positions unless the file says
 GLM_LIKE = ("ChatGLM2Config", "YiZhaoConfig")
 BIASED_QKV = ("QwenConfig",)
 UNCOUNTED_BIASES = ("TelechatConfig",)
 OTHER_MODELS = ("Bert", "T5", "Vit", "Swin", "MAE", "Sam", "Blip", "Clip", "Mllama", "LlavaConfig", "CogVLM", "Qwen2VL", "Whisper")
+
+
+UNCOUNTED = {"deepseek_v4": "attention over compressed tokens and several streams of residuals"}
 
 
 def derived_ffn(hidden_size: int, multiple_of: int = 256, multiplier: float | None = None) -> int:
@@ -42,6 +46,9 @@ def read_model(config: Section, experts: Section, names: Sequence[str]) -> Model
     if config.has("vision_model") or kind.lower().startswith(tuple(name.lower() for name in OTHER_MODELS)):
         config.reading.problem(config.path("type"), f"{kind!r} is no decoder-only language model, and only these are covered")
         return None
+    if without := UNCOUNTED.get(kind.lower()):
+        config.reading.problem(config.path("model_type"), f"{kind} has {without}, which nothing here counts yet")
+        return None
     if not config.has(*LAYERS) and not config.has("hidden_size") and not config.has(*HEADS):
         return _from_catalogue(config, names)
     if kind.removesuffix("Config") in {name.removesuffix("Config") for name in GPT_LIKE}:
@@ -62,18 +69,22 @@ def _from_catalogue(config: Section, names: Sequence[str]) -> ModelSpec | None:
     for name in names:
         if found := catalog.find_model(name):
             config.reading.note(f"{config.name} has no sizes: the catalogue's {found.name} is taken for {name!r}")
-            return found
+            untied = config.flag("untie_embeddings_and_output_weights", default=not found.tied_embeddings)
+            normed = config.flag("qk_layernorm", "use_qk_norm", default=found.query_key_norm) and not found.kv_lora_rank
+            return replace(found, tied_embeddings=not untied, query_key_norm=normed)
     for key in (LAYERS[1], "hidden_size", HEADS[1], VOCABULARY[0]):
         config.missing(key, "a whole number")
     if names:
         tried = ", ".join(shown(name) for name in dict.fromkeys(names))
-        config.reading.problem(config.name, f"no size is given, and the catalogue knows no model {tried}")
+        text = f"no size is given, and the catalogue knows no model {tried}"
+        config.reading.problem(config.name, f"{text}; config.json in the folder of pretrained_model_dir has them")
     return None
 
 
 def _llama(config: Section, kind: str) -> ModelSpec | None:
     h, heads = _required(config, "hidden_size"), _required(config, *HEADS)
     latent = config.integer("kv_lora_rank", default=0)
+    groups = config.positive_int(*KEY_VALUE_HEADS, default=heads)
     value_head, nope_head = config.integer("v_head_dim", default=0), config.integer("qk_nope_head_dim", default=0)
     rope_head = config.integer("qk_rope_head_dim", default=0)
     tied = config.flag("tie_word_embeddings", default=False)
@@ -86,7 +97,7 @@ def _llama(config: Section, kind: str) -> ModelSpec | None:
             num_layers=_required(config, *LAYERS),
             hidden_size=h,
             num_attention_heads=heads,
-            num_key_value_heads=config.positive_int(*KEY_VALUE_HEADS, default=heads),
+            num_key_value_heads=heads if latent else groups,
             head_size=nope_head + rope_head
             if latent
             else config.positive_int("head_dim", "kv_channels", default=_head_size(config, h, heads)),
@@ -94,7 +105,7 @@ def _llama(config: Section, kind: str) -> ModelSpec | None:
             vocab_size=_required(config, *VOCABULARY),
             tied_embeddings=tied and not untied,
             bias=_llama_bias(config, kind),
-            query_key_norm=config.flag("qk_layernorm", default=kind.startswith("qwen3")),
+            query_key_norm=config.flag("qk_layernorm", "use_qk_norm", default=kind.startswith("qwen3")) and not latent,
             query_lora_rank=config.integer("q_lora_rank", default=0),
             kv_lora_rank=latent,
             nope_head_size=nope_head,
@@ -152,23 +163,31 @@ def _gpt(config: Section, kind: str) -> ModelSpec | None:
 
 
 def _with_experts(shape: ModelSpec, config: Section, experts: Section) -> ModelSpec:
-    num_experts = experts.integer("expert_num", default=0) or config.integer("num_experts", "n_routed_experts", default=0)
+    num_experts = experts.integer("expert_num", default=0) or config.integer(*EXPERTS, default=0)
     if num_experts <= 1:
         config.reading.used |= {experts.path(str(key)) for key in experts.values}  # without experts they decide nothing
         return shape
     width = experts.integer("moe_intermediate_size", default=0) or config.integer("moe_intermediate_size", default=0)
-    shared = experts.integer("shared_expert_num", default=0) or config.integer("n_shared_experts", default=0)
+    width = width or shape.ffn_hidden_size
+    shared = experts.integer("shared_expert_num", default=0) or config.integer("n_shared_experts", "shared_expert_num", default=0)
+    wide = config.integer("moe_shared_expert_intermediate_size", default=0)  # of all shared experts together
     chosen = experts.integer("num_experts_chosen", default=0) or config.integer("num_experts_per_tok", default=1)
+    apart = bool(shared) and wide not in (0, shared * width)
     return replace(
         shape,
         num_experts=num_experts,
         num_experts_per_token=chosen,
-        expert_ffn_hidden_size=width or shape.ffn_hidden_size,
-        num_shared_experts=shared,
-        shared_expert_gate=experts.flag("use_shared_expert_gating", default=False),
-        num_dense_layers=experts.integer("first_k_dense_replace", default=0),
-        router_bias=experts.flag("balance_via_topk_bias", default=False),
+        expert_ffn_hidden_size=width,
+        num_shared_experts=1 if apart else shared,
+        shared_expert_ffn_hidden_size=wide if apart else 0,
+        shared_expert_gate=_either(experts, config, "use_shared_expert_gating"),
+        num_dense_layers=experts.integer("first_k_dense_replace", default=0) or config.integer("first_k_dense_replace", default=0),
+        router_bias=_either(experts, config, "balance_via_topk_bias", "moe_router_enable_expert_bias"),
     )
+
+
+def _either(experts: Section, config: Section, *keys: str) -> bool:
+    return experts.flag(keys[0], default=False) or config.flag(*keys, default=False)
 
 
 def _llama_bias(config: Section, kind: str) -> Bias:
@@ -176,7 +195,7 @@ def _llama_bias(config: Section, kind: str) -> Bias:
         return "all"
     if config.flag("has_bias", default=False):
         return "attention"
-    qkv = config.flag("qkv_has_bias", default=kind in BIASED_QKV) or config.flag("attention_bias", default=False)
+    qkv = config.flag("qkv_has_bias", "add_qkv_bias", default=kind in BIASED_QKV) or config.flag("attention_bias", default=False)
     return "qkv" if qkv else "none"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfkit.config.dialects._mindformers_model import HEADS, KEY_VALUE_HEADS, LAYERS, VOCABULARY
+from perfkit.config.dialects._mindformers_model import FURTHER, HEADS, KEY_VALUE_HEADS, LAYERS, VOCABULARY
 from perfkit.config.dialects._mindformers_settings import CONFIG
 from perfkit.config.dialects._yaml_values import block, nested
 from perfkit.config.dialects.dialect import Changes, Document
@@ -12,6 +12,7 @@ from perfkit.config.dialects.yaml import parse
 HEADER = "# Model, parallel and recompute settings; paths, data set, learning rate and callbacks are still to be added.\n"
 SPELLINGS = {
     "num_layers": LAYERS,
+    "mtp_depth": FURTHER,
     "num_heads": HEADS,
     "n_kv_heads": KEY_VALUE_HEADS,
     "vocab_size": VOCABULARY,
@@ -23,7 +24,10 @@ EXPERT_SPELLINGS = {
     "expert_num": ("num_experts", "n_routed_experts"),
     "num_experts_chosen": ("num_experts_per_tok",),
     "moe_intermediate_size": ("moe_intermediate_size",),
-    "shared_expert_num": ("n_shared_experts",),
+    "shared_expert_num": ("n_shared_experts", "shared_expert_num"),
+    "first_k_dense_replace": ("first_k_dense_replace",),
+    "use_shared_expert_gating": ("use_shared_expert_gating",),
+    "balance_via_topk_bias": ("moe_router_enable_expert_bias",),
 }
 
 

@@ -10,7 +10,7 @@ import fnmatch
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -40,21 +40,29 @@ class _Effect:
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """A dialect's keys without effect, and those with one; in its groups are keys of the dialect that it is `like`."""
+    """A dialect's keys without effect, and those with one; in its groups are keys of the dialect that it is `like`.
+
+    `under` says where that dialect has a group; a group that it does not name is that dialect's own top level.
+    """
 
     none: tuple[_Effect, ...]
     some: tuple[_Effect, ...]
     like: _Effects | None = None
+    under: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, key: str) -> _Effect | None:
         """Why a key has no effect; None where it may have one."""
         if (found := _found(self.none, key)) or _found(self.some, key) or self.like is None:
             return found
-        return self.like.without(key.partition(".")[2])
+        return self.like.without(self._there(key))
 
     def decisive(self, key: str) -> _Effect | None:
         """What a key decides; None where that is not known."""
-        return _found(self.some, key) or (self.like.decisive(key.partition(".")[2]) if self.like else None)
+        return _found(self.some, key) or (self.like.decisive(self._there(key)) if self.like else None)
+
+    def _there(self, key: str) -> str:
+        group, _, rest = key.partition(".")
+        return f"{self.under[group]}.{rest}" if group in self.under else rest
 
 
 def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:
@@ -108,10 +116,11 @@ def _effects(dialect: str) -> _Effects:
     tables = tomllib.loads((data_folder() / "key_effects.toml").read_text(encoding="utf-8")).get(dialect, {})
     none, some = (
         tuple(
-            _Effect(re.compile(fnmatch.translate(pattern)), entry["why"], tuple(entry.get("off", ())))
+            _Effect(re.compile(fnmatch.translate(place + pattern)), entry["why"], tuple(entry.get("off", ())))
             for entry in tables.get(kind, ())
             for pattern in str(entry["keys"]).split()
+            for place in ("", *(f"{section}." for section in tables.get("inside", ())))
         )
         for kind in ("none", "some")
     )
-    return _Effects(none, some, _effects(tables["like"]) if "like" in tables else None)
+    return _Effects(none, some, _effects(tables["like"]) if "like" in tables else None, tables.get("under", {}))

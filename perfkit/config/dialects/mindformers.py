@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects import yaml
+from perfkit.config.dialects._mindformers_class import names_class, with_class
 from perfkit.config.dialects._mindformers_lists import layers_per_stage, recompute_plan
 from perfkit.config.dialects._mindformers_model import read_model
 from perfkit.config.dialects._mindformers_pretrained import with_pretrained
@@ -34,7 +35,7 @@ from perfkit.core.spec.workload import Workload
 TOP_LEVEL = re.compile(r"^(parallel_config|recompute_config|runner_config|trainer|model|parallel|moe_config)\s*:", re.MULTILINE)
 OTHER_FAMILY = re.compile(
     r"^(?:(?:model|dataset|training|accelerate|train)_config[ \t]*:"
-    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision)[ \t]*:"
+    r"|(?:_target_|train|ddp|comm_overlap|mixed_precision|parallelism)[ \t]*:"
     r"|parallel_config[ \t]*:.*?\b(?:tensor|pipeline)_model_parallel_size"
     r"|[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:)",
     re.MULTILINE | re.DOTALL,
@@ -59,7 +60,7 @@ def read(document: Document) -> Plan:
     top = Section(reading, "", parsed.values)
     for name in STRICT:
         top.section(name).only(strict_keys(name))
-    config = with_pretrained(top, top.section("model").section("model_config"))
+    config = with_class(with_pretrained(top, top.section("model").section("model_config")))
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)
@@ -165,7 +166,9 @@ def _workload(top: Section, config: Section, sizes: Mapping[str, int]) -> Worklo
     if not top.section("parallel").flag("full_batch", default=True):
         top.reading.note("full_batch is False: MindFormers before 1.7 multiplies the batch by all devices instead of data_parallel")
     data = dataset.section("data_loader").section("config")
-    seq_length = config.positive_int("seq_length", default=0) or data.positive_int("seq_length", default=0)
+    stated = config.has("seq_length") and "seq_length" in top.section("model").section("model_config").values
+    seq_length = data.positive_int("seq_length", default=0) or _handled_length(dataset.section("data_loader").raw("handler"))
+    seq_length = config.positive_int("seq_length", default=0) if stated or not seq_length else seq_length
     if not seq_length:
         config.missing("seq_length", "a whole number of tokens")
         return None
@@ -176,7 +179,7 @@ def _workload(top: Section, config: Section, sizes: Mapping[str, int]) -> Worklo
             micro_batch_size=batch,
             global_batch_size=batch * replicas * (micro_batches if staged else steps),
             dtype=config.word("compute_dtype", default="bfloat16", allowed=DTYPES),
-            attention_kernel="flash" if config.flag("use_flash_attention", default=False) else "unfused",
+            attention_kernel="flash" if config.flag("use_flash_attention", default=_newer(top, config)) else "unfused",
         )
     )
 
@@ -191,7 +194,20 @@ def _layers(config: Section, model: ModelSpec | None, sizes: Mapping[str, int]) 
             "parallel_config.pipeline_stage", f"{stages} stages x {chunks} chunks for {model.num_layers} layers leave some empty"
         )
         return ()
-    return layers_per_stage(config, model.num_layers, stages, chunks)
+    apart = model.num_mtp_layers if names_class(config.values) else 0
+    rows = layers_per_stage(config, model.num_layers - apart, stages, chunks)
+    return (
+        *rows[:-1],
+        (*rows[-1][:-1], rows[-1][-1] + apart),
+    )  # those stay with the last layer (transformer/multi_token_prediction.py)
+
+
+def _handled_length(handlers: Any) -> int:
+    """The length to which a data set's last handler packs or cuts its samples; 0 where none says so."""
+    found = [one.get("seq_length") for one in handlers if isinstance(one, Mapping)] if isinstance(handlers, list) else []
+    return next(
+        (length for length in reversed(found) if isinstance(length, int) and not isinstance(length, bool) and length > 0), 0
+    )
 
 
 def _chunks(top: Section) -> int:
@@ -217,7 +233,8 @@ def _optimizer_shard(parallel: Section, data_parallel_size: int) -> int:
 
 
 def _optimizer(top: Section, config: Section) -> OptimizerSpec | None:
-    stored = config.word("param_init_type", "params_dtype", default="float16", allowed=DTYPES)
+    usual = "float32" if _newer(top, config) else "float16"
+    stored = config.word("param_init_type", "params_dtype", default=usual, allowed=DTYPES)
     return top.reading.build(
         lambda: OptimizerSpec(
             name=top.section("optimizer").word("type", default="AdamW"),
@@ -231,6 +248,11 @@ def _software(config: Section) -> SoftwareSpec:
     """Fine-grained copies hide collectives of tensor parallelism; what else runs side by side is for the graph compiler to say."""
     copies = config.positive_int("fine_grain_interleave", default=1)
     return SoftwareSpec(framework="mindspore", overlap_tp=True if copies > 1 else None)
+
+
+def _newer(top: Section, config: Section) -> bool:
+    """Whether the models since 1.6 are built, whose defaults differ (`mindformers/parallel_core/transformer_config.py`)."""
+    return names_class(config.values) or not top.flag("use_legacy", default=True)
 
 
 def _remarks(top: Section, config: Section) -> None:

@@ -359,3 +359,37 @@ def test_windows_line_ends_change_nothing():
     text = sample("pretrain_llama2_13b.yaml").read_text(encoding="utf-8")
     plain, windows = read_text(text, "a.yaml"), read_text(text.replace("\n", "\r\n"), "a.yaml")
     assert (plain.model, plain.workload, plain.parallel) == (windows.model, windows.workload, windows.parallel)
+
+
+DEEPSEEK = """
+use_parallel: True
+use_legacy: False
+parallel_config: {data_parallel: 4, model_parallel: 8, pipeline_stage: 8, expert_parallel: 32, micro_batch_num: 32}
+parallel: {enable_parallel_optimizer: True, pipeline_config: {pipeline_interleave: True}}
+model:
+  model_config:
+    model_type: deepseek_v3
+    offset: [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, -2]]
+    pp_interleave_num: 2
+    num_hidden_layers: 61
+    moe_intermediate_size: 2048
+    qk_layernorm: True
+    params_dtype: float32
+"""
+
+
+def test_a_file_that_names_the_class_of_its_model_takes_its_sizes_and_places_further_tokens_on_the_last_stage():
+    plan = read_text(DEEPSEEK, "pretrain_deepseek3_671b.yaml")
+    assert replace(plan.model, name="", num_layers=61, num_mtp_layers=0) == replace(catalog.model("deepseek-v3"), name="")
+    assert (plan.model.num_mtp_layers, plan.parallel.layers_per_stage[1][-1]) == (1, 2)
+    assert (plan.workload.attention_kernel, plan.workload.seq_length) == ("flash", 4096)
+    moved = replace(plan, parallel=replace(plan.parallel, layers_per_stage=((3, *(4,) * 7), (*(4,) * 7, 3))))
+    written = moved.write()
+    assert written.lost == ()
+    assert "[0, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, -1]" in written.text
+
+
+@pytest.mark.parametrize(("key", "field"), [("ffn_hidden_size", "ffn_hidden_size"), ("num_experts", "num_experts")])
+def test_another_name_of_a_size_keeps_the_size_of_the_class_out(key, field):
+    text = DEEPSEEK.replace("qk_layernorm: True", f"{key}: 64")
+    assert getattr(read_text(text, "run.yaml").model, field) == 64
