@@ -17,12 +17,14 @@ HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 KEY_VALUE_HEADS = ("num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_kv_heads", "num_query_groups")
 FFN = ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
 EXPERTS, CHOSEN = (
-    ("n_routed_experts", "num_local_experts", "num_experts"),
-    ("num_experts_per_tok", "num_experts_per_token", "moe_topk"),
+    ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts"),
+    ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
 )
-SHARED = ("n_shared_experts", "num_shared_experts")
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 PLAIN = ("gpt2", "gpt_neo", "gpt_neox", "gptj", "opt", "bloom", "falcon", "mpt", "phi", "gpt_bigcode", "starcoder2", "codegen")
 """Families whose feed-forward has two matrices."""
+UNGATED_ACTIVATIONS = ("relu2", "xielu")
+"""Activations of families whose feed-forward has two matrices (Arcee, Apertus, Nemotron, Persimmon)."""
 LEARNED = ("gpt2", "gpt_neo", "opt", "gpt_bigcode")
 TIED = (
     "gpt2",
@@ -57,6 +59,38 @@ WINDOWED = {
     "gemma3_text": 6,
 }
 """One layer in so many attends to all tokens (1: none does), where the file does not list them."""
+UNCOUNTED = dict.fromkeys(
+    ("bamba", "falcon_h1", "falcon_mamba", "jamba", "granitemoehybrid", "nemotron_h", "zamba", "zamba2"), "state-space layers"
+)
+UNCOUNTED |= dict.fromkeys(("recurrent_gemma", "rwkv", "xlstm", "hrm_text", "dory"), "recurrent layers")
+UNCOUNTED |= dict.fromkeys(("lfm2", "lfm2_moe", "lfm3"), "layers of convolutions")
+UNCOUNTED |= dict.fromkeys(("gemma3n_text", "gemma3n", "gemma4_text", "gemma4"), "inputs of their own to each layer")
+UNCOUNTED |= {
+    "deepseek_v4": "attention over compressed tokens and several streams of residuals",
+    "doge": "experts of single neurons",
+    "jetmoe": "experts in attention",
+    "longcat_flash": "two blocks of attention a layer",
+    "moshi": "a decoder of its own for depth",
+}
+"""What a family has that no field of a model says: counted as usual blocks it would be off by tens of percent."""
+OTHER_NAMES = (
+    *("big_bird", "biogpt", "camembert", "cpmant", "ctrl", "data2vec-text", "ernie", "git", "megatron-bert", "openai-gpt"),
+    *("rembert", "roc_bert", "roformer", "xglm", "xlm", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+)
+"""Families that are no decoders of the usual form, by their whole name."""
+COMPARED = (
+    *("apertus", "apertus1p5_text", "arcee", "aria_text", "axk1", "baichuan", "bitnet", "bloom", "chatglm", "codegen"),
+    *("cohere", "cohere2", "cohere2_moe", "cwm", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "diffllama"),
+    *("emu3", "ernie4_5", "ernie4_5_moe", "exaone", "exaone4", "exaone_moe", "falcon", "flex_olmo", "gemma", "gemma2"),
+    *("gemma3_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo"),
+    *("gpt_neox", "gpt_oss", "gptj", "granite", "granite_swa", "granitemoe", "granitemoe_swa", "granitemoeshared", "helium"),
+    *("hy_v3", "hyperclovax", "internlm2", "internlm3", "jais2", "kimi_k2", "laguna", "llama", "llama4", "llama4_text"),
+    *("mellum", "mimo_v2_flash", "minicpm3", "minimax_m2", "ministral3", "mistral", "mixtral", "mllama", "mpt", "nanochat"),
+    *("nemotron", "olmo", "olmo2", "olmo3", "olmoe", "opt", "persimmon", "phi", "phi3", "phimoe", "qwen", "qwen2"),
+    *("qwen2_moe", "qwen3", "qwen3_moe", "sarvam_mla", "sarvam_moe", "seed_oss", "smollm3", "solar_open", "stablelm"),
+    *("starcoder2", "vaultgemma", "yi", "youtu"),
+)
+"""Families whose parameters were compared with those that the library builds (within 0.5 %)."""
 INNER = ("text_config", "llm_config", "language_config")
 
 
@@ -76,7 +110,10 @@ def family_of(config: Section) -> str:
 def read_model(config: Section, name: str = "") -> ModelSpec | None:
     """The shape of the model; None after a problem."""
     family = family_of(config)
-    if family.startswith(OTHER) or config.flag("is_encoder_decoder", default=False):
+    if without := UNCOUNTED.get(family):
+        config.reading.problem(config.path("model_type"), f"{family} has {without}, which nothing here counts yet")
+        return None
+    if family.startswith(OTHER) or family in OTHER_NAMES or config.flag("is_encoder_decoder", default=False):
         config.reading.problem(
             config.path("model_type"), f"{family!r} is no decoder-only language model, and only these are covered"
         )
@@ -87,7 +124,11 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
     if not config.has("head_dim", "kv_channels") and not latent and h % heads:
         config.reading.problem(config.path(HIDDEN[0]), f"{h} is not divisible by {heads} heads")
     head = config.positive_int("head_dim", "kv_channels", default=max(1, h // heads))
-    gated = family not in PLAIN
+    ungated = config.word("hidden_act", "hidden_activation", default="") in UNGATED_ACTIVATIONS and family != "bitnet"
+    gated = family not in PLAIN and not ungated
+    if family not in COMPARED:
+        told = f"{family or 'none'}: counted with the blocks of Llama and its mixtures; nobody compared them"
+        config.reading.default("model_type", told)
     ffn = config.integer(*FFN, default=0) or 4 * h
     learned = family in LEARNED
     positions = config.positive_int("n_positions", "max_position_embeddings", default=1024) if learned else 0
@@ -138,9 +179,9 @@ def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:
 
 
 def _key_value_heads(config: Section, heads: int) -> int:
-    if config.flag("multi_query", default=False) and not config.has(*KEY_VALUE_HEADS):
-        return 1
-    return config.positive_int(*KEY_VALUE_HEADS, default=heads)
+    stated = config.positive_int(*KEY_VALUE_HEADS, default=heads)
+    grouped = config.flag("new_decoder_architecture", default=False)
+    return 1 if config.flag("multi_query", default=False) and not grouped else stated
 
 
 def _norm(config: Section) -> Norm:
@@ -169,7 +210,7 @@ def _experts(config: Section, ffn: int, layers: int) -> dict[str, Any]:
         "num_experts": num_experts,
         "num_experts_per_token": config.positive_int(*CHOSEN, default=2),
         "expert_ffn_hidden_size": width,
-        "num_shared_experts": shared or (1 if shared_width else 0),
+        "num_shared_experts": shared or (1 if shared_width or family_of(config).startswith("llama4") else 0),
         "shared_expert_ffn_hidden_size": shared_width if shared_width and shared_width != width else 0,
         "shared_expert_gate": bool(shared_width),
         "router_bias": config.word("topk_method", default="") == "noaux_tc" or config.flag("use_expert_bias", default=False),
@@ -179,8 +220,11 @@ def _experts(config: Section, ffn: int, layers: int) -> dict[str, Any]:
 
 def _dense_layers(config: Section, layers: int) -> int:
     """Leading layers without experts; others than leading ones are said not to be covered."""
-    leading, step = config.integer("first_k_dense_replace", default=0), config.positive_int("decoder_sparse_step", default=1)
-    only = config.raw("mlp_only_layers")
+    leading = config.integer("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", default=0)
+    step = config.positive_int("decoder_sparse_step", "moe_layer_interval", "interleave_moe_layer_step", default=1)
+    only, kinds = config.raw("mlp_only_layers"), config.raw("mlp_layer_types")
+    if isinstance(kinds, list):
+        only = [number for number, kind in enumerate(kinds) if kind == "dense"]
     if isinstance(only, list) and only:
         if sorted(only) == list(range(len(only))):
             return max(leading, len(only))

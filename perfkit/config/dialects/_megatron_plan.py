@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from perfkit.config.dialects._megatron_extra import group_problems, note_extras, without_empty
@@ -18,6 +19,7 @@ from perfkit.config.dialects.args import resolve_variable
 from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers, with_further
 from perfkit.config.dialects.memory_text import environment_limit
+from perfkit.core import catalog
 from perfkit.core.spec.checks import MAX_LAYERS
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
@@ -249,17 +251,19 @@ def _positions(options: Section) -> int:
 
 def _vocabulary(options: Section, tensor_parallel_size: int) -> int:
     """The padded vocabulary: a multiple of make-vocab-size-divisible-by x tensor-parallel size."""
-    size = options.integer("padded_vocab_size", default=0)
-    if size:
-        return size
+    padded = options.integer("padded_vocab_size", default=0)
+    unit = options.positive_int("make_vocab_size_divisible_by", default=128) * tensor_parallel_size
     tokenizer = options.word("tokenizer_type", default="")
     size = options.integer("vocab_size", default=TOKENIZERS.get(tokenizer, 0))
+    if padded:
+        return padded
+    if not size and (named := catalog.find_model(Path(options.word("tokenizer_model", default="")).name)):
+        tokenizer, size = f"the catalogue's {named.name}", named.vocab_size
     if not size:
         options.missing("vocab_size", "a whole number, or a tokenizer of known size,")
         return 1
     if not options.has("vocab_size"):
         options.reading.default("vocab_size", f"{size}, of {tokenizer}")
-    unit = options.positive_int("make_vocab_size_divisible_by", default=128) * tensor_parallel_size
     padded = -(-size // unit) * unit
     if padded != size:
         options.reading.note(f"vocab_size {size} is padded to {padded}, a multiple of {unit}")

@@ -232,7 +232,9 @@ class _Run:
         else:
             if "--" in text:
                 inner = unquoted(text, str)
-                shell.stated += [(self._put_in(piece.text), piece.line if line else None) for piece in pieces(inner, word.line)]
+                for piece in pieces(inner, word.line):
+                    here = piece.line if line else None
+                    shell.stated += [(item.text, here) for item in pieces(self._put_in(piece.text), 1)]
                 shell.stated.append((END, line))
             value = unquoted(text, self._put_in)
             whole = before if isinstance(before, str) else " ".join(before)

@@ -91,9 +91,14 @@ def _collected(flat: list[Placed], variables: Mapping[str, str], flags: frozense
         name, equals, inline = word.partition("=")
         key = name.lstrip("-").replace("-", "_")
         words = [inline] if equals else _following(flat, index + 1, 0 if key in flags else None if key in lists else 1)
-        values = [_typed(_settled(value, variables)) for value in words]
+        values = [_typed(_bare(_settled(value, variables))) for value in words]
         arguments.add(name, (values if key in lists else values[0]) if values else True, line)
     return arguments
+
+
+def _bare(text: str) -> str:
+    """A text without quotes around it, which a shell takes away where it evaluates a command that stands in a variable."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
 def _following(flat: list[Placed], start: int, most: int | None) -> list[str]:

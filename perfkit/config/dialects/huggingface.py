@@ -36,6 +36,8 @@ def read(document: Document) -> Plan:
     config = Section(reading, section, values)
     if section:
         reading.note(f"only the language model in {section} is counted")
+        tied = Section(reading, "", parsed.values).raw("tie_word_embeddings")  # the head is the outer model's
+        config = config if tied is None else Section(reading, section, {**values, "tie_word_embeddings": tied})
     family = family_of(config)
     model = read_model(config, str(parsed.values.get("_name_or_path") or "").rstrip("/").rpartition("/")[2] or family)
     longest = config.positive_int("max_position_embeddings", "n_positions", "seq_length", default=USUAL_LENGTH)

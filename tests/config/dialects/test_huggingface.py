@@ -105,3 +105,41 @@ def test_templates_of_mindformers_take_the_model_from_the_folder_they_name(templ
 def test_without_the_folder_the_sizes_are_missing_by_name():
     with pytest.raises(InputError, match="hidden_size"):
         read_config(TEMPLATES / "llm_pretrain_dense_template.yaml")
+
+
+FAMILIES = json.loads((TEMPLATES.parents[3] / "huggingface_parameters.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_has_the_parameters_that_the_library_makes_of_it(family):
+    built = FAMILIES[family]
+    plan = read_text(json.dumps(built["config"]), "config.json")
+    assert count_params(plan.model).total == pytest.approx(built["parameters"], rel=0.005)
+    assert not any("nobody compared" in line for line in plan.document.defaulted)
+
+
+def test_a_family_that_nobody_compared_is_named_among_what_is_assumed():
+    text = json.dumps(LLAMA | shape(4, 512, 8, 8, 1024, 32000) | {"model_type": "brandnew"})
+    assert any("brandnew" in str(one) and "nobody compared" in str(one) for one in assumed(read_text(text, "config.json")))
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("jamba", "state-space layers"),
+        ("lfm2", "convolutions"),
+        ("gemma4_text", "inputs of their own"),
+        ("camembert", "no decoder-only"),
+    ],
+)
+def test_a_family_with_what_no_field_of_a_model_says_is_refused_in_words(family, told):
+    text = json.dumps(LLAMA | shape(4, 512, 8, 8, 1024, 32000) | {"model_type": family})
+    with pytest.raises(InputError, match=told):
+        read_text(text, "config.json")
+
+
+def test_the_head_is_the_outer_models_where_the_language_model_stands_in_a_section():
+    text = json.dumps(
+        {"model_type": "llama4", "tie_word_embeddings": True, "text_config": LLAMA | shape(4, 512, 8, 8, 1024, 32000)}
+    )
+    assert read_text(text, "config.json").model.tied_embeddings is True

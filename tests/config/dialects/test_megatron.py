@@ -254,3 +254,28 @@ def test_a_script_of_megatron_deepspeed_has_its_devices_sharing_and_recomputatio
     assert (plan.recompute.all_layers, plan.software.framework) == (True, "deepspeed")
     assert [key for key, _ in plan.document.unread] == ["deepspeed_config"]
     assert plan.document.unknown == ()
+
+
+EVALUATED = """MOE_LAYER_FREQ='([0]*1+[1]*3)'
+data_args="--mock-data --data-cache-path cache"
+moe_options=" \\
+    --moe-layer-freq '${MOE_LAYER_FREQ}' \\
+    --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 256"
+options=" \\
+    ${data_args} \\
+    --num-layers 4 --hidden-size 512 --num-attention-heads 8 --ffn-hidden-size 1024 --seq-length 1024 \\
+    --micro-batch-size 1 --global-batch-size 8 --tokenizer-type HuggingFaceTokenizer \\
+    --tokenizer-model deepseek-ai/DeepSeek-V3 --swiglu"
+run_cmd="
+    torchrun --nproc_per_node 8 pretrain_gpt.py
+        ${options} \\
+        ${moe_options}"
+eval ${run_cmd} | tee train.log
+"""
+
+
+def test_a_command_in_a_variable_that_is_evaluated_loses_its_quotes_and_names_no_option_as_left_out():
+    plan = read_text(EVALUATED, "train.sh")
+    assert (plan.model.num_experts, plan.model.num_dense_layers, plan.num_devices) == (8, 1, 8)
+    assert plan.model.vocab_size == 129280  # the vocabulary of the tokenizer's model, which the catalogue has
+    assert not any("left out" in note for note in plan.document.notes)
