@@ -1,9 +1,14 @@
-// A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy.
+// A table: sticky header, numbers to the right, sortable columns, rows that can be chosen by mouse or keyboard, CSV and copy. One that
+// is higher than its place says at its end how many rows it has, and shows them all when asked.
 import { csv, download, el } from "./dom.js";
 import { t } from "./texts.js";
 
-/** Puts a text into a cell, with a link where there is one to a page beside this one; no other address is followed. */
-function fill(cell, text, href) {
+/** Puts a text into a cell, with a link where there is one to a page beside this one; no other address is followed. A name that is
+    shown by its ends is whole in its title. */
+function fill(cell, { text: texts, values, links }, row) {
+  const [text, href] = [texts[row], links?.[row]];
+  if (typeof values?.[row] === "string" && text?.includes("…") && values[row] !== text) cell.title = values[row];
+  else cell.removeAttribute("title");
   cell.replaceChildren(href && /^\w+(?:\.ipynb)?(?:#|$)/.test(href) && text ? el("a", { href }, text) : text ?? "");
 }
 
@@ -32,9 +37,10 @@ export class Table {
 
   // A table in which only the words of some cells differ keeps its rows, their focus and its place on the page.
   patch(before) {
-    this.content.columns.forEach(({ text, links }, column) => {
-      text.forEach((cell, row) => {
-        if (cell !== before.columns[column].text[row] || links?.[row]) fill(this.body.rows[row].cells[column], cell, links?.[row]);
+    this.content.columns.forEach((column, at) => {
+      column.text.forEach((cell, row) => {
+        if (cell !== before.columns[at].text[row] || column.links?.[row] || column.values?.[row] !== before.columns[at].values?.[row])
+          fill(this.body.rows[row].cells[at], column, row);
       });
     });
   }
@@ -50,12 +56,34 @@ export class Table {
     const label = content.label || content.title || "table";
     const table = el("table", { "aria-label": label }, el("thead", {}, head), this.body);
     const shown = this.length();
-    const more = content.total > shown ? el("p", { class: "pk-note" }, t("The first {0} of {1} rows are shown.", shown, content.total)) : null;
+    const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
     this.root.classList.toggle("pk-tiles", content.look === "tiles");
-    this.root.replaceChildren(
-      ...[this.bar(), el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table), none, more].filter(Boolean),
-    );
+    const scroll = el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+    this.root.replaceChildren(...[this.bar(), scroll, none, this.foot(scroll, table, more)].filter(Boolean));
+  }
+
+  /** Below a table that its place cuts off: how many rows there are, and the way to all of them. */
+  foot(scroll, table, more) {
+    const turn = el("button", { type: "button", class: "pk-quiet", "aria-pressed": String(Boolean(this.whole)) });
+    const foot = el("p", { class: "pk-note pk-foot" }, el("span", {}, more), turn);
+    const draw = () => {
+      const { whole = false } = this;
+      scroll.classList.toggle("pk-whole", whole);
+      turn.setAttribute("aria-pressed", String(whole));
+      turn.textContent = whole ? t("Fewer rows") : t("All {0} rows", this.length());
+      turn.hidden = !whole && scroll.scrollHeight <= scroll.clientHeight + 1;
+      foot.hidden = turn.hidden && !more;
+    };
+    turn.addEventListener("click", () => {
+      this.whole = !this.whole;
+      draw();
+    });
+    this.watch?.disconnect();
+    this.watch = new ResizeObserver(draw);
+    this.watch.observe(table);
+    draw();
+    return foot;
   }
 
   bar() {
@@ -84,7 +112,7 @@ export class Table {
 
   row(index) {
     const cells = this.content.columns.map((column) => el("td", { class: column.numeric ? "pk-number" : isShort(column) ? "pk-short" : null }));
-    cells.forEach((cell, at) => fill(cell, this.content.columns[at].text[index], this.content.columns[at].links?.[index]));
+    cells.forEach((cell, at) => fill(cell, this.content.columns[at], index));
     const row = el("tr", { "data-row": String(index) }, cells);
     if (!this.content.selectable) return row;
     row.tabIndex = 0;

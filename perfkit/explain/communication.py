@@ -167,7 +167,9 @@ def waiting_told(members: pd.DataFrame, *, wait_ratio: float = 0.2) -> list[str]
 
 
 def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
-    """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most; slow ones first.
+    """One row a pair of ranks: its slowest link if the rule `slow-link` names it, else the one that moved most.
+
+    Slow ones come first, then those that cost most: the time that their bytes take longer than over a link like it.
 
     Columns: `source_rank`, `target_rank`, `transport`, `operation`, `bytes`, `bytes_per_s`, `slowness` and `z` against like links
     (null where nothing is alike), `slow`.
@@ -185,9 +187,11 @@ def link_table(run: Run, *, transport: str = ALL) -> pd.DataFrame:
     table["slow"] = [(min(pair), max(pair)) in named for pair in ends]
     table["first"] = table["slowness"].fillna(0.0).where(table["slow"], 0.0)
     table = table.sort_values(["slow", "first", "bytes"], ascending=False, kind="stable")
-    return table.drop_duplicates(["source_rank", "target_rank"])[
-        [*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]
-    ].reset_index(drop=True)
+    table = table.drop_duplicates(["source_rank", "target_rank"])
+    longer = 1.0 - 1.0 / table["slowness"].astype("float64").fillna(1.0)
+    table = table.assign(cost_s=table["bytes"].astype("float64") / table["bytes_per_s"].astype("float64") * longer)
+    table = table.sort_values(["slow", "cost_s"], ascending=False, kind="stable", ignore_index=True)
+    return table[[*_LINK_KEYS, "operation", "bytes", "bytes_per_s", "slowness", "z", "slow"]]
 
 
 _LINK_KEYS = ["source_rank", "target_rank", "transport"]

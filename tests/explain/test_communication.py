@@ -118,6 +118,13 @@ def test_a_slow_link_blames_no_rank():
     assert "The link 0 to 1 takes 3.00 times as long" in links_told(link_table(run))
 
 
+def test_links_stand_in_the_order_of_what_they_cost(two_ranks):
+    links = link_table(two_ranks)
+    cost_s = links["bytes"] / links["bytes_per_s"] * (1 - 1 / links["slowness"].fillna(1.0))
+    assert len(links) > 2
+    assert cost_s.is_monotonic_decreasing
+
+
 @pytest.mark.parametrize("name", ["torch_npu_2rank", "cluster_16card", "kineto_resnet"])
 def test_waiting_and_moving_sum_to_the_time_in_collectives(name):
     run = load(TRACES / name)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.core.answer import ASKED
 from perfkit.core.errors import InputError
+from perfkit.core.shortening import shortened
 from perfkit.core.units import GIGA, NS_PER_MS
 from perfkit.explain.memory_use import curve_of
 from perfkit.explain.operators import core_label
@@ -119,7 +120,7 @@ def _bars(
     for place, row in enumerate(rows.head(TOP).to_dict("records")):
         detail = str(row[label])[:400]
         name = short(detail)
-        name = name if len(name) <= LABEL else f"{name[: LABEL - 1]}…"
+        name = shortened(name, LABEL)
         name = name if name not in seen else f"{place + 1}. {name}"
         seen.add(name)
         bars += [

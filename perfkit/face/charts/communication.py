@@ -15,7 +15,7 @@ Rows = dict[str, list[dict[str, Any]]]
 
 EXPOSURE = {"exposed": theme.COMMUNICATION, "hidden": theme.YELLOW, "not told apart": theme.BUBBLE}
 LEAST_SIZES = 3
-SPENDING = {"waiting": theme.BUBBLE, "moving data": theme.COMMUNICATION, "neither": theme.DATA}
+SPENDING = {"waiting": theme.YELLOW, "moving data": theme.COMMUNICATION, "neither": theme.BUBBLE}
 
 
 def exposure_bars(rows: Rows) -> alt.Chart:
@@ -45,16 +45,23 @@ def exposure_bars(rows: Rows) -> alt.Chart:
 def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") -> alt.LayerChart:
     """Draw one stacked bar a rank: waiting for others, moving data, neither; a diamond marks the rank that others wait for.
 
-    `rows` has "spent" (`rank`, `part`, `ms`, `order`) and "latest" (`rank`, `ms`, `times`). A click picks a rank.
+    `rows` has "spent" (`rank`, `part`, `ms`, `order`) and "latest" (`rank`, `ms`, `times`). A click picks a rank. The bars of few
+    ranks lie.
     """
     present = [part for part in SPENDING if any(row["part"] == part for row in rows["spent"])]
-    x = alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+    across = len({row["rank"] for row in rows["spent"]}) <= theme.MAX_ACROSS
+    if across:
+        place = {"y": alt.Y("rank:O", title="rank"), "x": alt.X("ms:Q", title=title, stack="zero")}
+        mark = {"y": place["y"], "x": alt.X("ms:Q")}
+    else:
+        beside = alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0, labelOverlap=True))
+        place = {"x": beside, "y": alt.Y("ms:Q", title=title, stack="zero")}
+        mark = {"x": beside, "y": alt.Y("ms:Q")}
     bars = (
         alt.Chart(alt.NamedData("spent"))
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
-            x=x,
-            y=alt.Y("ms:Q", title=title, stack="zero"),
+            **place,
             color=alt.Color("part:N", title=None, scale=alt.Scale(domain=present, range=[SPENDING[part] for part in present])),
             order=alt.Order("order:Q"),
             tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("part:N"), theme.tooltip("ms", "ns")],
@@ -62,10 +69,12 @@ def wait_bars(rows: Rows, *, title: str = "time in collectives, a step (ms)") ->
     )
     marks = (
         alt.Chart(alt.NamedData("latest"))
-        .mark_point(shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, yOffset=-12)
-        .encode(x=x, y=alt.Y("ms:Q"), tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
+        .mark_point(
+            shape="diamond", filled=True, size=110, color=theme.FREE, opacity=1, xOffset=12 * across, yOffset=-12 * (not across)
+        )
+        .encode(**mark, tooltip=[alt.Tooltip("rank:O"), alt.Tooltip("why:N", title="others wait for it")])
     )
-    return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height=260), rows)
+    return theme.with_rows(alt.LayerChart(layer=[bars, marks], width="container", height={"step": 30} if across else 260), rows)
 
 
 @theme.drawn_once

@@ -8,8 +8,10 @@ import altair as alt
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.shortening import shortened
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.units import NS_PER_MS, NS_PER_US
+from perfkit.explain.diagnose.kernels import told
 from perfkit.explain.operators import UNKNOWN
 from perfkit.face.charts import theme
 
@@ -198,4 +200,4 @@ def _tooltip() -> list[Any]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…"
+    return shortened(told((name,)), LABEL_LENGTH)

@@ -88,23 +88,31 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
     """Draw one stacked bar a rank; a click on a bar picks its rank (selection "picked").
 
     `parts` comes from `part_rows` with `rank` as text, in the order to draw; it is the data set "parts". `unit` is "ms" or "%".
-    Until one is picked the bars of the ranks `lit` stand out; all do where none of them is drawn.
+    Until one is picked the bars of the ranks `lit` stand out; all do where none of them is drawn. Few bars lie, so that they take
+    no more of the page than they say; many stand side by side.
     """
     drawn = set(map(str, lit)) & set(parts["rank"])
     parts = parts.assign(lit=parts["rank"].isin(drawn) if drawn else True)
     paths = [path for path in PATHS if path in set(parts["path"])]
     if unit == "ms":
-        y = alt.Y("amount_ms:Q", title="time of the step (ms)", stack="zero")
+        amount, title, axis = "amount_ms:Q", "time of the step (ms)", alt.Axis()
     else:
-        y = alt.Y("share:Q", title="share of the step", stack="zero", axis=alt.Axis(format=".0%"))
+        amount, title, axis = "share:Q", "share of the step", alt.Axis(format=".0%")
     picked = alt.selection_point(name="picked", fields=["rank"], on="click", clear=False, toggle=False)
-    x = alt.X("rank:N", title="rank", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True), scale=alt.Scale(paddingInner=0.25))
+    across = parts["rank"].nunique() <= theme.MAX_ACROSS
+    place: dict[str, Any]
+    if across:
+        size: Any = {"step": 30}
+        place = {"x": alt.X(amount, title=title, stack="zero", axis=axis), "y": alt.Y("rank:N", title="rank", sort=None)}
+    else:
+        size = 320
+        beside = alt.X("rank:N", title="rank", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True))
+        place = {"x": beside.scale(paddingInner=0.25), "y": alt.Y(amount, title=title, stack="zero", axis=axis)}
     chart: alt.Chart = (
-        alt.Chart(alt.NamedData("parts"), width="container", height=320)
+        alt.Chart(alt.NamedData("parts"), width="container", height=size)
         .mark_bar(cornerRadius=1, cursor="pointer")
         .encode(
-            x=x,
-            y=y,
+            **place,
             opacity=alt.when(picked, empty=False)
             .then(alt.value(1.0))
             .when("datum.lit && !length(data('picked_store'))")

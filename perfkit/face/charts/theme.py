@@ -26,6 +26,9 @@ GREEN = "#009E73"
 SKY = "#56B4E9"
 YELLOW = "#F0E442"
 
+MAX_ACROSS = 10
+"""Ranks up to which their bars lie one below the other: side by side, two would be as large as the screen."""
+
 TEXT = "#1b2733"
 """Replaced by the page's text colour when drawn."""
 MUTED = "#52606d"

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core import quantity
+from perfkit.core.shortening import shortened
 from perfkit.core.texts import told
 from perfkit.face.charts.spec import plain
 
@@ -34,7 +35,9 @@ NAMES = frozenset(
         "shapes",
     ]
 )
-"""Columns of what somebody else has named: their cells are not translated."""
+"""Columns of what somebody else has named: their cells are not translated, and long ones are told by both their ends."""
+LONGEST_NAME = 72
+"""Characters of a name that a cell shows; a kernel of C++ has hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,12 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     )
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
+    text = [quantity.cell(value, digits) for value in values]
     numbers = [value for value in values if value is not None]
     return {
         "label": told(table.labels.get(name, quantity.label(name))),
         "unit": unit,
-        "text": [quantity.cell(value, digits) for value in values],
+        "text": [shortened(cell, LONGEST_NAME) for cell in text] if name in NAMES else text,
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),

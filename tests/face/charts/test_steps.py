@@ -38,6 +38,16 @@ def test_parts_stack_in_one_order_on_every_rank(step_parts):
     assert order.loc["computing", "min"] < order.loc["communication/exposed", "min"] < order.loc["free", "min"]
 
 
+@pytest.mark.parametrize("unit", ["ms", "%"])
+@pytest.mark.parametrize(("num_ranks", "along"), [(1, "y"), (10, "y"), (11, "x"), (64, "x")])
+def test_bars_of_few_ranks_lie_and_those_of_many_stand(step_parts, unit, num_ranks, along):
+    one = step_parts[step_parts["rank"] == 0]
+    parts = steps.part_rows(pd.concat([one.assign(rank=rank) for rank in range(num_ranks)]))
+    encoding = spec.split(steps.rank_bars(parts, unit=unit)).spec["encoding"]
+    assert encoding[along]["field"] == "rank"
+    assert encoding["x" if along == "y" else "y"]["stack"] == "zero"
+
+
 @pytest.fixture
 def log() -> pd.DataFrame:
     durations = [103_328, 1752, 1754, 1756, 4000]

@@ -47,6 +47,23 @@ def test_rows_beyond_the_limit_are_counted():
     assert (content["total"], len(content["columns"][0]["text"])) == (10, 3)
 
 
+def test_a_long_name_is_told_by_both_its_ends_and_whole_in_the_export():
+    kernel = f"void at::native::elementwise_kernel<{'4, ' * 60}>(at::TensorIteratorBase)"
+    cells = column(pd.DataFrame({"name": [kernel, "Mul"]}), "name")
+    assert cells["values"] == [kernel, "Mul"]
+    first, short = cells["text"]
+    head, tail = first.split("…")
+    assert short == "Mul"
+    assert len(first) <= 72
+    assert kernel.startswith(head)
+    assert kernel.endswith(tail)
+
+
+def test_a_sentence_is_not_shortened():
+    told = "the device waits for what the host launches too late, in every step that was recorded, on all ranks"
+    assert column(pd.DataFrame({"why": [told]}), "why")["text"] == [told]
+
+
 def test_a_row_is_given_by_column_name():
     table = Table(pd.DataFrame({"rank": [0, 1], "wait_ns": [5, 7]}), selectable=True)
     assert table.row(1) == {"rank": 1, "wait_ns": 7}
