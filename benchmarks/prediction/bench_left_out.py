@@ -2,8 +2,9 @@
 
     python -m benchmarks.prediction.bench_left_out
 
-The last table is what a user's own rows give: after the middle factor of 0, 1, 3 or 5 rows of a source, drawn 40 times, the mean
-error of its others, and of the rows that have the layer of one smaller row (fewer layers or devices), scaled by that one.
+The last table is what a user's own rows give (`perfkit estimate --calibrate-with`): after 0, 1, 3 or 5 rows of a source, drawn 40
+times, the mean error of its others, the share of them inside the interval, and the error of the rows that have the layer of one
+smaller row (fewer layers or devices), scaled by that one.
 
 The default calibration is not fitted to these rows, except MindFormers' two numbers (data/calibration/default.toml). "others
 interval" is the share of rows inside the interval that the residuals of all other sources (devices) give, the judged one left out
@@ -12,14 +13,15 @@ whole.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.prediction.bench_step_time import error, one_scalar
-from perfkit.core.plan_columns import Floats
-from perfkit.predict.calibration import calibration, interval, read_measured
+from perfkit.predict.calibration import Calibration, Measured, calibration, interval, read_measured
+from perfkit.predict.calibration.few_rows import updated
 
 REFERENCE = Path(__file__).resolve().parents[2] / "data" / "reference"
 TABLES = ("step_time.csv", "step_time_new.csv")
@@ -61,22 +63,31 @@ def main() -> None:
             )
         mean = 100 * np.mean(errors, axis=0)
         print(f"{f'mean of those with {LEAST_ROWS} rows or more':44s}{'':6s}{mean[0]:9.1f}{mean[1]:10.1f}")
-    print(f"\n{'after own rows':44s}{'rows':>6s}" + "".join(f"{count:9d}" for count in OWN_ROWS) + f"{'smaller':>9s}")
+    print(f"\n{'after own rows':36s}{'rows':>6s}" + "".join(f"{count:9d} (in)" for count in OWN_ROWS) + f"{'smaller':>9s}")
+    means = []
     for name, own in rows.assign(ratio=ratios).groupby("source"):
         if len(own) > max(OWN_ROWS):
-            cells = [after_own_rows(own["ratio"].to_numpy(), count) for count in OWN_ROWS] + [after_a_smaller_one(own)]
-            print(f"{name:44s}{len(own):6d}" + "".join(f"{100 * cell:9.1f}" for cell in cells))
+            plans = measured.take(own.index.to_numpy())
+            means.append([after_own_rows(plans, known, count) for count in OWN_ROWS])
+            print(f"{name:36s}{len(own):6d}{_cells(means[-1])}{100 * after_a_smaller_one(own):9.1f}")
+    print(f"{'mean':36s}{'':6s}{_cells(np.mean(means, axis=0))}")
 
 
-def after_own_rows(ratios: Floats, count: int) -> float:
-    """Mean error of the rows beside `count` drawn ones, after the middle factor of those."""
-    if not count:
-        return error(ratios)
+def _cells(pairs: Iterable[Sequence[float]]) -> str:
+    return "".join(f"{100 * wrong:9.1f} {held:4.0%}" for wrong, held in pairs)
+
+
+def after_own_rows(rows: Measured, known: Calibration, count: int) -> tuple[float, float]:
+    """Mean error of the rows beside `count` drawn ones, and how many are inside the interval, with the calibration after those."""
     random, found = np.random.default_rng(0), []
-    for _ in range(DRAWS):
-        drawn = random.choice(len(ratios), count, replace=False)
-        found.append(error(np.delete(ratios, drawn) / np.exp(np.median(np.log(ratios[drawn])))))
-    return float(np.mean(found))
+    for _ in range(DRAWS if count else 1):
+        drawn = random.choice(len(rows.seconds), count, replace=False)
+        rest = rows.take(np.setdiff1d(np.arange(len(rows.seconds)), drawn))
+        own = updated(rows.take(drawn), known) if count else known
+        ratios, (low, high) = rest.ratios(own), own.bounds(rest.labels, rest.plans.experts > 0)
+        found.append((error(ratios), float(np.mean((1.0 / ratios >= low) & (1.0 / ratios <= high)))))
+    wrong, held = np.mean(found, axis=0).tolist()
+    return wrong, held
 
 
 def after_a_smaller_one(rows: pd.DataFrame) -> float:

@@ -14,6 +14,7 @@ from perfkit.config.dialects.table import with_options
 from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import quantity
 from perfkit.core.errors import InputError
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import GIB, format_bytes
@@ -21,16 +22,24 @@ from perfkit.face.cli._devices import Devices
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_rows, print_table
+from perfkit.predict.calibration.file import Calibration
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
 from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
 
 FIGURES = ("tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes")
 
 
+def device_of(inputs: Sequence[str], devices: Devices) -> HardwareSpec | None:
+    """The device that was chosen, or that of the first configuration; a table's rows may have many."""
+    if devices.chosen or inputs[0].lower().endswith(".csv"):
+        return devices.chosen
+    return read_config(inputs[0]).hardware
+
+
 def estimate_configs(
     paths: Sequence[str],
     devices: Devices,
-    calibration: str | None,
+    calibration: str | Calibration | None,
     out: TextIO,
     *,
     limit_gib: float | None = None,
@@ -64,7 +73,7 @@ def estimate_file(
     out: TextIO,
     *,
     devices: Devices,
-    calibration: str | None = None,
+    calibration: str | Calibration | None = None,
     limit_gib: float | None = None,
     as_json: bool = False,
 ) -> None:

@@ -14,6 +14,7 @@ from perfkit.face.cli._devices import Devices
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._estimates import print_estimate
 from perfkit.face.cli._screen import say
+from perfkit.predict.calibration.file import Calibration
 from perfkit.predict.limits import with_limit_gib
 from perfkit.record.load import load
 
@@ -22,7 +23,7 @@ def estimate_profiled(
     paths: Sequence[str],
     profile: tuple[str | None, str | None],
     devices: Devices,
-    calibration: str | None,
+    calibration: str | Calibration | None,
     out: TextIO,
     *,
     limit_gib: float | None = None,

@@ -6,7 +6,6 @@ example: perfkit calibrate all_reduce.log --device A100-80GB-SXM --out mine.toml
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from perfkit.core.errors import InputError
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._devices import add_device, chosen_device
 from perfkit.face.cli._document import print_document
-
-STANDARD_INPUT = "-"
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +28,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._measured import print_changes
+    from perfkit.face.cli._own_runs import texts_of
     from perfkit.predict.calibration.file import calibration
     from perfkit.predict.calibration.own import calibrate_with
 
@@ -38,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if device is None:
         raise InputError("calibrate", ["on which device were they measured? Name it with --device"])
     found, changes = calibrate_with(
-        {name: _text(name) for name in arguments.files},
+        texts_of(arguments.files),
         device,
         base=calibration(arguments.calibration),
         operation=arguments.operation,
@@ -57,15 +55,6 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     print_changes(changes, target)
     return 0
-
-
-def _text(name: str) -> str:
-    if name == STANDARD_INPUT:
-        return sys.stdin.read()
-    try:
-        return Path(name).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(name, [f"cannot be read as text: {error}"]) from error
 
 
 COMMAND = Command(name="calibrate", add=_add, run=_run)

@@ -3,6 +3,7 @@
 example: perfkit estimate pretrain.yaml --device Ascend-910B2
          perfkit estimate pretrain.yaml --device devices.toml --device MyDevice
          perfkit estimate runs.csv --out predictions.csv
+         perfkit estimate pretrain.yaml --calibrate-with runs.csv --device Ascend-910B2
          perfkit estimate pretrain.yaml --profile profile --profiled-plan two_layers.yaml --device Ascend-910B2
 """
 
@@ -20,6 +21,13 @@ def _add(parser: argparse.ArgumentParser) -> None:
     add_device(parser, "the device, where a configuration or a row names none")
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
+    parser.add_argument(
+        "--calibrate-with",
+        metavar="FILE|FOLDER",
+        nargs="+",
+        default=[],
+        help="measured runs of your own, which move and narrow it",
+    )
     parser.add_argument("--profile", metavar="RECORDING", help="a recording of a scaled-down model that says how fast it is here")
     parser.add_argument("--profiled-plan", metavar="CONFIG", help="the configuration of that recording")
     parser.add_argument("--out", help="where to write the predictions of a table (default: standard output)")
@@ -27,16 +35,20 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.face.cli._estimates import estimate_configs, estimate_file
+    from perfkit.face.cli._estimates import device_of, estimate_configs, estimate_file
+    from perfkit.face.cli._own_runs import own_calibration
 
+    devices = read_devices(arguments.device)
+    device = device_of(arguments.inputs, devices) if arguments.calibrate_with else None
+    calibration = own_calibration(arguments.calibrate_with, device, arguments.calibration)
     if arguments.profile or arguments.profiled_plan:
         from perfkit.face.cli._profiled import estimate_profiled
 
         estimate_profiled(
             arguments.inputs,
             (arguments.profile, arguments.profiled_plan),
-            read_devices(arguments.device),
-            arguments.calibration,
+            devices,
+            calibration,
             sys.stdout,
             limit_gib=arguments.memory_limit_gib,
             as_json=arguments.json,
@@ -46,16 +58,16 @@ def _run(arguments: argparse.Namespace) -> int:
             arguments.inputs[0],
             arguments.out,
             sys.stdout,
-            devices=read_devices(arguments.device),
-            calibration=arguments.calibration,
+            devices=devices,
+            calibration=calibration,
             limit_gib=arguments.memory_limit_gib,
             as_json=arguments.json,
         )
     else:
         estimate_configs(
             arguments.inputs,
-            read_devices(arguments.device),
-            arguments.calibration,
+            devices,
+            calibration,
             sys.stdout,
             limit_gib=arguments.memory_limit_gib,
             as_json=arguments.json,

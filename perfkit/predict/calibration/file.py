@@ -8,7 +8,7 @@ nothing else: what a number means is stated in `perfkit.predict.cost.efficiency`
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -37,7 +37,10 @@ INTERVAL = (0.85, 1.25)
 """Measured over predicted time, 10th and 90th percentile, where nothing comparable was measured."""
 
 DOUBTS = ("experts", "device")
+SPREADS = ("source", "row")
 OF_DEVICES = ("accelerator.", "setup.")
+TIMES = ("compute", "communication", "host")
+"""Factors on the time of operators, of collectives and of the host."""
 
 Values = Mapping[str, float]
 
@@ -49,7 +52,8 @@ class Calibration:
     A later group of `GROUPS` overrides an earlier one. Members of "setup" are a device's start and words that must all be the
     plan's program or precision: "H100/megatron/float8".
     `interval` is the 10th and 90th percentile of measured over predicted time of groups of rows that the fit had not seen; `doubt`
-    are logarithms by which it is wider for plans with "experts", and on a "device" for which no efficiency is stated.
+    are logarithms by which it is wider for plans with "experts", and on a "device" for which no efficiency is stated. `spread` are
+    the deviations, in logarithms, of what the runs of one "source" have in common and of a "row" around that.
     """
 
     name: str
@@ -57,6 +61,7 @@ class Calibration:
     groups: Mapping[str, Mapping[str, Values]] = field(default_factory=dict)
     interval: tuple[float, float] = INTERVAL
     doubt: Values = field(default_factory=dict)
+    spread: Values = field(default_factory=dict)
     origin: str = ""
     points: int = 0
     error: float = 0.0
@@ -136,6 +141,13 @@ class Calibration:
                 groups.setdefault(group, {}).setdefault(start, {})[name] = value
         return replace(self, common=common, groups=groups)
 
+    def slower(self, factor: float) -> Calibration:
+        """The same with all operators, collectives and the host `factor` times slower."""
+        times = {f"common.{name}": self.value(f"common.{name}") for name in TIMES}
+        for group, members in self.groups.items():
+            times |= {f"{group}.{key}.{name}": own[name] for key, own in members.items() for name in TIMES if name in own}
+        return self.with_values({path: factor * value for path, value in times.items()})
+
     def write(self, path: str | Path) -> None:
         """Write it as TOML with 4 significant digits."""
         document: dict[str, Any] = {
@@ -145,6 +157,7 @@ class Calibration:
             "error": round(self.error, 4),
             "interval": [round(bound, 4) for bound in self.interval],
             "doubt": _rounded(self.doubt),
+            "spread": _rounded(self.spread),
             "common": _rounded(self.common),
         }
         document |= {
@@ -195,15 +208,9 @@ def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
     interval = tuple(document.get("interval", INTERVAL))
     if len(interval) != 2 or not all(isinstance(bound, (int, float)) and bound > 0 for bound in interval):
         problems.append(f"interval = {list(interval)} must be two positive ratios")
-    doubt = document.get("doubt", {})
-    if not isinstance(doubt, Mapping):
-        problems.append("doubt must be a table")
-        doubt = {}
-    for name, value in doubt.items():
-        if name not in DOUBTS:
-            problems.append(f"doubt.{name} is no doubt; known are {', '.join(DOUBTS)}")
-        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 5:
-            problems.append(f"doubt.{name} = {value!r} must be a logarithm from 0 to 5")
+    doubt, spread = (_logarithms(document, *words, problems) for words in (("doubt", DOUBTS), ("spread", SPREADS)))
+    if spread and (len(spread) < len(SPREADS) or not spread["row"]):
+        problems.append(f"spread must have {' and '.join(SPREADS)}, the last above 0")
     if problems:
         raise InputError(path, problems)
     return Calibration(
@@ -211,11 +218,28 @@ def _checked(path: str, document: Mapping[str, Any]) -> Calibration:
         common=common,
         groups=MappingProxyType(groups),
         interval=(float(interval[0]), float(interval[1])),
-        doubt=MappingProxyType(dict(doubt)),
+        doubt=MappingProxyType(doubt),
+        spread=MappingProxyType(spread),
         origin=str(document.get("origin", "")),
         points=int(document.get("points", 0)),
         error=float(document.get("error", 0.0)),
     )
+
+
+def _logarithms(document: Mapping[str, Any], where: str, names: Sequence[str], problems: list[str]) -> dict[str, float]:
+    table = document.get(where, {})
+    if not isinstance(table, Mapping):
+        problems.append(f"{where} must be a table")
+        return {}
+    found: dict[str, float] = {}
+    for name, value in table.items():
+        if name not in names:
+            problems.append(f"{where}.{name} is no {where}; known are {', '.join(names)}")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 5:
+            problems.append(f"{where}.{name} = {value!r} must be a logarithm from 0 to 5")
+        else:
+            found[name] = float(value)
+    return found
 
 
 def _values(table: Any, where: str, problems: list[str]) -> Values:

@@ -1,7 +1,8 @@
 """A calibration of one's own: measured collectives, products and steps of a cluster over a bundled calibration.
 
 What each kind of file speaks about is taken from it, the rest stays as it was: collectives give the shares and latencies of links,
-products those of the matrix units, steps what `calibrate` fits to them, held near what the others said.
+products those of the matrix units. Fewer than ten steps move all times by one factor (`few_rows`), more give what `calibrate` fits
+to them, held near what the others said.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.predict.calibration._measured import Measured, read_measured
+from perfkit.predict.calibration.few_rows import updated
 from perfkit.predict.calibration.file import Calibration, calibration
-from perfkit.predict.calibration.fit import calibrate
+from perfkit.predict.calibration.fit import ROWS_EACH, calibrate
 from perfkit.predict.calibration.link_rates import fit_links, is_link_rates, read_link_rates
 from perfkit.predict.calibration.operator_rates import COLUMNS, fit_products
 from perfkit.predict.cost.labels import Label
@@ -63,12 +66,25 @@ def calibrate_with(
     origin = f"{', '.join(texts)} on {device.name}, over {start.name}"
     own = replace(own, name=device.name, origin=origin)
     if steps:
-        rows = pd.concat(steps.values(), ignore_index=True)
-        own = calibrate(rows, name=device.name, origin=origin, base=own)
+        rows = read_measured(pd.concat(steps.values(), ignore_index=True))
+        _same_device(rows, device, ", ".join(steps))
+        few = len(rows.seconds) < ROWS_EACH
+        own = (updated if few else _fitted)(rows, own, name=device.name, origin=origin)
         changes += tuple(
             Measurement(path, before, after, ", ".join(steps), own.error) for path, before, after in _changed(start, own, changes)
         )
     return own, changes
+
+
+def _fitted(rows: Measured, base: Calibration, *, name: str, origin: str) -> Calibration:
+    return calibrate(rows, name=name, origin=origin, base=base)
+
+
+def _same_device(rows: Measured, device: HardwareSpec, files: str) -> None:
+    """Raises InputError for steps that were measured on another device, which say nothing of this one."""
+    others = sorted({label.accelerator for label in rows.labels.values} - {device.name, ""})
+    if others:
+        raise InputError(files, [f"accelerator = {other} is not {device.name}, the device to calibrate" for other in others])
 
 
 def _table(name: str, text: str) -> pd.DataFrame:
