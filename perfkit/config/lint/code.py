@@ -1,13 +1,15 @@
 """What code checks ask of a syntax tree: which loops are training loops, which code runs in every step, what runs only at times.
 
 Hot code is the body of a training loop, `construct`, `bprop`, `forward` and `backward` of classes, and every function of the same
-file that hot code calls by name. Nothing is imported: a name that is defined elsewhere is not followed.
+file that hot code calls by name in every step. What saves, logs at intervals, validates or generates is not followed, and loops
+without gradients are none of training. Nothing is imported: a name that is defined elsewhere is not followed.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from perfkit.config.lint.subjects import Code
 
@@ -23,7 +25,23 @@ STEP_METHODS = frozenset(
 )
 """Methods that run in every step; the last rows are those of callbacks of MindSpore, transformers, Lightning and mmengine."""
 UPDATES = frozenset({"step", "zero_grad", "apply_gradients", "optimizer", "opt", "update", "train_step", "train_one_step"})
-COUNTERS = ("log_", "should_", "is_last", "do_log", "print_")
+AT_TIMES = re.compile(
+    r"(?:^|_)(?:log|should|last|print|interval|every|freq|frequency|period|epoch_end|save|ckpt|checkpoint|overflow)(?:_|$)"
+)
+"""Names in a condition of what runs only in some steps."""
+ASIDE = re.compile(
+    r"(?:^|_)(?:save|saves|eval|evaluate|evaluation|valid|validate|validation|test|generate|predict|inference|infer|export|ckpt|checkpoint)(?:_|$)"
+)
+"""Names of functions that do something else than a step of training."""
+SET_UP = frozenset(
+    (
+        *("set", "get", "load", "save", "init", "setup", "build", "create", "make", "shard", "prepare", "log", "print", "validate"),
+        *("check", "eval", "test", "reset", "export", "convert", "wrap", "compile"),
+    )
+)
+"""Verbs of functions that name a model, an optimizer or a step without running it."""
+REPORTS = frozenset({"warning", "warn", "error", "exception", "critical"})
+WITHOUT_GRADIENTS = frozenset({"no_grad", "inference_mode", "_no_grad"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Loop = ast.For | ast.While
@@ -40,6 +58,13 @@ def dotted(node: ast.AST) -> str:
         before = dotted(node.value)
         return f"{before}.{node.attr}" if before else ""
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def imports(code: Code, package: str) -> bool:
+    """Whether a file imports a package or something of it."""
+    named = {alias.name for node in code.nodes(ast.Import) for alias in node.names}
+    named |= {node.module or "" for node in code.nodes(ast.ImportFrom)}
+    return any(name.partition(".")[0] == package for name in named)
 
 
 def step_loops(code: Code) -> tuple[Loop, ...]:
@@ -81,22 +106,92 @@ def constant(node: ast.AST | None) -> object:
 
 
 def every_nth(code: Code, node: ast.AST) -> bool:
-    """Whether a node runs only every n steps: under an `if` with a modulo, or one that asks whether to log."""
+    """Whether a node runs only in some steps: where a condition counts or asks whether to log, or on the way to an error."""
+    inside = node
     for around in code.around(node):
-        if isinstance(around, (ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)):
-            return False
         if isinstance(around, ast.If) and _is_counted(around.test):
             return True
+        if isinstance(around, (ast.Raise, ast.ExceptHandler)) or (isinstance(around, ast.Call) and called_name(around) in REPORTS):
+            return True
+        if _left_before(around, inside):
+            return True
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)) or around in step_loops(code):
+            return False
+        inside = around
     return False
+
+
+def only_where(code: Code, node: ast.AST) -> str:
+    """The condition under which a node runs in every step, as " where x and y", or "".
+
+    It is that of the innermost `if` around the node, those that leave a body before it, and that of the call by which its function
+    is reached.
+    """
+    inside, branch, found = node, "", []
+    for around in code.around(node):
+        if not branch and isinstance(around, ast.If) and inside is not around.test:
+            told = ast.unparse(around.test)[:60]
+            branch = told if inside in around.body else f"not ({told})"
+            found.append(branch)
+        elif (left := _leaves_before(around, inside)) is not None:
+            found.append(f"not ({ast.unparse(left.test)[:60]})")
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            reached = _reached_where(code).get(around, "").removeprefix(" where ")
+            found += [reached] if reached else []
+            break
+        if around in step_loops(code):
+            break
+        inside = around
+    return f" where {' and '.join(found)}" if found else ""
+
+
+def _reached_where(code: Code) -> dict[ast.AST, str]:
+    """The conditions of the calls by which hot functions are reached; those that a call reaches always are not among them."""
+    found: dict[ast.AST, str] = code.once("reached where", dict)
+    return found
+
+
+def _left_before(around: ast.AST, inside: ast.AST) -> bool:
+    """Whether a body leaves before one of its statements in steps that a condition passes over (`if not should_log(): return`)."""
+    left = _leaves_before(around, inside)
+    return left is not None and _is_counted(left.test)
+
+
+def _leaves_before(around: ast.AST, inside: ast.AST) -> ast.If | None:
+    """The last `if` of a body before one of its statements that leaves the body."""
+    body = getattr(around, "body", ())
+    if not isinstance(body, list) or inside not in body:
+        return None
+    leaving = [item for item in body[: body.index(inside)] if isinstance(item, ast.If) and _leaves(item)]
+    return leaving[-1] if leaving else None
+
+
+def _leaves(item: ast.If) -> bool:
+    return isinstance(item.body[-1], (ast.Return, ast.Continue)) and not item.orelse
 
 
 def _step_loops(code: Code) -> tuple[Loop, ...]:
     """Loops that run steps; what lies around them belongs to a step where it updates weights, not where it counts epochs."""
-    loops = [loop for loop in code.nodes(ast.For, ast.While) if _runs_steps(loop)]
+    loops = [loop for loop in code.nodes(ast.For, ast.While) if _runs_steps(loop) and not _is_aside(code, loop)]
     outer = {around for loop in loops for around in code.around(loop)}
     functions = _by_name(code)
     looping = {name for name, found in functions.items() if any(node in loops for one in found for node in ast.walk(one))}
     return tuple(loop for loop in loops if _is_step(loop, looping) and (loop not in outer or _updates(loop)))
+
+
+def _is_aside(code: Code, loop: Loop) -> bool:
+    """Whether a loop is of something else than training: in a function that says so, or without gradients."""
+    inner = (node for node in loop.body if isinstance(node, ast.With))
+    for around in (*inner, *code.around(loop)):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            decorators = [item.func if isinstance(item, ast.Call) else item for item in around.decorator_list]
+            last = [dotted(item).rpartition(".")[2] for item in decorators]
+            return ASIDE.search(around.name) is not None or any(name in WITHOUT_GRADIENTS for name in last)
+        if isinstance(around, ast.With) and any(
+            isinstance(item.context_expr, ast.Call) and called_name(item.context_expr) in WITHOUT_GRADIENTS for item in around.items
+        ):
+            return True
+    return False
 
 
 def _is_step(loop: Loop, looping: set[str]) -> bool:
@@ -162,10 +257,20 @@ def _hot_nodes(code: Code) -> tuple[ast.AST, ...]:
             if node in hot:
                 continue
             hot[node] = None
-            if isinstance(node, ast.Call):
-                called = functions.get(called_name(node), ())
-                waiting += [function for function in called if function not in hot and function not in around]
+            if isinstance(node, ast.Call) and not ASIDE.search(called_name(node)) and not every_nth(code, node):
+                called = [function for function in functions.get(called_name(node), ()) if function not in around]
+                _note_reached(code, node, called)
+                waiting += [function for function in called if function not in hot]
     return tuple(sorted(hot, key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))))
+
+
+def _note_reached(code: Code, call: ast.Call, functions: Iterable[Function]) -> None:
+    where, reached = only_where(code, call), _reached_where(code)
+    for function in functions:
+        if reached.get(function, where) != where:
+            reached[function] = ""
+        else:
+            reached[function] = where
 
 
 def _is_method(code: Code, function: Function) -> bool:
@@ -176,7 +281,7 @@ def _is_counted(test: ast.expr) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             return True
-        if isinstance(node, (ast.Name, ast.Attribute)) and dotted(node).rpartition(".")[2].startswith(COUNTERS):
+        if isinstance(node, (ast.Name, ast.Attribute)) and AT_TIMES.search(dotted(node).rpartition(".")[2]):
             return True
     return False
 
@@ -199,4 +304,6 @@ def _names_batches(node: ast.expr) -> bool:
 
 def is_step_call(name: str) -> bool:
     """Whether a function of this name (in lower case) runs a network, a step or an optimizer."""
+    if "epoch" in name or name.strip("_").partition("_")[0] in SET_UP:
+        return False
     return any(name == known or name.startswith(f"{known}_") or name.endswith(f"_{known}") for known in STEP_NAMES)

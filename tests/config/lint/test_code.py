@@ -116,3 +116,69 @@ def test_a_default_that_mint_has_not_is_written_down(call, fix):
 def test_broken_sources_are_refused_with_their_line(text):
     with pytest.raises(SyntaxError):
         parse_python(text, "x.py")
+
+
+def told(text: str, rule: str = SYNC) -> list[str]:
+    return [problem.message for problem in lint_text("train.py", text).problems if problem.rule == rule]
+
+
+STEP = "for step, batch in enumerate(loader):\n    loss = train_step(batch)\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "    if step % 10 == 0:\n        for name in names:\n            report(name, loss.item())\n",  # a loop inside what counts
+        "    if not self.should_log(step):\n        continue\n    print(loss.item())\n",  # left before in most steps
+        "    if step_interval_reached:\n        report(loss.item())\n",
+        "    try:\n        work()\n    except ValueError:\n        report(loss.item())\n",
+        "    logger.warning('overflow', scale.item())\n",
+        "    optimizer.synchronize()\n",  # Horovod's: it waits for gradients, as a step must
+        "    kind = float(norm_type)\n    most = float(max_norm)\n",  # numbers of the configuration
+        "    save_all(loss)\n\n\ndef save_all(loss):\n    return loss.item()\n",
+    ],
+)
+def test_what_runs_only_in_some_steps_or_fetches_nothing_is_not_found(body):
+    assert told(STEP + body) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def evaluate(model, loader):\n    for batch in loader:\n        total += model(batch).item()\n",
+        "with torch.no_grad():\n    for batch in loader:\n        total += model(batch).item()\n",
+        "@torch.inference_mode()\ndef run(model, loader):\n    for batch in loader:\n        total += model(batch).item()\n",
+        "def generate(model, prompt):\n    while True:\n        token = model(prompt)\n        ids.append(token.item())\n",
+        "for epoch in range(10):\n    loss = train_epoch_fn()\n    print(loss.item())\n",
+        "for model in models:\n    load_model(model)\n    print(size.item())\n",
+    ],
+)
+def test_loops_of_something_else_than_steps_of_training_are_none(text):
+    assert told(text) == []
+
+
+def test_a_chain_is_one_finding_and_says_under_which_condition_it_runs():
+    text = STEP + "    if config.clip > 0:\n        report(norm.detach().cpu().item())\n"
+    assert told(text) == ["norm.detach().cpu().item() waits for the device in every step where config.clip > 0"]
+
+
+def test_the_condition_of_the_call_counts_too():
+    text = (
+        "def refresh(scale):\n    if scale is None:\n        return\n    report(scale.item())\n\n\n"
+        + STEP
+        + "    if self.dynamic:\n        refresh(scale)\n"
+    )
+    assert told(text) == ["scale.item() waits for the device in every step where not (scale is None) and self.dynamic"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("import torch\nclass Net(nn.Module):\n    def forward(self, x):\n        return x.contiguous()\n", "contiguous-unchecked"),
+        (STEP + "    report(torch.tensor(seconds))\n", "tensor-from-numpy-copy"),
+        ("if args.deterministic:\n    set_deterministic(True)\n", "deterministic-on"),
+        ("start = time.time()\nmodel = setup_model(config)\nprint(time.time() - start)\n", "timing-without-sync"),
+    ],
+)
+def test_what_only_looks_like_a_habit_is_left_alone(text, rule):
+    assert told(text, rule) == []

@@ -1,4 +1,4 @@
-"""A copy to contiguous memory that may not be needed."""
+"""A copy to contiguous memory that may not be needed. PyTorch's returns the tensor itself where it is contiguous."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import ast
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import called_name, hot_nodes
+from perfkit.config.lint.code import hot_nodes, imports
 from perfkit.config.lint.subjects import Code
 
 
 def _check(code: Code) -> Iterator[Found]:
+    if imports(code, "torch"):
+        return
     for node in hot_nodes(code):
-        if isinstance(node, ast.Call) and called_name(node) == "contiguous" and not _asked(code, node):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "contiguous":
+            continue
+        if not isinstance(node.func.value, ast.Subscript) and not _asked(code, node):
             yield Found(message=f"{ast.unparse(node)[:80]} may copy", line=node.lineno)
 
 

@@ -12,6 +12,8 @@ from perfkit.config.lint.subjects import Code
 
 def _check(code: Code) -> Iterator[Found]:
     for node in code.nodes(ast.Call):
+        if any(isinstance(around, ast.If) for around in code.around(node)):
+            continue  # an option that the file offers, not one that it sets
         if str(constant(keyword(node, "deterministic"))).upper() == "ON":
             yield Found(message="deterministic='ON'", line=node.lineno)
         elif (

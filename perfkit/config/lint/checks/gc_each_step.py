@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import dotted, every_nth, hot_nodes
+from perfkit.config.lint.code import dotted, every_nth, hot_nodes, only_where
 from perfkit.config.lint.subjects import Code
 
 
@@ -17,7 +17,7 @@ def _check(code: Code) -> Iterator[Found]:
             and dotted(node.func) in ("gc.collect", "torch.cuda.empty_cache", "ms.hal.empty_cache")
             and not every_nth(code, node)
         ):
-            yield Found(message=f"{ast.unparse(node)} in every step", line=node.lineno)
+            yield Found(message=f"{ast.unparse(node)} in every step{only_where(code, node)}", line=node.lineno)
 
 
 CHECK = Check(

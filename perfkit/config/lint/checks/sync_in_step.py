@@ -6,30 +6,46 @@ import ast
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes
+from perfkit.config.lint.code import called_name, dotted, every_nth, hot_nodes, only_where
 from perfkit.config.lint.subjects import Code
 
 METHODS = frozenset({"asnumpy", "item", "tolist", "cpu", "numpy"})
 CASTS = frozenset({"float", "int", "bool"})
-FETCHED = ("loss", "grad", "norm", "output", "logits", "acc")
+FETCHED = frozenset({"loss", "losses", "grad", "grads", "norm", "output", "outputs", "logits", "acc"})
+LIMITS = frozenset({"clip", "max", "min", "target"})
+DEVICES = frozenset({"torch", "cuda", "npu", "xpu", "hal", "ms", "mindspore", "runtime", "stream"})
 
 
 def _check(code: Code) -> Iterator[Found]:
     for node in hot_nodes(code):
-        if isinstance(node, ast.Call) and _fetches(node) and not every_nth(code, node):
-            yield Found(message=f"{ast.unparse(node)[:80]} waits for the device in every step", line=node.lineno)
+        if isinstance(node, ast.Call) and _fetches(node) and not _is_part(code, node) and not every_nth(code, node):
+            text = ast.unparse(node)[:80]
+            yield Found(message=f"{text} waits for the device in every step{only_where(code, node)}", line=node.lineno)
+
+
+def _is_part(code: Code, node: ast.Call) -> bool:
+    """Whether a call is the beginning of a chain that is told as a whole (`x.cpu().item()`)."""
+    around = code.parents.get(node)
+    return isinstance(around, ast.Attribute) and isinstance(call := code.parents.get(around), ast.Call) and _fetches(call)
 
 
 def _fetches(node: ast.Call) -> bool:
     if isinstance(node.func, ast.Attribute):
+        whose = dotted(node.func.value)
         if node.func.attr == "synchronize":
-            return True
-        return node.func.attr in METHODS and not node.args and not dotted(node.func.value).startswith(("np", "numpy", "os"))
+            return any(part in DEVICES for part in whose.split("."))
+        return node.func.attr in METHODS and not node.args and not whose.startswith(("np", "numpy", "os"))
     if called_name(node) in CASTS and len(node.args) == 1:
-        return dotted(node.args[0]).rpartition(".")[2].lower().startswith(FETCHED)
+        return _is_value(node.args[0])
     if called_name(node) == "print":
-        return any(dotted(item).rpartition(".")[2].lower().startswith(FETCHED) for item in node.args)
+        return any(_is_value(item) for item in node.args)
     return False
+
+
+def _is_value(node: ast.expr) -> bool:
+    """Whether a name is that of a value of the step: `loss`, `grad_norm`, and neither `norm_type` nor `max_norm`."""
+    parts = dotted(node).rpartition(".")[2].lower().split("_")
+    return parts[-1] in FETCHED and not LIMITS.intersection(parts)
 
 
 CHECK = Check(

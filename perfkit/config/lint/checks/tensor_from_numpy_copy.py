@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.code import dotted, step_loops
+from perfkit.config.lint.code import dotted, every_nth, only_where, step_loops
 from perfkit.config.lint.subjects import Code
+
+TENSORS = ("Tensor", "ms.Tensor", "mindspore.Tensor", "torch.tensor")
+ARRAYS = re.compile(r"(?:^|_)(?:np|numpy|arr|array|data|batch|images?|imgs?|labels?|inputs?|tokens|ids|masks?|x|y)$")
+"""What arrays are called; of other names it is not known that they are no single numbers."""
 
 
 def _check(code: Code) -> Iterator[Found]:
     for loop in step_loops(code):
-        for statement in loop.body:
-            for node in ast.walk(statement):
-                named = isinstance(node, ast.Call) and dotted(node.func) in (
-                    "Tensor",
-                    "ms.Tensor",
-                    "mindspore.Tensor",
-                    "torch.tensor",
-                )
-                if (
-                    named
-                    and isinstance(node, ast.Call)
-                    and node.args
-                    and isinstance(node.args[0], (ast.Name, ast.Attribute, ast.Subscript))
-                ):
-                    text = ast.unparse(node)[:80]
-                    yield Found(message=f"{text} copies the array in every step", line=node.lineno)
+        calls = (node for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Call))
+        for node in calls:
+            if dotted(node.func) in TENSORS and node.args and _is_array(node.args[0]) and not every_nth(code, node):
+                text = ast.unparse(node)[:80]
+                yield Found(message=f"{text} copies the array in every step{only_where(code, node)}", line=node.lineno)
+
+
+def _is_array(node: ast.expr) -> bool:
+    whole = node.value if isinstance(node, ast.Subscript) else node
+    return ARRAYS.search(dotted(whole).rpartition(".")[2].lower()) is not None
 
 
 CHECK = Check(

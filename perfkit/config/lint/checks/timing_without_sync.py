@@ -22,14 +22,14 @@ def _check(code: Code) -> Iterator[Found]:
             calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
             names = [called_name(call) for call in calls]
             clock = next((call for call in calls if call in clocks), None)
-            if any(name in WAITS for name in names):
+            if any(name in WAITS or name.startswith("save") for name in names):  # what saves fetches the weights
                 worked = False
             elif any(is_step_call(name.lower()) for name in names):
                 worked = started
             if clock is None:
                 continue
             if started and worked and any(isinstance(node, ast.Sub) for node in ast.walk(statement)):
-                yield Found(message=f"{ast.unparse(clock)} without waiting for the device", line=statement.lineno)
+                yield Found(message=f"{ast.unparse(clock)} without waiting for the device", line=clock.lineno)
             started = True
 
 
