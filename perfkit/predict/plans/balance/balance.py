@@ -146,14 +146,14 @@ def balance(
         return progress(shown) is not False
 
     solver = Solver(evaluator, time_limit_s, report)
-    lean, proven = least_peak_layout(evaluator, time_limit_s)
-    if lean is not None:
-        least = evaluator.least_peaks_bytes(lean)
-        if problem.memory_limit_bytes is not None and least.max() > problem.memory_limit_bytes:
-            return _infeasible(evaluator, lean, "infeasible" if proven else "time_limit")
-        solver.consider(lean)
     if start is not None and not layout_problems(problem, start):
         solver.consider(start)
+    lean, proven = least_peak_layout(evaluator, time_limit_s)
+    if lean is not None:
+        solver.consider(lean)
+        limit, least = problem.memory_limit_bytes, evaluator.least_peaks_bytes(lean)
+        if solver.best is None and limit is not None and least.max() > limit:
+            return _infeasible(evaluator, lean, "infeasible" if proven else "time_limit")
     ended = solver.solve()
     layout = solver.best
     if layout is None and lean is not None:
