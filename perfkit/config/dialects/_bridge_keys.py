@@ -40,6 +40,8 @@ PLACES: dict[str, tuple[Path, ...]] = {
     "fp8": (("mixed_precision", "fp8"), ("model", "fp8")),
     "accumulate_allreduce_grads_in_fp32": (("mixed_precision", "grad_reduce_in_fp32"), ("ddp", "grad_reduce_in_fp32")),
     "optimizer": (("optimizer", "optimizer"),),
+    "tokenizer_model": (("tokenizer", "tokenizer_model"),),
+    "tokenizer_type": (("tokenizer", "tokenizer_type"),),
     "use_distributed_optimizer": (("ddp", "use_distributed_optimizer"), ("optimizer", "use_distributed_optimizer")),
     "num_distributed_optimizer_instances": (("ddp", "num_distributed_optimizer_instances"),),
     "use_megatron_fsdp": (("ddp", "use_megatron_fsdp"), ("dist", "use_megatron_fsdp")),
@@ -65,7 +67,16 @@ OVERLAPPED = {"overlap_grad_reduce", "no_overlap_p2p_communication"}
 BACKENDS = {"1": "flash", "2": "fused", "3": "unfused", "4": "local", "5": "auto"}
 """Numbers of `megatron.core.transformer.enums.AttnBackend`."""
 HALVES = ("bf16", "fp16")
-NEVER = ("group_query_attention", "max_position_embeddings", "world_size", "padded_vocab_size", "vocab_size", "grad_reduce_in_bf16")
+NEVER = (
+    "tokenizer_model",
+    "tokenizer_type",
+    "group_query_attention",
+    "max_position_embeddings",
+    "world_size",
+    "padded_vocab_size",
+    "vocab_size",
+    "grad_reduce_in_bf16",
+)
 """Options that follow from others here."""
 
 

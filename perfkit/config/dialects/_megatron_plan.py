@@ -257,7 +257,8 @@ def _vocabulary(options: Section, tensor_parallel_size: int) -> int:
     size = options.integer("vocab_size", default=TOKENIZERS.get(tokenizer, 0))
     if padded:
         return padded
-    if not size and (named := catalog.find_model(Path(options.word("tokenizer_model", default="")).name)):
+    model = options.word("tokenizer_model", "tokenizer_name_or_path", default="")
+    if not size and (named := catalog.find_model(Path(model).name)):
         tokenizer, size = f"the catalogue's {named.name}", named.vocab_size
     if not size:
         options.missing("vocab_size", "a whole number, or a tokenizer of known size,")

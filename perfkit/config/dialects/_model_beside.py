@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +40,15 @@ def _files(path: Path | None, folder: str) -> Iterator[Path]:
 
 
 def _named(name: str) -> ModelSpec | None:
-    """The model whose name a folder begins with, as Qwen3-30B-A3B-merged does; of several the longest."""
+    """The model whose name a folder begins with, as Qwen3-30B-A3B-merged does; of several the longest.
+
+    A folder may leave out how many parameters are active (qwen3-235b): then it is the only model that begins so.
+    """
     words = name.replace("_", "-").split("-")
-    starts = ("-".join(words[:count]) for count in range(len(words), 0, -1))
-    return next((model for start in starts if start and (model := catalog.find_model(start))), None)
+    starts = ["-".join(words[:count]) for count in range(len(words), 0, -1)]
+    found = next((model for start in starts if start and (model := catalog.find_model(start))), None)
+    if found is not None:
+        return found
+    sized = [start.lower() for start in starts if re.search(r"\d+b$", start, re.IGNORECASE)]
+    longer = [one for start in sized for one in catalog.models() if one.lower().startswith(f"{start}-a")]
+    return catalog.model(longer[0]) if len(longer) == 1 else None

@@ -224,7 +224,9 @@ class _Run:
         before = shell.variables.get(name, "")
         if word.items is not None:
             if any(_OPTION.search(item.text) for item in word.items):
-                shell.stated += [(self._text(item), item.line if self.is_main else None) for item in word.items]
+                for item in word.items:
+                    here = item.line if self.is_main else None
+                    shell.stated += [(piece.text, here) for piece in pieces(self._text(item), 1)]
                 shell.stated.append((END, line))
             items = tuple(item for each in word.items for item in self._fields(each))
             held = (before,) if isinstance(before, str) and before else tuple(before)
@@ -254,8 +256,8 @@ class _Run:
         """The words that a word becomes."""
         if found := _ALONE.fullmatch(word.text):
             value = self.shell.variables.get(found[1] or found[2])
-            if isinstance(value, tuple):
-                return list(value)
+            if isinstance(value, tuple):  # without quotes its elements are split once more
+                return list(value) if word.text.startswith('"') else [piece.text for item in value for piece in pieces(item, 1)]
             return [found[0].strip('"')] if value is None else [piece.text for piece in pieces(value, 1)]
         text = self._text(word)
         if word.text.startswith(("'", '"')) and not _OPTION.match(text):

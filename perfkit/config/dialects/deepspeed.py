@@ -30,6 +30,9 @@ PRECISIONS = {"fp8": "float8", "bf16": "bfloat16", "fp16": "float16"}
 ACCUMULATED = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "muon": "Muon", "lion": "Lion", "sgd": "SGD"}
 
+COMPRESSING = frozenset({"onebitadam", "onebitlamb", "zerooneadam"})
+"""Optimizers that send fewer bits."""
+
 
 def detect(document: Document) -> bool:
     """Whether the text is a JSON object with a setting that only DeepSpeed has."""
@@ -43,7 +46,9 @@ def read(document: Document) -> Plan:
     reading = Reading(document, lines=parsed.lines)
     top = Section(reading, "", parsed.values)
     of_model = model_beside(reading, "model")
-    replicas, micro, steps = _batches(top)
+    spread = top.section("expert_parallel")
+    experts = spread.positive_int("autoep_size", default=1) if spread.flag("enabled", default=False) else 1
+    replicas, micro, steps = _batches(top, experts)
     tensor = top.section("tensor_parallel").positive_int("autotp_size", default=1)
     stages = top.section("pipeline").positive_int("stages", default=1)
     context = top.positive_int("sequence_parallel_size", default=1)
@@ -55,6 +60,8 @@ def read(document: Document) -> Plan:
     dtype = _dtype(top, of_model[1].dtype if of_model else "bfloat16")
     sums = top.section("data_types").word("grad_accum_dtype", default="", allowed=ACCUMULATED)
     kind = top.section("optimizer").word("type", default="AdamW")
+    if kind.lower() in COMPRESSING:
+        reading.default("communication", f"full: {kind} sends one bit of a gradient after its first steps, which is not counted")
     reading.default("recompute", "none: the training script says whether activations are computed again, not this file")
     reading.stop_if_problems()
     assert of_model is not None
@@ -75,6 +82,7 @@ def read(document: Document) -> Plan:
                 tensor_parallel_size=tensor,
                 pipeline_parallel_size=stages,
                 context_parallel_size=context,
+                expert_parallel_size=experts,
                 context_parallel_algorithm="ulysses" if context > 1 else "ring",
                 optimizer_shard_size=replicas * context if stage else 1,
                 optimizer_shard_level=max(1, stage),
@@ -92,8 +100,11 @@ def read(document: Document) -> Plan:
     )
 
 
-def _batches(top: Section) -> tuple[int, int, int]:
-    """Replicas, micro batch and accumulation steps; of the sizes that are stated each follows from the others."""
+def _batches(top: Section, experts: int) -> tuple[int, int, int]:
+    """Replicas, micro batch and accumulation steps; of the sizes that are stated each follows from the others.
+
+    Where the file does not say how many devices there are, there are as many as share the `experts`.
+    """
     whole, micro, steps = (top.positive_int(name, default=0) for name in BATCHES)
     if not micro:
         micro = 1
@@ -102,8 +113,8 @@ def _batches(top: Section) -> tuple[int, int, int]:
         steps = 1
         top.reading.default("gradient_accumulation_steps", "1: the file leaves it to the training script")
     if not whole:
-        top.reading.default("data_parallel_size", "1: the file does not say how many devices are used")
-        return 1, micro, steps
+        top.reading.default("data_parallel_size", f"{experts}: the file does not say how many devices are used")
+        return experts, micro, steps
     replicas, rest = divmod(whole, micro * steps)
     if rest:
         near = nearest_multiples(whole, micro * steps)
@@ -140,11 +151,13 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         ("fp16", "enabled"): work.dtype == "float16",
     }
     optional = {
+        ("expert_parallel", "autoep_size"): parallel.expert_parallel_size,
         ("tensor_parallel", "autotp_size"): parallel.tensor_parallel_size,
         ("pipeline", "stages"): parallel.pipeline_parallel_size,
         ("sequence_parallel_size",): parallel.context_parallel_size,
     }
-    return values | {path: size for path, size in optional.items() if size > 1}
+    switched = {("expert_parallel", "enabled"): True} if parallel.expert_parallel_size > 1 else {}
+    return values | switched | {path: size for path, size in optional.items() if size > 1}
 
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
@@ -194,5 +207,6 @@ DIALECT = Dialect(
         "global_batch": ("train_batch_size",),
         "pipeline": ("pipeline.stages",),
         "tensor": ("tensor_parallel.autotp_size",),
+        "expert": ("expert_parallel.autoep_size",),
     },
 )

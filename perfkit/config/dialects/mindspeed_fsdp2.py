@@ -25,6 +25,7 @@ from perfkit.core.spec.workload import Workload
 SECTION = re.compile(r"^parallel[ \t]*:", re.MULTILINE)
 SHARING = re.compile(r"^[ \t]+(?:fsdp_modules|fsdp_size|ep_fsdp_size)[ \t]*:", re.MULTILINE)
 USUAL_DEVICES = 8
+WHOLE_LAYERS = re.compile(r"(?:layers|blocks|h)\.\{\*\}$|(?:layers|blocks|h)\.\*$")
 DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 CONTEXT_ALGORITHMS = {"ulysses": "ulysses", "ring": "ring"}
 HEADER = "# Settings of a step; data, checkpoints and learning rate are still to be added.\n"
@@ -52,7 +53,7 @@ def read(document: Document) -> Plan:
     micro = training.positive_int("per_device_train_batch_size", default=1)
     steps = training.positive_int("gradient_accumulation_steps", default=1)
     length = data.positive_int("cutoff_len", default=4096)
-    repeats = parallel.flag("recompute", default=False)
+    repeats = _repeats(parallel)
     compute = parallel.word("param_dtype", default="bf16", allowed=DTYPES)
     sums = parallel.word("reduce_dtype", default="fp32", allowed=DTYPES)
     reading.stop_if_problems()
@@ -84,6 +85,19 @@ def read(document: Document) -> Plan:
         software=SoftwareSpec(framework="fsdp", overlap_dp=True),
         document=reading.annotated("mindspeed-fsdp2", parsed.values),
     )
+
+
+def _repeats(parallel: Section) -> bool:
+    """Whether whole layers are computed again; parts of them are said not to be counted."""
+    if not parallel.flag("recompute", default=False):
+        return False
+    modules = parallel.raw("recompute_modules")
+    parts = [str(one) for one in modules if not WHOLE_LAYERS.search(str(one))] if isinstance(modules, list) else []
+    if parts:
+        parallel.reading.default(
+            "recompute", f"none: of parallel.recompute_modules whole layers are counted alone, not {', '.join(parts)}"
+        )
+    return not parts
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:

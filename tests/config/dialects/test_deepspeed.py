@@ -120,3 +120,20 @@ def test_a_change_keeps_the_rest_and_reads_back(plan_of):
 
 def test_a_model_is_no_deepspeed_file():
     assert read_text(json.dumps(MODEL | {"zero_optimization": {"stage": 1}}), "config.json").document.dialect == "huggingface"
+
+
+def test_experts_are_spread_and_bring_the_devices_that_they_need(tmp_path):
+    experts = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    (tmp_path / "config.json").write_text(json.dumps(MODEL | experts))
+    spread = {"enabled": True, "autoep_size": 8, "preset_model": "mixtral", "load_balance_coeff": None}
+    sizes = {name: value for name, value in SETTINGS.items() if name != "train_batch_size"}
+    (tmp_path / "ds.json").write_text(json.dumps(sizes | {"expert_parallel": spread}))
+    plan = read_config(tmp_path / "ds.json")
+    assert (plan.num_devices, plan.parallel.expert_parallel_size, plan.document.unknown) == (8, 8, ())
+    halved = write_config(replace(plan, parallel=replace(plan.parallel, expert_parallel_size=4)))
+    assert json.loads(halved.text)["expert_parallel"]["autoep_size"] == 4
+
+
+def test_an_optimizer_that_sends_fewer_bits_is_told(plan_of):
+    plan = plan_of(optimizer={"type": "OneBitAdam", "params": {"lr": 1e-5}})
+    assert any(line.startswith("communication = full") for line in plan.document.defaulted)

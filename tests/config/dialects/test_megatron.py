@@ -279,3 +279,14 @@ def test_a_command_in_a_variable_that_is_evaluated_loses_its_quotes_and_names_no
     assert (plan.model.num_experts, plan.model.num_dense_layers, plan.num_devices) == (8, 1, 8)
     assert plan.model.vocab_size == 129280  # the vocabulary of the tokenizer's model, which the catalogue has
     assert not any("left out" in note for note in plan.document.notes)
+
+
+def test_elements_of_an_array_without_quotes_are_split_once_more():
+    text = """A=("--num-layers 4" --hidden-size 512)
+A+=("--num-attention-heads 8" "--vocab-size 1000" "--split '99,1,0'")
+torchrun --nproc_per_node 2 pretrain_gpt.py ${A[@]} --seq-length 128 --micro-batch-size 1 --global-batch-size 8
+"""
+    plan = read_text(text, "train.sh")
+    assert (plan.model.num_layers, plan.model.hidden_size, plan.num_devices) == (4, 512, 2)
+    assert not any("left out" in note for note in plan.document.notes)
+    assert plan.document.unknown == ()

@@ -86,3 +86,15 @@ def test_a_change_keeps_the_rest():
     written = write_config(replace(plan, parallel=replace(plan.parallel, expert_parallel_size=8)))
     assert written.lost == ()
     assert written.text == JOB.replace("ep_size: 4", "ep_size: 8")
+
+
+def test_a_folder_may_leave_out_how_many_parameters_are_active():
+    text = JOB.replace("Qwen3-30B-A3B-merged", "qwen3-235b-mergeExperts").replace("ep_size: 4", "ep_size: 1")
+    assert read_text(text, "pretrain.yaml").model == catalog.model("qwen3-235b-a22b")
+
+
+def test_parts_of_a_layer_that_are_recomputed_are_not_counted_as_whole_layers():
+    text = JOB.replace("  recompute_modules:\n    - model.layers.{*}\n", "  recompute_modules:\n    - model.layers.{*}.self_attn\n")
+    plan = read_text(text, "pretrain.yaml")
+    assert plan.recompute.all_layers is False
+    assert any(line.startswith("recompute = none") and "self_attn" in line for line in plan.document.defaulted)
