@@ -26,7 +26,7 @@ class Questions:
     def kernels(self, *, rank: int | None = None, step: int | None = None, by: str = "name") -> pd.DataFrame:
         """What ran on the devices: one row a `by` (name, type, core, kind or stream), the most time first.
 
-        Columns: `by`'s, `kind`, `core` (that of the first), `num_ranks`, `count`, `total_ns`, `mean_ns`, `std_ns` (0 for one
+        Columns: that of `by`, `kind`, `core` (that of the first), `num_ranks`, `count`, `total_ns`, `mean_ns`, `std_ns` (0 for one
         call), `min_ns`, `max_ns`, `share` (of the summed time of all rows, 0 to 1).
         """
         return _answer("kernels", self, rank=rank, step=step, by=by)
@@ -149,11 +149,19 @@ class Questions:
         return _answer("expert_load", self, step=step)
 
     def memory(self, *, rank: int | None = None) -> pd.DataFrame:
-        """Memory held over time: `rank`, `component`, `time_ns`, `allocated_bytes`, `reserved_bytes`, `active_bytes`."""
+        """Memory held over time, one row a sample.
+
+        Columns: `rank`, `component`, `time_ns`, `allocated_bytes`, `reserved_bytes`, `active_bytes` (null: not recorded).
+        Raises NotMeasuredError if there is no sample.
+        """
         return _answer("memory", self, rank=rank)
 
     def counters(self, *, rank: int | None = None, name: str | None = None) -> pd.DataFrame:
-        """Counters over time: `rank`, `name`, `unit`, `time_ns`, `value`; only those whose name contains `name`, if it is given."""
+        """Counters over time, one row a sample; only those whose name contains `name`, if it is given.
+
+        Columns: `rank`, `name`, `unit`, `time_ns`, `value` (in `unit`). Raises NotMeasuredError if there is no sample,
+        InputError that tells the names found if `name` is in none.
+        """
         return _answer("counters", self, rank=rank, name=name)
 
     def sql(self, query: str) -> pd.DataFrame:

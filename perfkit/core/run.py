@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from perfkit.core.answer import ASKED, Answer, nearest
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.display import html_table, text_table
 from perfkit.core.errors import InputError, NotMeasuredError
@@ -230,10 +231,13 @@ class Run(Questions):
     ) -> pd.DataFrame:
         """Rows of `table`, all or those of some `ranks` and `steps`, with the columns of `schema.py`.
 
-        Empty, with all columns, if the run has none. Raises InputError for a table that does not exist.
+        Empty, with all columns, if the run has none. Raises InputError for a table or columns that do not exist.
         """
         if table not in TABLES:
-            raise InputError("Run.frame", [f"{table!r} is no table; tables are {', '.join(TABLES)}"])
+            raise InputError("Run.frame", [nearest(table, TABLES, "table")])
+        known = [column.name for column in TABLES[table].columns]
+        if wrong := [name for name in columns or () if name not in known]:
+            raise InputError("Run.frame", [f"{table}: {nearest(name, known)}" for name in wrong])
         chosen = None if ranks is None else list(ranks)
         if table not in self.tables:
             rows = empty(table)
@@ -263,8 +267,14 @@ class Run(Questions):
         return (int(rank) for rank in self.tables[table]["rank"].unique())
 
     def steps(self) -> pd.DataFrame:
-        """Where the time went: one row a rank and step, the columns of the table `steps`."""
-        return self.frame("steps").sort_values(["rank", "step"], ignore_index=True)
+        """Where the time went: one row a rank and step, in their order; times in int ns, null for what was not measured.
+
+        Columns are those of the table `steps`: `rank`, `step`, `pipeline_stage`, `start_ns`, `duration_ns`, and of it
+        `computing_ns`, `exposed_communication_ns`, `bubble_ns`, `free_ns`, ...; `perfkit.core.schema` tells each.
+        """
+        rows = Answer(self.frame("steps").sort_values(["rank", "step"], ignore_index=True))
+        rows.attrs[ASKED] = "steps"
+        return rows
 
     def step_breakdown(self, rank: int, step: int) -> Breakdown:
         """The leaves of one step of one rank in ns; they sum to its `duration_ns`.

@@ -11,7 +11,7 @@ from perfkit.core.answer import Answer, nearest
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.schema import TABLES
-from perfkit.explain import chrome_trace
+from perfkit.explain import chrome_trace, memory_use
 from perfkit.explain import collectives as meetings
 from perfkit.explain import copies as moved
 from perfkit.explain import critical_path as paths
@@ -28,6 +28,9 @@ from perfkit.explain.statistics import statistics
 from perfkit.record.events.graph import causal_graph
 from perfkit.record.store import select
 
+_HOW_COUNTERS = (
+    "on Ascend record at level 1 or 2, which writes counters of the device and its links into trace_view.json or the database"
+)
 _GROUPS = ("name", "type", "core", "kind", "stream")
 
 
@@ -59,12 +62,15 @@ def waiting(run: Run, *, step: int | None = None) -> pd.DataFrame:
 
 def idle(run: Run, *, rank: int | None = None, step: int | None = None) -> pd.DataFrame:
     """Gaps with their causes; see `Run.idle`."""
-    chosen, steps = _chosen(run, rank), _steps(run, step)
-    pairs = run.frame("steps", ranks=chosen, steps=steps)[["rank", "step"]].sort_values(["rank", "step"])
-    found = [gaps.idle_gaps(run, rank=int(of), step=int(number)) for of, number in pairs.itertuples(index=False)]
-    if not found:
-        raise NotMeasuredError("the device timeline", how_to_collect=gaps.HOW_TO_COLLECT)
-    return Answer(pd.concat(found, ignore_index=True))
+    steps = _steps(run, step)
+
+    def gaps_of(each: int) -> pd.DataFrame:
+        numbers = sorted(map(int, run.frame("steps", ranks=[each], steps=steps, columns=["step"])["step"]))
+        if not numbers:
+            raise NotMeasuredError(f"the device timeline of rank {each}", how_to_collect=gaps.HOW_TO_COLLECT)
+        return pd.concat([gaps.idle_gaps(run, rank=each, step=number) for number in numbers], ignore_index=True)
+
+    return _by_rank(run, rank, gaps_of)
 
 
 def critical_path(run: Run, *, step: int | None = None, ranks: Iterable[int] | None = None) -> pd.DataFrame:
@@ -137,13 +143,23 @@ def expert_load(run: Run, *, step: int | None = None) -> pd.DataFrame:
 
 def memory(run: Run, *, rank: int | None = None) -> pd.DataFrame:
     """Memory over time; see `Run.memory`."""
-    return Answer(run.frame("memory_curve", ranks=_chosen(run, rank)))
+    rows = run.frame("memory_curve", ranks=_chosen(run, rank))
+    if rows.empty:
+        raise NotMeasuredError(f"memory of {_subject(run, rank)} over time", how_to_collect=memory_use.HOW)
+    return Answer(rows)
 
 
 def counters(run: Run, *, rank: int | None = None, name: str | None = None) -> pd.DataFrame:
     """Counters over time; see `Run.counters`."""
     rows = run.frame("counters", ranks=_chosen(run, rank))
-    return Answer(rows if name is None else rows[rows["name"].astype(str).str.contains(name, case=False, regex=False)])
+    if rows.empty:
+        raise NotMeasuredError(f"counters of {_subject(run, rank)} over time", how_to_collect=_HOW_COUNTERS)
+    if name is None:
+        return Answer(rows)
+    texts = rows["name"].astype(str)
+    if not (named := texts.str.contains(name, case=False, regex=False)).any():
+        raise InputError("Run.counters", [nearest(name, sorted(set(texts)), "part of the name of a counter")])
+    return Answer(rows[named])
 
 
 def sql(run: Run, query: str) -> pd.DataFrame:
@@ -168,6 +184,10 @@ def _by_rank(run: Run, rank: int | None, ask: Callable[[int], pd.DataFrame]) -> 
     if not found:
         raise missing or NotMeasuredError(f"ranks of {run.name}", how_to_collect=gaps.HOW_TO_COLLECT)
     return Answer(pd.concat(found, ignore_index=True))
+
+
+def _subject(run: Run, rank: int | None) -> str:
+    return run.name if rank is None else f"rank {rank}"
 
 
 def _chosen(run: Run, rank: int | None) -> list[int]:

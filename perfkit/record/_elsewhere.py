@@ -81,6 +81,19 @@ _KINDS: Sequence[_Kind] = (
     ),
     _Kind("a MindInsight Marey graph", _NOTHING, _start(rb'\A\s*\{\s*"(?:maps|scope_map)"\s*:')),
     _Kind(
+        "one table of a MindSpore Insight profile, without times of steps",
+        _NOTHING,
+        name=_name(
+            r"^(?:flops_(?:summary|scope)|(?:ascend_|gpu_)?timeline_summary|dynamic_shape_info|framework_raw|minddata_cpu_utilization"
+            r"|pipeline_profiling|step_trace_point_info|aicpu_intermediate)(?:_\d+)?\.(?:json|csv)$"
+        ),
+    ),
+    _Kind(
+        "one table of an Ascend profile, without moments of its rows",
+        _NOTHING,
+        name=_name(r"^(?:operator_details|static_op_mem|op_statistic|api_statistic|data_preprocess|l2_cache)(?:_\d+)*\.csv$"),
+    ),
+    _Kind(
         "raw data of msprof that is not exported",
         "run `msprof --export=on --output=<folder>` and open its result",
         name=_name(r"^(?:.*\.slice_\d+(?:\.done)?|sqlite)$"),

@@ -67,6 +67,12 @@ def test_a_wrong_column_rank_step_or_group_is_answered_with_the_right_ones(dlrm)
         dlrm.critical_path(step=11)
     with pytest.raises(InputError, match="do you mean 'name'"):
         dlrm.kernels(by="nam")
+    with pytest.raises(KeyError, match=r"'computing' is no column, do you mean .*'computing_ns'"):
+        dlrm.steps()["computing"]
+    with pytest.raises(InputError, match=r"kernels: 'duration' is no column, do you mean 'duration_ns'"):
+        dlrm.frame("kernels", columns=["rank", "duration"])
+    with pytest.raises(InputError, match=r"'kernel' is no table, do you mean 'kernels'"):
+        dlrm.frame("kernel")
 
 
 def test_idle_gaps_sum_to_the_free_time_of_the_steps(dlrm):
@@ -103,6 +109,29 @@ def test_what_was_not_recorded_is_not_measured(tmp_path):
     run = load(DATA / "hta/rank_non_gpu", cache=False)
     with pytest.raises(NotMeasuredError):
         run.queue_length()
+
+
+def test_memory_and_counters_that_were_not_recorded_are_not_measured(dlrm):
+    for ask in (dlrm.memory, dlrm.counters):
+        with pytest.raises(NotMeasuredError, match="over time"):
+            ask()
+        with pytest.raises(NotMeasuredError, match="rank 3"):
+            ask(rank=3)
+
+
+def test_a_counter_that_is_not_there_is_answered_with_those_that_are():
+    run = load(DATA / "torch_npu_db/level1", cache=False)
+    assert set(run.counters(name="freq")["name"]) == {"AI Core Freq"}
+    with pytest.raises(InputError, match="'AI Core Freq'"):
+        run.counters(name="AI Core Frq")
+
+
+def test_ranks_without_a_timeline_do_not_keep_the_others_from_being_idle():
+    run = load(DATA / "torch_npu_pp2dp2", cache=False)
+    assert len(run.ranks) == 4
+    assert set(run.idle()["rank"]) == {0, 2}
+    with pytest.raises(NotMeasuredError, match="rank 1"):
+        run.idle(rank=1)
 
 
 def test_sql_over_the_tables_gives_what_pandas_gives(dlrm):

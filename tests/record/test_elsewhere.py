@@ -24,6 +24,9 @@ DAY_US = 24 * 3600 * 10**6
         ("host.xplane.pb", "\n\x05/host", "XPlane", "TensorBoard"),
         ("report.nsys-rep", "x" * 50, "Nsight Systems", "nsys export"),
         ("profiler_metadata.json", '{"ENV_VARIABLES": {}}', "metadata", "folder of the recording"),
+        ("flops_summary_0.json", '{"cube_FLOPs": 1.5}', "MindSpore Insight", "folder of the recording"),
+        ("aicpu_intermediate_1.csv", "serial_number,node_type_name\n", "MindSpore Insight", "folder of the recording"),
+        ("operator_details.csv", "Name,Input Shapes,Call Stack\n", "Ascend profile", "folder of the recording"),
         ("notes.md", "# Notes", "document", "folder of the recording"),
     ],
 )

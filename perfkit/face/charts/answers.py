@@ -38,6 +38,15 @@ def picture(answer: pd.DataFrame) -> Any:
     return draw(answer)
 
 
+def _steps(rows: pd.DataFrame) -> Any:
+    """The longest steps of all ranks, in their order."""
+    shown = rows.nlargest(TOP, "duration_ns").sort_values(["rank", "step"])
+    names = ("computing", "exposed_communication", "bubble", "free")
+    parts = {name.replace("_", " "): f"{name}_ns" for name in names if shown[f"{name}_ns"].notna().any()}
+    labels = _series(shown, "rank", "step")
+    return _bars(shown.assign(label=labels), "label", parts or {"step": "duration_ns"}, "step (ms)")
+
+
 def _kernels(rows: pd.DataFrame) -> Any:
     shown = rows.head(TOP)
     cores = shown["core"] if "core" in shown else pd.Series([None] * len(shown), index=shown.index)
@@ -179,7 +188,7 @@ def _over_time(rows: pd.DataFrame, value: str, series: tuple[str, ...], title: s
 def _series(rows: pd.DataFrame, *columns: str) -> pd.Series:
     """One text a row: what it is of; the rank only where there are several."""
     shown = [name for name in columns if name != "rank" or rows["rank"].nunique() > 1 or columns == ("rank",)]
-    texts = [(f"{name} " if name in ("rank", "stream") else "") + rows[name].astype("object").astype(str) for name in shown]
+    texts = [(f"{name} " if name in ("rank", "step", "stream") else "") + rows[name].astype("object").astype(str) for name in shown]
     joined = texts[0]
     for text in texts[1:]:
         joined = joined + ", " + text
@@ -188,6 +197,7 @@ def _series(rows: pd.DataFrame, *columns: str) -> pd.Series:
 
 PICTURES: Mapping[str, _Picture] = MappingProxyType(
     {
+        "steps": _steps,
         "kernels": _kernels,
         "collectives": _collectives,
         "waiting": _waiting,

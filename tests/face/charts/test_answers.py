@@ -22,7 +22,7 @@ from tests.page_cells import run_page
 TRACES = Path(__file__).parents[2] / "data" / "traces"
 SAMPLES = {
     "dlrm_8xV100": ("kernels", "collectives", "waiting", "idle", "critical_path", "queue_length", "full_queue", "host_calls",
-                    "expert_load", "copies", "modules"),
+                    "expert_load", "copies", "modules", "steps"),
     "hta/critical_path/simple_add": ("copy_bandwidth", "kernel_sequences"),
     "hta/cupti_profiler": ("kernel_counters",),
     "torch_npu_db/level1": ("frequency", "memory", "counters"),
@@ -40,7 +40,7 @@ def rows_of(chart: alt.TopLevelMixin) -> dict[str, list[dict[str, object]]]:
 
 
 def test_every_question_but_sql_has_a_picture():
-    assert {*PICTURES} - {"compare_names"} == set(questions()) - {"sql"}
+    assert {*PICTURES} - {"compare_names", "steps"} == set(questions()) - {"sql"}
 
 
 @pytest.mark.parametrize(("sample", "question"), [(sample, name) for sample, names in SAMPLES.items() for name in names])
@@ -96,7 +96,7 @@ def _structure(chart: alt.TopLevelMixin) -> dict[str, object]:
 
 
 def test_what_has_no_picture_says_what_has(runs):
-    with pytest.raises(InputError, match="the answer to sql has no picture; there are pictures of kernels"):
+    with pytest.raises(InputError, match="the answer to sql has no picture; there are pictures of steps, kernels"):
         runs["dlrm_8xV100"].sql("SELECT rank FROM steps").plot()
     with pytest.raises(InputError, match="no row of kernels is left"):
         runs["dlrm_8xV100"].kernels().head(0).plot()
