@@ -67,6 +67,8 @@ _MODULES = {"classroom": "perfkit.teach", "widgets": "perfkit.face.widgets"}
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
+    if name == "panels":
+        raise ImportError("this notebook is of perfkit before 0.2, whose pages were panels; `perfkit notebooks` has those of today")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'perfkit' has no attribute {name!r}")
     return getattr(importlib.import_module(_PUBLIC[name]), name)

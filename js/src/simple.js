@@ -1,6 +1,6 @@
 // The small views: the header with the page's address, and links to other pages.
 import { ClassBar } from "./class_bar.js";
-import { el } from "./dom.js";
+import { download, el } from "./dom.js";
 import { renderOpener } from "./opener.js";
 import { begin, finish } from "./ready.js";
 import { t } from "./texts.js";
@@ -42,13 +42,22 @@ const drawHeader = follow((root, content) => {
   );
 });
 
-export const renderLinks = follow((root, content) => {
+export const renderLinks = follow((root, content, send, model) => {
+  const said = el("p", { class: "pk-links-said", role: "status" });
+  const make = el("button", { type: "button", class: "pk-quiet", hidden: !content.notebook, onclick: () => send({ type: "notebook" }),
+    title: t("This page as a notebook of your own, with what you chose on it written as code") }, t("New notebook from this page"));
+  root.received ??= model.on("msg:custom", (message) => {
+    if (message.type !== "notebook") return;
+    if (message.text) download(message.name, message.text, "application/x-ipynb+json");
+    root.querySelector(".pk-links-said").textContent = message.told ?? t("Downloaded");
+  }) ?? true;
   root.replaceChildren(
     el("nav", { class: "pk-next", "aria-label": content.label },
       el("span", { class: "pk-next-label" }, content.label),
       content.links.map((link) =>
         el("a", { class: "pk-card", href: link.href },
           el("span", { class: "pk-card-title" }, link.title), link.why ? el("span", { class: "pk-card-why" }, link.why) : null))),
+    make, said,
   );
 });
 

@@ -51,6 +51,7 @@ def test_a_page_runs_in_jupyterlab_and_its_controls_work(lab, make_offline):
     page.goto(f"{server.url}lab/tree/11_ranks.ipynb?token={token}")
     page.locator(".jp-Notebook").wait_for(timeout=90_000)
     assert urlsplit(page.url).netloc == urlsplit(server.url).netloc
+    assert (server.project / "notebooks" / "11_ranks.ipynb").is_file(), "a copy of the project's own"
     page.get_by_text("| Idle").wait_for(timeout=90_000)
     page.get_by_role("menuitem", name="Run").first.click()
     page.get_by_text("Run All Cells", exact=True).click()

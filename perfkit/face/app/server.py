@@ -81,9 +81,9 @@ def serve(
     """Serve the guided pages on `host`:`port` with what lies at `paths` open, until Ctrl-C.
 
     A path is a tuning project, or a recording, a log, a configuration, a graph dump, or a folder of them: then a project is
-    made for it in the user's data folder. Without one this folder is the project. `lab` opens JupyterLab on the same pages,
-    with the code visible; `read_only` never writes to the project. Raises InputError if nothing can read a path or the port is
-    taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by default one that is made and
+    made for it in the user's data folder. Without one this folder is the project. `lab` opens JupyterLab on the
+    project's own copies of the pages, with the code visible; `read_only` never writes to the project. Raises InputError if
+    nothing can read a path or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by default one that is made and
     printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a proxy, and `user_header` where that
     proxy, which sends the token, names the visitor. `preloaded` is a process for the kernels that has begun already.
     """
@@ -102,7 +102,7 @@ def serve(
         os.environ["PERFKIT_READ_ONLY"] = "1"
     if lab:
         os.environ.pop("PERFKIT_APP", None)
-        _start_lab(port, access, start, open_browser=open_browser)
+        _start_lab(port, access, start, _own_pages(project, read_only=read_only), open_browser=open_browser)
         return
     os.environ["PERFKIT_APP"] = "1"
     raise_descriptor_limit()
@@ -283,7 +283,24 @@ def _kept_visits(access: Access) -> dict[str, bytes]:
     return {"cookie_secret": hashlib.sha256(f"perfkit visits {access.token}".encode()).digest()}
 
 
-def _start_lab(port: int, access: Access, start: Start, *, open_browser: bool) -> None:
+def _own_pages(project: Path, *, read_only: bool) -> Path:
+    """The copies of the pages in the project, made where they are missing; where nothing can be written the pages themselves."""
+    from perfkit.project.notebooks import FOLDER, copy_pages, told  # noqa: PLC0415  of JupyterLab alone
+
+    try:
+        if read_only:
+            raise PermissionError
+        folder = copy_pages(project)
+    except PermissionError:
+        print(f"{project} is only read: these are the pages themselves, and changes are not kept", flush=True)
+        return _pages_folder()
+    print(f"the pages are copies of your own in {project / FOLDER}", flush=True)
+    for line in told(project):
+        print(line, flush=True)
+    return folder
+
+
+def _start_lab(port: int, access: Access, start: Start, folder: Path, *, open_browser: bool) -> None:
     from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]  # noqa: PLC0415  two seconds that the app does not need
 
     arguments = {
@@ -291,7 +308,7 @@ def _start_lab(port: int, access: Access, start: Start, *, open_browser: bool) -
         "ServerApp.base_url": access.base_url,
         "ServerApp.port": port,
         "ServerApp.port_retries": 0,
-        "ServerApp.root_dir": str(_pages_folder()),
+        "ServerApp.root_dir": str(folder),
         "ServerApp.open_browser": open_browser,
         "ServerApp.allow_root": True,  # as in a container; it asks for a token
         "ServerApp.kernel_spec_manager_class": f"{__name__}.OwnKernels",

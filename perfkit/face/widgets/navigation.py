@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import IPython
+
 from perfkit.core import settings
-from perfkit.core.resources import pages
-from perfkit.core.texts import t
+from perfkit.core.resources import notebooks_folder, pages
+from perfkit.core.texts import say, t, told
 from perfkit.face.widgets import context
 from perfkit.face.widgets.view import Content
 
@@ -22,6 +26,31 @@ def page_link(name: str, **values: object) -> str:
 
 CLASSIC_WAY = ("01", "10", "11", "12", "13", "18", "15", "04", "05", "03", "06", "02", "22", "21")
 """The pages as the classic guides walk them: profile, operators, communication, memory, recomputation, then the strategy again."""
+
+
+class Links(Content):
+    """Links to pages, and a button that makes a notebook of this one with what was chosen on it."""
+
+    def __init__(self, content: dict[str, object], page: Path | None) -> None:
+        self._page = page
+        super().__init__(kind="links", content={**content, "notebook": page is not None})
+
+    def on_message(self, message: dict[str, Any]) -> None:
+        """The button was pressed: the notebook lies in the project, or is sent where nothing can be written."""
+        from perfkit.face.widgets.new_notebook import keep_notebook, with_choices  # noqa: PLC0415  it knows steps and pickers
+
+        shell = IPython.get_ipython()  # type: ignore[no-untyped-call]
+        if message.get("type") != "notebook" or self._page is None or shell is None:
+            return
+        text = with_choices(self._page, shell.user_ns)
+        kept = keep_notebook(self._page.stem, text)
+        if kept is None:
+            self.send({"type": "notebook", "name": self._page.name, "text": text})
+        else:
+            said = say(
+                "The notebook is {file}; open it with: perfkit serve {project} --lab", file=str(kept), project=str(kept.parents[1])
+            )
+            self.send({"type": "notebook", "told": told(said)})
 
 
 def next_pages(*names: str, page: str = "", label: str = "", **why: str) -> Content:
@@ -38,11 +67,21 @@ def next_pages(*names: str, page: str = "", label: str = "", **why: str) -> Cont
         wanted = [found for found in known if found.name > (page or _here())][:1]
     reasons = {found.name: t(why.get(f"p{found.number}", "")) for found in wanted}
     links = [{"href": page_link(found.name), "title": t(found.title), "why": reasons[found.name]} for found in wanted]
-    return Content(kind="links", content={"label": t(label) if label else t("Next"), "links": links})
+    return Links({"label": t(label) if label else t("Next"), "links": links}, _file_of(page or _here()))
+
+
+def _file_of(page: str) -> Path | None:
+    """The file of this page: in JupyterLab the one that is open there, in the app that of the page; None where there is none."""
+    session = Path(os.environ.get("JPY_SESSION_NAME", ""))
+    if session.suffix == ".ipynb" and session.is_file():
+        return session
+    path = (settings.pages_folder() or notebooks_folder()) / f"{page}.ipynb"
+    return path if page and path.is_file() else None
 
 
 def _here() -> str:
-    return os.environ.get("SCRIPT_NAME", "").rsplit("/", 1)[-1]
+    """The name of this page: the app says it, and JupyterLab names the notebook's file."""
+    return Path(os.environ.get("SCRIPT_NAME") or os.environ.get("JPY_SESSION_NAME", "")).name.removesuffix(".ipynb")
 
 
 def _classic_next(page: str) -> tuple[str, ...]:

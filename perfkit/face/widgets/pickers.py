@@ -28,10 +28,10 @@ from perfkit.face.widgets.values import Value
 
 
 class Picker:
-    """What was chosen on the page: `value` is the plain object, read once; `path` is where it lies."""
+    """What was chosen on the page: `value` is the plain object, read once; `path` is where it lies, `name` the parameter of it."""
 
     def __init__(self, view: StepView, name: str) -> None:
-        self.view, self._name = view, name
+        self.view, self.name = view, name
 
     @property
     def source(self) -> Value:
@@ -46,16 +46,16 @@ class Picker:
     @property
     def path(self) -> str:
         """Where it lies; "" if nothing is chosen."""
-        return str(self.view.state[self._name])
+        return str(self.view.state[self.name])
 
     @property
     def place(self) -> Value:
         """Where the newest one lies, as text; to be followed by another picker or a step."""
-        return self.view.own(self._name)
+        return self.view.own(self.name)
 
     def choose(self, path: str | Path) -> Picker:
         """Choose another one, as a visitor would."""
-        self.view.set({self._name: str(path)})
+        self.view.set({self.name: str(path)})
         return self
 
     def _ipython_display_(self) -> None:

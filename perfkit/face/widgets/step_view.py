@@ -77,6 +77,7 @@ class StepView(PanelView):
         self._refused: tuple[dict[str, Any], Exception] | None = None
         self._whole = Whole({}, {}, "", (), ())
         self._complete, self._must_show = False, False
+        self._set_by_hand: set[str] = set()
         self._presses = self._seen_presses = self._answered_presses = 0
         self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
@@ -88,6 +89,16 @@ class StepView(PanelView):
         for source in recipe.sources.values():
             source.listen(self._follow)
         super().__init__(_panel(recipe, self), name=recipe.name)
+
+    def choices(self) -> dict[str, Any]:
+        """What the visitor, or the page's address, has set, and the row that was chosen, as `set` takes it."""
+        choose, state = self._recipe.choose, self.state
+        found = {name: state[name] for name in self._recipe.entries if name in self._set_by_hand}
+        return found | ({choose: state[choose]} if choose in state and state[choose] not in ("", ()) else {})
+
+    def _accept(self, state: Any, values: Mapping[str, Any]) -> Any:
+        self._set_by_hand.update(values)
+        return super()._accept(state, values)
 
     def retire(self) -> None:
         """Follow nothing any more: the cell was run again, and another view stands in this one's place."""
