@@ -92,9 +92,8 @@ def told(project: Path) -> tuple[str, ...]:
 def difference(project: Path, page: str) -> str:
     """What the page of this perfkit has that the copy has not, as a unified diff of their cells as text; empty for none."""
     copy, new = _both(project, page)
-    sides = [_lines_of(path) for path in (copy.file, new)]
-    names = (f"{FOLDER}/{copy.file.name} (of {copy.version or 'no version'})", f"{new.name} (of {__version__})")
-    return "".join(difflib.unified_diff(*sides, *names))
+    own, other = f"{FOLDER}/{copy.file.name} (of {copy.version or 'no version'})", f"{new.name} (of {__version__})"
+    return "".join(difflib.unified_diff(_lines_of(copy.file), _lines_of(new), own, other))
 
 
 def take(project: Path, page: str) -> Path:

@@ -81,11 +81,12 @@ def serve(
     """Serve the guided pages on `host`:`port` with what lies at `paths` open, until Ctrl-C.
 
     A path is a tuning project, or a recording, a log, a configuration, a graph dump, or a folder of them: then a project is
-    made for it in the user's data folder. Without one this folder is the project. `lab` opens JupyterLab on the
-    project's own copies of the pages, with the code visible; `read_only` never writes to the project. Raises InputError if
-    nothing can read a path or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by default one that is made and
-    printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a proxy, and `user_header` where that
-    proxy, which sends the token, names the visitor. `preloaded` is a process for the kernels that has begun already.
+    made for it in the user's data folder. Without one this folder is the project. `lab` opens JupyterLab on the project's
+    own copies of the pages, with the code visible; `read_only` never writes to the project. Raises InputError if nothing can
+    read a path or the port is taken. `classroom` holds a class (`perfkit.face.app.class_mode`). Visitors need `token`, by
+    default one that is made and printed, unless `no_token` says that nobody is asked; `base_url` is the path behind a proxy,
+    and `user_header` where that proxy, which sends the token, names the visitor. `preloaded` is a process for the kernels
+    that has begun already.
     """
     settings.max_kernels(0)  # a wrong PERFKIT_MAX_KERNELS should be told here, not by the first page
     start = start_with(paths, classroom=classroom)

@@ -71,6 +71,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "explain": ("text",),
     "find": ("text",),
     "hash": ("values",),
+    "notebook": (),
     "catch-up": (),
     "need-module": ("name",),
     "open-path": ("path",),

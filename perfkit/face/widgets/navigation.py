@@ -39,7 +39,7 @@ class Links(Content):
         """The button was pressed: the notebook lies in the project, or is sent where nothing can be written."""
         from perfkit.face.widgets.new_notebook import keep_notebook, with_choices  # noqa: PLC0415  it knows steps and pickers
 
-        shell = IPython.get_ipython()  # type: ignore[no-untyped-call]
+        shell = IPython.get_ipython()
         if message.get("type") != "notebook" or self._page is None or shell is None:
             return
         text = with_choices(self._page, shell.user_ns)
@@ -47,9 +47,7 @@ class Links(Content):
         if kept is None:
             self.send({"type": "notebook", "name": self._page.name, "text": text})
         else:
-            said = say(
-                "The notebook is {file}; open it with: perfkit serve {project} --lab", file=str(kept), project=str(kept.parents[1])
-            )
+            said = say("Written to the project: {file}. It opens with: perfkit serve --lab", file=f"{kept.parent.name}/{kept.name}")
             self.send({"type": "notebook", "told": told(said)})
 
 

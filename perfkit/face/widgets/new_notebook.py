@@ -88,7 +88,7 @@ def _cell(source: str, lines: list[str]) -> list[str]:
 
 
 def keep_notebook(page: str, text: str) -> Path | None:
-    """Write a notebook into the project's folder of them, under the page's name and the next number; None where nothing is written."""
+    """Write a notebook into the project under the page's name and the next number; None where nothing can be written."""
     try:
         folder = own_project("notebook").folder / FOLDER
     except InputError:

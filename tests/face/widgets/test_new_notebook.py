@@ -61,6 +61,7 @@ def test_a_second_recording_and_what_a_picker_has_besides_are_written_too(tmp_pa
         (graph / name).write_bytes((notebooks_folder().parent / "data" / "ir" / name).read_bytes())
     page = run_page("18_graph_ir", path=graph)
     page["open_graph"].view.set({"file": "strategy_mismatch.ir"})
+    page["open_graph"].view.wait()
     text = made_of("18_graph_ir", page)
     assert "open_graph.view.set({'file': 'strategy_mismatch.ir'});" in text
     page = run_page("21_compare")
@@ -102,14 +103,14 @@ def test_the_button_says_where_it_lies_or_sends_it(tmp_path: Path, monkeypatch: 
     page_state.cache_clear()
     links, sent = widgets.next_pages("10"), []
     links.send = sent.append
-    links.on_message({"type": "notebook"})
+    links._dispatch(links, {"type": "notebook"}, [])
     assert (links.content["notebook"], sent) == (True, []), "outside of a notebook there are no objects"
     monkeypatch.setattr("IPython.get_ipython", lambda: Shell)
-    links.on_message({"type": "notebook"})
+    links._dispatch(links, {"type": "notebook"}, [])
     assert sent[0]["name"] == "11_step_breakdown.ipynb"
     assert str(OWN) in sent[0]["text"]
     create_project(tmp_path, "mine")
-    links.on_message({"type": "notebook"})
-    assert "11_step_breakdown_1.ipynb; open it with: perfkit serve" in sent[1]["told"]
+    links._dispatch(links, {"type": "notebook"}, [])
+    assert sent[1]["told"] == "Written to the project: notebooks/11_step_breakdown_1.ipynb. It opens with: perfkit serve --lab"
     monkeypatch.setenv("SCRIPT_NAME", "/my_own")
     assert widgets.next_pages("10").content["notebook"] is False
