@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from perfkit import __version__
 from perfkit.core import settings
 from perfkit.core.errors import InputError
 from perfkit.core.resources import notebooks_folder
@@ -57,8 +56,8 @@ def copies(project: Path) -> list[Copy]:
     return found
 
 
-def copy_pages(project: Path) -> Path:
-    """Write the pages that the project has no copy of, with what is recorded of them; the folder that they lie in.
+def copy_pages(project: Path, *, version: str) -> Path:
+    """Write the pages of this `version` that the project has no copy of, with what is recorded; the folder that they lie in.
 
     A file that is there stays as it is. In the folder of the pages themselves nothing is written.
     """
@@ -68,7 +67,7 @@ def copy_pages(project: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         for page in missing:
             shutil.copyfile(page, folder / page.name)
-        _write(project, {page.stem: _entry(page) for page in missing})
+        _write(project, {page.stem: _entry(page, version) for page in missing})
     return folder
 
 
@@ -92,12 +91,12 @@ def told(project: Path) -> tuple[str, ...]:
 def difference(project: Path, page: str) -> str:
     """What the page of this perfkit has that the copy has not, as a unified diff of their cells as text; empty for none."""
     copy, new = _both(project, page)
-    own, other = f"{FOLDER}/{copy.file.name} (of {copy.version or 'no version'})", f"{new.name} (of {__version__})"
+    own, other = f"{FOLDER}/{copy.file.name} (of {copy.version or 'no version'})", f"{new.name} (of this perfkit)"
     return "".join(difflib.unified_diff(_lines_of(copy.file), _lines_of(new), own, other))
 
 
-def take(project: Path, page: str) -> Path:
-    """Put the page of this perfkit in the place of the copy, which is kept beside it; the file that keeps it.
+def take(project: Path, page: str, *, version: str) -> Path:
+    """Put the page of this `version` of perfkit in the place of the copy, which is kept beside it; the file that keeps it.
 
     Raises InputError if there is nothing newer.
     """
@@ -111,7 +110,7 @@ def take(project: Path, page: str) -> Path:
         number += 1
     copy.file.rename(kept)
     shutil.copyfile(new, copy.file)
-    _write(project, {copy.name: _entry(new)})
+    _write(project, {copy.name: _entry(new, version)})
     return kept
 
 
@@ -127,8 +126,8 @@ def _pages() -> list[Path]:
     return sorted((settings.pages_folder() or notebooks_folder()).glob("[0-9][0-9]_*.ipynb"))
 
 
-def _entry(page: Path) -> dict[str, str]:
-    return {"version": __version__, "digest": _digest(page)}
+def _entry(page: Path, version: str) -> dict[str, str]:
+    return {"version": version, "digest": _digest(page)}
 
 
 def _record(project: Path) -> dict[str, dict[str, Any]]:

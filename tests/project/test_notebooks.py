@@ -30,7 +30,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def project(tmp_path: Path, pages: Path) -> Path:
     folder = tmp_path / "project"
-    copy_pages(folder)
+    copy_pages(folder, version=__version__)
     return folder
 
 
@@ -59,7 +59,7 @@ def test_running_a_notebook_is_no_edit_and_an_edit_survives_the_next_start(proje
     nbformat.write(run, file)
     assert states(project)["11"] == "as it came"
     changed(file, "typical_steps(run, step)", "typical_steps(run, step=3)")
-    copy_pages(project)
+    copy_pages(project, version=__version__)
     assert states(project)["11"] == "edited"
     assert "step=3" in file.read_text()
     assert "+    steps = typical_steps(run, step)\n" in difference(project, "11")
@@ -72,7 +72,7 @@ def test_an_upgrade_offers_its_difference_and_writes_over_nothing(project: Path,
         changed(file, "Where did the step go?", "Where did my step go?")
     own = file.read_bytes()
     changed(pages / "11_step_breakdown.ipynb", 'widgets.Choice(\\"ms\\", \\"%\\"', 'widgets.Choice(\\"%\\", \\"ms\\"')
-    copy_pages(project)
+    copy_pages(project, version=__version__)
     assert file.read_bytes() == own
     assert states(project) == {"10": "as it came", "11": "edited, newer page" if edited else "newer page"}
     first, how = told(project)
@@ -81,15 +81,15 @@ def test_an_upgrade_offers_its_difference_and_writes_over_nothing(project: Path,
     told_lines = difference(project, "11").splitlines()
     assert any(line.startswith("-") and 'Choice("ms", "%"' in line for line in told_lines)
     assert any(line.startswith("+") and 'Choice("%", "ms"' in line for line in told_lines)
-    kept = take(project, "11")
+    kept = take(project, "11", version=__version__)
     assert kept.read_bytes() == own
     assert kept.name == f"11_step_breakdown.of-{__version__}.ipynb"
     assert file.read_bytes() == (pages / "11_step_breakdown.ipynb").read_bytes()
     assert states(project)["11"] == "as it came"
     with pytest.raises(InputError, match="already"):
-        take(project, "11")
+        take(project, "11", version=__version__)
     changed(file, "Where did", "Whither did")
-    assert take(project, "11").name == f"11_step_breakdown.of-{__version__}-2.ipynb"
+    assert take(project, "11", version=__version__).name == f"11_step_breakdown.of-{__version__}-2.ipynb"
 
 
 def test_a_project_of_an_older_perfkit_keeps_its_pages_and_gets_those_that_are_new(tmp_path: Path, pages: Path):
@@ -98,7 +98,7 @@ def test_a_project_of_an_older_perfkit_keeps_its_pages_and_gets_those_that_are_n
     source = "from perfkit import panels\npanels.show('step-breakdown')"
     old = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
     nbformat.write(old, folder / "11_step_breakdown.ipynb")
-    copy_pages(tmp_path / "old")
+    copy_pages(tmp_path / "old", version=__version__)
     assert states(tmp_path / "old") == {"10": "as it came", "11": "edited, newer page"}
     assert "-panels.show('step-breakdown')\n" in difference(tmp_path / "old", "11")
     with pytest.raises(ImportError, match="perfkit notebooks"):
@@ -119,7 +119,7 @@ def test_what_is_no_notebook_and_a_record_that_is_damaged_are_told(project: Path
         copies(project)
     (project / "notebooks" / "pages.json").unlink()
     assert states(project) == {"10": "as it came", "11": "edited, newer page"}
-    assert take(project, "11").name == "11_step_breakdown.of-before.ipynb"
+    assert take(project, "11", version=__version__).name == "11_step_breakdown.of-before.ipynb"
 
 
 def test_the_command_lists_shows_and_takes(project: Path, pages: Path, capsys: pytest.CaptureFixture[str]):

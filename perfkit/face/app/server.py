@@ -286,12 +286,13 @@ def _kept_visits(access: Access) -> dict[str, bytes]:
 
 def _own_pages(project: Path, *, read_only: bool) -> Path:
     """The copies of the pages in the project, made where they are missing; where nothing can be written the pages themselves."""
+    from perfkit import __version__  # noqa: PLC0415
     from perfkit.project.notebooks import FOLDER, copy_pages, told  # noqa: PLC0415  of JupyterLab alone
 
     try:
         if read_only:
             raise PermissionError
-        folder = copy_pages(project)
+        folder = copy_pages(project, version=__version__)
     except PermissionError:
         print(f"{project} is only read: these are the pages themselves, and changes are not kept", flush=True)
         return _pages_folder()

@@ -24,6 +24,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from perfkit import __version__
     from perfkit.core.errors import InputError
     from perfkit.face.cli._document import print_document
     from perfkit.project.notebooks import copies, difference, take
@@ -35,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise InputError("--take", ["needs the number of a page, for example: perfkit notebooks 11 --take"])
     if arguments.page is not None:
         if arguments.take:
-            kept = take(project, arguments.page)
+            kept = take(project, arguments.page, version=__version__)
             say(sys.stdout, f"taken; the copy from before is {kept}")
         else:
             say(sys.stdout, difference(project, arguments.page) or "no difference")
