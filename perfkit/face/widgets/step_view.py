@@ -395,8 +395,6 @@ def put(recipe: Recipe) -> StepView:
     if settings.publish_steps():
         _publish(view)
     elif settings.wait_for_panels():
-        try:
+        with suppress(NothingYet, NotMeasuredError):
             view.wait()
-        except (NothingYet, NotMeasuredError):
-            return view
     return view
