@@ -2,7 +2,8 @@
 
 The ranks of one job are recorded at the same time, though their clocks may be wrong, by as much as two time zones. So ranks whose
 recordings do not overlap are of one job only if their collectives end together once the clocks are aligned: those of another run
-of the same program end at times of their own. What lies further apart than two time zones is of different jobs in any case.
+of the same program end at times of their own. Where they share none, a minute between them decides. What lies further apart than
+two time zones is of different jobs in any case.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def keep_one_job(sink: Sink) -> None:
 
 
 def apart(windows: Windows) -> list[list[int]]:
-    """The ranks that were recorded at one time, by the windows of each in ns of the epoch; clocks of machines tell nothing."""
+    """The ranks whose recordings overlap, by the windows of each in ns of the epoch; those that count from 0 tell nothing."""
     dated = sorted((window, rank) for rank, window in windows.items() if window[0] >= _EPOCH_NS)
     found: list[list[int]] = []
     reached = 0
     for (start_ns, end_ns), rank in dated:
-        if not found or start_ns - reached > GAP_NS:
+        if not found or start_ns > reached:
             found.append([])
         found[-1].append(rank)
         reached = max(reached, end_ns)
@@ -65,29 +66,32 @@ def apart(windows: Windows) -> list[list[int]]:
 
 
 def _joined(parts: list[list[int]], windows: Windows, sink: Sink) -> list[list[int]]:
-    """The parts, of which those that have left collectives together are one job."""
+    """The parts, of which those that have left collectives together are one job, and close ones of which nothing tells."""
     if len(parts) < 2:
         return parts
     pieces = list(sink.pieces("collectives"))
     rows = stacked(pieces) if pieces else pd.DataFrame()
     jobs = [parts[0]]
     for before, part in pairwise(parts):
-        near = min(windows[rank][0] for rank in part) - max(windows[rank][0] for rank in before) <= APART_NS
-        if near and len(rows) and _met(jobs[-1], part, rows, sink):
+        begun_ns = min(windows[rank][0] for rank in part)
+        near = begun_ns - max(windows[rank][0] for rank in before) <= APART_NS
+        together = _together(jobs[-1], part, rows, sink) if near and len(rows) else None
+        close = begun_ns - max(windows[rank][1] for rank in jobs[-1]) <= GAP_NS
+        if close if together is None else together:
             jobs[-1] = sorted([*jobs[-1], *part])
         else:
             jobs.append(part)
     return jobs
 
 
-def _met(job: list[int], part: list[int], collectives: pd.DataFrame, sink: Sink) -> bool:
-    """Whether ranks of two parts ended their collectives together, but for what one line of time explains."""
+def _together(job: list[int], part: list[int], collectives: pd.DataFrame, sink: Sink) -> bool | None:
+    """Whether ranks of two parts ended their collectives together, but for what one line of time explains; None: none is shared."""
     ranks = {*job, *part}
     groups = {"groups": stacked(list(sink.pieces("groups")))} if sink.count("groups") else {}
     tables = {"collectives": collectives[collectives["rank"].isin(ranks)], **groups}
     clocks = clock.estimate(Run(name="", kind=sink.kind, format="", tables=tables, placement=sink.placement))
     known = [set(clocks).intersection(ranks_of) for ranks_of in (job, part)]
-    return all(known) and max(clocks[rank].residual_ns for own in known for rank in own) <= TOGETHER_NS
+    return max(clocks[rank].residual_ns for own in known for rank in own) <= TOGETHER_NS if all(known) else None
 
 
 def _windows(sink: Sink) -> dict[int, tuple[int, int]]:
@@ -107,7 +111,8 @@ def _windows(sink: Sink) -> dict[int, tuple[int, int]]:
 
 def _span(span_ns: int) -> str:
     """A long time as people say it."""
-    name, unit_s = next((pair for pair in (("days", 86_400), ("hours", 3600)) if span_ns >= pair[1] * NS_PER_S), ("minutes", 60))
+    units = (("days", 86_400), ("hours", 3600), ("minutes", 60))
+    name, unit_s = next((pair for pair in units if span_ns >= pair[1] * NS_PER_S), ("seconds", 1))
     return f"{span_ns / (unit_s * NS_PER_S):.1f} {name}"
 
 

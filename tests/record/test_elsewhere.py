@@ -62,7 +62,7 @@ def test_ranks_recorded_days_apart_are_two_jobs_of_which_one_is_shown_and_the_ot
 
 def test_recordings_that_overlap_are_of_one_time_whatever_clocks_of_machines_say():
     epoch = 1_700_000_000 * 10**9
-    second = (epoch + GAP_NS + 9, epoch + GAP_NS + 10)
+    second = (epoch + 9, epoch + 10)
     assert apart({0: (epoch, epoch + 9), 1: second}) == [[0, 1]]
     assert apart({0: (epoch, epoch + 8), 1: second, 2: (epoch + 5, epoch + 6)}) == [[0, 2], [1]]
     assert apart({0: (5, 6), 1: (10**17, 10**17)}) == []
@@ -83,6 +83,28 @@ def test_ranks_recorded_hours_apart_are_one_job_only_where_they_left_their_colle
     assert apart_.ranks == (1,)
     assert not any(apart_.clock.values())
     assert [f"{hours:.1f} hours earlier" in lost.what or hours > 24 for lost in apart_.dropped] == [True]
+
+
+@pytest.mark.parametrize("gap_s", [0.5, 20, 59])
+def test_two_jobs_less_than_a_minute_apart_are_told_apart_by_how_they_left_their_collectives(tmp_path: Path, gap_s: float):
+    base_us = 1_700_000_000_000_000
+    later_us = base_us + 20 * 100_000 + int(gap_s * 10**6)
+    for name, jitter_us in (("one", 0), ("two", 40_000)):
+        (tmp_path / name).mkdir()
+        for rank, at_us in ((0, base_us), (1, later_us)):
+            (tmp_path / name / f"rank{rank}.json").write_text(_trace(rank, at_us, jitter_us * rank))
+    assert load(tmp_path / "one", cache=False).ranks == (0, 1)
+    apart_ = load(tmp_path / "two", cache=False)
+    assert apart_.ranks == (1,)
+    assert [f"{2 + gap_s:.1f} seconds earlier" in lost.what or gap_s > 57 for lost in apart_.dropped] == [True]
+
+
+def test_close_recordings_without_shared_collectives_stay_one_job(tmp_path: Path):
+    for rank in range(2):
+        kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "dur": 50, "args": {"stream": 7}}
+        events = [kernel | {"ts": 1_700_000_000_000_000 + rank * (GAP_NS // 2000) + number * 100} for number in range(20)]
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}))
+    assert load(tmp_path, cache=False).ranks == (0, 1)
 
 
 def test_two_jobs_that_never_communicated_are_two(tmp_path: Path):
