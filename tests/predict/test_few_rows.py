@@ -69,7 +69,7 @@ def test_a_prediction_with_steps_of_ones_own_says_so_on_the_command_line(tmp_pat
     table, plan = tmp_path / "runs" / "may.csv", tmp_path / "plan.csv"
     table.parent.mkdir()
     slow = MOSAIC.head(3).assign(tokens_per_s_per_device=float("nan"))
-    slow["step_time_s"] = 1.3 * estimate_table(slow)["step_time_s"]
+    slow["step_time_s"] = 1.3 * estimate_table(slow)["step_time_s"].to_numpy()
     slow.to_csv(table, index=False)
     MOSAIC.tail(1).to_csv(plan, index=False)
 
