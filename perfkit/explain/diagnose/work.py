@@ -14,6 +14,7 @@ import pandas as pd
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Loss, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MEDIUM_SHARE
+from perfkit.explain.stragglers import NO_STAGE
 
 COLUMNS = ["rank", "start_ns", "duration_ns"]
 
@@ -93,11 +94,24 @@ def severity_of(case: Case, cost_ns: int | None) -> Severity:
 def less_busy_ns(case: Case, less_ns: Mapping[int, float]) -> int:
     """What a step wins if ranks are busy for less: the difference of the busiest rank before and after.
 
+    In a pipeline one micro batch passes every stage, the others follow at the pace of the slowest: there a stage that is not the
+    slowest one counts with its part of one micro batch (the ideal step of 1F1B, (m - 1) max + sum over stages, each over m).
     Ranks that were not looked at are taken to be busy for as much less as all that were, of those with equal work: the least of it.
     """
     busy = _busy_ns(case)
     after = busy - pd.Series(_for_all(case, less_ns), dtype="float64").reindex(busy.index).fillna(0.0)
-    return max(0, round(float(busy.max() - after.clip(lower=0.0).max()))) if len(busy) else 0
+    return max(0, round(_paced_ns(case, busy) - _paced_ns(case, after.clip(lower=0.0)))) if len(busy) else 0
+
+
+def _paced_ns(case: Case, busy: pd.Series[float]) -> float:
+    """How long a step of ranks that are busy for so long is at the least."""
+    stages = case.steps.drop_duplicates("rank").set_index("rank")["stage"].reindex(busy.index)
+    known = stages.nunique() > 1 and not (stages == NO_STAGE).any() and case.run.has("collectives")
+    micro_batches = case.num_micro_batches if known else None
+    if micro_batches is None:
+        return float(busy.max())
+    longest = busy.groupby(stages).max()
+    return float(((micro_batches - 1) * longest.max() + longest.sum()) / micro_batches)
 
 
 def _for_all(case: Case, less_ns: Mapping[int, float]) -> dict[int, float]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
+from perfkit.explain import recomputed
 from perfkit.explain.ledger import _head, _host, causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, Layer, Pieces, layer, paint
 from perfkit.explain.operator_names import operators
@@ -165,6 +166,10 @@ def _work(kernels: pd.DataFrame) -> Objects:
     )
     found[cpu[cores.cat.codes.to_numpy()]] = causes.AI_CPU
     found[_head.of_head(types, kernels["input_shapes"], found)] = _head.HEAD
+    computing = np.flatnonzero((kernels["kind"] == "computing").to_numpy(dtype=bool))
+    again = recomputed.again(types.iloc[computing], kernels["step"].iloc[computing])
+    if again is not None:
+        found[computing[again.mask(len(computing))]] = causes.AGAIN
     return found
 
 

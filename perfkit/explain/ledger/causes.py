@@ -24,12 +24,13 @@ LAUNCHING, BLOCKING, PAUSE, ALLOCATOR = "host/launching", "host/blocking call", 
 LATENCY = "host/launch latency"
 FILLING, LATE_SENDS, STAGE_LOAD = "waiting/filling", "waiting/late sends", "waiting/stage load"
 OTHER_STAGE, HEAD = "waiting/another stage", "waiting/head"
-ALL_WORK = "work/not told apart"
+ALL_WORK, AGAIN = "work/not told apart", "work/recomputation"
 KERNELS, WAITING_UNTOLD = "waiting/kernels", "waiting/why not recorded"
 
 WORDS: Mapping[str, str] = {
     "work": "computing",
     "work/head": "computing the head and its loss",
+    AGAIN: "computing layers again for the backward pass",
     TRANSFER: "moving data at its usual speed",
     SLOW_TRANSFER: "moving data slower than usual",
     NEITHER: "inside operations that neither move data nor wait",
@@ -117,5 +118,5 @@ def why(cause: str) -> str:
     }.get(cause, "waiting/" + cause.removeprefix("host/"))
 
 
-APART = frozenset({"work/experts", "work/recomputation", "work/head"})
+APART = frozenset({"work/experts", AGAIN, "work/head"})
 """Kinds of work that tell by themselves why a rank is late."""

@@ -361,8 +361,9 @@ def test_a_head_on_the_last_stage_is_told_with_the_layers_to_move():
     assert found.cost_ns == pytest.approx(82.5e6, rel=0.03)
     waits = [found.evidence[f"waiting_for_{name}_ns"] for name in ("filling", "stage_load", "late_sends")]
     assert waits[0] > waits[1] > waits[2] > 0
-    assert '--pipeline-model-parallel-layout "Et*19|t*9L"' in found.actions[1]
-    assert "offset: [5, -5]" in found.actions[0]
+    # MindSpeed or Megatron trained: MindFormers' keys would say nothing to them.
+    assert '--pipeline-model-parallel-layout "Et*19|t*9L"' in found.actions[0]
+    assert not any("offset" in action for action in found.actions)
 
 
 def test_copies_that_block_are_not_told_as_a_thread_without_its_cpu():

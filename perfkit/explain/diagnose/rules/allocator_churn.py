@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, who, work
+from perfkit.explain.diagnose.advice import EXPANDABLE, KEEP_CACHE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -34,10 +35,13 @@ LEAST_BYTES = 2**20
 MOST_RANKS = 16
 UNCACHED = 0.25
 """With so many returns a kernel nothing keeps memory for the next operator."""
-CACHE = "let the allocator keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING (NPU: PYTORCH_NO_NPU_MEMORY_CACHING)"
-ACTIONS = (
-    "do not empty the cache inside the step",
-    "use virtual memory: expandable_segments:True for PyTorch, MS_ALLOC_CONF=enable_vmm:True",
+CACHE: Action = {
+    "torch_npu": "let the allocator keep memory: unset PYTORCH_NO_NPU_MEMORY_CACHING",
+    "torch": "let the allocator keep memory: unset PYTORCH_NO_CUDA_MEMORY_CACHING",
+}
+ACTIONS: tuple[Action, ...] = (
+    KEEP_CACHE,
+    EXPANDABLE,
     "keep shapes equal from step to step, and leave the allocator some memory",
 )
 
@@ -78,7 +82,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": ranks},
         evidence=evidence,
-        actions=(CACHE, *ACTIONS) if uncached else ACTIONS,
+        actions=fitting(case, (CACHE, *ACTIONS) if uncached else ACTIONS),
         cost_ns=cost_ns or None,
         # Told whatever it costs: the hosts of two ranks are read, and the others may stop as often.
         severity=work.severity_of(case, cost_ns),

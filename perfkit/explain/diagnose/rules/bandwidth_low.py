@@ -18,6 +18,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import hidden
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -37,9 +38,17 @@ BANDWIDTH_COUNT = Threshold(
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 WORDS = {"intra_node": "inside nodes", "inter_node": "between nodes"}
-ACTIONS = (
-    "check the transport: peer access, NVLink or HCCS inside a node, RDMA instead of TCP between nodes",
-    "check algorithm, channels and buffers of the library (NCCL_ALGO, NCCL_MIN_NCHANNELS, HCCL_BUFFSIZE)",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "ascend": "check the transport: HCCS inside a node; between nodes the state of the ports, hccn_tool -i N -link -g",
+        "nvidia": "check the transport: NCCL_DEBUG=INFO names it (P2P inside a node, NET/IB between nodes, not NET/Socket)",
+        "amd": "check the transport: NCCL_DEBUG=INFO names it (P2P inside a node, NET/IB between nodes, not NET/Socket)",
+    },
+    {
+        "ascend": "give HCCL larger buffers (HCCL_BUFFSIZE, in MB) and let vector cores reduce (HCCL_OP_EXPANSION_MODE=AIV)",
+        "nvidia": "let NCCL choose the algorithm (unset NCCL_ALGO) and give it more channels (NCCL_MIN_NCHANNELS)",
+        "amd": "let RCCL choose the algorithm (unset NCCL_ALGO) and give it more channels (NCCL_MIN_NCHANNELS)",
+    },
     "keep groups with much traffic inside a node, and look for other jobs on the network",
 )
 
@@ -96,7 +105,7 @@ def _finding(case: Case, link: str, rows: pd.DataFrame, measured: float, nominal
             "median_bytes": float(rows["bytes"].median()),
             "exposed_ns": exposed_ns,
         },
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns or None,
         severity=None if cost_ns else "low",
         next=("13_communication", "17_cluster"),

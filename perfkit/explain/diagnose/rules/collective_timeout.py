@@ -10,14 +10,19 @@ than the others wait.
 from __future__ import annotations
 
 from perfkit.explain.diagnose import incidents
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "find the rank that did not come: the one without this line, or with another error before it; then its stack at that time",
-    "if the first step compiles longer than the others wait: HCCL_CONNECT_TIMEOUT and HCCL_EXEC_TIMEOUT (HCCL, seconds), or "
-    "init_process_group(timeout=...) (torch)",
+    {
+        "mindspore": "if the first step compiles longer than the others wait: HCCL_CONNECT_TIMEOUT, HCCL_EXEC_TIMEOUT (seconds)",
+        "megatron": "if the first step takes longer than the others wait: --distributed-timeout-minutes, 10 unless given",
+        "torch_npu": "if the first step compiles longer than the others wait: HCCL_CONNECT_TIMEOUT, HCCL_EXEC_TIMEOUT (seconds)",
+        "torch": "if the first step compiles longer than the others wait: init_process_group(timeout=...)",
+    },
     "check that all ranks run the same collectives in the same order, and get as many batches",
 )
 
@@ -25,7 +30,9 @@ ACTIONS = (
 def check(case: Case) -> Verdict:
     """Lines about collectives that timed out."""
     what = "waited in vain in a collective"
-    return incidents.verdict(case, RULE.name, ("collective_timeout",), what, actions=ACTIONS, following=("13_communication",))
+    return incidents.verdict(
+        case, RULE.name, ("collective_timeout",), what, actions=fitting(case, ACTIONS), following=("13_communication",)
+    )
 
 
 RULE = Rule(

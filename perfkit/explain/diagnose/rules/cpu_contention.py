@@ -17,6 +17,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, work
+from perfkit.explain.diagnose.advice import BIND, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -44,8 +45,8 @@ HELD_UP_LEAST = Threshold(
 
 LEAST_CALLS = 3
 """Fewer show no habit."""
-ACTIONS = (
-    "bind every process to CPUs of its own near its device: CPU_AFFINITY_CONF, numactl or taskset",
+ACTIONS: tuple[Action, ...] = (
+    BIND,
     "use fewer threads: dataset workers, OMP_NUM_THREADS, and no more processes than CPUs",
     "look for other jobs on the host",
 )
@@ -78,7 +79,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": ranks, "operators": tuple(str(name) for name in calls["call"].astype(str).value_counts().index[:3])},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=work.less_busy_ns(case, {known: lost[known] for known in ranks}),
         next=("14_timeline", "host-bound"),
         part="free",

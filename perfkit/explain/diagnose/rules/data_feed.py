@@ -23,6 +23,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.data_feed import GRAIN_NS, Feed, judge_feed
 from perfkit.explain.diagnose import host, launching, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
@@ -45,13 +46,17 @@ CAUSES = {
     "host": "the data wait, so the host is late for another reason",
 }
 """Causes that queues can tell, by their names in `trace.data_feed`."""
-ACTIONS = (
-    "raise the workers and the prefetch of the dataset (num_parallel_workers, num_workers, prefetch_size)",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "raise num_parallel_workers and prefetch_size of train_dataset, and set numa_enable: True",
+        "megatron": "raise the workers of the dataset: --num-workers, 2 unless given",
+        "torch": "raise num_workers and prefetch_factor of the DataLoader, with persistent_workers=True and pin_memory=True",
+    },
     "move code between iterator and network into the dataset, and cache what does not change",
     "check storage and the load of the host of the named ranks",
 )
 
-OWN_CODE = (
+OWN_CODE: tuple[Action, ...] = (
     "time the code between iterator and network (page 16), and move it into the dataset or behind the launches of the step",
     "look at the host at the start of steps in the timeline",
 )
@@ -129,7 +134,7 @@ def _finding(
             "steps_with_long_interval": float((table.loc[list(named)].max() >= bar_ns).sum()),
             **share,
         },
-        actions=actions,
+        actions=fitting(case, actions),
         cost_ns=cost_ns,
         next=("16_data_feed",),
         part="free",
@@ -215,7 +220,7 @@ def _by_step_trace(case: Case) -> Verdict:
         ),
         subject={"ranks": named},
         evidence={**evidence, **{f"{name}_queue_empty_ratio": empty for name, empty in feeds[worst].queues.items()}},
-        actions=actions,
+        actions=fitting(case, actions),
         cost_ns=work.less_busy_ns(case, means) if len(means) < len(case.run.ranks) else round(longest),
         next=("16_data_feed",),
     )
@@ -227,14 +232,14 @@ def _judged(case: Case, feed: Feed) -> pd.DataFrame:
     return feed.intervals[feed.intervals["step"].isin(case.step_numbers)]
 
 
-def _cause(feed: Feed) -> tuple[str, tuple[str, ...]]:
+def _cause(feed: Feed) -> tuple[str, tuple[Action, ...]]:
     """What the queues say, for the title, and what to do about it."""
     cause = CAUSES.get(feed.cause, "")
     suspect = say(", first {operation}", operation=feed.suspect) if feed.suspect else ""
     return (say("for data: {cause}{suspect}", cause=cause, suspect=suspect), feed.actions or ACTIONS) if cause else ("", ACTIONS)
 
 
-def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[str, ...]]:
+def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) -> tuple[str, tuple[Action, ...]]:
     """What the host did meanwhile, for the title, and what to do about it; no words where it is data or not known."""
     if loaders is None or loaders >= host.LOADED:
         return "", ACTIONS

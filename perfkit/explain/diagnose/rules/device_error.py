@@ -9,13 +9,22 @@ What to do: an ECC error or an Xid of hardware wants the device reset or exchang
 from __future__ import annotations
 
 from perfkit.explain.diagnose import incidents
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
-ACTIONS = (
-    "look at the health of the named devices: npu-smi info -t ecc, nvidia-smi -q -d ECC; take those with uncorrectable errors out",
-    "for an illegal access: run again with CUDA_LAUNCH_BLOCKING=1 or ASCEND_LAUNCH_BLOCKING=1, so that the failing call is named",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "ascend": "look at the memory of the named devices: npu-smi info -t ecc; take those with uncorrectable errors out",
+        "nvidia": "look at the memory of the named devices: nvidia-smi -q -d ECC; take those with uncorrectable errors out",
+        "amd": "look at the memory of the named devices: amd-smi metric -e; take those with uncorrectable errors out",
+    },
+    {
+        "mindspore": "for an illegal access: run again with mindspore.runtime.launch_blocking(), so that the failing call is named",
+        "torch_npu": "for an illegal access: run again with ASCEND_LAUNCH_BLOCKING=1, so that the failing call is named",
+        "torch": "for an illegal access: run again with CUDA_LAUNCH_BLOCKING=1, so that the failing call is named",
+    },
 )
 
 
@@ -26,7 +35,7 @@ def check(case: Case) -> Verdict:
         RULE.name,
         ("memory_error", "device_error"),
         "reported an error of its device",
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         following=("17_cluster",),
     )
 

@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, kernels
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -28,9 +29,17 @@ SHAPES_SHARE = Threshold(
 )
 
 MIN_STEPS = 3
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "pad or pack sequences to one length, or to a few buckets",
-    "drop the last incomplete batch, and give experts a fixed capacity",
+    {
+        "mindspore": "drop the last incomplete batch (drop_remainder=True), and give experts a capacity_factor",
+        "megatron": "give experts a fixed capacity: --moe-expert-capacity-factor with --moe-pad-expert-input-to-capacity",
+        "torch": "drop the last incomplete batch (drop_last=True of the DataLoader), and give experts a fixed capacity",
+    },
+    {
+        "torch_npu": "take compiled operators for any shape: torch.npu.set_compile_mode(jit_compile=False)",
+        "torch": "compile once for all shapes: torch.compile(dynamic=True)",
+    },
 )
 
 
@@ -61,7 +70,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"operators": kernels.largest(rare)},
         evidence={**evidence, "changing_operators": float(rare["op"].astype(str).nunique())},
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         severity="medium",
         next=("12_operators", "memory-fragmentation"),
         part="computing",

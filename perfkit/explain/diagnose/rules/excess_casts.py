@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
@@ -23,8 +24,13 @@ CASTS_SHARE = Threshold(
     origin="chosen: healthy bundled recordings convert for up to 0.8 % of the step, others for 1.1 % and more",
 )
 
-ACTIONS = (
-    "keep one data type and one layout from operator to operator",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "keep one data type: param_init_type, compute_dtype and layernorm_compute_type of the model alike",
+        "megatron": "keep one data type from operator to operator: --bf16, and no conversions in layers of one's own",
+        "torch_npu": "keep one data type and one layout: weights in bf16, torch.npu.config.allow_internal_format = False",
+        "torch": "keep one data type: weights in bf16, in place of casts of autocast in every step",
+    },
     "use operators that take the type at hand, and in-place forms",
     "look at the producers of the largest ones in the timeline",
 )
@@ -58,7 +64,7 @@ def check(case: Case) -> Verdict:
             "{casts_a_rank_and_step} conversions a rank and step take {casts_share} of it ({names})", names=names, **evidence
         ),
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
     )
     return Verdict((finding,), evidence)
 

@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, planned
+from perfkit.explain.diagnose.advice import SMALLER_BUCKETS, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -46,9 +47,9 @@ PLANNED = ("communication/exposed/dp", "communication/exposed/cp", "communicatio
 MOSTLY = 0.5
 """If data move for less than this share of the time of transfers, most of it is no transfer."""
 FIND_THE_LATE = "record all ranks of the group, or compare when they start the same operation (pages 13, 17): some come late"
-ACTIONS = (
-    "overlap gradient communication with the backward pass: buckets of some ten MiB, overlap of the distributed optimizer",
-    "split micro batches into two copies that hide each other's communication (MindFormers: micro_batch_interleave_num: 2)",
+ACTIONS: tuple[Action, ...] = (
+    SMALLER_BUCKETS,
+    {"mindspore": "split micro batches into two copies that hide each other's communication: micro_batch_interleave_num: 2"},
     "compare with other strategies: page 03",
 )
 
@@ -80,7 +81,7 @@ def check(case: Case) -> Verdict:
             return Verdict((), evidence)
     cost = float(max(worst["won"], worst["exposed"] - worst["last"] + worst["alone"] if large else 0.0))
     title = say("{exposed_ns} of communication in the mean step that could be hidden is not ({hidden_ratio} is)", **evidence)
-    actions: tuple[str, ...] = ACTIONS
+    actions: tuple[Action, ...] = ACTIONS
     if worst["moved"] < MOSTLY * worst["transfer"]:
         # Neither waiting for a rank that was recorded, nor data on their way: others come late, and hiding wins little of it.
         evidence["moving_ns"] = float(worst["moved"])
@@ -95,7 +96,7 @@ def check(case: Case) -> Verdict:
         title=title,
         subject={"groups": tuple(sorted({str(group) for group in rows["group"].dropna().unique()})[:8])},
         evidence={**evidence, "sent_after_computing_ns": float(worst["won"])},
-        actions=actions,
+        actions=fitting(case, actions),
         cost_ns=round(cost),
         next=("13_communication", "03_parallel_strategy"),
         part="communication",

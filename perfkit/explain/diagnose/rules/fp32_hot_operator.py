@@ -16,6 +16,7 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import device, kernels, shapes, work
+from perfkit.explain.diagnose.advice import Action, fitting, speakers
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -28,12 +29,20 @@ SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
 RUNS_IN_TF32 = re.compile("tf32", re.IGNORECASE)
 WON = 0.5
 TF32_DEVICES = re.compile(r"^(?:A100|A800|H\d|GH\d|B\d|GB\d|L40|RTX[45])")
-TF32_ACTION = (
-    'let products of float32 run in TF32: torch.set_float32_matmul_precision("high") before the first step, and for convolutions '
-    "torch.backends.cudnn.allow_tf32 = True; compare losses afterwards"
-)
-ACTIONS = (
-    "use bf16, or fp16 with loss scaling, for products and attention, and compare losses afterwards (page 22)",
+TF32_ACTION: Action = {
+    "torch": 'let products of float32 run in TF32: torch.set_float32_matmul_precision("high") before the first step, and for '
+    "convolutions torch.backends.cudnn.allow_tf32 = True; compare losses afterwards"
+}
+HF32_ACTION: Action = {
+    "torch_npu": "let products of float32 run in HF32: torch.npu.matmul.allow_hf32 = True; compare losses afterwards"
+}
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "compute products and attention in bf16 (compute_dtype: bfloat16), and compare losses afterwards (page 22)",
+        "megatron": "compute products and attention in bf16 (--bf16), and compare losses afterwards (page 22)",
+        "torch": "compute products and attention in bf16 (torch.autocast with dtype=torch.bfloat16), and compare losses afterwards "
+        "(page 22)",
+    },
     "look for casts to float32 before the named operators",
 )
 
@@ -59,12 +68,17 @@ def check(case: Case) -> Verdict:
         title=say("{names} in float32 take {float32_products_share} of the step", names=", ".join(names[:3]), **evidence),
         subject={"operators": names},
         evidence=evidence,
-        actions=(TF32_ACTION, *ACTIONS) if _may_run_in_tf32(case) else ACTIONS,
+        actions=_actions(case),
         cost_ns=work.less_busy_ns(case, shapes.less_by_rank(case, hot, WON * hot["per_step_ns"])),
         next=("12_operators", "22_accuracy_alignment"),
         part="computing",
     )
     return Verdict((finding,), evidence)
+
+
+def _actions(case: Case) -> tuple[str, ...]:
+    faster = [TF32_ACTION] if _may_run_in_tf32(case) else [HF32_ACTION] if "torch_npu" in speakers(case) else []
+    return fitting(case, (*faster, *ACTIONS))
 
 
 def _may_run_in_tf32(case: Case) -> bool:

@@ -15,6 +15,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import blocking, launching, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY, STEPS_BY
@@ -22,8 +23,12 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
 ALIKE = 0.5
 """Ranks with this share of the most calls wait as the one with the most does."""
-ACTIONS = (
-    "read values (item, asnumpy, print of a loss) every n-th step only",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "read values (asnumpy, print of a loss) every n-th step only, or keep several steps on the device (sink_size)",
+        "megatron": "read values every n-th step only: --log-interval 10 and more, --no-check-for-nan-in-loss-and-grad",
+        "torch": "read values (item, cpu, print of a tensor) every n-th step only; sum up on the device what is logged",
+    },
     "keep comparisons and clipping on the device instead of branching on the host",
     "synchronise once at the end of a step",
 )
@@ -62,7 +67,7 @@ def check(case: Case) -> Verdict:
                 ),
                 subject={"operators": names, **({} if everyone else {"ranks": many})},
                 evidence=evidence,
-                actions=ACTIONS,
+                actions=fitting(case, ACTIONS),
                 cost_ns=cost_ns,
                 severity="low" if small else None,
                 next=("14_timeline", "host-bound"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from perfkit.core import quantity
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import chains, kernels
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -24,6 +25,11 @@ FUSION_SHARE = Threshold(
     unit="share of the step",
     origin="chosen: what one kernel for each chain would win must be more than repeats differ by",
 )
+
+COMPILER: Action = {
+    "mindspore": "or let the compiler fuse: jit_level: O1",
+    "torch": "or let a compiler fuse: torch.compile",
+}
 
 
 def check(case: Case) -> Verdict:
@@ -47,13 +53,16 @@ def check(case: Case) -> Verdict:
         title=say("Chains of kernels that could be one: {chains} (a rank and step)", chains=told),
         subject={"operators": tuple(pattern.name for pattern in found), "kernels": kernels.largest(rows)},
         evidence={**evidence, **each, "kernels_in_chains_a_rank_and_step": len(rows) / per_rank},
-        actions=(
-            say(
-                "use the fused operators {names}" if len(found) > 1 else "use the fused operator {names}",
-                names=", ".join(pattern.fused for pattern in found),
+        actions=fitting(
+            case,
+            (
+                say(
+                    "use the fused operators {names}" if len(found) > 1 else "use the fused operator {names}",
+                    names=", ".join(pattern.fused for pattern in found),
+                ),
+                COMPILER,
+                "compare losses afterwards (page 22)",
             ),
-            "or let a compiler fuse: graph kernel fusion (jit_level O1), torch.compile",
-            "compare losses afterwards (page 22)",
         ),
         cost_ns=kernels.won_ns(case, rows, rows["saved"]),
         next=("12_operators", "22_accuracy_alignment"),

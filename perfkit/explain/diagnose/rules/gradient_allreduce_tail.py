@@ -22,6 +22,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels as _kernels
 from perfkit.explain.diagnose import planned, work
+from perfkit.explain.diagnose.advice import REDUCE_INSIDE_FIRST, SMALLER_BUCKETS, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -42,12 +43,19 @@ HEAVY = re.compile(
 )
 BUCKETS = 8
 """A reduction in one piece could be cut into so many, of which the last one cannot hide."""
-ACTIONS = {
+ACTIONS: dict[str, tuple[Action, ...]] = {
     "reduction": (
-        "cut gradients into buckets that are reduced while the backward pass runs (all_reduce_fusion_config, overlap of gradients)",
-        "shard the optimizer, and reduce inside a node first (optimizer_weight_shard_size, --num-distributed-optimizer-instances)",
+        SMALLER_BUCKETS,
+        REDUCE_INSIDE_FIRST,
     ),
-    "optimizer": ("use a fused optimizer, or compile it (jit)", "shard the optimizer over the data parallel ranks"),
+    "optimizer": (
+        {
+            "mindspore": "compile the optimizer with the step (mode: 0), and shard it: enable_parallel_optimizer: True",
+            "megatron": "shard the optimizer: --use-distributed-optimizer; with Apex or Transformer Engine Adam is one kernel",
+            "torch_npu": "use a fused optimizer: torch_npu.optim.NpuFusedAdamW; shard it with fully_shard",
+            "torch": "use a fused optimizer: torch.optim.AdamW(fused=True); shard it with fully_shard",
+        },
+    ),
     "other": ("look at the named operators after the backward pass: clipping, loss scaling, logging", "compile them, or fuse them"),
     "": ("record kernels, to see what the tail is made of", "look for communication and the optimizer after the backward pass"),
 }
@@ -102,7 +110,7 @@ def _verdict(case: Case, tail_ns: float, largest: str | None, parts: dict[str, f
         title=say("Steps go on {tail_ns} ({tail_share}) after the backward pass{made}", made=made, **evidence),
         subject={"operators": names},
         evidence=evidence,
-        actions=ACTIONS[largest or ""],
+        actions=fitting(case, ACTIONS[largest or ""]),
         cost_ns=cost_ns or None,
         severity=None if cost_ns else "medium",
         next=("13_communication", "small-messages") if largest == "reduction" else ("12_operators", "14_timeline"),

@@ -21,6 +21,7 @@ import pandas as pd
 
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import blocking, launching, planned, who, work
+from perfkit.explain.diagnose.advice import BIND, Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -48,15 +49,29 @@ EQUALLY_SLOW = 0.7
 """The pace of launches, relative to the slowest host's, from which a host is slow itself."""
 QUEUED_NS = 20_000
 """A kernel that starts this soon after its launch was not queued."""
-ACTIONS = (
-    "make kernels fewer and larger: fused operators, jit or graph mode, larger micro batches",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "make kernels fewer and larger: graphs (mode: 0, jit_level: O1), fused operators, larger micro batches",
+        "megatron": "make kernels fewer and larger: larger --micro-batch-size, --transformer-impl transformer_engine or the fused "
+        "operators of MindSpeed",
+        "torch_npu": "make kernels fewer and larger: fused operators of torch_npu, larger micro batches; launch from a second "
+        "thread: TASK_QUEUE_ENABLE=2",
+        "torch": 'make kernels fewer and larger: fused operators, larger micro batches, torch.compile(mode="reduce-overhead"), '
+        "which replays graphs of kernels",
+    },
     "remove synchronising calls from the step, and print or log every n-th step only",
-    "bind every process to CPUs of its own, and switch off deterministic and synchronous modes",
+    {
+        "mindspore": "switch off pynative_synchronize, deterministic and MS_DEV_LAUNCH_BLOCKING",
+        "torch_npu": "switch off ASCEND_LAUNCH_BLOCKING and deterministic modes, and compile no operators while training: "
+        "torch.npu.set_compile_mode(jit_compile=False)",
+        "torch": "switch off CUDA_LAUNCH_BLOCKING and deterministic modes",
+    },
+    BIND,
 )
 
-EPISODE_ACTIONS = (
+EPISODE_ACTIONS: tuple[Action, ...] = (
     "look at the load of the host at the time of those steps: other processes, logging, evaluation, a dataset that refills",
-    "bind every process to CPUs of its own near its device: CPU_AFFINITY_CONF=1 (torch_npu), numactl or taskset",
+    BIND,
 )
 
 
@@ -107,7 +122,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                     "median_kernel_ns": float(lengths.median()),
                     **({} if at_once is None else {"started_at_launch_share": at_once}),
                 },
-                actions=ACTIONS,
+                actions=fitting(case, ACTIONS),
                 cost_ns=work.won_ns(case, removed),
                 next=("14_timeline", "frequent-sync"),
                 part="free",
@@ -163,7 +178,7 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
                 ),
                 subject={"ranks": ranks, "steps": steps},
                 evidence=evidence,
-                actions=EPISODE_ACTIONS,
+                actions=fitting(case, EPISODE_ACTIONS),
                 cost_ns=cost_ns,
                 next=("14_timeline",),
                 part="free",

@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, kernels, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -32,8 +33,12 @@ HOST_COPY_SHARE = Threshold(
 )
 
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
-ACTIONS = (
-    "pin the memory of the host (pin_memory) and copy with non_blocking=True, ahead of the step and on a stream of its own",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "let the queue of the dataset copy ahead of the step: sink_mode: True; keep asnumpy and new Tensors out of it",
+        "torch": "pin the memory of the host (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True, "
+        "ahead of the step and on a stream of its own",
+    },
     "keep on the device what every step needs, and make masks, positions and random numbers there",
     "if states were moved to the host to save memory: move less of them, or hide the copies behind computing",
 )
@@ -74,7 +79,7 @@ def check(case: Case) -> Verdict:
             "copies_a_rank_and_step": len(exposed) / max(1, exposed["rank"].nunique()) / case.num_kernel_steps,
             "pageable_share": float(exposed_ns[pageable].sum() / exposed_ns.sum()),
         },
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=work.won_ns(case, exposed, fraction=exposed["exposed"]),
         next=("14_timeline", "16_data_feed"),
         part="free",

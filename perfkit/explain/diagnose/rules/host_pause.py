@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import host, launching, work
 from perfkit.explain.diagnose import who as _who
+from perfkit.explain.diagnose.advice import ASYNC_SAVE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
@@ -46,15 +47,21 @@ MOST = 0.5
 FEW = 3
 """Of so few steps none is odd for its pauses if all have some."""
 WHOLE = "record again with all kernels and the host: with most of the time empty, what is here may be a part of what ran"
-PINNED = (
+PINNED: tuple[Action, ...] = (
     "copy from pinned memory without waiting: DataLoader(pin_memory=True) and tensor.to(device, non_blocking=True); a copy of "
     "pageable memory holds its thread until it is done",
     "look at what the device waits for at the end of those times in the timeline",
 )
 COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
-ACTIONS = (
-    "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.collect() every few hundred steps",
-    "save checkpoints asynchronously, and evaluate rarely",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.disable(), and "
+        "gc.collect() every few hundred steps",
+        "megatron": "collect garbage at fixed steps on all ranks at once: --manual-gc --manual-gc-interval 100",
+        "torch": "collect garbage at fixed steps on all ranks at once: gc.freeze() after start, gc.disable(), and "
+        "gc.collect() every few hundred steps",
+    },
+    ASYNC_SAVE,
     "look for other processes on the host of the named ranks",
 )
 
@@ -126,7 +133,7 @@ def check(case: Case) -> Verdict:
                     "pauses_a_step": float(a_step.loc[list(named)].max()),
                     **({} if collected is None else {"share_in_garbage_collection": collected}),
                 },
-                actions=PINNED if call and COPIES.search(call) else (WHOLE, *ACTIONS) if part else ACTIONS,
+                actions=fitting(case, PINNED if call and COPIES.search(call) else (WHOLE, *ACTIONS) if part else ACTIONS),
                 cost_ns=None if part else _cost_ns(case, mine, list(episodes.values())),
                 severity="low" if part else None,
                 next=("14_timeline",),

@@ -17,6 +17,7 @@ from perfkit.core import robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.advice import BIND, HEALTH, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -31,6 +32,8 @@ JITTER_SPREAD = Threshold(
 MIN_STEPS = 3
 LEAST_NS = 10_000
 """Shorter kernels vary with the resolution of the recording."""
+
+ACTIONS: tuple[Action, ...] = ("look for other jobs on hosts and devices, and for changing clocks", HEALTH, BIND)
 
 
 def check(case: Case) -> Verdict:
@@ -61,10 +64,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": ()},
         evidence={**evidence, "cost_of_spread_ns": cost_ns},
-        actions=(
-            "look for other jobs on hosts and devices, and for changing clocks",
-            "bind every process to CPUs of its own, and record again",
-        ),
+        actions=fitting(case, ACTIONS),
         severity=work.severity_of(case, cost_ns),
         cost_ns=cost_ns,
         next=("11_step_breakdown",),

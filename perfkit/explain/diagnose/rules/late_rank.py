@@ -16,6 +16,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
+from perfkit.explain.diagnose.advice import BIND, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -27,8 +28,9 @@ LATE_SHARE = Threshold(
 )
 MOSTLY = 0.5
 """The share of the waiting for a rank that must be without a reason: else what is on record is why it is late."""
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "record three steps and more in a row: what the rank did before the first one is not in the recording",
+    BIND,
     "compare the hosts: CPU governor, other processes, NUMA placement and storage of the named rank",
 )
 
@@ -81,7 +83,7 @@ def _finding(case: Case, who: int, waits: pd.DataFrame, cost_ns: int, evidence: 
         ),
         subject={"ranks": (who,), "steps": tuple(sorted(int(step) for step in own["step"].unique()))},
         evidence={**evidence, "longest_wait_without_reason_ns": most_ns, "longest_wait_for_it_ns": every_ns},
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns,
         next=("13_communication", "14_timeline"),
         part="communication",

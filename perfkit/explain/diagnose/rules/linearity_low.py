@@ -13,6 +13,7 @@ from __future__ import annotations
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
+from perfkit.explain.diagnose.advice import REDUCE_INSIDE_FIRST, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -23,10 +24,10 @@ LINEARITY_LOW = Threshold(
 )
 
 MOST = 1.02
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "look at communication between nodes, at slow ranks and stages: the findings that cost time",
-    "keep tensor groups inside nodes, and reduce inside a node first (optimizer_weight_shard_size, "
-    "--num-distributed-optimizer-instances)",
+    "keep tensor groups inside nodes",
+    REDUCE_INSIDE_FIRST,
     "compare strategies for this number of devices (page 03)",
 )
 TOO_LITTLE = "{num_devices} devices deliver {linearity} of {baseline_devices} devices x {times_the_devices}"
@@ -53,19 +54,21 @@ def check(case: Case) -> Verdict:
         "batch_over_baseline": (_number(case, "global_batch_size") or 0) / (_number(before, "global_batch_size") or 1),
     }
     if kept > MOST:
-        return Verdict((_finding("impossible", TOO_GOOD, evidence),), evidence)
+        return Verdict((_finding(case, "impossible", TOO_GOOD, evidence),), evidence)
     if kept >= case.limit(LINEARITY_LOW):
         return Verdict((), evidence)
-    return Verdict((_finding("low", TOO_LITTLE, evidence),), evidence)
+    return Verdict((_finding(case, "low", TOO_LITTLE, evidence),), evidence)
 
 
-def _finding(what: str, form: str, evidence: dict[str, float]) -> Finding:
+def _finding(case: Case, what: str, form: str, evidence: dict[str, float]) -> Finding:
     return Finding(
         rule=RULE.name,
         title=say(form, **evidence),
         subject={},
         evidence=evidence,
-        actions=ACTIONS if what == "low" else ("check model, precision, recomputation and batch of both runs, and the unit",),
+        actions=fitting(case, ACTIONS)
+        if what == "low"
+        else ("check model, precision, recomputation and batch of both runs, and the unit",),
         severity="medium" if what == "low" else "high",
         next=("13_communication", "03_parallel_strategy", "impossible-value"),
     )

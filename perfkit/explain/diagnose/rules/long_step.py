@@ -12,6 +12,7 @@ import itertools
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
+from perfkit.explain.diagnose.advice import ASYNC_SAVE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -25,6 +26,8 @@ LONG_STEP = Threshold(
 
 MIN_STEPS = 10
 MOST = 0.1
+
+ACTIONS: tuple[Action, ...] = (ASYNC_SAVE, "compare medians of steps, not means that hold these")
 
 
 def check(case: Case) -> Verdict:
@@ -50,10 +53,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"steps": steps[:64]},
         evidence={**evidence, "lost_in_all_ns": lost},
-        actions=(
-            "save checkpoints asynchronously and less often, evaluate rarely",
-            "compare medians of steps, not means that hold these",
-        ),
+        actions=fitting(case, ACTIONS),
         cost_ns=round(lost / len(lengths)),
         severity="low",
         next=("11_step_breakdown",),

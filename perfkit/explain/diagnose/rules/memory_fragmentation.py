@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import device, host, who, work
+from perfkit.explain.diagnose.advice import EXPANDABLE, KEEP_CACHE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -43,9 +44,10 @@ UNCACHED = 0.5
 RETRY_NS = (200_000, 20_000_000)
 """Idle times of a device that an allocator's retry may explain."""
 GRAPHS = re.compile(r"(?:cuda|cu|hip)GraphLaunch", re.IGNORECASE)
-ACTIONS = (
-    "use virtual memory: MS_ALLOC_CONF=enable_vmm:True, or expandable_segments:True for PyTorch",
-    "avoid shapes that change from step to step, and do not empty the cache inside the step",
+ACTIONS: tuple[Action, ...] = (
+    EXPANDABLE,
+    "keep shapes equal from step to step, and leave the allocator some memory",
+    KEEP_CACHE,
 )
 
 
@@ -84,7 +86,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": named},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns or None,
         severity="medium" if not cost_ns else None,
         next=("15_memory_profile",),

@@ -16,6 +16,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import who
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -37,10 +38,17 @@ GROWTH_SHARE = Threshold(
 MIN_STEPS = 3
 SHOWN = 5
 GIB = 2**30
-ACTIONS = (
-    "name what a custom backward function needs (used_bprop_inputs), and free the rest",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "name what a custom backward function needs (used_bprop_inputs), and free the rest",
+        "torch": "keep for a custom backward function only what it needs (ctx.save_for_backward), and free the rest",
+    },
     "drop references in Python: lists of losses with their graphs, caches, hooks; detach what is only logged",
-    "find the owner with MS_ALLOC_CONF=memory_tracker:True and few layers, then switch it off again",
+    {
+        "mindspore": "find the owner with MS_ALLOC_CONF=memory_tracker:True and few layers, then switch it off again",
+        "torch_npu": "find the owner with torch_npu.npu.memory._record_memory_history() and few layers, then switch it off again",
+        "torch": "find the owner with torch.cuda.memory._record_memory_history() and few layers, then switch it off again",
+    },
 )
 
 
@@ -64,7 +72,7 @@ def check(case: Case) -> Verdict:
         if ranks:
             told = who.count(len(ranks), "rank")
             title = say("Memory of {ranks} grows by up to {growth_a_step_bytes} with every step", ranks=told, **evidence)
-            findings.append(_finding(title, {"ranks": ranks}, evidence))
+            findings.append(_finding(case, title, {"ranks": ranks}, evidence))
     return Verdict(tuple(findings), evidence)
 
 
@@ -92,16 +100,16 @@ def _held_finding(case: Case, rank: int, evidence: dict[str, float]) -> Finding:
     held = evidence["live_peak_bytes"] - evidence["use_peak_bytes"]
     evidence = {**evidence, "held_after_use_bytes": held, "num_blocks_held": float(len(worst))}
     form = "{held_after_use_bytes} of the peak is held after its last use ({num_blocks_held} blocks), most by {name}"
-    return _finding(say(form, name=names[0], **evidence), {"ranks": (rank,), "operators": names}, evidence)
+    return _finding(case, say(form, name=names[0], **evidence), {"ranks": (rank,), "operators": names}, evidence)
 
 
-def _finding(title: str, subject: dict[str, tuple[object, ...]], evidence: dict[str, float]) -> Finding:
+def _finding(case: Case, title: str, subject: dict[str, tuple[object, ...]], evidence: dict[str, float]) -> Finding:
     return Finding(
         rule=RULE.name,
         title=title,
         subject=subject,
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         severity="medium",
         next=("15_memory_profile", "23_user_code"),
     )

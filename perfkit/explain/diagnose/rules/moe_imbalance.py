@@ -13,6 +13,7 @@ import re
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -25,9 +26,17 @@ EXPERT_LOAD = Threshold(
 )
 
 EXPERTS = re.compile(r"grouped_?_?(?:mat_?mul|gemm)|\bgmm|expert|moe", re.IGNORECASE)
-ACTIONS = (
-    "balance the router: a stronger auxiliary loss, or a bias by the load of the experts",
-    "limit tokens an expert with a capacity factor, or place busy experts on different ranks",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "balance the router: a larger aux_loss_factor, or balance_via_topk_bias with topk_bias_update_rate: 0.001",
+        "megatron": "balance the router: a larger --moe-aux-loss-coeff, or --moe-router-enable-expert-bias",
+        "torch": "balance the router: a stronger auxiliary loss, or a bias by the load of the experts",
+    },
+    {
+        "mindspore": "limit the tokens of an expert: capacity_factor of moe_config, 1.5 for example",
+        "megatron": "limit the tokens of an expert: --moe-expert-capacity-factor, 1.5 for example",
+        "torch": "limit tokens an expert with a capacity factor, or place busy experts on different ranks",
+    },
 )
 
 
@@ -66,7 +75,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": tuple(int(str(rank)) for rank in busy.index), "operators": kernels.largest(rows)},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=max(own_ns, work.won_ns(case, mine, fraction=gone)),
         next=("17_cluster",),
     )

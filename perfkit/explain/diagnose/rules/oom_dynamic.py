@@ -9,14 +9,20 @@ What to do: flash attention, sequence parallelism, selective and then full recom
 from __future__ import annotations
 
 from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.advice import CHEAP_OPERATORS_AGAIN, Action, fitting
 from perfkit.explain.diagnose.budget import OUT_OF_MEMORY_STATIC
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
-ACTIONS = (
-    "use flash attention, and sequence parallelism beside tensor parallelism",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "set use_flash_attention: True, and use_seq_parallel: True beside model_parallel",
+        "megatron": "set --use-flash-attn, and --sequence-parallel beside tensor parallelism",
+        "torch": "use flash attention (scaled_dot_product_attention), and sequence parallelism beside tensor parallelism",
+    },
     "recompute cheap operators, then communication, then some layers of the first stage (page 05)",
+    CHEAP_OPERATORS_AGAIN,
     "use a smaller micro batch",
 )
 
@@ -27,7 +33,10 @@ def check(case: Case) -> Verdict:
     mine = budget.over(case, rows, static=False)
     if mine.empty:
         return Verdict((), budget.evidence_of(rows))
-    return Verdict((budget.finding(RULE.name, mine, "activations and buffers take most of it", ACTIONS),), budget.evidence_of(rows))
+    return Verdict(
+        (budget.finding(RULE.name, mine, "activations and buffers take most of it", fitting(case, ACTIONS)),),
+        budget.evidence_of(rows),
+    )
 
 
 RULE = Rule(

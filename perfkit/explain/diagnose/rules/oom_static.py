@@ -9,15 +9,24 @@ What to do: shard the optimizer, then more pipeline or tensor parallelism, then 
 from __future__ import annotations
 
 from perfkit.explain.diagnose import budget
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.budget import OUT_OF_MEMORY_STATIC
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
-ACTIONS = (
-    "shard the optimizer over the data parallel ranks, or over more of them",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "shard the optimizer over the replicas: enable_parallel_optimizer, optimizer_weight_shard_size: -1 for all",
+        "megatron": "shard the optimizer over the replicas: --use-distributed-optimizer",
+        "torch": "shard parameters, gradients and optimizer over the replicas: fully_shard",
+    },
     "use more pipeline stages, then more tensor parallelism",
-    "offload optimizer states to the host",
+    {
+        "mindspore": "offload optimizer states to the host",
+        "megatron": "offload optimizer states to the host: --optimizer-cpu-offload",
+        "torch": "offload optimizer states to the host: fully_shard(offload_policy=CPUOffloadPolicy())",
+    },
 )
 
 
@@ -27,7 +36,9 @@ def check(case: Case) -> Verdict:
     mine = budget.over(case, rows, static=True)
     if mine.empty:
         return Verdict((), budget.evidence_of(rows))
-    return Verdict((budget.finding(RULE.name, mine, "static memory takes most of it", ACTIONS),), budget.evidence_of(rows))
+    return Verdict(
+        (budget.finding(RULE.name, mine, "static memory takes most of it", fitting(case, ACTIONS)),), budget.evidence_of(rows)
+    )
 
 
 RULE = Rule(

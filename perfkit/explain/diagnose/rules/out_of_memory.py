@@ -9,13 +9,14 @@ What to do: give the framework what the device has, avoid fragments, and hold le
 from __future__ import annotations
 
 from perfkit.explain.diagnose import incidents
+from perfkit.explain.diagnose.advice import EXPANDABLE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Rule, Verdict
 
-ACTIONS = (
-    "MindSpore: raise max_device_memory towards the device (page 04 says what fits); MS_ALLOC_CONF=enable_vmm:True for fragments",
-    "torch: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, torch_npu: PYTORCH_NPU_ALLOC_CONF=expandable_segments:True",
+ACTIONS: tuple[Action, ...] = (
+    {"mindspore": "raise max_device_memory towards what the device has (page 04 says what fits)"},
+    EXPANDABLE,
     "hold less: recompute more layers, a larger optimizer shard, a smaller micro batch; perfkit plan tells what each frees",
 )
 
@@ -27,7 +28,7 @@ def check(case: Case) -> Verdict:
         RULE.name,
         ("out_of_memory",),
         "ran out of device memory",
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         following=("04_memory", "15_memory_profile"),
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -30,9 +31,13 @@ BUBBLE_EXCESS = Threshold(
     origin="chosen: less is noise of the stages (repeats of one job differ by 1 %)",
 )
 
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "look at the order of sends and receives between stages in the timeline",
-    "use more micro batches, or more chunks a stage (virtual pipeline)",
+    {
+        "mindspore": "use more micro batches (micro_batch_num), or more chunks a stage (pp_interleave_num, pipeline_interleave)",
+        "megatron": "use more micro batches (--global-batch-size), or more chunks (--num-layers-per-virtual-pipeline-stage)",
+        "torch": "use more micro batches, or a schedule with more chunks a stage (ScheduleInterleaved1F1B)",
+    },
 )
 
 
@@ -71,7 +76,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"stages": tuple(sorted(int(stage) for stage in known["stage"].unique()))},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=round(excess_ns),
         next=("06_pipeline_balance", "14_timeline"),
         part="communication",

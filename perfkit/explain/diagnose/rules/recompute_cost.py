@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import kernels, recomputation
+from perfkit.explain.diagnose.advice import CHEAP_OPERATORS_AGAIN, FEWER_LAYERS_AGAIN, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.recomputation import RECOMPUTE_SHARE
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
-ACTIONS = (
-    "recompute fewer layers, those of the last stages first, as far as memory allows (page 05)",
-    "recompute single cheap operators (norm, activation) instead of whole layers",
+ACTIONS: tuple[Action, ...] = (
+    FEWER_LAYERS_AGAIN,
+    CHEAP_OPERATORS_AGAIN,
 )
 
 
@@ -37,7 +38,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"operators": kernels.largest(repeated.spans)},
         evidence=repeated.evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=repeated.won_ns(case),
         next=("05_recompute", "15_memory_profile"),
         part="step",

@@ -15,6 +15,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import device as _device
 from perfkit.explain.diagnose import recomputation
+from perfkit.explain.diagnose.advice import CHEAP_OPERATORS_AGAIN, FEWER_LAYERS_AGAIN, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -27,9 +28,9 @@ HEADROOM = Threshold(
 )
 
 GIB = 2**30
-ACTIONS = (
-    "recompute fewer layers, those of the last stages first, and look at the peak again (page 05)",
-    "recompute cheap operators only: norm, activation",
+ACTIONS: tuple[Action, ...] = (
+    FEWER_LAYERS_AGAIN,
+    CHEAP_OPERATORS_AGAIN,
     "or use the room for larger micro batches, or for less tensor parallelism",
 )
 
@@ -54,7 +55,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"ranks": ()},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         severity="medium",
         next=("05_recompute", "04_memory", "recompute-cost"),
     )

@@ -12,6 +12,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -26,8 +27,12 @@ FEW_TOLD = 6
 LONGEST_SEARCH = 33
 """A scale that starts at 2^32 and is halved at each overflow is 1 after as many iterations."""
 _TOLD = ["overflow", "num_skipped", "num_nan", "loss_is_nan", "loss"]
-ACTIONS = (
-    "train in bf16, which needs no loss scale; or a smaller initial scale (loss_scale_value, --initial-loss-scale)",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "train in bf16, which needs no loss scale (compute_dtype: bfloat16); or a smaller loss_scale_value",
+        "megatron": "train in bf16, which needs no loss scale (--bf16); or a smaller --initial-loss-scale",
+        "torch": "train in bf16, which needs no loss scale; or a smaller init_scale of the GradScaler",
+    },
     "nan in the loss: look at learning rate and warm-up, at gradients without clipping, and at the batches of those steps",
 )
 
@@ -65,7 +70,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"steps": tuple(int(step) for step in which["step"][:FEW_TOLD]), "ranks": (int(which["rank"].iloc[0]),)},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=None if nan or never else _cost_ns(rows, count),
         severity="high" if nan or never else "medium",
         next=("22_accuracy_alignment",),

@@ -18,6 +18,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import who
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import LOG_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -29,8 +30,12 @@ SLOWER_AT_END = Threshold(
     origin="chosen: parts of bundled healthy logs differ by up to 3 %",
 )
 PARTS, LEAST_ROWS = 5, 20
-ACTIONS = (
-    "compare memory, clocks and temperature at the start and at the end (MS_MEMORY_STATISTIC=1; npu-smi info, nvidia-smi dmon)",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "ascend": "compare memory, clocks and temperature at the start and at the end: npu-smi info",
+        "nvidia": "compare memory, clocks and temperature at the start and at the end: nvidia-smi dmon",
+        "amd": "compare memory, clocks and temperature at the start and at the end: amd-smi monitor",
+    },
     "record a profile late in the run, and compare it with one from its start (page 21)",
 )
 
@@ -55,7 +60,7 @@ def check(case: Case) -> Verdict:
                 title=say("Steps take {longer_ratio} longer at the end of the run than at its start (medians)", **evidence),
                 subject={"steps": (int(timed["step"].iloc[0]), int(timed["step"].iloc[-1]))},
                 evidence={**evidence, **{f"part_{at}_ns": part for at, part in enumerate(parts, start=1)}},
-                actions=ACTIONS,
+                actions=fitting(case, ACTIONS),
                 cost_ns=round(max(0.0, float(timed["duration_ns"].mean()) - parts[0])),
                 next=("21_compare",),
             )

@@ -25,6 +25,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain import collectives, links
 from perfkit.explain.diagnose import slow_transfers, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE
@@ -51,8 +52,12 @@ LINK_PEERS = Threshold(
     name="link-peers", value=4.0, unit="like links", origin="chosen: four; of three the odd one is half of the spread"
 )
 
-ACTIONS = (
-    "check and repair the link, its cable, ports and drivers",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "ascend": "check the link, its cable, ports and drivers: hccn_tool -i N -link -g and -optical -g on both ends",
+        "nvidia": "check the link, its cable, ports and drivers: nvidia-smi nvlink -s inside a node, ibstat between nodes",
+        "amd": "check the link, its cable, ports and drivers: amd-smi xgmi inside a node, ibstat between nodes",
+    },
     "until then place the groups so that tensor parallel traffic stays off the link",
 )
 
@@ -140,7 +145,7 @@ def _by_pairs(case: Case) -> Verdict:
                 ),
                 subject={"links": (pair,)},
                 evidence={**evidence, "slowness_ratio": float(row["slowness"]), "transfer_ns": float(row["time"])},
-                actions=ACTIONS,
+                actions=fitting(case, ACTIONS),
                 cost_ns=cost_ns,
                 severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
                 next=("13_communication",),
@@ -203,7 +208,7 @@ def _finding(pair: tuple[int, int], share: float, table: pd.DataFrame, case: Cas
             "slow_steps_share": share,
             "excess_transfer_ns": float(rows["excess_ns"].max()) / max(1, len(case.step_numbers)),
         },
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns,
         severity="medium" if cost_ns is None else work.severity_of(case, cost_ns),
         next=("13_communication",),

@@ -34,6 +34,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import excess as _excess
 from perfkit.explain.diagnose import work
+from perfkit.explain.diagnose.advice import HEALTH, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
@@ -56,14 +57,14 @@ PAIR_EXCESS = Threshold(
 )
 MOST_OPERATORS = 0.7
 """The share of the computing time whose operators must be slower for a rank to be."""
-ACTIONS = (
-    "check clock, temperature, power limit and ECC errors of the device, and the load of its host",
+ACTIONS: tuple[Action, ...] = (
+    HEALTH,
     "exchange the device or leave it out, and record again",
     "if only some operators are slower, look at the inputs of the rank (sequence lengths, expert load)",
 )
 
-EPISODE_ACTIONS = (
-    "look at clock, temperature and power of the device in the named steps (npu-smi info -t common, nvidia-smi -q -d PERFORMANCE)",
+EPISODE_ACTIONS: tuple[Action, ...] = (
+    HEALTH,
     "look for other work on the device at those times: evaluation, saving, another job",
 )
 SAME_WORK = 0.02
@@ -121,7 +122,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
             "excess_ns": float(rows["excess_ns"].max()),
             **_classic(case, culprits.ranks),
         },
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         next=("jitter",) if culprits.transient else (),
@@ -163,7 +164,7 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
         ),
         subject={"ranks": (slow,)},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         loss=lost,
@@ -202,7 +203,7 @@ def _in_some_steps(case: Case) -> list[Finding]:
                 ),
                 subject={"ranks": ranks, "steps": steps},
                 evidence=evidence,
-                actions=EPISODE_ACTIONS,
+                actions=fitting(case, EPISODE_ACTIONS),
                 cost_ns=cost_ns,
                 severity=work.severity_of(case, cost_ns),
                 next=("14_timeline", "12_operators"),

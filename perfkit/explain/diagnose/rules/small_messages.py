@@ -19,6 +19,7 @@ from perfkit.core.texts import say
 from perfkit.core.units import MIB, NS_PER_S
 from perfkit.explain.collectives import bus_factor
 from perfkit.explain.diagnose import device, hidden, work
+from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -49,8 +50,13 @@ STATED = 0.05
 """A stated latency of less than this share of the transfer is none: the recording counts it as moving."""
 BUCKET_BYTES = 25 * MIB
 """The usual size of a bucket of gradients (bucket_cap_mb of DistributedDataParallel)."""
-ACTIONS = (
-    "use larger buckets for gradients (all_reduce_fusion_config, bucket_cap_mb) of some ten MiB",
+ACTIONS: tuple[Action, ...] = (
+    {
+        "mindspore": "use larger buckets for gradients: "
+        'set_auto_parallel_context(comm_fusion={"allreduce": {"mode": "size", "config": 64}}), in MB',
+        "megatron": "use larger buckets for gradients: --ddp-bucket-size 40000000, in parameters, or leave it out",
+        "torch": "use larger buckets for gradients: DistributedDataParallel(bucket_cap_mb=25) and more; with FSDP whole layers",
+    },
     "send flat buffers instead of single tensors",
 )
 
@@ -95,7 +101,7 @@ def check(case: Case) -> Verdict:
         ),
         subject={"groups": tuple(sorted({str(group) for group in chosen["group"].dropna().unique()})[:8])},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=cost_ns,
         next=("13_communication",),
         part="communication",

@@ -14,6 +14,7 @@ What to do: move layers (perfkit balance solves it exactly), or recompute less o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -21,6 +22,7 @@ from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
 from perfkit.explain.diagnose import planned as _planned
 from perfkit.explain.diagnose import work as _work
+from perfkit.explain.diagnose.advice import Action, Speaker, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
@@ -44,10 +46,15 @@ ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re
 BACKWARD = re.compile(r"grad|bwd|backward", re.IGNORECASE)
 SLOW_PART = 0.3
 """A stage whose equal operators are slower by more than this share of its excess has slow devices, not more work."""
-ACTIONS = (
+ACTIONS: tuple[Action, ...] = (
     "move layers off the long stage: perfkit balance finds the best division",
     "recompute fewer layers on the long stage, if memory allows",
 )
+MOVE: Mapping[Speaker, str] = {
+    "mindspore": "move {layers} layers off stage {stage}: offset: [{offsets}]",
+    "megatron": 'move {layers} layers off stage {stage}: --pipeline-model-parallel-layout "{layout}"',
+}
+"""What sets the layers of stages, in the keys of the frameworks."""
 
 
 def check(case: Case) -> Verdict:
@@ -102,7 +109,7 @@ def _by_ends(case: Case, counts: pd.DataFrame, evidence: dict[str, float]) -> Ve
         ),
         subject={"stages": (stage,), "ranks": ranks, "operators": names},
         evidence={**evidence, **{f"stage_{at}_computing_ns": float(ns) for at, ns in times.items()}, **medians, **split, **layers},
-        actions=_end_actions(stage, len(times), layers),
+        actions=fitting(case, _end_actions(stage, len(times), layers)),
         cost_ns=_work.less_busy_ns(case, dict.fromkeys(ranks, float(times.max() - layers.get("balanced_stage_ns", times.mean())))),
         next=("06_pipeline_balance", "17_cluster"),
     )
@@ -161,7 +168,7 @@ def _waits(case: Case) -> dict[str, float]:
     return {f"waiting_for_{name}_ns": float(sums[cause]) for name, cause in wanted.items() if cause in sums}
 
 
-def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str, ...]:
+def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[Action, ...]:
     """What to set, in the keys of the frameworks.
 
     `offset` of MindFormers: mindformers.models.llama.LlamaConfig; the layout string of Megatron-Core and MindSpeed:
@@ -174,16 +181,9 @@ def _end_actions(stage: int, stages: int, layers: dict[str, float]) -> tuple[str
     counts = [int(layers["layers_of_stage"]) + offset for offset in offsets]
     ends = ["E" if at == 0 else "" for at in range(stages)], ["L" if at == stages - 1 else "" for at in range(stages)]
     layout = "|".join(f"{first}t*{count}{last}" for first, count, last in zip(ends[0], counts, ends[1], strict=True))
-    return (
-        say(
-            "move {layers} layers off stage {stage}, MindFormers: offset: [{offsets}]",
-            layers=moved,
-            stage=str(stage),
-            offsets=", ".join(map(str, offsets)),
-        ),
-        say('Megatron-Core and MindSpeed: --pipeline-model-parallel-layout "{layout}"', layout=layout),
-        "perfkit balance with a configuration weighs memory and recomputation too",
-    )
+    words = {"offsets": ", ".join(map(str, offsets)), "layout": layout}
+    move = {speaker: say(form, layers=moved, stage=str(stage), **words) for speaker, form in MOVE.items()}
+    return (move, "perfkit balance with a configuration weighs memory and recomputation too")
 
 
 def _by_time(case: Case) -> Verdict:
@@ -215,7 +215,7 @@ def _verdict(case: Case, stage: int, ratio: float, evidence: dict[str, float]) -
         title=say("Pipeline stage {stage} has {more} the others in the median", stage=str(stage), more=more),
         subject={"stages": (stage,), "ranks": ranks},
         evidence=evidence,
-        actions=ACTIONS,
+        actions=fitting(case, ACTIONS),
         cost_ns=_cost_ns(case, ranks, ratio),
         next=("06_pipeline_balance", "17_cluster"),
         part="step",

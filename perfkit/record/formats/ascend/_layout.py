@@ -37,6 +37,10 @@ _SETTINGS = {
     "with_stack": "with_stack",
 }
 
+_PROFILERS = {"torch_npu_version": "torch_npu", "ms_version": "mindspore"}
+_FOLDERS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
+"""Which framework's profiler names its folders so."""
+
 
 def groups_of(ranks: Iterable[Rank]) -> list[tuple[str, tuple[int, ...]]]:
     """The process groups that the ranks name, with the global ranks of each in their order in the group."""
@@ -93,6 +97,8 @@ def add_facts(sink: Sink, ranks: Iterable[Rank]) -> None:
                 if name not in sink.facts and isinstance(value, (bool, int, str)):
                     sink.fact(name, value, f"{rank.source.info.label}: {key}")
             levels.setdefault(str(search(rank.info, "profiler_level")), []).append(rank.rank)
+        if "profiler" not in sink.facts:
+            _add_profiler(sink, rank)
     if len(levels) > 1:
         listed = "; ".join(f"{level} on {rank_list(found)}" for level, found in levels.items())
         sink.note(f"ranks were profiled at different levels, so their times are not comparable: {listed}")
@@ -182,3 +188,14 @@ def missing_ranks(found: Iterable[int], num_devices: int | None, peers: Iterable
         if missing := expected - have:
             return f"no folder of {rank_list(missing)} was found, though {reason}; read: {rank_list(have)}"
     return None
+
+
+def _add_profiler(sink: Sink, rank: Rank) -> None:
+    """Which framework recorded, with its release where it says that: by its own file, else by how it names the folder."""
+    for key, framework in _PROFILERS.items():
+        if rank.source.info is not None and isinstance(release := rank.info.get(key), str):
+            sink.fact("profiler", f"{framework} {release}".strip(), f"{rank.source.info.label}: {key}")
+            return
+    for suffix, framework in _FOLDERS.items():
+        if rank.source.folder.name.endswith(suffix):
+            sink.fact("profiler", framework, f"{rank.source.label}: name of the folder")

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from perfkit.core.spec.recompute import RecomputePlan
-from perfkit.explain.diagnose.recomputation import BACKWARD, _alike
 from perfkit.explain.diagnose.rules.recompute_cost import RULE
 from perfkit.predict.simulate import simulate
 from tests.explain.diagnose.made import Training, judged, won_ns
@@ -40,6 +38,9 @@ def test_layers_of_one_stage_are_a_share_of_all_layers_planned_or_not():
     (found,) = judged(RULE, replace(run, plan=None)).findings
     assert found.evidence["layers_recomputed_ratio"] == pytest.approx(3 / 8)
     assert "37.5 % of the layers" in found.title
+    # The other stage is the slower one: what is won is that one micro batch passes the first stage earlier.
+    faster = simulate(replace(plan, recompute=RecomputePlan()), steps=2)
+    assert found.cost_ns == pytest.approx((run.steps()["duration_ns"].mean() - faster.steps()["duration_ns"].mean()), rel=0.1)
 
 
 def test_a_simulated_run_repeats_the_named_layers_and_no_others():
@@ -52,17 +53,6 @@ def test_a_simulated_run_repeats_the_named_layers_and_no_others():
         assert {int(name.split("/")[1].removeprefix("layers.")) for name in again.unique()} == expected
 
 
-CUDNN = "cudnn_generated_fort_native_sdpa_sm90_flash_{}_wgmma_f16"
-
-
-@pytest.mark.parametrize(
-    ("forward", "backward"), [(CUDNN.format("fprop"), CUDNN.format("bprop")), ("fmha_cutlassF_bf16", "fmha_cutlassB_bf16")]
-)
-def test_backward_attention_is_known_by_the_names_of_cudnn_and_of_cutlass(forward, backward):
-    assert not BACKWARD.search(forward)
-    assert BACKWARD.search(backward)
-
-
 def test_what_stops_before_the_end_of_a_layer_costs_only_what_runs_again():
     run = Training(recompute=True).run()
     rows = run.frame("kernels")
@@ -72,9 +62,3 @@ def test_what_stops_before_the_end_of_a_layer_costs_only_what_runs_again():
     kept = rows[~((rows["op"] == "Swiglu") & backward_next)].drop(columns="op")
     (whole,), (less,) = judged(RULE, run).findings, judged(RULE, replace(run, tables={**run.tables, "kernels": kept})).findings
     assert less.cost_ns == pytest.approx(whole.cost_ns * 460 / 500, rel=0.03)
-
-
-def test_the_kernels_alike_may_lack_a_few_but_not_change_their_order():
-    forward = np.array(["Cast", "MatMul", "Add", "Norm", "MatMul"])
-    assert _alike(forward, np.array(["MatMul", "Add", "Norm", "Grad", "MatMul"])) == 3
-    assert _alike(forward, np.array(["Grad", "MatMul"])) == 0
