@@ -104,19 +104,23 @@ def test_page_00_makes_a_project_starts_its_first_round_and_looks_at_it(tmp_path
 
 
 def test_page_01_agrees_with_what_the_command_line_keeps_of_the_log(tmp_path: Path):
-    create_project(tmp_path / "project", "made by a test", peak_flops_per_s=376e12)
+    for name in ("project", "other"):
+        create_project(tmp_path / name, "made by a test", peak_flops_per_s=376e12)
     own = shutil.copy(data_folder() / "traces" / "logs" / "llama2_13b_8card_worker_0.log", tmp_path)
     folder = str(tmp_path / "project")
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["log", "--folder", folder, "start", "base"]) == 0
         assert main(["log", "--folder", folder, "attach", str(own), "--as", "run"]) == 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PERFKIT_PROJECT", folder)
+        patch.setenv("PERFKIT_PROJECT", str(tmp_path / "other"))
         page = run_page("01_baseline", path=own)
         assert "Saved to round 0" in page["baseline_of_the_project"].press().wait().text
+        with pytest.raises(InputError, match="same bytes and figures"):
+            page["baseline_of_the_project"].press().wait()
         page["how_it_scales"].set(source="rounds")
         assert page["how_it_scales"].wait().text.startswith("No runs yet")
-    by_hand, by_page = ExperimentLog(tmp_path / "project", read_only=True).show("json")["rounds"][0]["runs"]
+    rounds = [ExperimentLog(tmp_path / name, read_only=True).show("json")["rounds"][0] for name in ("project", "other")]
+    ((by_hand,), (by_page,)) = (row["runs"] for row in rounds)
     kept = [{item["metric"]: item["value"] for item in run["measurements"]} for run in (by_hand, by_page)]
     assert kept[0] == kept[1]
     assert kept[0]["step_time_ns"] == page["baseline"].step_time.value

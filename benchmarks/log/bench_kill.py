@@ -25,6 +25,8 @@ from perfkit.project.experiments import ExperimentLog
 
 FIRST_ROUNDS_S = 2.5
 """Writers are killed within this multiple of the time that the first round took."""
+PAUSE_S = 0.002
+"""Between two tries to start a round while another writer's is open."""
 REASON = "written to be killed while writing"
 
 
@@ -102,7 +104,11 @@ def _write_rounds(folder: Path, told: int) -> None:
         if not row["verdict"]:
             _decide(log, row["number"])
     while True:
-        number = log.start("killed while writing", REASON)
+        try:
+            number = log.start("killed while writing", REASON)
+        except InputError:  # another writer has a round open
+            time.sleep(PAUSE_S)
+            continue
         os.write(told, b"%d\n" % number)
         with contextlib.suppress(InputError):  # decided already by a writer that has just started
             log.predict(number, "mfu", 0.4, method="made up")

@@ -183,6 +183,29 @@ def test_08_attaching_a_log_keeps_the_figures_that_page_01_shows(project: Any, t
     assert stored["mfu"] == pytest.approx(170.421 / 376, rel=1e-4)
 
 
+def test_08_a_run_is_counted_once_and_gets_what_its_configuration_adds(
+    project: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    own, config = shutil.copy(LOG, tmp_path / "worker_0.log"), shutil.copy(DATA / "case13b" / "round0.yaml", tmp_path)
+    folder = ["log", "--folder", str(project.folder)]
+    main([*folder, "start", "base"])
+    lacking = told(lambda: main([*folder, "attach", str(own), "--as", "run"]), capsys)
+    assert f"step time 1.755 s; no {GOAL}" in lacking
+    assert "same bytes and figures" in told(lambda: main([*folder, "attach", str(own), "--as", "run"]), capsys)
+    main([*folder, "attach", str(config), "--as", "config"])
+    rate = 16 * 4096 / (1.755 * 8)
+    assert f"{round(rate):,} tokens/s/device".replace(",", "\u2009") in told(
+        lambda: main([*folder, "attach", str(own), "--as", "run"]), capsys
+    )
+    (run,) = ExperimentLog(project.folder).show("json")["rounds"][0]["runs"]
+    stored = {item["metric"]: item["value"] for item in run["measurements"]}
+    page = run_page("01_baseline", path=own)["what_a_device_makes"]
+    figures = page.set(config=str(config)).wait().tables["Figures and where they come from"].frame
+    assert f"{round(rate):,} tokens/s/device".replace(",", "\u2009") in set(figures["value"])
+    assert stored[GOAL] == pytest.approx(rate)
+    assert [path.name for path in sorted((project.folder / "rounds" / "00").iterdir())] == ["config.yaml", "worker_0.log"]
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_09_a_training_that_is_nan_from_step_51_is_not_kept(project: Any, log: ExperimentLog, tmp_path: Path, bad: float):
     log.start("base", "as it is")

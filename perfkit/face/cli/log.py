@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfkit.core.errors import InputError
+from perfkit.core.quantity import listed
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say
@@ -116,8 +117,18 @@ def _attach(log: ExperimentLog, arguments: argparse.Namespace) -> None:
 
         with Progress(sys.stderr) as progress:
             run = load(arguments.path, progress=progress)
-    log.attach(number, arguments.path, arguments.as_, run=run, devices=arguments.devices)
-    say(sys.stdout, f"{arguments.path} is kept with round {number} as {arguments.as_}")
+    kept = log.attach(number, arguments.path, arguments.as_, run=run, devices=arguments.devices)
+    say(sys.stdout, f"{arguments.path} is kept with round {number} as {arguments.as_}{'' if run is None else _figures(log, kept)}")
+
+
+def _figures(log: ExperimentLog, run_id: int) -> str:
+    """The figures of a run in one line, and whether the goal is among them."""
+    document = log.show("json")
+    (run,) = (run for row in document["rounds"] for run in row["runs"] if run["id"] == run_id)
+    found = {item["metric"]: item["value"] for item in run["measurements"]}
+    goal = document["project"]["goal_metric"]
+    lacking = f"; no {goal}, which the goal is of: attach the configuration, then this again" if goal not in found else ""
+    return f": {listed(found) or 'no figures'}{lacking}"
 
 
 def _predict(log: ExperimentLog, arguments: argparse.Namespace) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from perfkit.core.errors import NotMeasuredError
+from perfkit.config.presets import read_plan
+from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.settings import PROJECT_FILE
 from perfkit.explain.baseline import Baseline, baseline
@@ -28,16 +31,32 @@ def facts_of_run(run: Run) -> dict[str, Any]:
     }
 
 
-def stated_peak(folder: Path) -> float | None:
-    """The peak of one device that the project's own file states; None where there is no such file."""
-    return open_project(folder).peak_flops_per_s if (folder / PROJECT_FILE).exists() else None
+def counting_of(folder: Path) -> dict[str, Any]:
+    """How the project's own file counts FLOPs, by the names of `baseline`; empty where there is no such file."""
+    if not (folder / PROJECT_FILE).exists():
+        return {}
+    stated = open_project(folder)
+    return {"peak_flops_per_s": stated.peak_flops_per_s, "attention": stated.attention, "count_head": stated.count_head}
 
 
-def figures_of_run(run: Run, peak_flops_per_s: float | None = None) -> list[Measurement]:
-    """What a run says of its step; empty for one that holds no step times (a memory log, a graph)."""
+def plan_of_round(folder: Path, configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a round was run with, else what was planned, by the names of `baseline`; empty if neither is a whole plan."""
+    by_role = {row["role"]: folder / row["path"] for row in configs}
+    for role in ("as_run", "plan"):
+        with suppress(InputError):  # kept for its keys alone
+            if role in by_role:
+                return {"plan": read_plan(str(by_role[role])), "plan_name": by_role[role].name}
+    return {}
+
+
+def figures_of_run(run: Run, **known: Any) -> list[Measurement]:
+    """What a run says of its step; empty for one that holds no step times (a memory log, a graph).
+
+    `known` is what `baseline` takes beside a log: peak, plan, convention.
+    """
     try:
         if run.has("log"):
-            return figures_of_log(run.name, baseline(run, plan=run.plan, peak_flops_per_s=peak_flops_per_s))
+            return figures_of_log(run.name, baseline(run, **(known | ({} if run.plan is None else {"plan": run.plan}))))
         steady = measure(run)
     except NotMeasuredError:
         return []

@@ -80,7 +80,10 @@ def decision_problems(verdict: str, reason: str, evidence: Evidence, confirmatio
     if verdict != "keep":
         return problems
     if evidence.goal_value is None:
-        problems.append("measurement: no run of this round has a value of the goal metric; attach one")
+        problems.append(
+            "measurement: no run of this round has a value of the goal metric; attach its configuration and then the run (again), "
+            "or note the figure: perfkit log measure"
+        )
     if evidence.accuracy is None:
         problems.append("accuracy: not recorded; record 'pass', or 'not_checked' and confirm it")
     if evidence.accuracy == "not_checked" and confirmation.strip().lower() != CONFIRMATION:

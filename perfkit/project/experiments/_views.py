@@ -45,6 +45,14 @@ def rows(connection: sqlite3.Connection, query: str, *values: Any) -> list[Row]:
     return [dict(row) for row in connection.execute(query, values)]
 
 
+_CONFIGS = "SELECT role, dialect, devices, config.sha256, path FROM config JOIN artefact ON artefact.id = artefact_id"
+
+
+def configs_of(connection: sqlite3.Connection, number: int) -> list[Row]:
+    """The configurations of a round."""
+    return rows(connection, f"{_CONFIGS} JOIN round ON round.id = config.round_id WHERE round.number = ?", number)
+
+
 def project_row(connection: sqlite3.Connection) -> Row:
     """The project row; of a log without one what the project's own file states, or the defaults."""
     if found := rows(connection, "SELECT * FROM project"):
@@ -141,12 +149,7 @@ def _round(connection: sqlite3.Connection, row: Row, metric: str, op: str, goal:
         "accuracy": accuracy[-1]["verdict"] if accuracy else None,
         "predictions": predictions,
         "runs": runs,
-        "configs": rows(
-            connection,
-            "SELECT role, dialect, devices, config.sha256, path FROM config JOIN artefact ON artefact.id = artefact_id "
-            "WHERE config.round_id = ? ORDER BY role",
-            identity,
-        ),
+        "configs": rows(connection, f"{_CONFIGS} WHERE config.round_id = ? ORDER BY role", identity),
         "artefacts": rows(
             connection, "SELECT kind, path, bytes, sha256, stored, added_ns FROM artefact WHERE round_id = ? ORDER BY id", identity
         ),

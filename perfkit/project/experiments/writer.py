@@ -245,6 +245,23 @@ class Writer:
         self.event("run", {"run": run, **values}, identity)
         return run
 
+    def run_of(self, number: int, stored: Stored) -> int | None:
+        """The run of a round that has these very bytes; None if it has none. Counted twice, one measurement would look like two."""
+        query = (
+            "SELECT run.id FROM run JOIN round ON round.id = run.round_id JOIN artefact ON artefact.id = run.artefact_id "
+            "WHERE round.number = ? AND sha256 = ? AND bytes = ?"
+        )
+        row = self.connection.execute(query, (number, stored.sha256, stored.num_bytes)).fetchone()
+        return None if row is None else int(row[0])
+
+    def more_measurements(self, run_id: int, found: Iterable[Measurement]) -> None:
+        """Add what a run has not; raises InputError if that is nothing."""
+        known = {name for (name,) in self.connection.execute("SELECT metric FROM measurement WHERE run_id = ?", (run_id,))}
+        fresh = [item for item in found if item.metric not in known]
+        if not fresh:
+            raise InputError("attach", [f"run {run_id} of this round has the same bytes and figures; nothing was written"])
+        self.measurements(run_id, fresh)
+
     def measurements(self, run_id: int, found: Iterable[Measurement]) -> None:
         """Add figures to a run. Raises InputError that lists every metric that cannot be written."""
         query = "SELECT round_id, number FROM run JOIN round ON round.id = round_id WHERE run.id = ?"
