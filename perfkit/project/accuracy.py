@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perfkit.core.errors import InputError
-from perfkit.explain.alignment import STORED, Alignment
+from perfkit.explain.alignment import Alignment
 from perfkit.project import is_sample
 from perfkit.project.experiments import ExperimentLog
 from perfkit.project.keep import own_project
@@ -27,7 +27,7 @@ def keep_accuracy(found: Alignment, places: Iterable[str | Path] = ()) -> str:
         raise InputError("accuracy", ["a bundled sample says nothing about this project; choose logs of your own"])
     log.record_accuracy(
         number,
-        STORED[found.verdict],
+        found.stored_as,
         note=f"{found.verdict}: {'; '.join(found.judgement.reasons)}",
         steps=found.num_compared,
         limits={"class": found.change_class, **asdict(found.limits)},
@@ -35,4 +35,4 @@ def keep_accuracy(found: Alignment, places: Iterable[str | Path] = ()) -> str:
         mean_rel=found.mean_relative,
         norm_max_rel=found.norm_max_relative,
     )
-    return f"Saved to round {number} of {project.name}: {found.verdict}, stored as {STORED[found.verdict]}."
+    return f"Saved to round {number} of {project.name}: {found.verdict}, stored as {found.stored_as}."

@@ -22,6 +22,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.spreadsheet import safe_frame
 from perfkit.core.units import format_ns
 from perfkit.explain.baseline import baseline
+from perfkit.explain.compare.sides import open_losses
 from perfkit.face.cli import main
 from perfkit.face.widgets.header_view import CLASSIC, STATES, standing
 from perfkit.face.widgets.page_state import page_state
@@ -226,6 +227,35 @@ def test_10_a_training_of_fewer_steps_is_not_called_aligned(project: Any, tmp_pa
     page = run_page("22_accuracy_alignment", path=fewer, reference_path=losses(tmp_path / "a.csv"))
     assert page["found"].verdict != "aligned"
     assert "50" in " ".join(page["found"].told())
+
+
+@pytest.mark.parametrize("column", ["global_batch_size", "gbs", "seq_length"])
+def test_10_a_table_that_states_another_batch_is_not_called_aligned(project: Any, tmp_path: Path, column: str):
+    sizes = {"global_batch_size": 16, "seq_length": 4096} if column == "seq_length" else {column: 16}
+    before = losses(tmp_path / "a.csv", lambda frame: frame.assign(**sizes))
+    after = losses(tmp_path / "b.csv", lambda frame: frame.assign(**{**sizes, column: 2 * sizes[column]}))
+    assert run_page("22_accuracy_alignment", path=after, reference_path=before)["found"].verdict != "aligned"
+    assert run_page("22_accuracy_alignment", path=before, reference_path=before)["found"].verdict == "aligned"
+
+
+def test_10_a_change_of_the_exact_class_is_equal_bit_for_bit_or_it_is_not_kept(project: Any, log: ExperimentLog, tmp_path: Path):
+    log.start("recompute", "as it is")
+    log.add_run(0, [figure(2000.0)])
+    after = losses(tmp_path / "b.csv", lambda frame: frame.assign(loss=frame["loss"] * (1 + 1e-12)))
+    page = run_page("22_accuracy_alignment", path=after, reference_path=losses(tmp_path / "a.csv"))
+    assert page["is_it_the_same"].wait().text.startswith("Aligned")
+    answer = page["is_it_the_same"].set(change_class="exact").wait().text
+    assert not answer.startswith("Aligned")
+    assert "step 1 is not equal bit for bit" in answer
+    page["accuracy_of_the_round"].press().wait()
+    with pytest.raises(InputError, match="accuracy"):
+        log.decide(0, "keep", REASON, confirmation="not checked")
+
+
+def test_10_a_table_without_rows_says_so(project: Any, tmp_path: Path):
+    empty = losses(tmp_path / "b.csv", lambda frame: frame.head(0))
+    with pytest.raises(InputError, match=r"has a header \(step, loss, grad_norm\) and no row under it"):
+        open_losses(empty)
 
 
 def test_11_an_export_names_no_place_of_the_machine_and_says_what_is_gone(

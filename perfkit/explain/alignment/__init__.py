@@ -18,13 +18,13 @@ from perfkit.core.errors import InputError
 from perfkit.explain.alignment._complete import broken, lacks
 from perfkit.explain.alignment._judge import Judgement, Verdict, judge
 from perfkit.explain.alignment._match import By, match
-from perfkit.explain.alignment._series import LossSeries, is_loss_table, read_table, series_of_run
+from perfkit.explain.alignment._series import TABLES, LossSeries, is_loss_table, read_table, series_of_run
 from perfkit.explain.alignment._told import cause_table, figures, sentence
 from perfkit.explain.alignment.changes import LIMITS, Cause, ChangeClass, Limits, causes, class_of
 
 __all__ = [
     "LIMITS",
-    "STORED",
+    "TABLES",
     "Alignment",
     "Cause",
     "ChangeClass",
@@ -37,8 +37,7 @@ __all__ = [
     "series_of_run",
 ]
 
-STORED: Mapping[Verdict, str] = {"aligned": "pass", "suspicious": "not_checked", "diverged": "fail"}
-"""How the experiment log stores a verdict."""
+_STORED: Mapping[Verdict, str] = {"aligned": "pass", "suspicious": "not_checked", "diverged": "fail"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +65,14 @@ class Alignment:
         return self.judgement.verdict
 
     @property
+    def stored_as(self) -> str:
+        """How the experiment log stores the verdict: where every bit must stay, one that differs is a failed check."""
+        if self.change_class == "exact" and self.verdict != "aligned":
+            apart = self.points["relative"].dropna().head(self.limits.steps)
+            return "fail" if (apart != 0).any() else _STORED[self.verdict]
+        return _STORED[self.verdict]
+
+    @property
     def num_compared(self) -> int:
         """Steps with a finite loss in both."""
         return int(self.points["relative"].notna().sum())
@@ -83,7 +90,7 @@ class Alignment:
         verdict, judgement = self.verdict, self.judgement
         return {
             "verdict": verdict,
-            "stored_as": STORED[verdict],
+            "stored_as": self.stored_as,
             "reasons": list(judgement.reasons),
             "first_divergence_step": judgement.first_divergence_step,
             "max_relative": self.max_relative,

@@ -30,6 +30,8 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "gradient_norm": ("gradient_norm", "grad_norm", "global_norm", "total_norm", "norm"),
     "tokens": ("tokens", "consumed_tokens", "num_tokens", "tokens_seen"),
     "samples": ("consumed_samples", "samples", "consumed_train_samples"),
+    "global_batch_size": ("global_batch_size", "global_batch", "gbs", "train_batch_size", "batch_size"),
+    "seq_length": ("seq_length", "sequence_length", "seq_len"),
 }
 """Names that a column may have, lower case with underscores and without "train/" in front; the first one found counts."""
 
@@ -124,9 +126,13 @@ def read_table(path: str | Path) -> LossSeries:
     if not kept:
         raise InputError(str(file), [f"none of its {len(rows)} rows has both a step and a loss"])
     points = pd.DataFrame({"step": [int(steps[index] or 0) for index in kept], "overflow": False})
-    for name in ("loss", "gradient_norm", "tokens", "samples"):
+    for name in NAMES.keys() - {"step"}:
         found_numbers = numbers.get(name)
         points[name] = [math.nan if not found_numbers or (value := found_numbers[i]) is None else value for i in kept]
+    if "samples" not in columns:
+        points["samples"] = _samples(points, None)
+    if "tokens" not in columns:
+        points["tokens"] = points["samples"] * points["seq_length"]
     notes = [f"{len(rows) - len(kept)} row(s) of {file.name} have no step or no loss"] if bad or len(kept) < len(rows) else []
     if "step" not in columns:
         notes.append(f"{file.name} has no column of steps; its rows are counted from 1")
@@ -182,6 +188,8 @@ def _csv_rows(file: Path, text: str) -> list[dict[str, Any]]:
     if all(_number(cell) is not None for cell in cells[0]):
         names = ["loss"] if len(cells[0]) == 1 else ["step", "loss", "gradient_norm"]
         return [dict(zip(names, row, strict=False)) for row in cells]
+    if not cells[1:]:
+        raise InputError(str(file), [f"has a header ({', '.join(cells[0][:5])}) and no row under it"])
     return [dict(zip(cells[0], row, strict=False)) for row in cells[1:]]
 
 

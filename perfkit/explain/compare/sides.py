@@ -9,7 +9,7 @@ from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.explain.alignment import LossSeries, is_loss_table, read_table, series_of_run
+from perfkit.explain.alignment import TABLES, LossSeries, is_loss_table, read_table, series_of_run
 from perfkit.explain.graph import GraphAnalysis, GraphReport, read_graph
 from perfkit.record.format import Progress
 from perfkit.record.load import load
@@ -52,7 +52,13 @@ def open_side(given: Any, progress: Progress | None = None) -> Side:
 
 def open_losses(given: Any, progress: Progress | None = None) -> LossSeries:
     """The losses of a training log or table. Raises NotMeasuredError for a log without losses, InputError for anything else."""
-    side = open_side(given, progress)
+    try:
+        side = open_side(given, progress)
+    except InputError:
+        place = Path(given).expanduser() if isinstance(given, str | Path) else None
+        if place is None or place.suffix.lower() not in TABLES or not place.is_file():
+            raise
+        return read_table(place)  # says why it is no table of losses
     if isinstance(side, Run):
         return series_of_run(side)
     if isinstance(side, LossSeries):

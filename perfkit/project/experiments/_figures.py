@@ -62,8 +62,8 @@ def figures_of_run(run: Run, **known: Any) -> list[Measurement]:
         return []
     count, steps = len(steady.durations_ns), f"{run.name}: {len(steady.durations_ns)} steady steps"
     step = Measurement(metric="step_time_ns", value=steady.median_ns, n=count, median_abs_dev=steady.mad_ns, source=steps)
-    known = {path.split("/")[0] for path in steady.breakdown.parts}
-    found = {metric: float(steady.breakdown.amount(path)) for metric, path in PARTS.items() if path.split("/")[0] in known}
+    told = {path.split("/")[0] for path in steady.breakdown.parts}
+    found = {metric: float(steady.breakdown.amount(path)) for metric, path in PARTS.items() if path.split("/")[0] in told}
     return [step, *(Measurement(metric=name, value=value, n=count, source=f"{steps}, mean") for name, value in found.items())]
 
 
