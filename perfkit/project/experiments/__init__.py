@@ -25,7 +25,7 @@ from perfkit.core.run import Run
 from perfkit.project import is_sample
 from perfkit.project.experiments import _findings, _import, _views, artefacts
 from perfkit.project.experiments import export as _export
-from perfkit.project.experiments._figures import counting_of, facts_of_run, figures_of_run, plan_of_round
+from perfkit.project.experiments._figures import facts_of_run, figures_of_run, known_beside
 from perfkit.project.experiments._figures import figures_of_log as figures_of_log
 from perfkit.project.experiments._rules import CONFIRMATION as CONFIRMATION
 from perfkit.project.experiments._rules import FEWEST_PASS_STEPS, decision_problems, missing_evidence, skip_problems
@@ -132,8 +132,8 @@ class ExperimentLog:
 
         `config` is the planned, `as_run` the measured configuration; `devices` is needed where the file does not tell. `run`
         needs the loaded run, of which a bundled sample is kept as `reported`, never as `measured`; its `figures` are by default
-        those of page 01 for a log, with the configuration of the round, and of the steady step for a profile. A run that the round
-        has already gets the figures that it has not; raises InputError if there are none.
+        those of page 01 for a log and of the steady step for a profile. A run that the round has gets what it lacks; InputError if
+        that is nothing.
         """
         source = Path(path)
         if as_ in ("config", "as_run"):
@@ -362,10 +362,8 @@ class ExperimentLog:
         kind = "reported" if is_sample(source, self.folder) else run.kind
         with self._keeping(number, source, source.name) as (writer, stored):
             if figures is None:
-                known = counting_of(self.folder) | plan_of_round(self.folder, _views.configs_of(writer.connection, number))
-                if peak := _views.project_row(writer.connection)["peak_flops_per_s"]:
-                    known["peak_flops_per_s"] = peak
-                figures = figures_of_run(run, **known)
+                project, configs = _views.project_row(writer.connection), _views.configs_of(writer.connection, number)
+                figures = figures_of_run(run, **known_beside(self.folder, project["peak_flops_per_s"], configs))
             if (before := writer.run_of(number, stored)) is not None:
                 writer.more_measurements(before, figures)
                 artefacts.discard(self.folder, stored)

@@ -31,22 +31,22 @@ def facts_of_run(run: Run) -> dict[str, Any]:
     }
 
 
-def counting_of(folder: Path) -> dict[str, Any]:
-    """How the project's own file counts FLOPs, by the names of `baseline`; empty where there is no such file."""
-    if not (folder / PROJECT_FILE).exists():
-        return {}
-    stated = open_project(folder)
-    return {"peak_flops_per_s": stated.peak_flops_per_s, "attention": stated.attention, "count_head": stated.count_head}
+def known_beside(folder: Path, peak_flops_per_s: float | None, configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is known beside a log, by the names of `baseline`: peak and convention of the project at `folder`, the round's plan.
 
-
-def plan_of_round(folder: Path, configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a round was run with, else what was planned, by the names of `baseline`; empty if neither is a whole plan."""
+    The plan is what was run, else what was planned, of the round's `configs`; none if that is no whole plan.
+    """
+    known: dict[str, Any] = {"peak_flops_per_s": peak_flops_per_s}
+    if (folder / PROJECT_FILE).exists():
+        stated = open_project(folder)
+        peak = peak_flops_per_s or stated.peak_flops_per_s
+        known = {"peak_flops_per_s": peak, "attention": stated.attention, "count_head": stated.count_head}
     by_role = {row["role"]: folder / row["path"] for row in configs}
-    for role in ("as_run", "plan"):
-        with suppress(InputError):  # kept for its keys alone
-            if role in by_role:
-                return {"plan": read_plan(str(by_role[role])), "plan_name": by_role[role].name}
-    return {}
+    place = by_role.get("as_run") or by_role.get("plan")
+    with suppress(InputError):  # kept for its keys alone
+        if place is not None:
+            known |= {"plan": read_plan(str(place)), "plan_name": place.name}
+    return known
 
 
 def figures_of_run(run: Run, **known: Any) -> list[Measurement]:
