@@ -131,9 +131,8 @@ class ExperimentLog:
         """Keep a file or folder with a round: copied up to 64 MiB, else linked. Gives the id of the artefact, or of the run.
 
         `config` is the planned, `as_run` the measured configuration; `devices` is needed where the file does not tell. `run`
-        needs the loaded run, of which a bundled sample is kept as `reported`, never as `measured`; its `figures` are by default
-        those of page 01 for a log and of the steady step for a profile. A run that the round has gets what it lacks; InputError if
-        that is nothing.
+        needs the loaded run, of which a bundled sample is kept as `reported`; `figures` are by default those of page 01 for a log
+        and of the steady step for a profile. A run that the round has gets what it lacks; InputError if that is nothing.
         """
         source = Path(path)
         if as_ in ("config", "as_run"):
@@ -364,8 +363,7 @@ class ExperimentLog:
             if figures is None:
                 project, configs = _views.project_row(writer.connection), _views.configs_of(writer.connection, number)
                 figures = figures_of_run(run, **known_beside(self.folder, project["peak_flops_per_s"], configs))
-            if (before := writer.run_of(number, stored)) is not None:
-                writer.more_measurements(before, figures)
+            if before := writer.add_to_run(number, stored, figures):
                 artefacts.discard(self.folder, stored)
                 return before
             attached = writer.run(number, stored, kind=kind, ranks_expected=ranks_expected, **facts_of_run(run))

@@ -245,22 +245,24 @@ class Writer:
         self.event("run", {"run": run, **values}, identity)
         return run
 
-    def run_of(self, number: int, stored: Stored) -> int | None:
-        """The run of a round that has these very bytes; None if it has none. Counted twice, one measurement would look like two."""
+    def add_to_run(self, number: int, stored: Stored, found: Iterable[Measurement]) -> int:
+        """Add what the run of a round with these very bytes has not, and give its id; 0 if the round has no such run.
+
+        Counted twice, one measurement would look like two that agree. Raises InputError if there is nothing to add.
+        """
         query = (
             "SELECT run.id FROM run JOIN round ON round.id = run.round_id JOIN artefact ON artefact.id = run.artefact_id "
             "WHERE round.number = ? AND sha256 = ? AND bytes = ?"
         )
         row = self.connection.execute(query, (number, stored.sha256, stored.num_bytes)).fetchone()
-        return None if row is None else int(row[0])
-
-    def more_measurements(self, run_id: int, found: Iterable[Measurement]) -> None:
-        """Add what a run has not; raises InputError if that is nothing."""
-        known = {name for (name,) in self.connection.execute("SELECT metric FROM measurement WHERE run_id = ?", (run_id,))}
+        if row is None:
+            return 0
+        known = {name for (name,) in self.connection.execute("SELECT metric FROM measurement WHERE run_id = ?", (row["id"],))}
         fresh = [item for item in found if item.metric not in known]
         if not fresh:
-            raise InputError("attach", [f"run {run_id} of this round has the same bytes and figures; nothing was written"])
-        self.measurements(run_id, fresh)
+            raise InputError("attach", [f"run {row['id']} of this round has the same bytes and figures; nothing was written"])
+        self.measurements(row["id"], fresh)
+        return int(row["id"])
 
     def measurements(self, run_id: int, found: Iterable[Measurement]) -> None:
         """Add figures to a run. Raises InputError that lists every metric that cannot be written."""
