@@ -62,7 +62,7 @@ class Timeline {
     this.main = el("div", { class: "pk-tl-main" }, this.toolbar(),
       el("div", { class: "pk-tl-box" },
         el("div", { class: "pk-tl-top" }, this.corner, this.ruler), this.lost, this.scroll, this.tip),
-      this.live, el("p", { class: "pk-note", id: help }, HELP), this.details.root);
+      this.live, el("details", { class: "pk-note pk-tl-keys" }, el("summary", {}, t("Keys")), el("p", { id: help }, HELP)), this.details.root);
     this.root = el("section", { class: "pk pk-panel pk-tl", "aria-label": t("Timeline"), "data-panel": this.model.get("name"), "data-lm-suppress-shortcuts": "true" },
       this.sentence, this.notes, this.status, this.main);
     this.root.addEventListener("keydown", (event) => {

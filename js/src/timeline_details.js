@@ -6,7 +6,7 @@ import { t } from "./texts.js";
 
 const FIELDS = {
   Name: t("Name"), Kind: t("Kind"), Start: t("Start"), Length: t("Length"), Rank: t("Rank"), Process: t("Process"), Lane: t("Lane"), Busy: t("Busy"),
-  Range: t("Range"), Samples: t("Samples"),
+  Range: t("Range"), Samples: t("Samples"), Code: t("Line of code"), Through: t("Through"), From: t("Called from"),
 };
 
 export class TimelineDetails {
@@ -15,7 +15,7 @@ export class TimelineDetails {
     this.slice = el("div", { class: "pk-tl-card", "data-part": "slice" });
     this.range = el("div", { class: "pk-tl-card", "data-part": "range" });
     this.marks = el("div", { class: "pk-tl-card", "data-part": "marks" });
-    this.root = el("div", { class: "pk-tl-details" }, this.slice, this.marks, this.range);
+    this.root = el("div", { class: "pk-tl-details" }, this.slice, this.range, this.marks);
     this.clear();
   }
 
@@ -37,10 +37,20 @@ export class TimelineDetails {
       el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, FIELDS[name] ?? name), el("dd", {}, value)])),
       el("div", { class: "pk-tl-actions" },
         button(t("Fit"), () => timeline.fit()),
+        ...this.ends(message).map(([label, [unit, lane, start]]) => button(label, () => timeline.walkTo(unit, lane, start))),
         button(t("Longest of the name"), () => timeline.walk("longest")),
         button(t("Next of the name"), () => timeline.walk("name")),
         button(t("Previous of the name"), () => timeline.walk("name", -1)),
         button(t("Copy"), () => navigator.clipboard.writeText(text()))));
+  }
+
+  /** The other ends of the arrows of launches: of a kernel its launch, of a launch its kernels. */
+  ends({ arrows = [] }) {
+    const { selected } = this.timeline;
+    const here = ([unit, lane]) => unit === selected?.unit && lane === selected?.lane;
+    const launches = arrows.filter(({ kind }) => kind === "launch");
+    return [...launches.filter(({ to }) => here(to)).map(({ from }) => [t("Go to its launch"), from]),
+      ...launches.filter(({ from }) => here(from)).slice(0, 1).map(({ to }) => [t("Go to its kernel"), to])];
   }
 
   receive(message) {
@@ -65,7 +75,7 @@ export class TimelineDetails {
       return table.root;
     });
     const whole = el("button", { type: "button", class: "pk-button", onclick: () => timeline.send({ ...message.asked, type: "csv" }) }, t("All slices as CSV"));
-    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", {}, message.text), whole, ...tables);
+    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", {}, message.text), whole, ...drawFlame(message.flame, (name) => timeline.startSearch(`^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`)), ...tables);
     timeline.live.textContent = message.text;
   }
 
@@ -101,6 +111,31 @@ export class TimelineDetails {
     this.marks.replaceChildren(el("h3", {}, t("Marks")), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
       : el("p", { class: "pk-note" }, t("M sets a mark with a note; it is kept in the project."))].filter(Boolean));
   }
+}
+
+const BOX = 18; // pixels of a call in the flame
+
+/** What ran inside of what: a box a way of calls, as wide as it took; a click marks all calls of its name. */
+function drawFlame(boxes, find) {
+  if (!boxes?.length) return [];
+  const depth = 1 + Math.max(...boxes.map((box) => box.depth));
+  const drawn = boxes.map((box) => {
+    const node = el("div", { class: "pk-tl-call", title: `${box.name}\n${box.text}`, onclick: () => find(box.name) }, box.name);
+    Object.assign(node.style, { left: `${100 * box.left}%`, width: `${100 * box.width}%`, top: `${BOX * box.depth}px` });
+    node.style.setProperty("--pk-call", hueOf(box.name));
+    return node;
+  });
+  const picture = el("div", { class: "pk-tl-calls" }, drawn);
+  picture.style.height = `${BOX * depth}px`;
+  const title = t("Calls inside of calls, as wide as they took");
+  return [el("h4", {}, title), el("div", { class: "pk-tl-flame", role: "img", "aria-label": title }, picture)];
+}
+
+/** Calls of one file or library have one hue. */
+function hueOf(name) {
+  let sum = 0;
+  for (const char of name.split(/[(:]/)[0]) sum = (sum * 31 + char.codePointAt(0)) % 360;
+  return String(sum);
 }
 
 function tabbed(content) {

@@ -6,14 +6,18 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 from playwright.sync_api import Page, expect
 
+import perfkit
+from perfkit.core.resources import data_folder
 from perfkit.project import open_project
 from tests.browser.conftest import Server
 
 OpenPage = Callable[..., Page]
 EPOCH_NS = 1_700_000_000_000_000_000
+KINETO = data_folder() / "traces" / "kineto_resnet"
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -40,6 +44,7 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     canvas.focus()
     page.keyboard.press("v")
     expect(page.locator('[data-part="range"]')).to_contain_text("One by one")
+    expect(page.locator('[data-part="range"] .pk-chart-title').first).to_have_text("By name")
     for _ in range(60):
         page.keyboard.press("w")
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
@@ -59,6 +64,29 @@ def test_a_kernel_is_found_read_and_zoomed_to_one_nanosecond_by_keyboard(open_pa
     expect(page.get_by_label("Filter the units by rank, process or name")).to_have_value("rank 1")
     expect(page.locator(".pk-tl-corner")).to_contain_text("4\u00a0ns from")
     expect(page.locator('[data-part="slice"]')).to_contain_text("hcom_allReduce__586_0_1")
+
+
+def test_a_kernel_leads_to_its_launch_and_its_line_of_code_and_a_range_shows_calls_inside_of_calls(open_page: OpenPage):
+    launches = perfkit.load(KINETO).frame("launches").dropna(subset=["launch_ns", "start_ns"]).sort_values("start_ns")
+    launched = launches.iloc[len(launches) // 2]
+    place = f"{launched['rank']}|device|{launched['stream']}|0|{launched['start_ns']}"
+    page = open_page("14_timeline", f"run={quote(str(KINETO))}&slice={quote(place)}")
+    canvas, details = page.locator(".pk-tl-canvas"), page.locator('[data-part="slice"]')
+    expect(details.get_by_role("button", name="Go to its launch")).to_be_visible()
+    expect(details).to_contain_text("Line of code")
+    kernel = details.locator("h3").inner_text()
+    details.get_by_role("button", name="Go to its launch").click()
+    expect(details.get_by_role("button", name="Go to its kernel")).to_be_visible()
+    details.get_by_role("button", name="Go to its kernel").click()
+    expect(details.locator("h3")).to_have_text(kernel)
+    canvas.focus()
+    page.keyboard.press("0")
+    page.keyboard.press("v")
+    calls = page.locator(".pk-tl-call")
+    expect(calls.first).to_be_visible()
+    name = calls.first.inner_text()
+    calls.first.click()
+    expect(details.locator("h3")).to_have_text(name)
 
 
 def _read_a_counter(page: Page) -> None:

@@ -223,7 +223,7 @@ def test_statistics_of_everything_are_those_of_the_tables(profile):
     units = [unit.id for unit in searchable(timeline)]
     message = {"start": timeline.offset(start_ns), "end": timeline.offset(end_ns), "units": units}
     reply = selected(timeline, message)
-    columns = {column["label"]: column for column in reply["tables"][1]["columns"]}
+    columns = {column["label"]: column for column in reply["tables"][0]["columns"]}
     kernels = profile.frame("kernels")
     assert sum(columns["count"]["values"]) == len(kernels)
     assert columns["total"]["unit"] == "µs"
@@ -236,7 +236,7 @@ def test_a_range_counts_the_part_of_a_slice_inside_of_it():
     timeline = open_timeline(made({"start_ns": [EPOCH_NS], "duration_ns": [1000]}))
     at = timeline.offset(EPOCH_NS)
     reply = selected(timeline, {"start": at + 100, "end": at + 350, "units": [0]})
-    assert {column["label"]: column["values"] for column in reply["tables"][1]["columns"]}["total"] == [250]
+    assert {column["label"]: column["values"] for column in reply["tables"][0]["columns"]}["total"] == [250]
 
 
 def test_csv_disarms_cells_that_a_spreadsheet_would_run():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,12 @@ import pandas as pd
 
 from perfkit.core import quantity
 from perfkit.core.schema import TABLES
+from perfkit.core.shortening import shortened
 from perfkit.core.spreadsheet import safe_cell
-from perfkit.core.units import NS_PER_US, format_count, format_ns, format_ratio
+from perfkit.core.units import NS_PER_US, format_count, format_ns
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines import _counters as counting
+from perfkit.face.widgets.timelines._flame import Flame
 from perfkit.face.widgets.timelines.data import PROCESSES, Timeline, Unit
 from perfkit.face.widgets.timelines.events import cells, column, slice_of, whole
 from perfkit.record import tiles
@@ -23,6 +26,10 @@ from perfkit.record import tiles
 MAX_LIST = 500
 MAX_CSV = 200_000
 _HIDDEN = {"rank", "name", "kind", "start_ns", "duration_ns", "stream", "thread"}
+_FRAME = re.compile(r"^(?P<file>[^()]+\.py)\(\d+\): ")
+"""A call of Python as the profilers write it: file(line): function."""
+_FRAMEWORK = re.compile(r"^<|^(torch\w*|mindspore)/|(^|/)(site|dist)-packages/|/lib/python3")
+MAX_FRAMES = 8
 _TABLES = {"device": ("kernels", "launches", "collectives"), "communication": ("collectives",), "host": ("host",)}
 
 
@@ -45,7 +52,7 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     rows = rows[(rows["start_ns"] == start_ns).to_numpy()]
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
     fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
-    return {"type": "detail", "title": name if len(name) <= 90 else f"{name[:89]}\u2026", "fields": fields}
+    return {"type": "detail", "title": shortened(name, 90), "fields": fields}
 
 
 def _of_counter(timeline: Timeline, unit: counting.CounterUnit, start_ns: int, end_ns: int) -> dict[str, Any]:
@@ -69,6 +76,8 @@ def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Itera
     run, rank = timeline.run, unit.rank
     told: set[str] = set()
     here_ns = start_ns - run.clock.get(rank, 0)
+    if unit.process == "host":
+        yield from _code(unit, start_ns)
     for table in _TABLES.get(unit.process, ()):
         if table not in run.tables:
             continue
@@ -76,13 +85,33 @@ def _recorded(timeline: Timeline, unit: Unit, start_ns: int, name: str) -> Itera
         if not len(positions):
             continue
         names = [known.name for known in TABLES[table].columns if known.name not in _HIDDEN]
-        found = cells(run, table, rank, positions[:50], ["name", *names]).to_dict("records")
+        thread = ("thread",) if table == "launches" else ()
+        found = cells(run, table, rank, positions[:50], ["name", *names, *thread]).to_dict("records")
         row = next((row for row in found if row["name"] == name), found[0])
+        if table == "launches" and not pd.isna(row["launch_ns"]):
+            launched_from = "" if pd.isna(row["thread"]) else str(row["thread"])
+            for host in timeline.units:
+                if (host.rank, host.process, host.thread) == (rank, "host", launched_from):
+                    yield from _code(host, int(row["launch_ns"]) + run.clock.get(rank, 0))
         for key in names:
             if key != "step" and not pd.isna(row[key]):
                 label = quantity.label(key)
                 yield (f"{label} ({table})" if label in told else label), _written(key, row[key])
                 told.add(label)
+
+
+def _code(host: Unit, moment_ns: int) -> Iterator[tuple[str, str]]:
+    """The line of code that a thread was in, the innermost one outside of the framework, and through what it came there."""
+    rows = tiles.events(host.source, host.lanes, moment_ns, moment_ns + 1).sort_values("lane", ascending=False)
+    frames = [str(name) for name in rows["name"] if _FRAME.match(str(name))]
+    if not frames:
+        return
+    own = next((at for at, frame in enumerate(frames) if not _FRAMEWORK.search(frame)), 0)
+    yield "Code", frames[own]
+    if own:
+        yield "Through", " \u2190 ".join(frames[: min(own, MAX_FRAMES)])
+    if outer := frames[own + 1 : own + 1 + MAX_FRAMES]:
+        yield "From", " \u2190 ".join(outer)
 
 
 def _written(name: str, value: Any) -> str:
@@ -103,18 +132,20 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     ]
     sums: dict[tuple[str, str], list[int]] = {}
     longest: list[dict[str, Any]] = []
+    nested = Flame()
     for unit, rows in inside(timeline, units, start_ns, end_ns):
         for (name, kind), inner in rows.groupby(["name", "kind"], sort=False, observed=True)["inside_ns"]:
             have = sums.setdefault((str(name), str(kind)), [0, 0, inner.iloc[0], 0])
             have[0] += len(inner)
             have[1] += int(inner.sum())
             have[2], have[3] = min(have[2], int(inner.min())), max(have[3], int(inner.max()))
+        nested.add(unit, rows)
         best: list[Any] = rows.nlargest(MAX_LIST, "inside_ns").to_dict("records")
         longest += [{**row, "slice": slice_of(timeline, unit, row), "owner": unit} for row in best]
         longest = sorted(longest, key=lambda row: -row["inside_ns"])[:MAX_LIST]
     count, total = sum(have[0] for have in sums.values()), sum(have[1] for have in sums.values())
     text = f"{tiles.slices_text(count)} of {len(units)} lanes in {format_ns(end_ns - start_ns)}, {format_ns(total)} in all"
-    tables = [_list(timeline, longest, count), _statistics(sums, total, end_ns - start_ns)]
+    tables = [_statistics(sums, total, end_ns - start_ns), _list(timeline, longest, count)]
     if counted:
         tables.append(counting.inside(counted, start_ns, end_ns))
     asked = {"start": message["start"], "end": message["end"], "units": list(message["units"])}
@@ -123,17 +154,18 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
         "text": f"{text}; slices that reach out of the range count with their part inside of it.",
         "tables": tables,
         "slices": [row["slice"] for row in longest],
+        "flame": nested.boxes(),
         "asked": asked,
     }
 
 
 def inside(timeline: Timeline, units: Sequence[Unit], start_ns: int, end_ns: int) -> Iterator[tuple[Unit, pd.DataFrame]]:
-    """The events of a range in parts, with `inside_ns`, the part of each that lies in it; a range of the common clock."""
+    """The events of a range of the common clock in parts, with the part of each that lies in it: `inside_ns`, up to `until_ns`."""
     for unit in units:
         first_ns, last_ns = (timeline.recorded_ns(unit.rank, moment_ns) for moment_ns in (start_ns, end_ns))
         for rows in whole(unit, unit.lanes, first_ns, last_ns):
             ends, starts = np.minimum(rows["end_ns"], last_ns), np.maximum(rows["start_ns"], first_ns)
-            yield unit, rows.assign(inside_ns=ends - starts)
+            yield unit, rows.assign(inside_ns=ends - starts, until_ns=ends)
 
 
 def _statistics(sums: Mapping[tuple[str, str], Sequence[int]], total: int, span_ns: int) -> dict[str, Any]:
@@ -149,13 +181,13 @@ def _statistics(sums: Mapping[tuple[str, str], Sequence[int]], total: int, span_
                 "shortest_ns": have[2],
                 "longest_ns": have[3],
                 "share": have[1] / total if total else 0.0,
-                "of the range": format_ratio(have[1] / span_ns),
+                "range_ratio": have[1] / span_ns,
             }
             for (name, kind), have in rows
         ],
-        columns=["name", "kind", "count", "total_ns", "mean_ns", "shortest_ns", "longest_ns", "share", "of the range"],
+        columns=["name", "kind", "count", "total_ns", "mean_ns", "shortest_ns", "longest_ns", "share", "range_ratio"],
     )
-    return table_content("timeline-statistics", Table(frame=frame, title="By name"))
+    return table_content("timeline-statistics", Table(frame=frame, title="By name", labels={"range_ratio": "of the range"}))
 
 
 def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
