@@ -13,9 +13,11 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
-from perfkit.config.dialects._shell_conditions import Conditions, emptied, is_test
+from perfkit.config.dialects._script_beside import script_beside
+from perfkit.config.dialects._shell_conditions import Conditions, emptied, is_test, length_of, line_of
 from perfkit.config.dialects._shell_syntax import (
     ASSIGNMENT,
     Block,
@@ -38,7 +40,9 @@ END = "\0"
 Placed = tuple[str, int | None]
 """A word and the line that it is written on; None where a variable brought it or in another script."""
 
-MAX_CALLS, MAX_BYTES, MAX_TURNS, MAX_STATEMENTS = 6, 1_000_000, 200, 20_000
+MAX_CALLS, MAX_TURNS, MAX_WORK = 6, 200, 200_000
+CHARS_A_STEP = 8
+"""Work is counted in statements, words that they come to, characters that are read for them, and variables that a branch copies."""
 _DECLARES = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _SHELLS = frozenset({"bash", "sh", "zsh"})
 _ALONE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?:\[[@*]\])?\})\"?")
@@ -61,11 +65,22 @@ class Shell:
     undecided: set[str] = field(default_factory=set)
     ended: bool = False
     _functions: dict[str, Block] = field(default_factory=dict)
-    _left: int = MAX_STATEMENTS
+    _left: int = MAX_WORK
 
     def run(self, text: str, name: str, path: Path | None, calls: int = MAX_CALLS, *, is_main: bool = True) -> None:
         """Follow a script that lies at `path`. Raises InputError if a quote is never closed."""
         _Run(self, path, calls, is_main).block(parse_script(text, name))
+        if is_main and self.is_spent:
+            self.absent.append(f"the script takes more than {MAX_WORK} steps; what comes after them is not followed")
+
+    def spend(self, work: int) -> None:
+        """Count work against what a script may take."""
+        self._left -= work
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the script has taken what it may."""
+        return self._left < 0
 
     def texts(self) -> dict[str, str]:
         """The variables, arrays as one text."""
@@ -83,8 +98,8 @@ class _Run:
 
     def block(self, statements: Iterable[Statement]) -> None:
         for statement in statements:
-            self.shell._left -= 1
-            if self.shell.ended or self.shell._left < 0:
+            self.shell.spend(1)
+            if self.shell.ended or self.shell.is_spent:
                 return
             self._statement(statement)
 
@@ -106,11 +121,11 @@ class _Run:
                 self.shell._functions[name] = body
 
     def _both(self, left: Statement, right: Statement, wanted: bool) -> None:
-        if (holds := self._conditions().tested(left)) is not None:
+        if (holds := self._tested(left)) is not None:
             if holds == wanted:
                 self._statement(right)
         elif is_test(left):
-            self._undecided(_line(left), [(right,), ()])
+            self._undecided(line_of(left), [(right,), ()])
         else:
             self._statement(left)
             if wanted:  # what a command does is taken to succeed
@@ -145,16 +160,29 @@ class _Run:
         self._undecided(line, open_arms)
 
     def _loop(self, loop: Loop) -> None:
+        if loop.name.startswith("(("):
+            self._is_not_followed(loop)
+            return
         if loop.name:
-            items = [item for word in loop.words for item in self._fields(word)]
+            items = self._all_fields(loop.words)
             for item in items[:MAX_TURNS]:
                 self.shell.variables[loop.name] = item
                 self.block(loop.body)
             return
         for _ in range(MAX_TURNS):
-            if self._holds(loop.condition) is not loop.wanted:
+            if self.shell.ended or self.shell.is_spent:
+                return
+            holds = self._holds(loop.condition)
+            if holds is None:
+                self._is_not_followed(loop)
+            if holds is not loop.wanted:
                 return
             self.block(loop.body)
+
+    def _is_not_followed(self, loop: Loop) -> None:
+        text = f"line {loop.line}: how often the loop runs is not known from the file; it is taken as not run"
+        if text not in self.shell.absent:
+            self.shell.absent.append(text)
 
     def _undecided(self, line: int, arms: Sequence[Block]) -> None:
         """Run one arm; of several, each from the same state, of which stays what all of those that go on agree on."""
@@ -163,6 +191,7 @@ class _Run:
             return
         before, after = copy.copy(self.shell), []
         for arm in arms:
+            before.spend(len(before.variables) + len(before.undecided) + len(before.absent))
             state = copy.copy(before)
             state.variables, state.undecided = dict(before.variables), set(before.undecided)
             state.stated, state.used, state.absent = [], [], []
@@ -214,7 +243,7 @@ class _Run:
             case "shift":
                 self._shift(int(rest[1].text) if len(rest) > 1 and rest[1].text.isdigit() else 1)
             case name if name in self.shell._functions:
-                self._call(self.shell._functions[name], [item for word in rest[1:] for item in self._fields(word)])
+                self._call(self.shell._functions[name], self._all_fields(rest[1:]))
             case _:
                 self._emit(rest)
 
@@ -225,23 +254,30 @@ class _Run:
         if word.items is not None:
             if any(_OPTION.search(item.text) for item in word.items):
                 for item in word.items:
-                    here = item.line if self.is_main else None
-                    shell.stated += [(piece.text, here) for piece in pieces(self._text(item), 1)]
+                    self._state(self._text(item), item.line)
                 shell.stated.append((END, line))
-            items = tuple(item for each in word.items for item in self._fields(each))
+            items = self._all_fields(word.items)
             held = (before,) if isinstance(before, str) and before else tuple(before)
             shell.variables[name] = (*held, *items) if more else items
         else:
             if "--" in text:
-                inner = unquoted(text, str)
-                for piece in pieces(inner, word.line):
-                    here = piece.line if line else None
-                    shell.stated += [(item.text, here) for item in pieces(self._put_in(piece.text), 1)]
+                for piece in pieces(unquoted(text, str), word.line):
+                    if shell.is_spent:
+                        break
+                    self._state(self._put_in(piece.text), piece.line)
                 shell.stated.append((END, line))
-            value = unquoted(text, self._put_in)
+            value = self._text(Word(text, word.line))
             whole = before if isinstance(before, str) else " ".join(before)
-            shell.variables[name] = whole + value if more else value
+            value = whole + value if more else value
+            self._spend_on(value)
+            shell.variables[name] = value
         shell.undecided.discard(name)
+
+    def _state(self, text: str, line: int) -> None:
+        """Take the words of a text that is assigned on a line."""
+        words = [piece.text for piece in islice(pieces(text, 1), max(0, self.shell._left))]
+        self.shell.spend(1 + len(words))
+        self.shell.stated += [(word, line if self.is_main else None) for word in words]
 
     def _emit(self, words: Sequence[Word]) -> None:
         used = self.shell.used
@@ -252,36 +288,48 @@ class _Run:
         if not words[0].text.startswith("-"):
             used.append((END, None))
 
+    def _all_fields(self, words: Iterable[Word]) -> tuple[str, ...]:
+        return tuple(item for word in words for item in self._fields(word))
+
     def _fields(self, word: Word) -> list[str]:
-        """The words that a word becomes."""
+        """The words that a word becomes; none once the script has taken what it may."""
+        fields = list(islice(self._split(word), max(0, self.shell._left)))
+        self.shell.spend(len(fields))
+        return fields
+
+    def _split(self, word: Word) -> Iterable[str]:
         if found := _ALONE.fullmatch(word.text):
             value = self.shell.variables.get(found[1] or found[2])
             if isinstance(value, tuple):  # without quotes its elements are split once more
-                return list(value) if word.text.startswith('"') else [piece.text for item in value for piece in pieces(item, 1)]
-            return [found[0].strip('"')] if value is None else [piece.text for piece in pieces(value, 1)]
+                return value if word.text.startswith('"') else (piece.text for item in value for piece in pieces(item, 1))
+            return (found[0].strip('"'),) if value is None else (piece.text for piece in pieces(value, 1))
         text = self._text(word)
         if word.text.startswith(("'", '"')) and not _OPTION.match(text):
-            return [text]
-        return [piece.text for piece in pieces(text, 1)] if "$" in word.text or " --" in text else [text]
+            return (text,)
+        return (piece.text for piece in pieces(text, 1)) if "$" in word.text or " --" in text else (text,)
 
     def _text(self, word: Word) -> str:
+        self._spend_on(word.text)
         return unquoted(word.text, self._put_in)
+
+    def _spend_on(self, text: str) -> None:
+        self.shell.spend(1 + len(text) // CHARS_A_STEP)
 
     def _put_in(self, text: str) -> str:
         return expanded(text, self.shell.variables)
 
     def _source(self, words: Sequence[Word]) -> None:
         named = self._text(words[1])
-        if not self._follow(named, [item for word in words[2:] for item in self._fields(word)]):
+        if not self._follow(named, self._all_fields(words[2:])):
             self.shell.absent.append(f"{named} is sourced and is not here; what it sets is not known")
 
     def _started(self, words: Sequence[Word]) -> bool:
         """Whether a script that a shell of its own runs was followed."""
         rest = [word for word in words[1:] if not re.fullmatch(r"-[a-z]+", word.text)]
-        return bool(rest) and self._follow(self._text(rest[0]), [item for word in rest[1:] for item in self._fields(word)])
+        return bool(rest) and self._follow(self._text(rest[0]), self._all_fields(rest[1:]))
 
     def _follow(self, named: str, arguments: Sequence[str]) -> bool:
-        file = _beside(self.path, named) if self.calls else None
+        file = script_beside(self.path, named) if self.calls else None
         if file is None:
             return False
         text = file.read_text(encoding="utf-8", errors="replace")
@@ -304,12 +352,18 @@ class _Run:
 
     def _shift(self, by: int) -> None:
         if "#" in self.shell.variables:
-            _Arguments(self.shell, _arguments(self.shell.variables)[by:])
+            left = _arguments(self.shell.variables)[by:]
+            self.shell.spend(len(left))
+            _Arguments(self.shell, left)
 
     def _holds(self, condition: Block) -> bool | None:
         for statement in condition[:-1]:
             self._statement(statement)
-        return self._conditions().tested(condition[-1]) if condition else None
+        return self._tested(condition[-1]) if condition else None
+
+    def _tested(self, statement: Statement) -> bool | None:
+        self.shell.spend(1 + length_of(statement) // CHARS_A_STEP)
+        return self._conditions().tested(statement)
 
     def _conditions(self) -> Conditions:
         return Conditions(self.shell.variables, self.shell.undecided)
@@ -343,16 +397,3 @@ def _given(variables: Mapping[str, Value]) -> dict[str, Value]:
 def _arguments(variables: Mapping[str, Value]) -> tuple[str, ...]:
     value = variables.get("@", ())
     return value if isinstance(value, tuple) else (value,)
-
-
-def _line(statement: Statement) -> int:
-    return statement.words[0].line if isinstance(statement, Command) else 0
-
-
-def _beside(path: Path | None, named: str) -> Path | None:
-    """A script that another one names: by the end of its path, since its beginning (`$SCRIPT_DIR/`) is known to the shell alone."""
-    if path is None:
-        return None
-    folder, plain = path.resolve().parent, re.sub(r"^.*[$`){}][^/]*/", "", named)
-    file = (folder / plain).resolve()
-    return file if file.is_relative_to(folder) and file.is_file() and file.stat().st_size <= MAX_BYTES else None

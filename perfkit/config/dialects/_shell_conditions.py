@@ -34,6 +34,18 @@ def emptied(text: str) -> str:
     return _VARIABLE.sub("", text)
 
 
+def line_of(statement: Statement) -> int:
+    """Where a statement begins; 0 for what is no command."""
+    return statement.words[0].line if isinstance(statement, Command) else 0
+
+
+def length_of(statement: Statement) -> int:
+    """Characters of a condition."""
+    if isinstance(statement, Both):
+        return length_of(statement.left) + length_of(statement.right)
+    return sum(len(word.text) for word in statement.words) if isinstance(statement, Command) else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What holds with these variables; `undecided` are those that may have more than one value."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 _TOKEN = re.compile(r"\s*(\d+|\*\*|&&|\|\||[<>=!]=|[-+*/%<>!?:()])")
-_MAX_BITS, _MAX_DEPTH = 64, 50
+_MAX_BITS, _MAX_DEPTH, _MAX_CHARS = 64, 50, 2000
 _BINARY: Mapping[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (1, lambda a, b: int(bool(a or b))),
     "&&": (2, lambda a, b: int(bool(a and b))),
@@ -29,7 +29,9 @@ _UNARY: Mapping[str, Callable[[int], int]] = {"-": operator.neg, "+": operator.p
 
 
 def computed(text: str) -> int | None:
-    """The value of an expression of whole numbers, None if it is none, divides by zero or leaves 64 bits."""
+    """The value of an expression of whole numbers, None if it is none, is too long, divides by zero or leaves 64 bits."""
+    if len(text) > _MAX_CHARS:
+        return None
     tokens = _TOKEN.findall(text)
     if re.sub(r"\s", "", text) != "".join(tokens):
         return None

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from perfkit.config.dialects._shell_given import GivenTexts
 from perfkit.core.errors import InputError
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
@@ -18,8 +19,7 @@ CONTINUED = ("\\\n", "\\\r\n")
 MAX_DEPTH = 40
 _OPERATOR = re.compile(r"&&|\|\||;;&|;&|;;|[;&|()\n]")
 _REDIRECTION = re.compile(r"(?:\d+|&)?(?:>>|>\||>&|<<<|<&|<>|[<>])(?:&?[\d-](?![\w./]))?")
-_HERE = re.compile(r"<<-?[ \t]*(['\"]?)([\w.]+)\1[^\n]*\n(?:.*?\n)??[ \t]*\2[ \t]*(?=\n|$)", re.DOTALL)
-_CLOSING = {"{": "}", "(": ")"}
+_BRACKETS = {"{": re.compile(r"[{}]"), "(": re.compile(r"[()]")}
 _PIECE_ENDS = frozenset({";", "&", "\n"})
 
 
@@ -68,6 +68,7 @@ class Choice:
 class Loop:
     """`for name in words`, or `while condition` and `until` (not `wanted`) with no name."""
 
+    line: int
     name: str
     words: tuple[Word, ...]
     condition: Block
@@ -100,10 +101,10 @@ def parse_script(text: str, name: str) -> Block:
 def closing_bracket(text: str, start: int) -> int:
     """Behind the bracket that closes the one at `start`; the end of the text if none does."""
     opening, depth = text[start], 0
-    for position in range(start, len(text)):
-        depth += {opening: 1, _CLOSING[opening]: -1}.get(text[position], 0)
+    for found in _BRACKETS[opening].finditer(text, start):
+        depth += 1 if found[0] == opening else -1
         if depth == 0:
-            return position + 1
+            return found.end()
     return len(text)
 
 
@@ -119,12 +120,14 @@ def expansion_end(text: str, start: int) -> int:
 
 def pieces(text: str, line: int) -> Iterator[Word]:
     """The words that an unquoted text is split into where it is used, each with its line."""
-    position, start = 0, -1
+    position, start, counted = 0, -1, 0
     while position <= len(text):
         char = text[position : position + 1]
         if not char or char in " \t\r\n" or text.startswith(CONTINUED, position):
             if start >= 0:
-                yield Word(text[start:position], line + text.count("\n", 0, start))
+                line += text.count("\n", counted, start)
+                counted = start
+                yield Word(text[start:position], line)
                 start = -1
             position += 1
             continue
@@ -134,6 +137,7 @@ def pieces(text: str, line: int) -> Iterator[Word]:
 
 def _tokens(text: str, name: str) -> Iterator[Word]:
     position, line = 0, 1
+    given = GivenTexts(text)
     while position < len(text):
         start = position
         if text[position] in SPACE:
@@ -143,8 +147,8 @@ def _tokens(text: str, name: str) -> Iterator[Word]:
         elif text[position] == "#":
             end = text.find("\n", position)
             position = len(text) if end < 0 else end
-        elif found := _HERE.match(text, position):
-            position = found.end()
+        elif stop := given.behind(position):
+            position = stop
         elif found := _REDIRECTION.match(text, position):
             yield Word(found[0], line, is_operator=True)
             position = found.end()
@@ -344,7 +348,7 @@ class _Parser:
         return Choice(word.line, word, tuple(arms))
 
     def _loop(self, kind: str) -> Statement:
-        name, words = "", list[Word]()
+        line, name, words = self._line(), "", list[Word]()
         condition: Block = ()
         if kind in ("for", "select"):
             name = (self._next() or Word("", 0)).text
@@ -360,7 +364,7 @@ class _Parser:
         self._takes("do")
         body = self._until("done")
         self._takes("done")
-        return Loop(name, tuple(words), condition, body, kind != "until")
+        return Loop(line, name, tuple(words), condition, body, kind != "until")
 
     def _group(self) -> Statement:
         body = self._until("}")

@@ -15,7 +15,7 @@ from perfkit.config.dialects._shell_syntax import expansion_end
 Value = str | tuple[str, ...]
 """A variable: a text, or the words of an array."""
 
-_MAX_DEPTH, _MAX_CHARS = 10, 10_000
+_MAX_DEPTH, _MAX_CHARS, _MAX_TEXT, _MAX_DIGITS = 10, 10_000, 50_000, 100
 _PLAIN = re.compile(r"\$(\w+|[#@*])")
 _BRACED = re.compile(r"(#?)(\w+|[#@*])(?:\[([@*]|\d+)\])?(?:(:?[-=+?])(.*))?", re.DOTALL)
 _BARE = re.compile(r"(?<![\w$])([A-Za-z_]\w*)")
@@ -23,12 +23,14 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def expanded(text: str, variables: Mapping[str, Value], depth: int = 0) -> str:
-    """A text with its variables and sums put in; what would grow beyond `_MAX_CHARS` stays as it is."""
-    if "$" not in text or depth > _MAX_DEPTH:
+    """A text with its variables and sums put in; what is long (`_MAX_TEXT`) or would grow so (`_MAX_CHARS`) stays as it is."""
+    if "$" not in text or depth > _MAX_DEPTH or len(text) > _MAX_TEXT:
         return text
     found: list[str] = []
-    position = 0
+    position = length = 0
     while position < len(text):
+        if length > max(_MAX_CHARS, len(text)):
+            return text
         end = expansion_end(text, position)
         if end > position:
             found.append(_replaced(text[position:end], variables, depth))
@@ -39,9 +41,9 @@ def expanded(text: str, variables: Mapping[str, Value], depth: int = 0) -> str:
         else:
             end = position + 1
             found.append(text[position])
+        length += len(found[-1])
         position = end
-    whole = "".join(found)
-    return whole if len(whole) <= max(_MAX_CHARS, len(text)) else text
+    return "".join(found) if length <= max(_MAX_CHARS, len(text)) else text
 
 
 def unquoted(text: str, put_in: Callable[[str], str]) -> str:
@@ -86,7 +88,7 @@ def _escaped(found: re.Match[str]) -> str:
 def _replaced(text: str, variables: Mapping[str, Value], depth: int) -> str:
     if text.startswith("$((") and text.endswith("))"):
         inner = expanded(text[3:-2], variables, depth + 1)
-        number = computed(_BARE.sub(lambda name: _value(name[1], None, variables) or name[0], inner))
+        number = computed(_BARE.sub(lambda name: _number(name[1], variables), inner))
         return text if number is None else str(number)
     found = _BRACED.fullmatch(text[2:-1]) if text.startswith("${") else None
     if found is None:
@@ -103,6 +105,11 @@ def _replaced(text: str, variables: Mapping[str, Value], depth: int) -> str:
     if operation[-1:] in ("-", "="):
         return _operand(other, variables, depth)
     return text if value is None else value
+
+
+def _number(name: str, variables: Mapping[str, Value]) -> str:
+    value = _value(name, None, variables)
+    return value if value and len(value) <= _MAX_DIGITS else name
 
 
 def _operand(text: str, variables: Mapping[str, Value], depth: int) -> str:

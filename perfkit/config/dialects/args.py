@@ -53,7 +53,10 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], pa
     if stripped.startswith(("{", "[")):
         return _from_json(text, name, flags, lists)
     shell = Shell()
-    shell.run(text, name, path)
+    try:
+        shell.run(text, name, path)
+    except RecursionError as error:
+        raise InputError(name, ["its commands are nested too deeply to be followed"]) from error
     variables = shell.texts()
     stated, used = (_collected(words, variables, flags, lists) for words in (shell.stated, shell.used))
     if not used.values:
@@ -104,7 +107,8 @@ def _bare(text: str) -> str:
 def _following(flat: list[Placed], start: int, most: int | None) -> list[str]:
     """The words after an option up to the next one, at most `most` of them."""
     words: list[str] = []
-    for word, _ in flat[start:] if most is None else flat[start : start + most]:
+    for at in range(start, len(flat) if most is None else min(start + most, len(flat))):
+        word = flat[at][0]
         if word == END or (word.startswith("-") and not re.match(r"-[\d.]", word)):
             break
         words.append(word)

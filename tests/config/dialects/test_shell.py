@@ -22,6 +22,8 @@ BASH = shutil.which("bash")
 NAMES = ("A", "B", "C", "D")
 SMALL = "--hidden-size 64 --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --vocab-size 1000"
 
+TURNS = f"for I in {'1 ' * 200}; do for J in {'1 ' * 200}; do"
+
 names = st.sampled_from(NAMES)
 numbers = st.integers(0, 12).map(str)
 plain = st.sampled_from(["x", "true", "8B", "70B", "a/b.py", "--fp8", "--lr 1e-4", ""])
@@ -204,11 +206,64 @@ def test_the_use_that_counts_is_changed_and_so_is_a_default():
         "if " * 3000 + "train --lr 1\n",
         "A=" + "${A:-" * 3000 + "\ntrain --lr 1\n",
         "A=x" + "x" * 50 + "\n" + "A=$A$A\n" * 300 + "train --lr 1 # $A\n",
+        'A=(a b)\nwhile true; do A=("${A[@]}" "${A[@]}"); done\n',
+        "A=(a b)\nwhile true; do A+=(${A[@]}); done\n",
+        'A="' + "--x 1 " * 1500 + f'"\n{TURNS} train $A; done; done\n',
+        f'{TURNS} A="{"--x " * 100_000}"; done; done\n',
+        f'{TURNS} if [ "{"${A}" * 10_000}" != x ]; then B=1; fi; done; done\n',
+        "A=" + "1" * 9000 + f"\n{TURNS} B=$(({'A+' * 900}1)); done; done\n",
+        f"{TURNS} case $I in {'x) A=1 ;; ' * 2_000} esac; done; done\n",
+        'A="' + "x " * 4900 + '"\n' + "B+=$A\n" * 100_000 + "train $B\n",
+        "A=" + "x" * 9000 + '\nB="' + "$A" * 100_000 + '"\n',
+        "A=$((" + "1+" * 200_000 + "1))\n",
+        "".join(f"cat <<end{number}\n" for number in range(20_000)),
+        '"$( ' * 100_001,
+        "".join(f"A{number}=1\n" for number in range(3000)) + "if [ $1 ]; then B=1; fi\n" * 3000,
+        "f() { while true; do shift; done; }\nf " + "a " * 20_000,
+        "train " + "--list 1 " * 20_000,
+        "train --lr '" + "${A:-'" * 50_000,
+        "source " + "$" * 400_000 + "/\n",
     ],
+    ids=range(25),
 )
 def test_no_script_takes_long_or_much(script):
-    options(script)
-    assert len(options("train --lr 2\n").values) == 1
+    with contextlib.suppress(InputError):
+        parse(script, "run.sh", frozenset(), frozenset({"list"}))
+
+
+@pytest.mark.parametrize(
+    "script", ["true && " * 5000 + "x", "if [ " + "x -a " * 5000 + "x ]; then x; fi", "if " + "! " * 5000 + "x; then x; fi"]
+)
+def test_what_is_nested_beyond_reason_is_refused_in_words(script):
+    with pytest.raises(InputError) as caught:
+        options(script)
+    assert caught.value.problems == ("its commands are nested too deeply to be followed",)
+
+
+def test_what_is_not_followed_is_said():
+    assert options("I=1\n" * 100_001).absent == ["the script takes more than 200000 steps; what comes after them is not followed"]
+    loops = "TP=2\nwhile [ $1 ]; do TP=4; shift; done\nfor ((I=0; I<3; I++)); do TP=8; done\ntrain --lr $TP\n"
+    found = options(loops)
+    assert found.values == {"lr": 2}
+    assert found.absent == [
+        f"line {line}: how often the loop runs is not known from the file; it is taken as not run" for line in (2, 3)
+    ]
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a/" * 3000 + "b", "../outside.sh", "/etc/profile", "$HERE/../outside.sh"])
+def test_a_name_that_no_script_beside_has_is_not_followed(tmp_path, name):
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    (tmp_path / "outside.sh").write_text("A=1\n")
+    (folder / "run.sh").write_text(f"source {name}\n")
+    found = options(f"source {name}\ntrain --lr $A\n", folder / "run.sh")
+    assert found.values == {"lr": "$A"}
+    assert found.absent == [f"{name} is sourced and is not here; what it sets is not known"]
+
+
+def test_a_text_that_a_command_is_given_sets_nothing():
+    assert options("cat <<END > file\nA=2\n END \n\tEND\nA=3\nEND\ntrain --lr $A\n").values == {"lr": "$A"}
+    assert options("A=1\ncat <<'END'\nA=2\nEND\ncat <<-END\n\tA=3\n\tEND\ntrain --lr $A\n").values == {"lr": 1}
 
 
 @given(st.text(alphabet="if then;fi\n&|()[]{}$`'\"#-=<>\\case esac in do while 1A!", max_size=80))
