@@ -53,7 +53,7 @@ def nearest_multiples(value: int, unit: int) -> str:
 
 
 def _count_problem(name: str, value: object, low: int) -> str:
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, Integral)):  # the first is quick and usual
         return f"{name} = {value!r} must be a whole number"
     if int(value) >= low:
         return ""

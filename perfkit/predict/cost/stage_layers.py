@@ -53,8 +53,11 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
     alike = plans.recompute.flags(lambda recompute: recompute.all_layers or not any(map(any, chain(*recompute.all_counts))))
     if alike.all():
         return _placed(plans)
+    if not alike.any():
+        first, places = _different(plans)
+        return Coded(places, tuple(_looked_at(plans.plan(row)) for row in first))
     codes, (same, other) = np.zeros(len(plans), dtype=np.intp), (np.flatnonzero(alike), np.flatnonzero(~alike))
-    even: Coded[StageLayers] = _placed(plans.take(same)) if len(same) else Coded(codes[:0], ())
+    even = _placed(plans.take(same))
     first, places = _different(plans.take(other))
     codes[same], codes[other] = even.codes, len(even.values) + places
     return Coded(codes, (*even.values, *(_looked_at(plans.plan(int(other[row]))) for row in first)))
@@ -88,6 +91,8 @@ def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
 
 def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
     """One position of every plan that differs in what layers compute again, and which of them each plan is."""
+    if len(plans) == 1:
+        return [0], np.zeros(1, dtype=np.intp)
     columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
     # What a plan does not state is nan, which equals nothing: -1 stands for it.
     cells = [column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0) for column in columns]
