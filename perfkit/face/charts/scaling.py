@@ -1,4 +1,4 @@
-"""Scaling: the throughput of several runs against the ideal line from the smallest."""
+"""Scaling: throughput of several runs against the ideal line from the smallest, and MFU against devices beside published runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import altair as alt
 import pandas as pd
 
 from perfkit.face.charts import theme
+from perfkit.predict.cost.scaling import OWN
 
 
 def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
@@ -28,3 +29,21 @@ def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
     )
     chart = alt.LayerChart(layer=[ideal, points], width="container", height=240)
     return theme.with_rows(chart, {"runs": theme.records(rows)})
+
+
+def mfu_against_devices(points: pd.DataFrame) -> alt.Chart:
+    """Draw MFU against the number of devices, published runs and one's own; `points` are of `scaling.mfu_points`."""
+    rows = points[["name", "device", "num_devices", "mfu", "source"]]
+    devices = [name for name in dict.fromkeys(rows["device"]) if name != OWN]
+    named = [OWN, *devices]
+    color = alt.Scale(domain=named, range=theme.path_colors(named))
+    own = alt.datum.device == OWN
+    chart: alt.Chart = alt.Chart(alt.NamedData("points"), width="container", height=240).mark_point(filled=True, opacity=0.9)
+    drawn: alt.Chart = chart.encode(
+        x=alt.X("num_devices:Q", title="devices", scale=alt.Scale(type="log", base=2)),
+        y=alt.Y("mfu:Q", title="MFU", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=True)),
+        color=alt.Color("device:N", title="device", scale=color),
+        size=alt.condition(own, alt.value(160), alt.value(35)),
+        tooltip=["name:N", "device:N", theme.tooltip("num_devices", "num_devices"), theme.tooltip("mfu", "mfu"), "source:N"],
+    )
+    return theme.with_rows(drawn, {"points": theme.records(rows)})

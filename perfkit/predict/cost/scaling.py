@@ -13,9 +13,13 @@ from collections.abc import Iterable
 import pandas as pd
 
 from perfkit.core.errors import InputError
+from perfkit.core.resources import data_folder
+from perfkit.core.texts import say
 from perfkit.core.units import format_ratio, significant
 
 GOOD_LINEARITY = 0.8
+OWN = "yours"
+"""What the points of one's own runs are called beside published ones."""
 
 
 def linearity(tokens_per_s: float, num_devices: int, base_tokens_per_s: float, base_devices: int) -> float:
@@ -54,6 +58,54 @@ def linearity_told(table: pd.DataFrame) -> str:
     grown = f"From {int(base['num_devices'])} to {int(last['num_devices'])} devices"
     share = format_ratio(float(last["linearity_ratio"]), 4)
     return f"{grown} {share} of the throughput is kept ({kept} of {ideal} tokens/s): {verdict}."
+
+
+def published_mfu() -> pd.DataFrame:
+    """MFU that published runs report against their number of devices; columns `name`, `device`, `num_devices`, `mfu`, `source`.
+
+    Rows of `data/reference/step_time.csv` that state both and are not set aside there: each in the convention of its source.
+    """
+    file = data_folder() / "reference" / "step_time.csv"
+    rows = pd.read_csv(file, usecols=["model", "accelerator", "n_devices", "reported_mfu", "source", "exclude"])
+    stated = rows[rows["reported_mfu"].notna() & rows["n_devices"].notna() & (rows["exclude"] == 0)]
+    named = {"model": "name", "accelerator": "device", "n_devices": "num_devices", "reported_mfu": "mfu"}
+    found = stated.rename(columns=named)[["name", "device", "num_devices", "mfu", "source"]].reset_index(drop=True)
+    found.attrs["labels"] = {"num_devices": "devices"}
+    return found
+
+
+def mfu_points(name: str, num_devices: float | None, mfu: float | None) -> pd.DataFrame:
+    """Published MFU and below it one's own, which is left out while its devices or its MFU are not known."""
+    published = published_mfu()
+    if num_devices is None or mfu is None:
+        return published
+    own = pd.DataFrame([(name, OWN, int(num_devices), mfu, OWN)], columns=published.columns)
+    found = pd.concat([published, own], ignore_index=True)
+    found.attrs = published.attrs
+    return found
+
+
+def mfu_told(points: pd.DataFrame) -> str:
+    """Where one's own MFU lies among published runs of about as many devices (half to twice), in a sentence."""
+    own, published = points[points["device"] == OWN], points[points["device"] != OWN]
+    if own.empty:
+        return say("{runs} published runs; MFU and devices of your own log are not known yet.", runs=len(published))
+    devices, share = int(own["num_devices"].iloc[0]), float(own["mfu"].iloc[0])
+    near = published[published["num_devices"].between(devices / 2, devices * 2)]["mfu"]
+    if near.empty:
+        low, high = int(published["num_devices"].min()), int(published["num_devices"].max())
+        form = "MFU is {mfu_ratio} on {devices} devices: published runs have {low} to {high}, so that none is like it."
+        return say(form, mfu_ratio=share, devices=devices, low=low, high=high)
+    return say(
+        "MFU is {mfu_ratio} on {devices} devices: {runs} published runs of half to twice as many have {low_ratio} to {high_ratio}, "
+        "median {median_ratio}.",
+        mfu_ratio=share,
+        devices=devices,
+        runs=len(near),
+        low_ratio=float(near.min()),
+        high_ratio=float(near.max()),
+        median_ratio=float(near.median()),
+    )
 
 
 def linearity_table(runs: Iterable[tuple[str, int, float]]) -> pd.DataFrame:

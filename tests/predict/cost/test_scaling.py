@@ -7,7 +7,16 @@ import math
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.predict.cost.scaling import linearity, linearity_table, linearity_told, parse_runs
+from perfkit.predict.cost.scaling import (
+    OWN,
+    linearity,
+    linearity_table,
+    linearity_told,
+    mfu_points,
+    mfu_told,
+    parse_runs,
+    published_mfu,
+)
 
 
 @pytest.mark.parametrize(("base", "devices"), [(4695, 1), (37_560, 8)], ids=["base is a device", "base is a node of eight"])
@@ -46,3 +55,20 @@ def test_every_piece_that_is_no_run_is_listed():
         parse_runs("8 37560, a: b, 64: 270000, 0x8: 1")
     assert len(error.value.problems) == 3
     assert parse_runs(" , ") == []
+
+
+def test_ones_own_run_is_drawn_beside_published_ones_of_as_many_devices():
+    published = published_mfu()
+    assert len(published) > 100
+    assert published["mfu"].between(0.05, 1.0).all()
+    assert set(published.columns) == {"name", "device", "num_devices", "mfu", "source"}
+    points = mfu_points("round 3", 64, 0.41)
+    own = points[points["device"] == OWN]
+    assert (len(points), own["num_devices"].tolist(), own["mfu"].tolist()) == (len(published) + 1, [64], [0.41])
+    near = published[published["num_devices"].between(32, 128)]["mfu"]
+    assert f"{len(near)} published runs of half to twice as many" in mfu_told(points)
+
+
+def test_a_run_without_devices_or_far_from_all_published_ones_is_told_so():
+    assert "not known yet" in mfu_told(mfu_points("log", None, 0.4))
+    assert "none is like it" in mfu_told(mfu_points("log", 100_000, 0.4))
