@@ -10,6 +10,7 @@ from pathlib import Path
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.face.cli import _roofline
 
 OPTION = "--device"
 FORM = "NAME|FILE.toml"
@@ -36,9 +37,10 @@ def add_device(parser: argparse.ArgumentParser, what: str = "the device, where t
     )
 
 
-def read_devices(given: Sequence[str]) -> Devices:
+def read_devices(given: Sequence[str], roofline: Sequence[str] | None = None) -> Devices:
     """What was given: files add their devices, a name chooses one of these or of the catalogue; the only one of a file is chosen.
 
+    A name that nothing has is that of a device with the figures of `roofline`, if there are any; [] offers that they be given.
     Raises InputError for a file that cannot be read, a name that nothing has, and more than one name.
     """
     files = [word for word in given if word.lower().endswith(".toml") or Path(word).is_file()]
@@ -46,13 +48,22 @@ def read_devices(given: Sequence[str]) -> Devices:
     own = {name: device for file in files for name, device in catalog.read_hardware(file).items()}
     if len(names) > 1:
         raise InputError(OPTION, [f"one device is needed, not {len(names)}: {', '.join(names)}"])
+    if not names and roofline:
+        raise InputError(_roofline.OPTION, ["of which device? Name it with --device"])
     if not names:
         return Devices(own, next(iter(own.values())) if len(own) == 1 else None)
     try:
-        return Devices(own, own.get(names[0]) or catalog.hardware_named(names[0]))
+        known = own.get(names[0]) or catalog.hardware_named(names[0])
     except InputError as error:
+        if roofline:
+            assumed = _roofline.roofline_device(names[0], roofline)
+            return Devices({**own, assumed.name: assumed}, assumed)
         of_own = [f"{', '.join(files)} has {', '.join(own)}"] if own else []
-        raise InputError(OPTION, [*error.problems, *of_own]) from error
+        offered = [f"or give its data sheet's figures: {_roofline.EXAMPLE}"] if roofline is not None else []
+        raise InputError(OPTION, [*error.problems, *of_own, *offered]) from error
+    if roofline:
+        raise InputError(_roofline.OPTION, [f"{known.name} is known; leave the figures out, or name another device"])
+    return Devices(own, known)
 
 
 def chosen_device(given: Sequence[str]) -> HardwareSpec | None:

@@ -19,6 +19,9 @@ from perfkit.face.cli._devices import add_device, read_devices
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inputs", metavar="CONFIG|TABLE.csv", nargs="+", help="configurations (- is standard input), or one table")
     add_device(parser, "the device, where a configuration or a row names none")
+    parser.add_argument(
+        "--assume-roofline", metavar="KEY=NUMBER", nargs="+", default=[], help="figures of a device that is not in the catalogue"
+    )
     parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument(
@@ -38,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.face.cli._estimates import device_of, estimate_configs, estimate_file
     from perfkit.face.cli._own_runs import own_calibration
 
-    devices = read_devices(arguments.device)
+    devices = read_devices(arguments.device, arguments.assume_roofline)
     device = device_of(arguments.inputs, devices) if arguments.calibrate_with else None
     calibration = own_calibration(arguments.calibrate_with, device, arguments.calibration)
     if arguments.profile or arguments.profiled_plan:
