@@ -38,7 +38,7 @@ LAUNCH_COLUMNS = ("name", "step", "kind", "start_ns", "duration_ns", "call", "la
 
 def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None:
     """What the host of a rank did under names that match, in order; None if its host side was not recorded."""
-    if (table := _table(case, rank)) is None:
+    if (table := recorded(case, rank)) is None:
         return None
     if (rank, pattern) not in case.host_named:
         names = table["name"].astype("category")
@@ -49,7 +49,7 @@ def rows(case: Case, rank: int, pattern: re.Pattern[str]) -> pd.DataFrame | None
     return case.host_named[rank, pattern]
 
 
-def _table(case: Case, rank: int) -> pd.DataFrame | None:
+def recorded(case: Case, rank: int) -> pd.DataFrame | None:
     """What the host of a rank did; None if its host side was not recorded."""
     if rank not in case.host:
         rows_of_rank = case.run.frame("host", ranks=[rank], columns=COLUMNS) if "host" in case.run.tables else None
@@ -122,7 +122,7 @@ def longest_in(case: Case, rank: int, gaps: pd.DataFrame) -> str | None:
 
     Marks around whole steps or passes say nothing and do not count. None if no call fills a quarter of the idle times.
     """
-    if (table := _table(case, rank)) is None:
+    if (table := recorded(case, rank)) is None:
         return None
     mine = gaps[gaps["rank"] == rank].sort_values("start_ns")
     lasts = mine["duration_ns"].sum()

@@ -29,6 +29,7 @@ from perfkit.explain.diagnose.collecting import KERNELS_BY, STEPS_BY
 from perfkit.explain.diagnose.episodes import EPISODE_SHARE, episode_of, price_ns
 from perfkit.explain.diagnose.host import FEED_LEAST
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.source_lines import called_from
 from perfkit.explain.ledger import causes
 
 FEED_SHARE = Threshold(
@@ -244,11 +245,13 @@ def _by_host(case: Case, rank: int, waits: pd.DataFrame, loaders: float | None) 
     if loaders is None or loaders >= host.LOADED:
         return "", ACTIONS
     call = host.longest_in(case, rank, waits)
+    own = waits[waits["rank"] == rank]
+    lines = called_from(case, rank, (own["start_ns"] + own["duration_ns"] // 2).to_numpy(dtype=np.int64))
     if loaders >= UNLOADED:
         told = say("before its first operator, {share_in_data_loader} of it for data", share_in_data_loader=loaders)
-        return told, (*OWN_CODE, *ACTIONS)
+        return told, (*lines, *OWN_CODE, *ACTIONS)
     meanwhile = say(": the host is in {call}", call=call) if call else ""
-    return say("before its first operator, but not for a data loader{meanwhile}", meanwhile=meanwhile), OWN_CODE
+    return say("before its first operator, but not for a data loader{meanwhile}", meanwhile=meanwhile), (*lines, *OWN_CODE)
 
 
 def _who(named: tuple[int, ...], num_ranks: int) -> str:

@@ -10,6 +10,7 @@ What to do: read values every n-th step, keep the loss on the device, branch on 
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
@@ -20,6 +21,7 @@ from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY, STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
+from perfkit.explain.diagnose.source_lines import called_from
 
 ALIKE = 0.5
 """Ranks with this share of the most calls wait as the one with the most does."""
@@ -67,7 +69,7 @@ def check(case: Case) -> Verdict:
                 ),
                 subject={"operators": names, **({} if everyone else {"ranks": many})},
                 evidence=evidence,
-                actions=fitting(case, ACTIONS),
+                actions=(*called_from(case, rank, found[rank]["start_ns"].to_numpy(dtype=np.int64)), *fitting(case, ACTIONS)),
                 cost_ns=cost_ns,
                 severity="low" if small else None,
                 next=("14_timeline", "host-bound"),

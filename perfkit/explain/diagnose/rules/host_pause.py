@@ -13,6 +13,8 @@ checkpoints asynchronously, keep other work off the host.
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.texts import say
@@ -23,6 +25,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
+from perfkit.explain.diagnose.source_lines import called_from
 from perfkit.explain.ledger import FAR_LONGER
 from perfkit.explain.ledger.causes import ALLOCATOR, COPIES, DEVICE, LATENCY, LAUNCHING, PAUSE
 
@@ -133,7 +136,10 @@ def check(case: Case) -> Verdict:
                     "pauses_a_step": float(a_step.loc[list(named)].max()),
                     **({} if collected is None else {"share_in_garbage_collection": collected}),
                 },
-                actions=fitting(case, PINNED if call and COPIES.search(call) else (WHOLE, *ACTIONS) if part else ACTIONS),
+                actions=(
+                    *called_from(case, named[0], _middles(mine[mine["rank"] == named[0]])),
+                    *fitting(case, PINNED if call and COPIES.search(call) else (WHOLE, *ACTIONS) if part else ACTIONS),
+                ),
                 cost_ns=None if part else _cost_ns(case, mine, list(episodes.values())),
                 severity="low" if part else None,
                 next=("14_timeline",),
@@ -186,6 +192,11 @@ def _episode(case: Case, pauses: pd.DataFrame, bar_ns: float) -> Episode | None:
     if len(by_step) <= FEW and (by_step > 0).all():
         return None
     return episode_of(by_step, bar_ns) if (by_step > 0).sum() < len(by_step) or by_step.min() < by_step.max() / 2 else None
+
+
+def _middles(idle: pd.DataFrame) -> npt.NDArray[np.int64]:
+    found: npt.NDArray[np.int64] = (idle["start_ns"] + idle["duration_ns"] // 2).to_numpy(dtype=np.int64)
+    return found
 
 
 RULE = Rule(
