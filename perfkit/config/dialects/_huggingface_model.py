@@ -91,6 +91,8 @@ COMPARED = (
     *("starcoder2", "vaultgemma", "yi", "youtu"),
 )
 """Families whose parameters were compared with those that the library builds (within 0.5 %)."""
+LINEAR_CHUNK = 64
+"""Tokens that kernels of linear attention take at once (flash-linear-attention, `chunk_size`)."""
 INNER = ("text_config", "llm_config", "language_config")
 
 
@@ -167,7 +169,7 @@ def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:
     off = family in SWITCHED and not config.flag("use_sliding_window", default=False)
     first, every = config.integer("max_window_layers", default=0), config.integer("sliding_window_pattern", default=0)
     if not window or off:
-        return {}
+        return _linear(config, kinds, layers)
     if isinstance(kinds, list):
         count = min(layers, kinds.count("sliding_attention"))
     elif family in SWITCHED:
@@ -176,6 +178,19 @@ def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:
         every = every or WINDOWED.get(family, 0)
         count = layers - layers // every if every > 1 else layers if every else 0
     return {"attention_window": window, "num_windowed_layers": count} if count else {}
+
+
+def _linear(config: Section, kinds: Any, layers: int) -> dict[str, Any]:
+    """Layers of linear attention, as far as they differ in time: they work as over a window, however long the sequence is.
+
+    To read and to update a state of keys by values costs a token as much as to attend to as many others as a key has elements;
+    within a chunk it attends to all before it (arXiv 2412.06464, the chunkwise form). Their own projections are not counted.
+    """
+    every = config.integer("full_attention_interval", default=0)
+    listed = kinds.count("linear_attention") if isinstance(kinds, list) else 0
+    count = min(layers, listed or (layers - layers // every if every > 1 else 0))
+    width = config.integer("linear_key_head_dim", default=0) if count else 0
+    return {"attention_window": width + LINEAR_CHUNK, "num_windowed_layers": count} if width else {}
 
 
 def _key_value_heads(config: Section, heads: int) -> int:

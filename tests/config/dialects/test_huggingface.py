@@ -13,7 +13,7 @@ from perfkit.config.dialects import read_config, read_text, write_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
-from perfkit.predict.limits import assumed
+from perfkit.predict.limits import assumed, not_counted
 
 TEMPLATES = Path(__file__).parents[2] / "data" / "configs" / "mindformers" / "v1.7.0" / "configs" / "general"
 LLAMA: dict[str, Any] = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "rms_norm_eps": 1e-5}
@@ -136,6 +136,29 @@ def test_a_family_with_what_no_field_of_a_model_says_is_refused_in_words(family,
     text = json.dumps(LLAMA | shape(4, 512, 8, 8, 1024, 32000) | {"model_type": family})
     with pytest.raises(InputError, match=told):
         read_text(text, "config.json")
+
+
+LINEAR = {"full_attention_interval": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128}
+
+
+@pytest.mark.parametrize(
+    ("keys", "windowed"),
+    [
+        (LINEAR, 9),
+        ({"layer_types": ["linear_attention"] * 10 + ["full_attention"] * 2, "linear_key_head_dim": 128}, 10),
+        ({"full_attention_interval": 4}, 0),
+        ({"layer_types": ["full_attention"] * 12, "linear_key_head_dim": 128}, 0),
+    ],
+)
+def test_layers_of_linear_attention_take_the_time_of_a_window_as_wide_as_their_state_and_a_chunk(keys, windowed):
+    values = {"model_type": "qwen3_next", "num_hidden_layers": 12, "hidden_size": 1024, "num_attention_heads": 8, "head_dim": 128}
+    values |= {"num_key_value_heads": 2, "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 32768}
+    plan = read_text(json.dumps(values | keys), "config.json")
+    assert plan.model.num_windowed_layers == windowed
+    assert plan.model.attention_window == (128 + 64 if windowed else 0)
+    named = {key for key, _ in not_counted(plan)}
+    assert "linear_value_head_dim" in named or "linear_value_head_dim" not in keys
+    assert not {"full_attention_interval", "layer_types", "linear_key_head_dim"} & named or not windowed
 
 
 def test_the_head_is_the_outer_models_where_the_language_model_stands_in_a_section():
