@@ -117,7 +117,9 @@ class Sink:
             elif column.dtype == "text" and rows >= _MANY_ROWS:  # a number each instead of a pointer
                 kept[column.name] = kept[column.name].astype("category")
         frame = pd.DataFrame(kept, copy=False)
-        self._pieces.setdefault(table, Spool()).append(frame)
+        if table not in self._pieces:  # to ask how much it may hold takes longer than to fill a small one
+            self._pieces[table] = Spool()
+        self._pieces[table].append(frame)
         return len(frame)
 
     def sound(self, table: str, rows: pd.DataFrame, source: File | None) -> pd.DataFrame:
@@ -307,10 +309,13 @@ def _series(value: Any, column: Column, rows: int) -> pd.Series:
         return _nulls(column, rows)
     if _is_array(value):
         # A list with nulls would become float64, which cannot hold times of the epoch to the ns.
-        series = pd.Series(np.array(value, dtype="object") if isinstance(value, (list, tuple)) else value).reset_index(drop=True)
+        series = pd.Series(np.array(value, dtype="object") if isinstance(value, (list, tuple)) else value)
+        if not (type(series.index) is pd.RangeIndex and series.index.start == 0 and series.index.step == 1):
+            series = series.reset_index(drop=True)
         if len(series) == 1 and rows != 1:
             series = pd.Series([series.iloc[0]] * rows)
-        return series if column.dtype == "text" and isinstance(series.dtype, pd.CategoricalDtype) else series.astype(dtype)
+        held = series.dtype == dtype or (column.dtype == "text" and isinstance(series.dtype, pd.CategoricalDtype))
+        return series if held else series.astype(dtype)
     if column.dtype == "int" and type(value) is int and abs(value) < 2**63:
         return pd.Series(pd.arrays.IntegerArray(np.full(rows, value, dtype=np.int64), np.zeros(rows, dtype=bool)))
     scalar: pd.Series = pd.Series([value] * rows, dtype=dtype)

@@ -4,6 +4,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from perfkit.core.errors import InputError
 from perfkit.record import store
 from perfkit.record.listing import File
 from perfkit.record.store import _row_blocks, read_csv
+from perfkit.record.store._cells import parse, parse_all
 
 COLUMNS = {"a": "us", "b": "text", "c": "int"}
 
@@ -227,3 +229,21 @@ def test_a_line_end_that_is_gone_costs_the_rows_that_it_joined_whatever_columns_
         csv = read_csv(table(tmp_path, content), dict.fromkeys(columns, "int"))
         assert csv.misshapen + len(csv.frame) <= 99
         assert csv.misshapen >= 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.sampled_from(["1", "-2.5", " 3 ", "4.0", "1e3", "", "N/A", "nan", "inf", "x", "\u3000" + "5", None, "9" * 30])] * 4
+        ),
+        max_size=6,
+    )
+)
+def test_columns_that_are_parsed_together_are_those_that_are_parsed_alone(rows):
+    kinds = dict(zip("abcd", ("int", "float", "us", "ns"), strict=True))
+    texts = {name: pl.Series([row[at] for row in rows], dtype=pl.String) for at, name in enumerate(kinds)}
+    values, bad = parse_all(texts, kinds)
+    for name, kind in kinds.items():
+        alone, count = parse(texts[name], kind)
+        assert values[name].to_list() == alone.to_list()
+        assert bad.get(name, 0) == count

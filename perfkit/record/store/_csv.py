@@ -18,7 +18,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.record.listing import File
-from perfkit.record.store._cells import Cell, cleaned, joined, no_values, parse
+from perfkit.record.store._cells import Cell, cleaned, joined, no_values, parse_all
 from perfkit.record.store._row_blocks import row_blocks
 
 if TYPE_CHECKING:
@@ -93,16 +93,11 @@ def _values(
     raw: Mapping[str, pl.Series], columns: Mapping[str, Cell], texts: pl.DataType, unparsed: Counter[str]
 ) -> dict[str, pl.Series]:
     """The cells of a block as values, without rows in which all are null; what is no value is counted in `unparsed`."""
-    values: dict[str, pl.Series] = {}
-    complete = not columns
-    for name, cell in columns.items():
-        if cell in ("label", "text"):
-            values[name] = raw[name].cast(texts)
-            continue
-        values[name], bad = parse(raw[name], cell)
-        complete |= not values[name].null_count()
-        if bad:
-            unparsed[name] += bad
+    numbers = {name: text for name, text in raw.items() if columns[name] not in ("label", "text")}
+    parsed, bad = parse_all(numbers, columns)
+    unparsed.update({name: count for name, count in bad.items() if count})
+    values = {name: parsed[name] if name in parsed else raw[name].cast(texts) for name in columns}
+    complete = not columns or any(not piece.null_count() for piece in parsed.values())
     if complete:  # a column without a null shows at once that no row is empty
         return values
     filled = ~pl.DataFrame([cleaned(text).is_null() for text in raw.values()]).select(pl.all_horizontal(pl.all())).to_series()

@@ -12,6 +12,7 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
+from perfkit.record.formats.ascend import _recording
 from perfkit.record.load import load
 from perfkit.record.overlap import Timeline
 
@@ -503,3 +504,31 @@ def test_numbers_that_are_no_ranks_are_left_aside(copy: Path, number: object):
     run = load(copy)
     assert run.ranks == (0, 1)
     assert not run.placement
+
+
+def test_summaries_of_all_ranks_at_once_are_those_one_by_one(tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    shutil.copytree(SAMPLES / "torch_npu_level0", folder)
+    shutil.copytree(data_folder() / "traces" / "torch_npu_2rank", folder / "other")
+    at_once = load(folder, cache=False)
+    monkeypatch.setattr(_recording, "_added_at_once", lambda told, sink: False)
+    one_by_one = load(folder, cache=False)
+    assert len(at_once.ranks) > 1
+    for name in ("steps", "step_parts"):
+        pd.testing.assert_frame_equal(*(run.frame(name).sort_values(["rank", "step"], kind="stable", ignore_index=True)
+                                        for run in (at_once, one_by_one)))  # fmt: skip
+
+
+def test_a_step_that_is_refused_is_counted_in_its_own_file_beside_sound_ones(tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(data_folder() / "traces" / "torch_npu_2rank", folder)
+    file = sorted(folder.rglob("step_trace_time.csv"))[1]
+    header, row = file.read_text().splitlines()[:2]
+    place = header.split(",").index("Computing")
+    cells = row.split(",")
+    file.write_text("\n".join([header, row, ",".join([*cells[:place], "-5", *cells[place + 1 :]])]) + "\n")
+    run = load(folder, cache=False)
+    assert [(lost.count, lost.file.split("/")[0]) for lost in run.dropped if "negative time" in lost.what] == [
+        (1, "rank1_ascend_pt")
+    ]
+    assert set(run.steps()["rank"]) == {0, 1}

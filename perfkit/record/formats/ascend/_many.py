@@ -168,7 +168,7 @@ class _Later:
         """Add the steps of one rank whose summary is missing or odd, from its kernels if need be."""
         recording = self._recorded(rank.rank, STEPS)
         recording.kernels = None if recording.rows.get(STEPS) else self._kernels(rank.rank)
-        add_steps(recording, self._sink)
+        add_steps([recording], self._sink)
         recording.kernels = None
         return recording
 

@@ -125,9 +125,8 @@ def read(match: Match, sink: Sink) -> None:
                 )
             else:
                 recordings[recording.rank.rank] = recording
-    for recording in recordings.values():
-        _recording.add_steps(recording, sink, _NAMES)
     found = list(recordings.values())
+    _recording.add_steps(found, sink, _NAMES)
     _recording.compare(found, sink, _NAMES)
     _recording.add_communication(found, named, sink, _NAMES)
     for recording in found:

@@ -67,8 +67,7 @@ def read(match: Match, sink: Sink) -> None:
         sink.recipe = MANY_RANKS
         return
     recordings = read_ranks(_record_all, ranks, sink, sum(file.size_bytes for file in match.files))
-    for recording in recordings:
-        add_steps(recording, sink)
+    add_steps(recordings, sink)
     compare(recordings, sink)
     add_communication(recordings, named, sink)
     _add_coverage(recordings, sink)
