@@ -220,3 +220,8 @@ def test_the_older_set_comes_first_for_an_older_mindspore():
 def test_devices_that_do_not_split_into_stages_are_refused(devices: int, stages: int):
     with pytest.raises(InputError, match=f"{devices} devices"):
         dryrun_commands(devices, stages)
+
+
+def test_torch_npu_records_garbage_collections_with_the_calls_of_the_host():
+    assert ast.literal_eval(_profile_call("torch-npu", missing=["host calls"])["gc_detect_threshold"]) == 1.0
+    assert "gc_detect_threshold" not in _profile_call("torch-npu")

@@ -50,3 +50,13 @@ def test_a_kernel_without_a_flow_is_not_linked(tmp_path: Path):
     rows = launches(load(_folder(tmp_path, "fwdbwd"), cache=False), rank=0)
     assert rows["launch_ns"].isna().all()
     assert rows["operator"].isna().all()
+
+
+def test_a_garbage_collection_of_python_is_a_call_of_the_host(tmp_path: Path):
+    folder = _folder(tmp_path, "async_npu")
+    file = next(folder.rglob("trace_view.json"))
+    events = json.loads(file.read_text())
+    events.append({"ph": "X", "name": "GC", "cat": "GC", "pid": 32, "tid": 1, "ts": f"{US + 20}.000", "dur": 30.5})
+    file.write_text(json.dumps(events))
+    row = load(folder, cache=False).frame("host").query("name == 'GC'").iloc[0]
+    assert (row["kind"], row["start_ns"], row["duration_ns"]) == ("call", (US + 20) * 1000, 30_500)

@@ -18,6 +18,8 @@ PICKLE_NOTE = (
     "--record-memory-history writes a pickle, which perfkit does not open because a pickle can run code: pass profile_memory=True "
     "to torch.profiler.profile in megatron/training/training.py."
 )
+COLLECTIONS = ", gc_detect_threshold=1.0"
+"""Writes garbage collections of at least 1 ms (checked against torch_npu 2.14)."""
 RANKS_NOTE = "Record all ranks of at least one group: waiting and link speed only show when both ends are there."
 
 
@@ -123,7 +125,7 @@ with torch_npu.profiler.profile(
     profile_memory={memory},
     with_stack={stack},
     experimental_config=torch_npu.profiler._ExperimentalConfig(
-        profiler_level=ProfilerLevel.Level{level}, data_simplification=False
+        profiler_level=ProfilerLevel.Level{level}, data_simplification=False{collections}
     ),
 ) as profiler:
     for batch in loader:  # your training loop
@@ -141,6 +143,7 @@ def _python(template: str, *notes: str) -> Callable[[Request], Snippet]:
             stack=request.wants("host calls"),
             layout=request.wants("layout"),
             level=request.level,
+            collections=COLLECTIONS if request.wants("host calls") else "",
         )
         layers = () if request.num_layers is None else (f"Build the model with {request.num_layers} layers for this recording.",)
         return Snippet(text, "python", "the training script", (*layers, *notes, OUTPUT_NOTE))

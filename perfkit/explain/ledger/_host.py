@@ -98,14 +98,13 @@ def _events(
     starts = host["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + host["duration_ns"].to_numpy(dtype=np.int64)
 
-    def named(pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    def named(pattern: re.Pattern[str], where: npt.NDArray[np.bool_] = own) -> npt.NDArray[np.bool_]:
         found = np.array([pattern.search(str(name)) is not None for name in known], dtype=bool)
-        which: npt.NDArray[np.bool_] = own & (codes >= 0) & found[codes] if len(found) else np.zeros(len(codes), dtype=bool)
+        which: npt.NDArray[np.bool_] = where & (codes >= 0) & found[codes] if len(found) else np.zeros(len(codes), dtype=bool)
         return which
 
-    feed, collecting, allocating, blocking = (
-        named(pattern) for pattern in (causes.LOADERS, causes.COLLECTORS, causes.ALLOCATORS, causes.BLOCKERS)
-    )
+    feed, allocating, blocking = (named(pattern) for pattern in (causes.LOADERS, causes.ALLOCATORS, causes.BLOCKERS))
+    collecting = named(causes.COLLECTORS, np.ones(len(codes), dtype=bool))  # it stops every thread of the interpreter
     blocking |= named(causes.COPIES) & (ends - starts >= COPY_NS)
     working = own & ~named(_MARK) & (host["kind"] != "python").to_numpy(dtype=bool)
     named_so = feed | collecting | allocating | blocking

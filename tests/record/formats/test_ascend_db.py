@@ -14,6 +14,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.explain.idle import idle_breakdown
 from perfkit.explain.launches import launches, unlinked
+from perfkit.explain.ledger import ledger
+from perfkit.explain.ledger.causes import PAUSE
 from perfkit.record.formats.ascend._db import read_windows
 from perfkit.record.listing import list_files
 from perfkit.record.load import load
@@ -345,3 +347,21 @@ def test_a_database_overwritten_at_any_place_never_ends_in_another_error(tmp_pat
     except InputError:
         return
     assert (run.frame("kernels")["duration_ns"] >= 0).all()
+
+
+def test_a_garbage_collection_of_python_is_a_call_of_the_host_and_the_cause_of_the_idle_time_that_it_makes(tmp_path):
+    shutil.copytree(RUNS / "level1" / "rank0_ascend_pt", tmp_path / "rank0_ascend_pt")
+    plain = load(tmp_path / "rank0_ascend_pt", cache=False)
+    idle = plain.idle(rank=0).query("cause == 'host'").nlargest(1, "duration_ns").iloc[0]
+    with sqlite3.connect(next(tmp_path.rglob("ascend_pytorch_profiler_0.db"))) as database:
+        database.execute("CREATE TABLE GC_RECORD (startNs INTEGER, endNs INTEGER, globalTid INTEGER)")
+        end = int(idle["start_ns"] + idle["duration_ns"])
+        database.execute("INSERT INTO GC_RECORD VALUES (?, ?, ?)", (int(idle["start_ns"]), end, (7 << 32) | 7))
+        database.execute("INSERT INTO GC_RECORD VALUES (?, ?, ?)", (end, end - 5, (7 << 32) | 7))
+    database.close()
+    run = load(tmp_path / "rank0_ascend_pt", cache=False)
+    collections = run.frame("host").query("name == 'GC'")
+    assert collections[["thread", "start_ns", "duration_ns"]].values.tolist() == [["7/7", idle["start_ns"], idle["duration_ns"]]]
+    before, after = (ledger(each).entries.groupby("cause")["ns"].sum() for each in (plain, run))
+    assert after.get(PAUSE, 0) > before.get(PAUSE, 0)
+    assert after.sum() == before.sum()

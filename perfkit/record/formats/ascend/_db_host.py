@@ -18,6 +18,8 @@ from perfkit.record.listing import File
 from perfkit.record.readers.sqlite import Database, cells, open_database
 
 CALLS, FRAMEWORK, MARKS, CONNECTIONS = "CANN_API", "PYTORCH_API", "MSTX_EVENTS", "CONNECTION_IDS"
+COLLECTIONS = "GC_RECORD"
+"""Garbage collections of Python that took longer than `gc_detect_threshold` (seen in torch_npu 2.14)."""
 _KINDS = {"op": "operator", "queue": "call", "trace": "python", "mstx": "mark"}
 _PREFIXES = {"acl": "AscendCL@", "node": "Node@", "runtime": "Runtime@", "hccl": "Hccl@", "model": "Model@"}
 """What trace_view.json puts before the names of calls, by their type."""
@@ -33,7 +35,7 @@ def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tupl
         texts, types = read_texts(database), _types(database)
         calls = _spans(database, CALLS, texts, types)
         framework = _spans(database, FRAMEWORK, texts, types)
-        marks = _marks(database, texts)
+        marks, collections = _marks(database, texts), _collections(database)
         ids = database.read(CONNECTIONS, cells(ints=("id", "connectionId"))).dropna()
     operators = framework[framework["kind"] == "operator"].dropna(subset=["connection"])
     asked = operators.merge(ids, left_on="connection", right_on="id")
@@ -43,7 +45,7 @@ def read_host(file: File, kernels: pd.DataFrame, connections: pd.Series) -> tupl
     found = known.reindex(rows["connection"])
     launch_ns = pd.Series(found["start_ns"].to_numpy(), dtype="Int64")
     threads = found["thread"].astype("object").where(found["thread"].notna(), None).to_numpy(dtype=object)
-    host = pd.concat([frame for frame in (framework, calls, marks) if len(frame)] or [calls], ignore_index=True)
+    host = pd.concat([frame for frame in (framework, calls, marks, collections) if len(frame)] or [calls], ignore_index=True)
     launches = launched(rows, launch_ns, threads, host).assign(
         call=found["name"].astype("object").to_numpy(), launch_duration_ns=pd.Series(found["duration_ns"].to_numpy(), dtype="Int64")
     )
@@ -68,6 +70,16 @@ def _marks(database: Database, texts: Mapping[int, str]) -> pd.DataFrame:
         }
     ).astype({"name": "object", "kind": "object", "thread": "object"})
     return frame[frame["name"].notna()].reset_index(drop=True)
+
+
+def _collections(database: Database) -> pd.DataFrame:
+    """Garbage collections as calls of the host."""
+    rows = database.read(COLLECTIONS, cells(ints=("startNs", "endNs", "globalTid")))
+    rows = rows[(rows["startNs"].notna() & (rows["endNs"] >= rows["startNs"]).fillna(False)).astype(bool)]
+    rows = rows.sort_values("startNs", kind="stable").reset_index(drop=True)
+    times = {"start_ns": rows["startNs"], "duration_ns": rows["endNs"] - rows["startNs"]}
+    frame = pd.DataFrame({"name": "GC", "kind": "call", "thread": _threads(rows["globalTid"]), **times})
+    return frame.astype({"name": "object", "kind": "object", "thread": "object"})
 
 
 def _threads(numbers: pd.Series) -> list[str]:

@@ -27,7 +27,14 @@ TABLES = ("host", "launches", "counters")
 TOLERANCE_NS = 10
 MONOTONIC_BELOW_NS = 10**17
 """A time of day is 10^18 ns or more since 2001; a device that counts from its start takes three years to reach this."""
-_KINDS = {"cpu_op": "operator", "user_annotation": "mark", "python_function": "python", "enqueue": "call", "dequeue": "call"}
+_KINDS = {
+    "cpu_op": "operator",
+    "user_annotation": "mark",
+    "python_function": "python",
+    "enqueue": "call",
+    "dequeue": "call",
+    "GC": "call",
+}
 _CALL = ("AscendCL@", "Node@", "Runtime@", "Hccl@", "Communication@", "Model@", "Dequeue@", "Enqueue")
 _FLOWS = ("async_npu", "HostToDevice")
 _LAUNCH_COLUMNS = ["step", "name", "kind", "stream", "start_ns", "duration_ns", "input_shapes", "input_dtypes"]
