@@ -7,11 +7,14 @@ embeddings are tied is a matter of the family, key and value heads are as many a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from perfkit.config.dialects._section import Section
+from perfkit.core.roots import is_allowed
 from perfkit.core.spec.model import Bias, ModelSpec, Norm
 
+FILE, MAX_BYTES = "config.json", 1_000_000
 LAYERS, HIDDEN = ("num_hidden_layers", "num_layers", "n_layer", "n_layers"), ("hidden_size", "n_embd", "d_model")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 KEY_VALUE_HEADS = ("num_key_value_heads", "n_kv_heads", "multi_query_group_num", "num_kv_heads", "num_query_groups")
@@ -94,6 +97,15 @@ COMPARED = (
 LINEAR_CHUNK = 64
 """Tokens that kernels of linear attention take at once (flash-linear-attention, `chunk_size`)."""
 INNER = ("text_config", "llm_config", "language_config")
+
+
+def file_of_model(folder: Path) -> Path | None:
+    """The config.json of a folder that a configuration names; None where there is none, or none that may be opened."""
+    file = folder / FILE
+    try:
+        return file if is_allowed(file) and file.is_file() and file.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError):  # a name that no folder can have
+        return None
 
 
 def inner(values: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from perfkit.config.dialects._huggingface_model import EXPERTS, inner
+from perfkit.config.dialects._huggingface_model import EXPERTS, FILE, file_of_model, inner
 from perfkit.config.dialects._section import Section
 
-FILE, MAX_BYTES = "config.json", 1_000_000
 SPELLED = {"n_layer": "num_layers", "n_embd": "hidden_size", "n_head": "num_heads", "n_inner": "ffn_hidden_size"}
 FAMILIES = {"gpt2": "GPT2Config", "bloom": "BloomConfig", "chatglm": "ChatGLM2Config"}
 
@@ -36,8 +35,7 @@ def _files(top: Section, named: str) -> Iterator[Path]:
     beside = top.reading.document.path
     folders = [Path(named)] if Path(named).is_absolute() or beside is None else [beside.parent / named, Path(named)]
     for folder in folders:
-        file = folder / FILE
-        if file.is_file() and file.stat().st_size <= MAX_BYTES:
+        if file := file_of_model(folder):
             yield file
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from perfkit.config.dialects import huggingface
+from perfkit.config.dialects._huggingface_model import FILE, file_of_model
 from perfkit.config.dialects._section import Reading
 from perfkit.config.dialects.dialect import Document
 from perfkit.core import catalog
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.workload import Workload
 
-FILE, MAX_BYTES = "config.json", 1_000_000
 USUAL = Workload(seq_length=huggingface.USUAL_LENGTH, micro_batch_size=1, global_batch_size=1)
 
 
@@ -34,8 +34,7 @@ def model_beside(reading: Reading, key: str, folder: str = "") -> tuple[ModelSpe
 def _files(path: Path | None, folder: str) -> Iterator[Path]:
     if path is not None:
         for place in ([path.parent / folder] if folder else []) + [path.parent]:
-            file = place / FILE
-            if file.is_file() and file.stat().st_size <= MAX_BYTES:
+            if file := file_of_model(place):
                 yield file
 
 

@@ -92,7 +92,7 @@ def read(document: Document) -> Plan:
             lambda: OptimizerSpec(
                 name=OPTIMIZERS.get(kind.lower(), kind),
                 master_weights=dtype != "float32",
-                gradient_dtype=ACCUMULATED.get(sums, "bfloat16" if dtype == "float8" else dtype),
+                gradient_dtype=ACCUMULATED.get(sums) or _summed_in(dtype, shared=stage > 0),
             )
         ),
         software=SoftwareSpec(framework="deepspeed", overlap_dp=overlap),
@@ -128,13 +128,22 @@ def _batches(top: Section, experts: int) -> tuple[int, int, int]:
 def _dtype(top: Section, of_model: str) -> str:
     """The precision that is on; where the script decides it, that of the model's file."""
     given = {name: top.section(name) for name in PRECISIONS if top.has(name)}
-    for name, section in given.items():
-        if section.has("enabled") and section.flag("enabled", default=False):
-            return PRECISIONS[name]
+    enabled = [name for name, section in given.items() if section.has("enabled") and section.flag("enabled", default=False)]
+    if {"bf16", "fp16"} <= {*enabled}:
+        top.reading.problem("fp16.enabled", "fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one")
+    if enabled:
+        return PRECISIONS[enabled[0]]
     if any(section.values.get("enabled") == "auto" for section in given.values()):
         top.reading.default("dtype", f"{of_model}: that of the model; the file leaves it to the training script")
         return of_model
     return "float32"
+
+
+def _summed_in(dtype: str, *, shared: bool) -> str:
+    """The precision that gradients are summed in unless the file says it (`get_data_types` in deepspeed/runtime/engine.py)."""
+    if dtype == "bfloat16" and not shared:
+        return "float32"
+    return "bfloat16" if dtype == "float8" else dtype
 
 
 def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
@@ -156,8 +165,13 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         ("pipeline", "stages"): parallel.pipeline_parallel_size,
         ("sequence_parallel_size",): parallel.context_parallel_size,
     }
-    switched = {("expert_parallel", "enabled"): True} if parallel.expert_parallel_size > 1 else {}
-    return values | switched | {path: size for path, size in optional.items() if size > 1}
+    if parallel.expert_parallel_size > 1:
+        values["expert_parallel", "enabled"] = True
+    words = {dtype: word for word, dtype in ACCUMULATED.items()}
+    sums = plan.optimizer.gradient_dtype
+    if sums in words and sums != _summed_in(work.dtype, shared=shared):
+        values["data_types", "grad_accum_dtype"] = words[sums]
+    return values | {path: size for path, size in optional.items() if size > 1}
 
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:

@@ -94,6 +94,47 @@ def test_eight_bits_are_read_with_gradients_of_sixteen(plan_of):
     assert (whole.workload.dtype, whole.optimizer.gradient_dtype, whole.optimizer.master_weights) == ("float32", "float32", False)
 
 
+def test_gradients_are_summed_as_the_engine_does_unless_the_file_says_otherwise(plan_of):
+    # deepspeed/runtime/engine.py, get_data_types: float32 for bf16 without ZeRO, else the precision of the model.
+    assert plan_of(zero_optimization={"stage": 0}).optimizer.gradient_dtype == "float32"
+    assert plan_of(zero_optimization={"stage": 1}).optimizer.gradient_dtype == "bfloat16"
+    half = plan_of(zero_optimization={"stage": 0}, bf16={"enabled": False}, fp16={"enabled": True})
+    assert half.optimizer.gradient_dtype == "float16"
+    said = plan_of(zero_optimization={"stage": 1}, data_types={"grad_accum_dtype": "fp32"})
+    assert said.optimizer.gradient_dtype == "float32"
+    usual = plan_of()
+    written = write_config(replace(usual, optimizer=said.optimizer))
+    assert (written.lost, json.loads(written.text)["data_types"]) == ((), {"grad_accum_dtype": "fp32"})
+
+
+def test_two_precisions_at_once_are_refused(plan_of):
+    with pytest.raises(
+        InputError, match=r"line 14, fp16.enabled: fp16 and bf16 are both enabled, which DeepSpeed refuses; keep one"
+    ):
+        plan_of(fp16={"enabled": True})
+
+
+@pytest.mark.parametrize("folder", ["a" * 5000, '"a\\0b"', "/" * 3000, "../" * 2000, "~nobody/x"])
+@pytest.mark.parametrize("key", ["model:\n  model_name_or_path", "pretrained_model_dir"])
+def test_a_folder_that_cannot_be_is_no_model(tmp_path, key, folder):
+    shared = "parallel:\n  fsdp_size: 8\n"
+    text = f"{key}: {folder}\n" + (shared if ":" in key else "use_parallel: True\nmodel:\n  model_config: {}\n")
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(InputError):
+        read_config(tmp_path / "own.yaml")
+
+
+def test_a_folder_outside_of_what_a_server_opens_is_not_read(tmp_path, monkeypatch):
+    for name in ("open", "secret"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "secret" / "config.json").write_text(json.dumps(MODEL))
+    (tmp_path / "open" / "own.yaml").write_text("model:\n  model_name_or_path: ../secret\nparallel:\n  fsdp_size: 8\n")
+    assert read_config(tmp_path / "open" / "own.yaml").model.num_layers == 32
+    monkeypatch.setenv("PERFKIT_ROOTS", str(tmp_path / "open"))
+    with pytest.raises(InputError, match=r"names no folder with a Hugging Face config\.json"):
+        read_config(tmp_path / "open" / "own.yaml")
+
+
 def test_all_that_is_wrong_is_said_with_its_line(plan_of, tmp_path):
     with pytest.raises(InputError) as caught:
         plan_of(train_batch_size=65, zero_optimization={"stage": 7})
