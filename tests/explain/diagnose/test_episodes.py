@@ -1,0 +1,68 @@
+"""Episodes by hand: which steps stand out of the others, when they come again, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
+
+
+def by_step(*values: float) -> pd.Series:
+    return pd.Series(values, index=range(len(values)))
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "found"),
+    [
+        ((10, 10, 10, 30), 5, Episode((3,), 10.0, None)),
+        ((30, 10, math.nan, 10, 10), 5, Episode((0,), 10.0, None)),
+        ((10, 10, 10, 15), 5, Episode((3,), 10.0, None)),  # just as wide as asked
+        ((10, 10, 10, 15), 5.5, None),
+        ((10, 11, 12, 14), 1, None),  # 2 is no more than these differ among themselves
+        ((10, 10, 12, 40, 44), 1, Episode((3, 4), 32 / 3, None)),
+        ((10, 20), 1, Episode((1,), 10.0, None)),  # of two, one that takes twice as long
+        ((10, 19), 1, None),
+        ((1, 9), 5, None),  # twice the least is asked of two
+        ((10,), 1, None),
+        ((7, 7, 7, 7), 0.5, None),
+    ],
+)
+def test_the_steps_beyond_the_widest_gap_are_an_episode(values, least, found):
+    assert episode_of(by_step(*values), least) == found
+
+
+@pytest.mark.parametrize(
+    ("long", "period"),
+    [((2, 5, 8), 3), ((0, 3, 6), 3), ((2, 5), None), ((3, 6), None), ((2, 5, 7), None), ((7, 8), None), ((4,), None)],
+)
+def test_an_episode_is_regular_if_it_comes_at_one_distance_from_begin_to_end(long, period):
+    values = by_step(*(30 if step in long else 10 for step in range(9)))
+    assert episode_of(values, 5) == Episode(long, 10.0, period)
+    assert Episode(long, 10.0, period).evidence(values, 9) == {
+        "steps_in_episode": float(len(long)),
+        "steps_in_all": 9.0,
+        "in_these_steps_ns": 30.0,
+        "usual_ns": 10.0,
+        **({"period_steps": float(period)} if period else {}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("own_ns", "replay", "price"),
+    [
+        (400, None, 400),  # less than most of what the step grew by
+        (900, None, 1000),  # most of it: the rest followed
+        (2000, None, 1000),
+        (900, object(), 900),  # a replay has followed what came of it
+        (2000, object(), 1000),
+    ],
+)
+def test_an_episode_costs_at_most_what_its_steps_are_longer(own_ns, replay, price):
+    # Of four steps one takes 4,000 ns more than the median of the others on the slowest rank: 1,000 a step.
+    rows = [(0, step, {0: 10_000, 1: 10_200, 2: 14_000, 3: 9_900}[step]) for step in range(4)]
+    steps = pd.DataFrame([*rows, *((1, step, 5_000) for step in range(4))], columns=["rank", "step", "duration_ns"])
+    assert price_ns(SimpleNamespace(steps=steps, replay=replay), (2,), own_ns) == price
