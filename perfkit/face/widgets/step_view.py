@@ -27,7 +27,7 @@ from perfkit.face.widgets.panel import Action, Empty, Panel, PanelView
 from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, loading
 from perfkit.face.widgets.table import Table
-from perfkit.face.widgets.values import Value
+from perfkit.face.widgets.values import Value, no_answer_yet
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
 STEP_MIME = "application/vnd.perfkit.step+json"
@@ -209,8 +209,23 @@ class StepView(PanelView):
                 continue
             if before is not None or self.state[name] is None:
                 self.state = {**self.state, name: value}
-                self._before, self.can_undo = None, False  # of another plan or recording
+                if not self._by_visitor or before is None or self._follows_another(before[0], asked):
+                    self._before, self.can_undo = None, False  # of another plan or recording
             self._filled[name] = asked, value
+
+    def _follows_another(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+        """Whether what fills a control differs in more than the other controls of the step."""
+        then, now = ({name: by[name] for name in by if name not in self._recipe.entries} for by in (before, asked))
+        return not same(then, now)
+
+    def _filled_by(self) -> Any:
+        return dict(self._filled)
+
+    def _undone(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self._before is not None:
+            self._filled = dict(self._before_filled)
+        found: Mapping[str, Any] = super()._undone(state)
+        return found
 
     def _described(self, control: Control) -> dict[str, Any] | None:
         """Nothing to draw while what fills a control is not there."""
@@ -226,7 +241,8 @@ class StepView(PanelView):
         if name in self._resolved:
             return self._resolved[name]
         if name not in state:
-            raise NothingYet(f"{name} is not there yet")
+            source = self._recipe.sources.get(name)
+            raise no_answer_yet(source.title if source else name)
         return state[name]
 
     def compute(self, state: Mapping[str, Any]) -> Whole:

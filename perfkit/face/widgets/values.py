@@ -18,6 +18,11 @@ LATE_S = 0.15
 """Who waits longer than this is said to be loading; what comes sooner replaces the figure without a flicker."""
 
 
+def no_answer_yet(title: str) -> NothingYet:
+    """What a step says that follows something above, of this title, which is not there."""
+    return NothingYet(f"This follows “{title}” above, which has no answer yet.")
+
+
 class Value:
     """The newest value of something on a page; `title` names it in sentences, `mark` is added to titles of what is made of it."""
 
@@ -83,7 +88,7 @@ class Value:
         try:
             return self.wait(**how)
         except PerfkitError as error:
-            raise NothingYet(f"This follows “{self.title}” above, which has no answer yet.") from error
+            raise no_answer_yet(self.title) from error
         except Exception as error:
             if error is not self._error:  # of `check`: nobody waits any more
                 raise

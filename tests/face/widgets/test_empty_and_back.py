@@ -1,4 +1,4 @@
-"""Every field of every step, emptied and filled again: what is shown is what was used, and nothing is lost on the way."""
+"""Every control of every step, emptied and filled again, changed and undone: what is shown was used, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from perfkit.core.errors import PerfkitError
 from perfkit.face.widgets.control import Number, PathPicker, Slider
 from perfkit.face.widgets.panel import PanelView
 from perfkit.project.sample import demo
+from tests.face.test_address import another
 from tests.page_cells import run_page, views, with_steps
 
 
@@ -62,3 +63,24 @@ def _empty_and_back(view: PanelView, page: list[PanelView]) -> None:
         assert used == empty or not isinstance(control, Number) or control.empty is None, "what may be empty is"
         view.set({path: own})
         assert [_told(other) for other in page] == before, f"{path} is what it was, so the answer must be too"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", with_steps())
+def test_a_change_of_a_control_is_undone_with_all_that_followed_it(page: str):
+    found = list(views(run_page(page)).values())
+    before = [_told(view) for view in found]
+    for view in found:
+        for control in view.panel.controls:
+            drawn = next((drawn for drawn in view.controls if drawn["name"] == control.path), None)
+            if drawn is None or drawn["hidden"]:
+                continue
+            state = dict(view.state)
+            view.set({control.path: another(control, drawn, state[control.path])})
+            _told(view)
+            if view.state == state:
+                continue
+            assert view.can_undo, f"{view.name}: {control.path}"
+            view.on_message({"type": "undo"})
+            assert [_told(other) for other in found] == before, f"{view.name}: {control.path} was undone"
+            assert dict(view.state) == state
