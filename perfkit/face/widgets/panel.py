@@ -123,8 +123,6 @@ class PanelView(View):
         self._tables: dict[str, Table] = {}
         self._uploads = Uploads(name, frozenset(control.path for control in panel.controls if isinstance(control, PathPicker)))
         self._before: State | None = None
-        self._before_filled: Any = None
-        self._by_visitor = False
         self._page = page_state()
         self._shared = SharedValues(self._page, panel.shared, self.state, own=[each.path for each in panel.controls], name=name)
         super().__init__(kind="panel", name=name, title=t(panel.title), refresh_s=panel.refresh_s, status=loading())
@@ -230,9 +228,6 @@ class PanelView(View):
         """The state before the visitor's last change; undone again it is that change."""
         return state if self._before is None else self._before
 
-    def _filled_by(self) -> Any:
-        """What filled the controls that follow something, which an undo brings back with their values."""
-
     def _accept(self, state: State, values: Mapping[str, Any]) -> State:
         known = {control.path: control for control in self.panel.controls}
         for path, value in values.items():
@@ -266,13 +261,11 @@ class PanelView(View):
                 self._notes = {}
         try:
             self._follow_address()
-            self._by_visitor = False
             for seq, change in changes:
-                self._seq, before, filled = max(self._seq, seq), self.state, self._filled_by()
+                self._seq, before = max(self._seq, seq), self.state
                 self.state = change(before)
                 if self.state != before:
-                    self._before, self._before_filled = before, filled
-                    self._by_visitor = self.can_undo = True
+                    self._before, self.can_undo = before, True
             self._settle_choices()
             if not self.controls:
                 with self.lock:

@@ -18,6 +18,7 @@ import IPython
 from perfkit.core import settings
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import t, told
+from perfkit.face.widgets._fills import Fills
 from perfkit.face.widgets._given import chosen_in, origin_of, same
 from perfkit.face.widgets.answer import Answer, Whole
 from perfkit.face.widgets.control import Control, refusals
@@ -82,7 +83,7 @@ class StepView(PanelView):
         self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
         self._options_are_known = False
-        self._filled: dict[str, tuple[dict[str, Any], Any]] = {}
+        self._fills, self._is_undone = Fills(recipe.entries), False
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
             entry.source, entry.set = self._own[name], partial(self._set_own, name)
@@ -172,6 +173,7 @@ class StepView(PanelView):
         self._seen_presses = self._presses  # a later press is not for the values that this run finds
         self._seen_news = self._news
         super()._work(progress)
+        self._is_undone = False
 
     def _settle_choices(self) -> None:
         """Wait for what the step follows, then settle what its options allow."""
@@ -198,34 +200,14 @@ class StepView(PanelView):
         return self._own[name]
 
     def _fill(self) -> None:
-        """Controls that follow something take its value when it becomes another one; what the address said first stays."""
-        for name, entry in self._recipe.entries.items():
-            try:
-                asked, value = entry.filled(self.known, self.state)
-            except NothingYet:
-                continue
-            before = self._filled.get(name)
-            if value is None or (before is not None and before[1] == value and (value == "" or same(before[0], asked))):
-                continue
-            if before is not None or self.state[name] is None:
-                self.state = {**self.state, name: value}
-                if not self._by_visitor or before is None or self._follows_another(before[0], asked):
-                    self._before, self.can_undo = None, False  # of another plan or recording
-            self._filled[name] = asked, value
-
-    def _follows_another(self, before: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-        """Whether what fills a control differs in more than the other controls of the step."""
-        then, now = ({name: by[name] for name in by if name not in self._recipe.entries} for by in (before, asked))
-        return not same(then, now)
-
-    def _filled_by(self) -> Any:
-        return dict(self._filled)
+        """Controls that follow something take its value; the undo of a change that filled others takes that back with it."""
+        self.state, of_another = self._fills.fill(self.known, self.state, keep=self._is_undone)
+        if of_another:
+            self._before, self.can_undo = None, False
 
     def _undone(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self._before is not None:
-            self._filled = dict(self._before_filled)
-        found: Mapping[str, Any] = super()._undone(state)
-        return found
+        self._is_undone = self._before is not None
+        return super()._undone(state)  # type: ignore[no-any-return]
 
     def _described(self, control: Control) -> dict[str, Any] | None:
         """Nothing to draw while what fills a control is not there."""
