@@ -396,6 +396,8 @@ def test_a_read_only_app_in_chinese_shows_all_and_saves_nothing(make_offline, st
         assert re.search("[\u4e00-\u9fff]", page.title())
         headings = page.locator("h1, .pk-title:visible, .pk-next-label").all_inner_texts()
         assert [text for text in headings if not re.search("[\u4e00-\u9fff]", text)] == []
+        drawn = page.locator(".pk-plot svg text").all_text_contents()
+        assert [text for text in drawn if re.search("[a-z]{3,} [a-z]{3,} [a-z]{3,}", text)] == []
     assert _contents(copy) == before
 
 

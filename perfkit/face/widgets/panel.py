@@ -26,6 +26,7 @@ from perfkit.core import settings
 from perfkit.core.errors import InputError, PerfkitError
 from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import split, unchecked
+from perfkit.face.widgets._chart_words import in_words
 from perfkit.face.widgets._shared_values import SharedValues
 from perfkit.face.widgets._uploads import Uploads
 from perfkit.face.widgets.answer import Answer, Code, Whole
@@ -297,7 +298,7 @@ class PanelView(View):
     def _show(self, answer: Answer) -> None:
         """The first half of an answer: charts and sentence."""
         figures = {name: as_figure(chart) for name, chart in answer.charts.items()}
-        specs = {name: split(figure.chart) for name, figure in figures.items()}
+        specs = {name: in_words(split(figure.chart)) for name, figure in figures.items()}
         with self.lock, self.hold_sync():
             self.error = None
             self._version += 1
@@ -323,7 +324,7 @@ class PanelView(View):
                 "version": self._version,
                 "notes": list(map(told, whole.notes)),
                 "tables": contents,
-                "code": [part._asdict() for part in whole.code],
+                "code": [{**part._asdict(), "title": told(part.title)} for part in whole.code],
             }
 
     def _fail(self, error: Exception) -> None:

@@ -15,6 +15,8 @@ from perfkit.core import quantity
 from perfkit.core.schema import TABLES
 from perfkit.core.shortening import shortened
 from perfkit.core.spreadsheet import safe_cell
+from perfkit.core.texts import say
+from perfkit.core.texts import told as in_language
 from perfkit.core.units import NS_PER_US, format_count, format_ns
 from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.timelines import _counters as counting
@@ -144,14 +146,21 @@ def selected(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
         longest += [{**row, "slice": slice_of(timeline, unit, row), "owner": unit} for row in best]
         longest = sorted(longest, key=lambda row: -row["inside_ns"])[:MAX_LIST]
     count, total = sum(have[0] for have in sums.values()), sum(have[1] for have in sums.values())
-    text = f"{tiles.slices_text(count)} of {len(units)} lanes in {format_ns(end_ns - start_ns)}, {format_ns(total)} in all"
+    text = say(
+        "{count} of {lanes} lanes in {span_ns}, {total_ns} in all; "
+        "slices that reach out of the range count with their part inside of it.",
+        count=tiles.slices_text(count),
+        lanes=str(len(units)),
+        span_ns=end_ns - start_ns,
+        total_ns=total,
+    )
     tables = [_statistics(sums, total, end_ns - start_ns), _list(timeline, longest, count)]
     if counted:
         tables.append(counting.inside(counted, start_ns, end_ns))
     asked = {"start": message["start"], "end": message["end"], "units": list(message["units"])}
     return {
         "type": "selection",
-        "text": f"{text}; slices that reach out of the range count with their part inside of it.",
+        "text": in_language(text),
         "tables": tables,
         "slices": [row["slice"] for row in longest],
         "flame": nested.boxes(),

@@ -14,9 +14,10 @@ from typing import Any
 from perfkit.core import clock
 from perfkit.core.errors import NotMeasuredError, PerfkitError
 from perfkit.core.run import Run
+from perfkit.core.texts import say, t, told
 from perfkit.core.units import format_count, format_ns, format_ratio
 from perfkit.face.widgets.timelines import _counters as counting
-from perfkit.face.widgets.timelines import _ranks as told
+from perfkit.face.widgets.timelines import _ranks as by_rank
 from perfkit.face.widgets.timelines._overlap import STATES, overlap_run
 from perfkit.record import tiles
 from perfkit.record.events.graph import causal_graph
@@ -109,7 +110,7 @@ class Timeline:
 
     def recorded_ns(self, rank: int, moment_ns: int) -> int:
         """The moment on the lanes of a rank that is a common one: they are aligned by an offset, and its clock may drift."""
-        return told.recorded_ns(self.run, rank, self.clocks.get(rank), moment_ns)
+        return by_rank.recorded_ns(self.run, rank, self.clocks.get(rank), moment_ns)
 
     def offset(self, moment_ns: int) -> float:
         """A moment as the browser has it."""
@@ -153,7 +154,7 @@ def described(timeline: Timeline) -> dict[str, Any]:
         "base_ns": str(timeline.base_ns),
         "start": timeline.offset(start_ns),
         "end": timeline.offset(max(end_ns, start_ns + 1)),
-        "ranks": told.described(
+        "ranks": by_rank.described(
             run,
             timeline.clocks,
             _ends_ns(timeline),
@@ -165,9 +166,9 @@ def described(timeline: Timeline) -> dict[str, Any]:
         "units": [*(_unit(unit) for unit in timeline.units), *map(counting.described, timeline.counters)],
         "steps": _steps(timeline),
         "dropped": [{"what": lost.what, "count": lost.count, "file": lost.file} for lost in run.dropped],
-        "lost": told.num_events(_lost(run)),
+        "lost": by_rank.num_events(_lost(run)),
         "sentence": sentence(timeline),
-        "notes": list(_notes(timeline)),
+        "notes": list(map(told, _notes(timeline))),
     }
 
 
@@ -218,14 +219,14 @@ def sentence(timeline: Timeline) -> str:
     start_ns, end_ns = timeline.span_ns
     num_events = sum(lane.count for unit in timeline.units if unit.process != OVERLAP for lane in unit.lanes)
     opened = sorted(timeline.opened)
-    count = format_count(num_events)
-    text = f"{count} events of {len(opened)} of {len(timeline.run.ranks)} ranks over {format_ns(end_ns - start_ns)}."
+    shown = {"count": format_count(num_events), "opened": str(len(opened)), "ranks": str(len(timeline.run.ranks))}
+    text = told(say("{count} events of {opened} of {ranks} ranks over {span_ns}.", **shown, span_ns=end_ns - start_ns))
     of_first = [unit for unit in timeline.units if unit.process == OVERLAP and unit.rank == opened[0]]
     parts = [(unit.label, sum(lane.busy_ns for lane in unit.lanes)) for unit in of_first]
     total = sum(amount for _, amount in parts)
     if total:
-        listed = ", ".join(f"{label} {format_ns(amount)} ({format_ratio(amount / total)})" for label, amount in parts)
-        text += f" The device of rank {opened[0]}: {listed}."
+        listed = ", ".join(f"{t(label)} {format_ns(amount)} ({format_ratio(amount / total)})" for label, amount in parts)
+        text += f" {told(say('The device of rank {rank}:', rank=str(opened[0])))} {listed}."
     return text
 
 
@@ -240,7 +241,7 @@ def _notes(timeline: Timeline) -> tuple[str, ...]:
             "The clocks of the ranks could not be aligned: no collectives that they ran together were recorded with times."
         )
     if run.dropped:
-        num_lost = told.num_events(_lost(run))
+        num_lost = by_rank.num_events(_lost(run))
         lost = {0: "Parts", 1: "1 item"}.get(num_lost, f"{format_count(num_lost)} items")
         notes.append(f"{lost} of this recording could not be read; page 10 says what. Gaps below may come from that.")
     return (*notes, *timeline.problems)

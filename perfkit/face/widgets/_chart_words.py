@@ -1,0 +1,100 @@
+"""Words of a chart in the language of the page: titles of axes and legends, and what stands at ticks and in legends.
+
+The rows stay as they are, so that a click, a file and the notebook have the words of the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from perfkit.core import settings
+from perfkit.core.texts import catalogue, told
+from perfkit.face.charts.spec import ChartSpec
+from perfkit.face.widgets.table import NAMES
+
+MAX_WORDS = 200
+"""Different words of a column; one with more holds names."""
+NAMED = frozenset({"name", "operator", "detail"})
+"""Columns beside which "label" is the short form of a name."""
+_GUIDES: Mapping[str, str] = {
+    **dict.fromkeys(("x", "y"), "axis"),
+    **dict.fromkeys(("color", "fill", "stroke", "shape", "opacity", "size", "strokeDash"), "legend"),
+    **dict.fromkeys(("row", "column", "facet"), "header"),
+}
+"""Where the words of a channel are written."""
+_UNIT = re.compile(r"^(?P<words>.*\S) \((?P<unit>[^(),]*)(?:, (?P<more>[^()]*))?\)$")
+
+
+def in_words(spec: ChartSpec) -> ChartSpec:
+    """`spec` with its words in the language of this process; itself where that is the language of the code."""
+    if settings.language() == "en":
+        return spec
+    known = {word: said for word, said in _drawn(spec) if said != word}
+    written = _written(spec.spec, f"({json.dumps(known, ensure_ascii=False)})[datum.label] || datum.label" if known else "")
+    text = json.dumps(written, sort_keys=True, default=str)
+    return replace(spec, spec=written, digest=hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def _drawn(spec: ChartSpec) -> Iterator[tuple[str, str]]:
+    """The words of columns and scales, and what they are called.
+
+    Of names that somebody else may have chosen, which may be any word, only those count that charts say themselves, and phrases.
+    """
+    own = catalogue(settings.language()).get("said", {})
+    for columns in spec.datasets.values():
+        names = {*NAMES, "label"} if NAMED & set(columns) else NAMES
+        for name, values in columns.items():
+            words = {value for value in values if isinstance(value, str)}
+            if len(words) <= MAX_WORDS:
+                yield from ((word, own.get(word, word) if name in names and " " not in word else told(word)) for word in words)
+    yield from ((word, told(word)) for word in _domains(spec.spec))
+
+
+def _domains(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "domain" and isinstance(value, list):
+                yield from (word for word in value if isinstance(word, str))
+            else:
+                yield from _domains(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _domains(value)
+
+
+def _written(node: Any, labels: str) -> Any:
+    if isinstance(node, list):
+        return [_written(value, labels) for value in node]
+    if not isinstance(node, Mapping):
+        return node
+    written: dict[str, Any] = {
+        key: _title(value) if key == "title" and isinstance(value, str) else _written(value, labels) for key, value in node.items()
+    }
+    for channel in _named(written) if labels else ():
+        guide = _GUIDES[channel]
+        drawn = written[channel].get(guide, {})
+        if isinstance(drawn, Mapping):
+            written[channel] = {**written[channel], guide: {"labelExpr": labels, **drawn}}
+    return written
+
+
+def _named(node: Mapping[str, Any]) -> Iterable[str]:
+    """The channels of an encoding that write words."""
+    for channel in _GUIDES:
+        found = node.get(channel)
+        if isinstance(found, Mapping) and "field" in found and found.get("type") in ("nominal", "ordinal"):
+            yield channel
+
+
+def _title(text: str) -> str:
+    """A title whose words are known, its unit as it is."""
+    found = _UNIT.match(text)
+    if not found:
+        return told(text)
+    more = f", {told(found['more'])}" if found["more"] else ""
+    return f"{told(found['words'])} ({found['unit']}{more})"

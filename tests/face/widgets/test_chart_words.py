@@ -1,0 +1,58 @@
+"""Words of charts in the language of the page: titles, ticks and legends, while rows and structure stay those of the code."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+import pytest
+
+from perfkit.core.texts import t
+from perfkit.face.charts import steps
+from perfkit.face.charts.spec import split
+from perfkit.face.widgets._chart_words import in_words
+
+
+@pytest.fixture
+def bars():
+    parts = pd.DataFrame({"rank": ["0", "0"], "path": ["computing", "communication/exposed"], "amount_ms": [1.0, 2.0]})
+    return split(steps.rank_bars(parts.assign(step="1", share=0.5, order=[0, 1]), unit="ms"))
+
+
+def test_in_the_language_of_the_code_a_chart_stays_as_it_is(bars, monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
+    assert in_words(bars) is bars
+
+
+def test_titles_ticks_and_legends_are_told_and_the_rows_are_not(bars, monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    told = in_words(bars)
+    encoding = told.spec["encoding"]
+    assert encoding["x"]["title"] == f"{t('time of the step', 'zh')} (ms)" != "time of the step (ms)"
+    legend = encoding["color"]["legend"]["labelExpr"]
+    assert f'"communication/exposed": "{t("communication/exposed", "zh")}"' in legend
+    assert legend.endswith("[datum.label] || datum.label")
+    assert told.datasets == bars.datasets
+    assert told.headers == bars.headers
+    assert told.digest != bars.digest
+    assert bars.spec["encoding"]["x"]["title"] == "time of the step (ms)"
+
+
+def test_names_of_somebody_else_and_legends_that_are_not_drawn_stay(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    assert t("Copy", "zh") != "Copy"
+    rows = pd.DataFrame({"name": ["Copy", "Open"], "label": ["Copy", "Open"], "total": [1, 2]})
+    chart = alt.Chart(rows).mark_bar().encode(x="total:Q", y="label:N", color=alt.Color("name:N", legend=None))
+    told = in_words(split(chart))
+    assert "labelExpr" not in str(told.spec)
+    assert told.spec["encoding"]["color"]["legend"] is None
+
+
+def test_words_that_change_make_another_chart(bars, monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    other = split(
+        steps.rank_bars(
+            pd.DataFrame({"rank": ["0"], "path": ["bubble"], "amount_ms": [1.0], "step": "1", "share": 1.0, "order": 0}), unit="ms"
+        )
+    )
+    assert in_words(bars).digest == in_words(bars).digest
+    assert in_words(bars).digest != in_words(other).digest
