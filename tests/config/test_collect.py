@@ -225,3 +225,19 @@ def test_devices_that_do_not_split_into_stages_are_refused(devices: int, stages:
 def test_torch_npu_records_garbage_collections_with_the_calls_of_the_host():
     assert ast.literal_eval(_profile_call("torch-npu", missing=["host calls"])["gc_detect_threshold"]) == 1.0
     assert "gc_detect_threshold" not in _profile_call("torch-npu")
+
+
+def test_the_trainer_for_pynative_has_a_section_of_its_own_with_both_ends_of_the_window():
+    text = profiling_config("mindformers-pynative", missing=["memory curve", "links"], start_step=6, stop_step=8, num_layers=2).text
+    values = yaml.safe_load(text)
+    assert values["profiler"] == {
+        "enable_profiling": True,
+        "start_step": 6,
+        "end_step": 8,
+        "output_path": "./profile",
+        "profiler_level": 1,
+        "profile_memory": True,
+        "profile_cpu": True,
+        "with_stack": False,
+    }
+    assert values["model"] == {"num_hidden_layers": 2}

@@ -1,6 +1,7 @@
 """Writers: the profiling lines of each framework, and which of its switches records which part.
 
-Sources: MindFormers `tools/register/template.py` (keys and defaults), MindSpore `mindspore.profiler.profile`, PyTorch
+Sources: MindFormers `tools/register/template.py` and, of its trainer for PyNative, `pynative/config/config.py` and
+`pynative/tools/profiler.py` (`end_step` is still recorded), MindSpore `mindspore.profiler.profile`, PyTorch
 `torch.profiler`, Ascend PyTorch profiler, Megatron-LM `training.py` (`--profile-step-end` is not recorded any more), MindSpeed
 `docs/user-guide/profile.md`, MindSpeed-Core-MS `TrainingConfig` (`profile_step_end` is still recorded).
 """
@@ -58,6 +59,24 @@ def _mindformers(request: Request) -> Snippet:
     if request.wants("layout"):
         notes.append("Keep the YAML file itself: it holds the parallel layout.")
     return Snippet(text, "yaml", "the MindFormers YAML", tuple(notes))
+
+
+def _pynative(request: Request) -> Snippet:
+    values: dict[str, object] = {
+        "enable_profiling": True,
+        "start_step": request.start_step,
+        "end_step": request.stop_step,
+        "output_path": "./profile",
+        "profiler_level": request.level,
+        "profile_memory": request.wants("memory curve"),
+        "profile_cpu": True,
+        "with_stack": request.wants("host calls"),
+    }
+    text = "profiler:\n" + "".join(f"  {line}\n" for line in _yaml(values).splitlines())
+    if request.num_layers is not None:
+        text += f"model:\n  num_hidden_layers: {request.num_layers}\n"
+    kept = ("Keep the YAML file itself: it holds the parallel layout.",) if request.wants("layout") else ()
+    return Snippet(text, "yaml", "the MindFormers YAML for PyNative", (*kept, OUTPUT_NOTE, RANKS_NOTE))
 
 
 def _core_ms(request: Request) -> Snippet:
@@ -199,6 +218,7 @@ def _arguments(lines: list[str]) -> str:
 
 WRITERS: Mapping[str, Callable[[Request], Snippet]] = {
     "mindformers": _mindformers,
+    "mindformers-pynative": _pynative,
     "mindspore": _python(_MINDSPORE, OLD_MINDSPORE_NOTE),
     "pytorch": _python(_PYTORCH, "Initialize torch.distributed first: the trace then holds the rank and the size of the job."),
     "torch-npu": _python(_TORCH_NPU, "Initialize torch.distributed first: the profile then holds the groups of every rank."),
@@ -222,6 +242,13 @@ SWITCHES: Mapping[str, Mapping[str, str]] = {
         "host calls": "profile: True, profile_level: 1, with_stack: True",
         "memory curve": "profile: True, profile_memory: True",
         "layout": "profile: True, keep the YAML file beside the profile",
+    },
+    "mindformers-pynative": {
+        **dict.fromkeys(("step times", "kernels", "timeline"), "profiler.enable_profiling: True"),
+        **dict.fromkeys(("collectives", "links", "operator statistics"), "enable_profiling: True, profiler_level: 1"),
+        "host calls": "enable_profiling: True, profiler_level: 1, with_stack: True",
+        "memory curve": "enable_profiling: True, profile_memory: True",
+        "layout": "enable_profiling: True, keep the YAML file beside the profile",
     },
     "mindspore": {
         **_LOOP,
