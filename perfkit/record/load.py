@@ -17,8 +17,7 @@ from perfkit.core.run import Dropped, LazyTable, LazyTables, Run
 from perfkit.core.settings import memory_limit_bytes
 from perfkit.core.shortening import enumerated
 from perfkit.core.units import MIB
-from perfkit.record import _cache, _left_over, _state, archive
-from perfkit.record._elsewhere import what_they_are
+from perfkit.record import _cache, _state, archive
 from perfkit.record._jobs import keep_one_job
 from perfkit.record.format import Format, Match, Progress, Sink
 from perfkit.record.listing import File, Listing, list_files, printable
@@ -128,6 +127,8 @@ def _read(listing: Listing, matches: list[tuple[Format, Match]], progress: Progr
         keep_one_job(sink)
         if growing := _growing(match.files):
             sink.note(f"{growing[0].label} grew while it was read: a program still writes it; open it again when that is done")
+        from perfkit.record import _left_over  # noqa: PLC0415  (its patterns take a tenth of opening a kept run)
+
         _left_over.report(listing, chosen, matches, sink)
     if match.lazy and progress is not None:
         progress(printable(root.name), sink.total_bytes, sink.total_bytes)
@@ -208,6 +209,8 @@ def find(listing: Listing, format: str | None = None) -> list[tuple[Format, Matc
 
 def looks_like(listing: Listing) -> list[str]:
     """What the files look like that no format takes, one line a kind with where it belongs; empty if nothing is known of them."""
+    from perfkit.record._elsewhere import what_they_are  # noqa: PLC0415  (as above)
+
     return what_they_are([file for file in listing.files if file.size_bytes])
 
 

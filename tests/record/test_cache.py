@@ -122,7 +122,7 @@ def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch):
     assert seen == [("kernels.parquet", ["duration_ns"]), ("steps.json", None)]
 
 
-def test_the_steps_of_a_kept_run_need_neither_the_columnar_engine_nor_other_formats():
+def test_the_steps_of_a_kept_run_need_neither_the_columnar_engine_nor_other_formats_nor_what_tells_of_other_files():
     path = data_folder() / "traces" / "kineto_resnet"
     code = f"""
 import sys
@@ -132,11 +132,13 @@ from perfkit.record import _state
 _state.MIN_BYTES = 0
 from perfkit.record.load import load
 load({str(path)!r}).steps()
-formats = set(discover.modules("perfkit.record.formats", "FORMAT").values())
+others = {{"perfkit.record._left_over", "perfkit.record._elsewhere"}}
+formats = {{*discover.modules("perfkit.record.formats", "FORMAT").values(), *others}}
 print(sorted(name for name in sys.modules if name == "polars" or name in formats))
 """
     first, second = (subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(2))
     assert "perfkit.record.formats.ascend.ascend_text" in first.stdout
+    assert "perfkit.record._left_over" in first.stdout
     assert second.stdout.strip() == "['perfkit.record.formats.kineto.kineto']"
 
 
