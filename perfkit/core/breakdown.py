@@ -15,8 +15,9 @@ from types import MappingProxyType
 
 import pandas as pd
 
-from perfkit.core.display import amount_text, breakdown_rows, html_table, text_table
+from perfkit.core.display import amount_text, breakdown_rows, text_table
 from perfkit.core.errors import InputError
+from perfkit.core.shown import Shown
 from perfkit.core.source import Source
 from perfkit.core.units import NS_PER_S
 
@@ -24,7 +25,7 @@ Amount = int | float
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Breakdown:
+class Breakdown(Shown):
     """Amounts of one `unit` by leaf path; `parts` is stored read-only in the given order.
 
     Raises InputError that lists every negative or non-finite amount and every path that begins another.
@@ -55,9 +56,6 @@ class Breakdown:
 
     def __repr__(self) -> str:
         return text_table(self._title(), breakdown_rows(self.parts, self.unmeasured, self.unit))
-
-    def _repr_html_(self) -> str:
-        return html_table(self._title(), breakdown_rows(self.parts, self.unmeasured, self.unit))
 
     def _title(self) -> str:
         return f"Breakdown of {amount_text(self.total, self.unit)} ({self.source})"

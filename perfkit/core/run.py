@@ -18,10 +18,11 @@ import pandas as pd
 
 from perfkit.core.answer import ASKED, Answer, nearest
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.display import html_table, text_table
+from perfkit.core.display import text_table
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.questions import Questions
 from perfkit.core.schema import TABLES, pandas_dtype
+from perfkit.core.shown import Shown
 from perfkit.core.source import Source
 from perfkit.core.spec.plan import Plan
 
@@ -160,7 +161,7 @@ class LazyTables(Mapping[str, pd.DataFrame]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
-class Run(Questions):
+class Run(Shown, Questions):
     """One run of a training job.
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
@@ -190,13 +191,10 @@ class Run(Questions):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __repr__(self) -> str:
-        return text_table(*self._shown())
+        return text_table(*self.contents())
 
-    def _repr_html_(self) -> str:
-        return html_table(*self._shown())
-
-    def _shown(self) -> tuple[str, list[tuple[str, str]]]:
-        """What a notebook shows; a table whose rows are not counted yet is not read for it."""
+    def contents(self) -> tuple[str, list[tuple[str, str]]]:
+        """What a notebook shows: a title, and what there is; a table whose rows are not counted yet is not read for it."""
         counts = {name: self._num_rows(name) for name in TABLES if name in self.tables}
         rows = [(name, "not counted" if count is None else f"{count:,} rows") for name, count in counts.items() if count != 0]
         facts = [(name, str(fact.value)) for name, fact in self.facts.items()]
@@ -206,6 +204,10 @@ class Run(Questions):
 
     def _num_rows(self, table: str) -> int | None:
         return self.tables.num_rows(table) if isinstance(self.tables, LazyTables) else len(self.tables[table])
+
+    def to_frame(self) -> pd.DataFrame:
+        """The steps, one row a rank and step, as `steps()` gives them."""
+        return self.steps()
 
     @property
     def ranks(self) -> tuple[int, ...]:

@@ -15,8 +15,10 @@ import pandas as pd
 
 from perfkit.config.dialects.table import PlanTable, read_table
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.display import breakdown_rows, text_table
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, Codes, Floats, PlanColumns, combined
+from perfkit.core.shown import Shown
 from perfkit.core.source import Source
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -44,8 +46,8 @@ PIECE, CHUNK = 65536, 4096
 """Plans whose layers are looked at together, and those of them at once that the processor's cache holds."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Estimate:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Estimate(Shown):
     """What is predicted for one plan: `breakdown` in s, `memory` in bytes (None where it cannot be told).
 
     `interval_s` holds the measured time with 80 % probability. `memory_limit` is the limit that counts for the plan and who
@@ -73,6 +75,10 @@ class Estimate:
     def peak_memory_bytes(self) -> int | None:
         """Bytes of the fullest stage at its peak."""
         return None if self.memory is None else round(self.memory.total)
+
+    def __repr__(self) -> str:
+        step = self.breakdown
+        return text_table(f"Estimate: {self.told()[0]}", breakdown_rows(step.parts, step.unmeasured, step.unit))
 
     def told(self) -> tuple[str, ...]:
         """The step and its interval in a sentence, and what warns of it."""

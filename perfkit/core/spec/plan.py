@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perfkit.core.errors import InputError
+from perfkit.core.shown import Shown
 from perfkit.core.spec.checks import nearest_divisors, nearest_multiples
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -17,9 +18,12 @@ from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.software import CONTEXT_BYTES, SoftwareSpec, usual_framework
 from perfkit.core.spec.workload import Workload
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class Plan(Shown):
     """Everything that decides a run before it starts.
 
     `hardware` is None where a config does not name a device. `document` is the file that the plan was read from
@@ -41,6 +45,19 @@ class Plan:
         problems += [*self._recompute_problems(), *self._limit_problems()]
         if problems:
             raise InputError("Plan", problems)
+
+    def to_frame(self) -> pd.DataFrame:
+        """What the plan states: `part`, `field` and `value` of every field that is not as it is where nothing is said."""
+        import pandas as pd  # noqa: PLC0415  plans are made where no frame is needed
+
+        rows = []
+        for part in fields(self):
+            inside = getattr(self, part.name)
+            for one in fields(inside) if is_dataclass(inside) and part.name != "document" else ():
+                value = getattr(inside, one.name)
+                if value != one.default:
+                    rows.append((part.name, one.name, value))
+        return pd.DataFrame(rows, columns=["part", "field", "value"])
 
     def _batch_problems(self) -> list[str]:
         work, parallel = self.workload, self.parallel

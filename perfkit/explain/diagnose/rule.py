@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from perfkit.core.display import html_table, text_table
+from perfkit.core.shown import Shown
 from perfkit.core.units import format_ns, significant
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ class Failed:
     error: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Diagnosis:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class Diagnosis(Shown):
     """All verdicts over one run: `findings` in the order of their cost, and what was healthy, not measured or failed.
 
     `ledger` says where every ns of the judged steps went, also what no finding is about.
@@ -163,6 +164,17 @@ class Diagnosis:
     not_measured: tuple[NotMeasured, ...] = ()
     failed: tuple[Failed, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        cost = ["" if one.cost_ns is None else format_ns(one.cost_ns) for one in self.findings]
+        rows = [(one.rule, text, one.title) for one, text in zip(self.findings, cost, strict=True)]
+        return text_table(f"Diagnosis of {self.run}: {len(rows)} findings. {self.ledger.told()}", rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a finding, costliest first: `finding` (its rule), `severity`, `title`, `cost_ns`, `share_of_step`, `actions`."""
+        columns = ("rule", "severity", "title", "cost_ns", "share_of_step", "actions")
+        rows = [[getattr(one, name) for name in columns] for one in self.findings]
+        return pd.DataFrame(rows, columns=["finding", *columns[1:]])
 
     def told(self) -> tuple[str, ...]:
         """How much of the judged steps has a cause, and what is to be known beside it."""

@@ -17,10 +17,13 @@ import pandas as pd
 
 from perfkit.core import clock
 from perfkit.core.breakdown import Breakdown
+from perfkit.core.display import text_table
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Run
+from perfkit.core.shown import Shown
 from perfkit.core.source import Source
 from perfkit.core.texts import say
+from perfkit.core.units import format_ns, format_ratio
 from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
@@ -35,8 +38,8 @@ READ_HOSTS = 8
 """The host of at most so many ranks is read, those whose devices idle longest: timelines of hosts are large."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+@dataclass(frozen=True, slots=True, repr=False)
+class Ledger(Shown):
     """The entries of a run: `rank`, `step`, `cause`, `who` (the rank that was late; -1: none), `place`, `detail`, `part`, `ns`.
 
     `place` says whether the time is before the first kernel of the step, inside or after; `detail` names the call that blocked or
@@ -54,6 +57,16 @@ class Ledger:
     stages: Mapping[int, int]
     idle: pd.DataFrame
     hosts: frozenset[int]
+
+    def __repr__(self) -> str:
+        causes = self.waterfall()
+        parts = zip(causes["words"], causes["ns"], causes["share"], strict=True)
+        rows = [(words, format_ns(ns), format_ratio(share)) for words, ns, share in parts]
+        return text_table(f"Ledger of {self.name}. {self.told()}", rows)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The mean step of a rank by cause, as `waterfall()` gives it."""
+        return self.waterfall()
 
     @property
     def total_ns(self) -> int:
