@@ -377,3 +377,37 @@ def test_page_22_agrees_with_the_comparison_and_never_keeps_a_sample(tmp_path: P
     page["open_reference"].choose("")
     with pytest.raises(PerfkitError, match="follows"):
         page["is_it_the_same"].wait()
+
+
+def test_page_14_picks_a_range_that_the_steps_below_follow():
+    page = run_page("14_timeline", path=OWN)
+    lanes, run = page["lanes"], page["run"]
+    timeline = lanes.wait()
+    with pytest.raises(PerfkitError, match="Click a slice"):
+        _ = lanes.chosen
+    with pytest.raises(PerfkitError, match="follows"):
+        page["what_was_computed"].wait()
+    step = run.steps().iloc[0]
+    rank, start_ns = int(step["rank"]), int(step["start_ns"]) + run.clock.get(int(step["rank"]), 0)
+    lanes.select(rank, start_ns=start_ns, end_ns=start_ns + int(step["duration_ns"]))
+    parts = page["what_the_range_is_made_of"].wait().tables["The range, by rank"].frame.iloc[0]
+    told = next(one for one in asked("summary", OWN)["ranks"] if one["rank"] == rank)["steps"][0]
+    assert parts[["computing_ns", "exposed_communication_ns", "free_ns"]].sum() == told["duration_ns"]
+    assert page["what_the_range_is_made_of"].wait().text.endswith(f"of rank {rank}.")
+    unit = next(unit for unit in timeline.units if unit.process == "device")
+    start = timeline.offset(unit.lanes[0].start_ns)
+    lanes.on_message({"type": "walk", "mode": "lane", "direction": 1, "unit": unit.id, "lane": 0, "start": start - 1, "name": ""})
+    lanes.on_message({"type": "detail", "unit": unit.id, "lane": 0, "start": start, "end": start + 10, "count": 1, "busy": 10})
+    lanes.wait()
+    assert (lanes.chosen.ranks, lanes.chosen.start_ns) == ((unit.rank,), unit.lanes[0].start_ns)
+    assert lanes.chosen.name
+    device = [unit.id for unit in timeline.units if unit.process == "device"]
+    lanes.on_message({"type": "select", "start": start, "end": start + 1e6, "units": device})
+    lanes.wait()
+    assert lanes.chosen.ranks == tuple(sorted({timeline.unit(number).rank for number in device}))
+    assert lanes.chosen.duration_ns == 1_000_000
+    page["open_run"].choose(data_folder() / "traces" / "torch_npu_2rank").view.wait()
+    lanes.wait()
+    assert timeline.run.name != lanes.wait().run.name
+    with pytest.raises(PerfkitError, match="Click a slice"):
+        _ = lanes.chosen

@@ -53,6 +53,10 @@ def milliseconds(text: str) -> list[float]:
 
 
 EMPTY_AT_FIRST = {
+    "what-the-range-is-made-of",
+    "what-was-computed",
+    "with-whom-they-talked",
+    "what-the-host-did",
     "who-is-here",
     "the-exercise",
     "how-far-you-are",

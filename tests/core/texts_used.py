@@ -377,6 +377,7 @@ def _templates() -> Iterator[tuple[str, str, str]]:
         "face/widgets/navigation.py",
         "face/widgets/timelines/finding.py",
         "face/widgets/class_entries.py",
+        "face/widgets/timelines/view.py",
     ):
         for text in re.findall(r"""\bt\(["']([^"']*)["']\)""", (ROOT / "perfkit" / module).read_text()):
             yield "states", text, module

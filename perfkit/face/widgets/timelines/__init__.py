@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from perfkit.face.widgets.panel import waited
+from perfkit.face.widgets.pickers import Picker
 from perfkit.face.widgets.timelines.view import TimelineView
 
 
-def timeline(run: str = "") -> TimelineView:
-    """The timeline of the recording at `run`, else of the project's open one, else of the bundled two-rank profile."""
-    return waited(TimelineView(run))
+def timeline(run: str | Path | Picker = "") -> TimelineView:
+    """The timeline of the recording at `run`, or of a picker's, else of the project's open one, else of the bundled profile.
+
+    `.selection` is what was picked on it, for a step to follow; `.select(0, start_ns=…, end_ns=…)` picks it in a script.
+    """
+    return waited(TimelineView(run.path if isinstance(run, Picker) else str(run)))

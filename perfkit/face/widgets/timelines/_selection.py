@@ -57,6 +57,16 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "detail", "title": shortened(name, 90), "fields": fields}
 
 
+def slice_named(timeline: Timeline, message: Mapping[str, Any]) -> str:
+    """The name of the event that a message is about; "" for a merged slice."""
+    if int(message["count"]) > 1:
+        return ""
+    unit, start_ns = timeline.unit(message["unit"]), timeline.base_ns + round(message["start"])
+    rows = tiles.events(unit.source, [unit.lanes[int(message["lane"])]], start_ns, start_ns + 1)
+    names = rows.loc[(rows["start_ns"] == start_ns).to_numpy(dtype=bool), "name"]
+    return str(names.iloc[0]) if len(names) else ""
+
+
 def _of_counter(timeline: Timeline, unit: counting.CounterUnit, start_ns: int, end_ns: int) -> dict[str, Any]:
     """The sample that holds from a moment on."""
     found = counting.walked(unit, timeline.base_ns, {"mode": "nearest", "start": start_ns - timeline.base_ns, "direction": 1})[

@@ -24,9 +24,11 @@ import traitlets
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
+from perfkit.core.texts import t
+from perfkit.explain.ranges import Range
 from perfkit.face.widgets import context
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.status import failure, loading
+from perfkit.face.widgets.status import NothingYet, failure, loading
 from perfkit.face.widgets.timelines import _counters as counting
 from perfkit.face.widgets.timelines import _flows as flows
 from perfkit.face.widgets.timelines import _search as searching
@@ -36,9 +38,10 @@ from perfkit.face.widgets.timelines._aside import make_tiles
 from perfkit.face.widgets.timelines._marks import keep, read_marks
 from perfkit.face.widgets.timelines._opening import Openings, Shown
 from perfkit.face.widgets.timelines._queue import TaskQueue
-from perfkit.face.widgets.timelines._selection import as_csv, detailed, selected
+from perfkit.face.widgets.timelines._selection import as_csv, detailed, selected, slice_named
 from perfkit.face.widgets.timelines.data import MAX_FIRST_RANKS, Timeline, described, open_timeline, safely
 from perfkit.face.widgets.timelines.events import walked
+from perfkit.face.widgets.values import Value
 from perfkit.face.widgets.view import View
 from perfkit.face.widgets.worker import Cancelled, Progress
 
@@ -51,7 +54,11 @@ _BAD_REQUESTS = (PerfkitError, LookupError, ValueError, TypeError, OSError)
 
 
 class TimelineView(View):
-    """A timeline on a page; `timeline` is there once the recording was read."""
+    """A timeline on a page; `timeline` is there once the recording was read.
+
+    `selection` is the range that was picked last, by a click on a slice or by dragging, to be followed by a step: a `Range` of
+    `perfkit.explain.ranges`. `chosen` is that range now.
+    """
 
     link = ""
     """The page that shows the same view; "" for that of the timeline itself, whose address is one."""
@@ -69,15 +76,43 @@ class TimelineView(View):
         self._opened = ""
         self._path = page_state().get("run") or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
+        self.selection = Value(t("What ran when"))
         self._opening, self._openings = TaskQueue("ranks"), Openings(self._show_pending)
         self._reading: Progress | None = None
         super().__init__(kind="timeline", status=loading())
         page_state().on_change(self._on_address)
+        self._picked(None)
         self._begin()
 
     def _begin(self) -> None:
         """What the page shows first."""
         self._asking.put(self._open)
+
+    @property
+    def chosen(self) -> Range:
+        """The range that was picked last; raises NothingYet before somebody picked one."""
+        picked: Range = self.selection.wait()
+        return picked
+
+    def select(self, *ranks: int, start_ns: int, end_ns: int, name: str = "") -> TimelineView:
+        """Pick a range of the common clock on some ranks, as dragging does on the page."""
+        self._picked(Range(ranks=ranks, start_ns=start_ns, end_ns=end_ns, name=name))
+        return self
+
+    def _picked(self, picked: Range | None) -> None:
+        self.selection.begin()
+        nothing = NothingYet(t("Click a slice, or drag over a range."))
+        self.selection.finish(self.selection.question(), picked, None if picked else nothing)
+
+    def _pick(self, timeline: Timeline, message: Message) -> None:
+        """What a click on a slice, or a range that was dragged over, means for the steps that follow."""
+        start_ns, end_ns = (timeline.base_ns + round(message[name]) for name in ("start", "end"))
+        numbers = message["units"] if message["type"] == "select" else [message["unit"]]
+        units = [timeline.unit(number) for number in numbers if not counting.is_counter(number)]
+        if not units:
+            return
+        found = slice_named(timeline, message) if message["type"] == "detail" else ""
+        self._picked(Range(ranks=tuple(sorted({unit.rank for unit in units})), start_ns=start_ns, end_ns=end_ns, name=found))
 
     def wait(self, timeout_s: float = 60.0) -> Timeline:
         """The timeline once it is open; raises the error if there is none."""
@@ -127,6 +162,7 @@ class TimelineView(View):
 
         try:
             self.timeline, self.search, self._members, self.error = None, None, None, None
+            self._picked(None)
             run = context.read_run(path, tell)
             ranks = self._ranks(run)
             make_tiles(path, run, ranks or (*run.ranks[:MAX_FIRST_RANKS], *self._ranks_of_address()), tell)
@@ -238,6 +274,8 @@ class TimelineView(View):
             reply = {"type": "found", "slice": None, "text": str(error)}
         if reply is not None:
             self._answer(reply)
+        if message["type"] in ("detail", "select") and reply is not None and reply["type"] != "found":
+            self._pick(timeline, message)
 
     def _mark(self, timeline: Timeline, message: Message) -> None:
         note = str(message["note"]) if message["type"] == "mark" else ""
