@@ -55,7 +55,7 @@ class Judged:
         return [_bar(row, self.likely) for row in self.rows]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a rank in whole MiB, as the logs print: `rank`, `stage`, `origin`, peaks, limit, headroom and note."""
+        """One row a rank in whole MiB, as the logs print: `rank`, `stage`, `origin`, peaks, limit, headroom, shares and note."""
         sizes = ("used_bytes", "actual_bytes", "limit_bytes", "headroom_bytes")
         frame = pd.DataFrame(
             [
@@ -64,6 +64,7 @@ class Judged:
                     "stage": row.stage,
                     "origin": row.origin,
                     **{name: _whole_mib(getattr(row, size)) for name, size in zip(IN_MIB, sizes, strict=True)},
+                    "headroom_ratio": row.headroom_bytes / row.limit_bytes if row.headroom_bytes and row.limit_bytes else None,
                     "fragmentation_ratio": row.fragmentation_ratio,
                     "note": row.note,
                 }
