@@ -96,16 +96,17 @@ def _apart(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], least: f
     return bool(high[0] - low[-1] >= max(least, SCATTERS * scatter))
 
 
-def price_ns(case: Case, steps: Sequence[int], own_ns: int) -> int:
+def price_ns(case: Case, steps: Sequence[int], own_ns: int, *, whole: bool = False) -> int:
     """What an episode costs a step, a mean over all: what was found in it (`own_ns`), held against how much longer its steps are.
 
     It cannot cost more than that; and where it is most of it, the rest followed from it: a queue that had run empty, ranks that
-    came late. A replay has followed that already. Of the other steps the median is usual: one may be odd for another reason.
+    came late. A replay has followed that already, and of what was found `whole` nothing is left to follow: steps also differ by
+    themselves. Of the other steps the median is usual: one may be odd for another reason.
     """
     lengths = case.steps.groupby("step")["duration_ns"].max().astype("float64")
     inside = lengths.index.isin(list(steps))
     grown_ns = float((lengths[inside] - lengths[~inside].median()).sum()) / len(lengths)
-    followed = case.replay is not None or own_ns < MOST * grown_ns
+    followed = whole or case.replay is not None or own_ns < MOST * grown_ns
     return round(max(0.0, min(float(own_ns), grown_ns) if followed else grown_ns))
 
 

@@ -66,3 +66,11 @@ def test_an_episode_costs_at_most_what_its_steps_are_longer(own_ns, replay, pric
     rows = [(0, step, {0: 10_000, 1: 10_200, 2: 14_000, 3: 9_900}[step]) for step in range(4)]
     steps = pd.DataFrame([*rows, *((1, step, 5_000) for step in range(4))], columns=["rank", "step", "duration_ns"])
     assert price_ns(SimpleNamespace(steps=steps, replay=replay), (2,), own_ns) == price
+
+
+def test_of_what_was_found_whole_the_rest_is_how_steps_differ():
+    steps = pd.DataFrame({"step": range(4), "duration_ns": [100, 100, 140, 100]})
+    case = SimpleNamespace(steps=steps, replay=None)
+    assert price_ns(case, (2,), 8) == 10
+    assert price_ns(case, (2,), 8, whole=True) == 8
+    assert price_ns(case, (2,), 12, whole=True) == 10

@@ -183,7 +183,8 @@ def _beyond_habits(case: Case, own: pd.DataFrame) -> pd.DataFrame:
 def _cost_ns(case: Case, pauses: pd.DataFrame, episodes: list[Episode]) -> int:
     cost_ns = work.won_ns(case, pauses)
     steps = {episode.steps for episode in episodes}
-    return price_ns(case, steps.pop(), cost_ns) if len(steps) == 1 else cost_ns
+    # The device stood still as long as it stood still: what launches later than usual afterwards is no pause.
+    return price_ns(case, steps.pop(), cost_ns, whole=True) if len(steps) == 1 else cost_ns
 
 
 def _episode(case: Case, pauses: pd.DataFrame, bar_ns: float) -> Episode | None:
