@@ -24,7 +24,11 @@ from tests.face.test_one_answer import KINDS, numbers_in, told_in
 from tests.page_cells import opened_page, views, with_steps
 
 DATA = data_folder()
-RUNS = [DATA / "traces" / name for name in ("torch_npu_2rank", "kineto_resnet", "mindinsight_feed", "cluster_16card")]
+OWN = Path(__file__).parents[1] / "data" / "traces"
+RUNS = [
+    *(DATA / "traces" / name for name in ("torch_npu_2rank", "kineto_resnet", "mindinsight_feed", "cluster_16card")),
+    OWN / "torch_npu_pp2dp2",
+]
 PLANS = [*(DATA / "case13b" / f"round{number}.yaml" for number in (1, 2)), Path("deepseek-v3"), Path("mixtral-8x7b")]
 OF_RUNS = ("11", "12", "13", "15", "16", "17", "20")
 OF_PLANS = ("02", "03", "04", "05")
