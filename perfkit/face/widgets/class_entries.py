@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit.core import settings
 from perfkit.core.resources import pages
-from perfkit.core.texts import t
+from perfkit.core.texts import say, t, told
 from perfkit.face.widgets.entries import Choice, Entry, Text
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.status import NothingYet
@@ -98,7 +98,7 @@ def level_choice() -> Choice:
 
 
 def _levels() -> list[tuple[str, str]]:
-    return [(f"{name}: {level['title']}", name) for name, level in game.pack()["levels"].items()]
+    return [(f"{name}: {t(level['title'])}", name) for name, level in game.pack()["levels"].items()]
 
 
 def view_choice() -> Choice:
@@ -107,7 +107,8 @@ def view_choice() -> Choice:
 
 
 def _views() -> list[tuple[str, str]]:
-    return [(f"{view['title']} ({view['cost_min']} min)", name) for name, view in game.pack()["views"].items()]
+    views = game.pack()["views"].items()
+    return [(told(say("{view} ({cost} min)", view=view["title"], cost=str(view["cost_min"]))), name) for name, view in views]
 
 
 def fault_entries() -> dict[str, Entry]:
@@ -157,7 +158,7 @@ def _of_fault(number: int, function: Callable[..., Any], *names: str) -> Callabl
 
 
 def _kinds() -> list[tuple[str, str]]:
-    return [("choose", ""), *((kind["title"], name) for name, kind in game.pack()["kinds"].items())]
+    return [("choose", ""), *((t(kind["title"]), name) for name, kind in game.pack()["kinds"].items())]
 
 
 def _actions(kind: str) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import traitlets
 
 from perfkit.core import settings
-from perfkit.core.errors import InputError, PerfkitError
+from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
 from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import split, unchecked
 from perfkit.face.widgets._chart_words import in_words
@@ -389,7 +389,7 @@ _View = TypeVar("_View", bound=View)
 def waited(view: _View) -> _View:
     """The view; where pages are run without a browser, once it has its answer. What went wrong is raised there."""
     if settings.wait_for_panels():
-        with suppress(NothingYet):
+        with suppress(NothingYet, NotMeasuredError):
             view.wait()
     return view
 
