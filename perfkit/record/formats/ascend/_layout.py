@@ -198,4 +198,4 @@ def _add_profiler(sink: Sink, rank: Rank) -> None:
             return
     for suffix, framework in _FOLDERS.items():
         if rank.source.folder.name.endswith(suffix):
-            sink.fact("profiler", framework, f"{rank.source.label}: name of the folder")
+            sink.fact("profiler", framework, f"{rank.source.label}: *{suffix}")
