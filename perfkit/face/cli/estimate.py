@@ -3,7 +3,7 @@
 example: perfkit estimate pretrain.yaml --device Ascend-910B2
          perfkit estimate pretrain.yaml --device devices.toml --device MyDevice
          perfkit estimate runs.csv --out predictions.csv
-         perfkit estimate pretrain.yaml --calibrate-with runs.csv --device Ascend-910B2
+         perfkit estimate pretrain.yaml --calibrate-with measured.csv --device Ascend-910B2
          perfkit estimate pretrain.yaml --profile profile --profiled-plan two_layers.yaml --device Ascend-910B2
 """
 

@@ -65,6 +65,7 @@ def place(tmp_path_factory):
     (folder / "pasted.txt").write_text("recompute: True\n", encoding="utf-8")
     (folder / "devices.toml").write_text(MINE, encoding="utf-8")
     pd.DataFrame([TABLE]).to_csv(folder / "runs.csv", index=False)
+    pd.DataFrame([{**TABLE, "accelerator": "Ascend-910B2", "step_time_s": 9.0}]).to_csv(folder / "measured.csv", index=False)
     demo(folder / "my-project")
     return folder
 
