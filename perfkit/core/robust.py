@@ -88,12 +88,6 @@ def warm_up(steps: pd.DataFrame) -> tuple[int, ...]:
     return tuple(int(step) for step in lengths.index[: warm_up_steps(lengths.to_numpy())])
 
 
-def after_warm_up(steps: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `steps` without those of warm-up."""
-    cut = warm_up(steps)
-    return steps[~steps["step"].isin(cut)].reset_index(drop=True) if cut else steps
-
-
 def outliers(values: Values, *, least: float) -> npt.NDArray[np.bool_]:
     """Which values are further from the median than OUTLIER_SIGMAS standard deviations and `least`; none of fewer than four."""
     known = np.asarray(values, dtype=np.float64)

@@ -14,10 +14,8 @@ from typing import Literal, get_args
 import numpy as np
 import pandas as pd
 
-from perfkit.core.breakdown import Breakdown
-from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.errors import InputError
 from perfkit.core.run import Run
-from perfkit.core.source import Source
 from perfkit.explain.ledger import Ledger, causes, ledger
 
 Group = Literal["guide", "pynative"]
@@ -61,18 +59,6 @@ def terms_of(found: Ledger, group: Group) -> pd.DataFrame:
         names=["rank", "step", "term"],
     )
     return sums.reindex(index, fill_value=0).astype("int64").reset_index()
-
-
-def guide_breakdown(run: Run, rank: int, step: int, group: Group = "guide") -> Breakdown:
-    """One step of one rank in the guides' terms, in ns. Raises NotMeasuredError if the run has no such step."""
-    rows = guide_terms(run, group, steps=[step])
-    rows = rows[(rows["rank"] == rank).to_numpy(dtype=bool)]
-    if rows.empty:
-        raise NotMeasuredError(f"step {step} of rank {rank}", how_to_collect="record a profile of the step")
-    source = Source(
-        "measured" if run.kind == "measured" else "simulated", run.name, f"ledger of rank {rank}, step {step}, by {group}"
-    )
-    return Breakdown("ns", dict(zip(rows["term"].astype(str), (int(ns) for ns in rows["ns"]), strict=True)), source)
 
 
 def _terms(entries: pd.DataFrame, group: Group) -> np.ndarray:

@@ -92,7 +92,8 @@ def test_what_stands_out_are_the_ranks_and_links_that_the_rules_name(path: str):
     ringed = table[table["slow"].astype(bool)]
     assert {(min(pair), max(pair)) for pair in zip(ringed["source_rank"], ringed["target_rank"], strict=True)} == links
     steps = judged.case.steps["step"].drop_duplicates().tolist()
-    assert steps == robust.after_warm_up(run.steps())["step"].drop_duplicates().tolist()
+    cut = robust.warm_up(run.steps())
+    assert steps == [step for step in run.steps()["step"].drop_duplicates().tolist() if step not in cut]
 
 
 def test_two_ranks_are_judged_by_their_equal_operators_and_not_at_all_without_kernels(tmp_path: Path):

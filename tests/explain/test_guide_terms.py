@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.explain.guide_terms import UNTOLD, guide_breakdown, guide_terms
+from perfkit.core.errors import InputError
+from perfkit.explain.guide_terms import UNTOLD, guide_terms
 from perfkit.face.cli import main
 from perfkit.record.load import load
 
@@ -20,16 +20,15 @@ def test_a_group_that_no_guide_has_is_refused():
     run = load(ASCEND, cache=False)
     with pytest.raises(InputError, match="guide, pynative"):
         guide_terms(run, "other")
-    with pytest.raises(NotMeasuredError):
-        guide_breakdown(run, 10**6, 0)
 
 
 def test_a_recording_of_device_and_host_tells_forward_and_backward():
     run = load(ASCEND, cache=False)
     rank, step = (int(value) for value in run.steps()[["rank", "step"]].iloc[0])
-    found = guide_breakdown(run, rank, step)
-    assert found.amount("forward and backward") > 0
-    assert found.amount(UNTOLD) < found.total
+    terms = guide_terms(run, steps=[step])
+    found = terms[terms["rank"] == rank].set_index("term")["ns"]
+    assert found["forward and backward"] > 0
+    assert found[UNTOLD] < found.sum()
 
 
 def test_the_command_prints_terms_and_their_sum(capsys):

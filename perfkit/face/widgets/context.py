@@ -63,12 +63,6 @@ def _project(folder: Path, _version: tuple[int, ...], _read_only: bool) -> Proje
     return open_project(folder)
 
 
-def can_save(_state: object = None) -> bool:
-    """Whether there is a project that this page may write to."""
-    project = current_project()
-    return project is not None and not project.read_only
-
-
 def run_options(_state: object = None, *, samples: Mapping[str, str] = SAMPLES) -> list[tuple[str, str, str]]:
     """Recordings to choose from: the project's, then the bundled samples, each marked as such."""
     return _options(samples, lambda path: path.is_dir())

@@ -28,6 +28,8 @@ def by_step(*values: float) -> pd.Series:
         ((10, 19), 1, None),
         ((1, 9), 5, None),  # twice the least is asked of two
         ((10,), 1, None),
+        ((10, 10, 10, 12), 1, Episode((3,), 10.0, None)),
+        ((10, 10, 30, 30, 30, 30, 30, 30, 30), 5, None),  # a third of the steps must be usual
         ((7, 7, 7, 7), 0.5, None),
     ],
 )
@@ -65,7 +67,9 @@ def test_an_episode_costs_at_most_what_its_steps_are_longer(own_ns, replay, pric
     # Of four steps one takes 4,000 ns more than the median of the others on the slowest rank: 1,000 a step.
     rows = [(0, step, {0: 10_000, 1: 10_200, 2: 14_000, 3: 9_900}[step]) for step in range(4)]
     steps = pd.DataFrame([*rows, *((1, step, 5_000) for step in range(4))], columns=["rank", "step", "duration_ns"])
-    assert price_ns(SimpleNamespace(steps=steps, replay=replay), (2,), own_ns) == price
+    case = SimpleNamespace(steps=steps, replay=replay)
+    assert price_ns(case, (2,), own_ns) == price
+    assert price_ns(case, (3,), own_ns) == 0  # shorter than the others
 
 
 def test_of_what_was_found_whole_the_rest_is_how_steps_differ():

@@ -36,11 +36,12 @@ def test_what_could_hide_communication_is_computing_beside_which_there_is_none()
     steps = pd.DataFrame(
         {
             "rank": [0, 0, 1, 1, 2],
-            "computing_ns": [500.0, 700.0, 900.0, None, None],
+            "computing_ns": [500.0, 701.0, 900.0, None, None],
             "overlapped_ns": [100.0, None, 400.0, 0.0, 0.0],
         }
     )
-    assert _not_overlapped(steps) == 550  # rank 0: (400 + 700) / 2, rank 1: 500
+    assert _not_overlapped(steps) == 551  # rank 0: (400 + 701) / 2, rank 1: 500
+    assert _not_overlapped(pd.DataFrame({"rank": [0], "computing_ns": [100.0], "overlapped_ns": [300.0]})) == 0
     assert _not_overlapped(steps[steps["rank"] == 2]) == 0
 
 
