@@ -123,7 +123,7 @@ CUT_ON_PAPER = """() => {
   const wide = whole.filter((one) => one.getBoundingClientRect().right > innerWidth + 1);
   const scrolls = seen.filter((one) => !one.closest("svg") && /auto|scroll/.test(getComputedStyle(one).overflowY)
     && one.scrollHeight > one.clientHeight + 1);
-  const pressed = seen.filter((one) => one.matches("button:not(.pk-sort, .pk-tl-fold), select, input"));
+  const pressed = seen.filter((one) => one.matches("button:not(.pk-sort, .pk-tl-fold, .pk-tl-marks *), select, input"));
   const ink = [...document.querySelectorAll(".pk-plot svg text")].map((one) => getComputedStyle(one).fill);
   const pale = ink.filter((fill) => fill.match(/\\d+/g)?.every((part) => part > 150)).length > ink.length / 2;
   return [...[...wide, ...scrolls, ...pressed].map(told), ...(pale ? ["light ink on white"] : [])];
