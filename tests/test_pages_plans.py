@@ -50,6 +50,14 @@ def predicted(path: Path, device: str, *more: str) -> dict[str, Any]:
     return json.loads(out.getvalue())
 
 
+def balanced_by_command(path: Path, *more: str) -> dict[str, Any]:
+    """What `perfkit balance` says of a configuration or case, but for the time it took."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        main(["balance", str(path), *more, "--json"])
+    return {**json.loads(out.getvalue()), "seconds": 0}
+
+
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
 def test_page_04_agrees_with_the_estimate(path: Path):
     page = run_page("04_memory", path=path)
@@ -211,12 +219,9 @@ def test_page_03_writes_its_first_plan_in_every_dialect_and_keeps_it_in_the_roun
 def test_page_06_agrees_with_the_balance_of_the_command(tmp_path: Path):
     case = shutil.copy(CASES / "dense_moe_4_stages.json", tmp_path / "own.json")
     page = run_page("06_pipeline_balance", path=case)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert main(["balance", str(case), "--json"]) == 0
-    told = json.loads(out.getvalue())
+    told = balanced_by_command(case)
     best = page["the_best_layout"].press()
-    assert {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0} == {**told, "seconds": 0}
+    assert {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0} == told
     assert [one.title for one in best.wait().code] == ["MindFormers", "Megatron"]
     drawn = page["what_the_pipeline_does"]
     assert page["schedule"].makespan_ns == drawn.value[0].even_ns
@@ -233,6 +238,62 @@ def test_page_06_agrees_with_the_balance_of_the_command(tmp_path: Path):
     drawn.set(layers="1 2")
     with pytest.raises(InputError, match="rows of"):
         drawn.wait()
+
+
+@pytest.mark.parametrize("path", [ROUND_4, OWN[1]], ids=lambda path: path.stem)
+def test_page_06_balances_a_configuration_as_the_command_does(path: Path):
+    page = run_page("06_pipeline_balance", path=path)
+    told = balanced_by_command(path, "--device", "Ascend-910B2")
+    best = page["the_best_layout"].press()
+    found = {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0}
+    assert found == {name: value for name, value in told.items() if name in found}
+    assert found["memory_limit_bytes"] == page["problem"].memory_limit_bytes is not None
+    stages = next(frame for frame in best.wait().tables.values()).frame
+    assert stages["memory_bytes"].tolist() == told["peak_bytes"], "what is drawn is what was found"
+    own = format_ns(predicted(path, "Ascend-910B2")["step_time_s"] * NS_PER_S, 4)
+    assert best.value[1].endswith(f"As it is configured it takes {own}.")
+    drawn = page["what_the_pipeline_does"].set(layers="; ".join(" ".join(map(str, row)) for row in told["layers"])).value[0]
+    assert drawn.step_ns >= told["makespan_ns"]
+    assert page["open_plan"].path == str(path), "the estimate below is that of the same configuration"
+    page["what_the_pipeline_does"].set(limit_gib=30.0)
+    limited = balanced_by_command(path, "--device", "Ascend-910B2", "--memory-limit-gib", "30")
+    best = page["the_best_layout"].press()
+    assert best.value[0].makespan_ns == limited.get("makespan_ns")
+    assert best.value[0].smallest_feasible_limit_mib == limited.get("smallest_feasible_limit_mib")
+
+
+def test_page_06_follows_the_configuration_that_the_project_has_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    project = demo(tmp_path / "demo")
+    monkeypatch.setenv("PERFKIT_PROJECT", str(project.folder))
+    page = run_page("06_pipeline_balance")
+    assert page["open_case"].path == str(project.open_config)
+    assert page["problem"].memory_limit_bytes == pytest.approx(57.2 * GIB, rel=1e-6), "of its open configuration"
+    drawn = page["what_the_pipeline_does"]
+    drawn.set(num_stages=4)
+    assert page["sizes"]["layers"].value == "10 10 10 10"
+    four = drawn.value[0]
+    assert four.pipeline.plan.parallel.pipeline_parallel_size == 4, "other stages are those of another plan"
+    assert len(four.peak_bytes) == 4
+    drawn.set(num_microbatches=64)
+    assert drawn.value[0].pipeline.plan.num_micro_batches == 64
+
+
+def test_page_06_says_what_a_file_lacks(tmp_path: Path):
+    with pytest.raises(InputError, match="there is only one stage"):
+        run_page("06_pipeline_balance", path=ROUND_4.parent / "round0.yaml")
+    page = run_page("06_pipeline_balance", path=ROUND_4)
+    for path, missing in (
+        (ROUND_4.parent / "round0.yaml", "there is only one stage; balance needs at least two"),
+        (CASES / "schedules_4_stages.json", "perfkit.plans.plan/1"),
+        (CASES / "README.md", "in no configuration dialect that perfkit reads"),
+        (tmp_path / "gone.yaml", "gone.yaml"),
+    ):
+        page["open_case"].choose(path)
+        with pytest.raises(InputError, match=missing):
+            page["open_case"].source.wait()
+    assert page["open_case"].choose(ROUND_4).value.plan.hardware.name == "Ascend-910B2"
+    page["open_case"].view.set({"device": "A100-40GB-SXM"})
+    assert page["open_case"].value.plan.hardware.name == "A100-40GB-SXM"
 
 
 def test_page_06_stops_a_solve_with_its_gap():

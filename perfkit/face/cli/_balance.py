@@ -22,7 +22,7 @@ from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of, estimate
 from perfkit.predict.limits import with_limit_gib
 from perfkit.predict.plans.balance.balance import PlanResult, balance
-from perfkit.predict.plans.balance.case_file import PLAN_FORMAT, read_problem
+from perfkit.predict.plans.balance.case_file import is_case, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
 from perfkit.predict.plans.balance.from_plan import PlanProblem, balanced, problem_of_plan, scaled
 from perfkit.predict.plans.balance.measured_layers import layer_times, with_layer_times
@@ -31,7 +31,6 @@ from perfkit.predict.plans.balance.text import plan_table
 from perfkit.record.load import load
 
 STANDARD_INPUT, STDIN_NAME = "-", "standard input"
-FAMILY = PLAN_FORMAT.rpartition("plan/")[0].encode()  # another format of this family is a case that is refused with its name
 
 
 def balance_input(
@@ -62,7 +61,7 @@ def balance_input(
         if target:
             Path(target).write_text(write_layers(problem, Path(name).stem), encoding="utf-8")
             target = None
-    elif _is_case(path, text):
+    elif is_case(path, text):
         asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
         if wrong := [option for option, value in asked.items() if value is not None]:
             raise InputError(name, [f"{option} needs a configuration; a case states its own times and limits" for option in wrong])
@@ -110,19 +109,6 @@ def _of_sapp(path: str, text: str | None) -> str | None:
             return None
         text = file.read_text(encoding="utf-8", errors="replace")
     return text if is_sapp(text) else None
-
-
-def _is_case(path: str, text: str | None) -> bool:
-    """Whether the input is a case of any format of the family; anything else is read as a configuration."""
-    if text is not None:
-        start = text[:4096].encode().lstrip()
-    else:
-        try:
-            with Path(path).open("rb") as stream:
-                start = stream.read(4096).lstrip()
-        except OSError as error:
-            raise InputError(path, [f"the file cannot be read: {error.strerror}"]) from error
-    return start.startswith(b"{") and FAMILY in start
 
 
 def _problem(

@@ -17,6 +17,21 @@ from perfkit.predict.plans.schedule.schedule import MAX_NS, ScheduleCase
 
 SCHEDULES_FORMAT = "perfkit.plans.schedules/1"
 PLAN_FORMAT = "perfkit.plans.plan/1"
+_FAMILY = PLAN_FORMAT.rpartition("plan/")[0].encode()  # another format of this family is a case that is refused with its name
+_START = 4096
+
+
+def is_case(path: str | Path, text: str | None = None) -> bool:
+    """Whether a file, or `text` in its place, is a case of any format of the family; InputError if it cannot be read."""
+    if text is not None:
+        start = text[:_START].encode().lstrip()
+    else:
+        try:
+            with Path(path).open("rb") as stream:
+                start = stream.read(_START).lstrip()
+        except OSError as error:
+            raise InputError(str(path), [f"the file cannot be read: {error.strerror}"]) from error
+    return start.startswith(b"{") and _FAMILY in start
 
 
 def read_schedules(path: str | Path) -> list[ScheduleCase]:

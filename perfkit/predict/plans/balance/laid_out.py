@@ -3,7 +3,8 @@
     drawn = laid_out(problem, "6 7 8 7")
     drawn.schedule.makespan_ns, drawn.stages(), drawn.moves()
 
-Given layers alone, every stage gets the fastest mix of recomputation that fits, and the leanest one where nothing fits.
+Given layers alone, every stage gets the fastest mix of recomputation that fits, and the leanest one where nothing fits. The
+problem of a plan is priced at what is drawn, so that the step and the peaks are those of the estimate (`from_plan`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ import numpy as np
 import pandas as pd
 
 from perfkit.config.export_text import Export
+from perfkit.core.errors import InputError
 from perfkit.core.texts import say
 from perfkit.core.units import GIB, NS_PER_US, format_bytes
-from perfkit.predict.plans.balance.balance import schedule_case
+from perfkit.predict.changes import changed_plan
+from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.plans.balance._evaluator import Evaluator
+from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance, schedule_case
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
-from perfkit.predict.plans.balance.moves import LayerPlanner, parse_layers
+from perfkit.predict.plans.balance.from_plan import ROUNDS, PlanProblem, balanced, problem_of_plan
+from perfkit.predict.plans.balance.moves import LayerPlanner, Layers, even_split, layers_text, parse_layers
 from perfkit.predict.plans.balance.problem import KINDS, Layout, PipelineProblem, layers_of
 from perfkit.predict.plans.schedule.schedule import ScheduleResult, simulate_schedule
 
@@ -32,24 +38,35 @@ SCHEDULES = {
     "vpp_lm": "interleaved, less memory",
 }
 TRANSFERS = {"none": "ignored", "overlap": "overlapped", "sender": "sender waits", "rendezvous": "both wait"}
+Pipeline = PipelineProblem | PlanProblem
+"""A case by itself, or the problem of a plan."""
 MOST_MOVES = 12
 _MOST = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaidOut:
-    """A layout with its schedule and every stage's peak; `even_ns` is the makespan of the even split, None if it does not fit."""
+    """A layout with its schedule and every stage's peak; `even_ns` is the step of the even split, None if it does not fit.
+
+    `pipeline` is what it was laid out for: of a plan the problem before it was priced at this layout.
+    """
 
     planner: LayerPlanner
     layout: Layout
     schedule: ScheduleResult
     peak_bytes: tuple[int, ...]
     even_ns: int | None
+    pipeline: Pipeline
 
     @property
     def problem(self) -> PipelineProblem:
         """What the layout is one of."""
         return self.planner.problem
+
+    @property
+    def step_ns(self) -> int:
+        """The schedule, and what follows it."""
+        return self.schedule.makespan_ns + self.problem.closing_ns
 
     def told(self) -> tuple[str, ...]:
         """The step, the stage that decides it and what is not better than an even split, in a sentence; then what is wrong."""
@@ -59,13 +76,13 @@ class LaidOut:
         text = say(
             "The step takes {step_time_ns}; stage {stage} works longest, {busy_ns} ({busy_share}), and the bubble is "
             "{bubble_ratio} of the work.",
-            step_time_ns=schedule.makespan_ns,
+            step_time_ns=self.step_ns,
             stage=str(busiest),
             busy_ns=busy_ns,
-            busy_share=busy_ns / max(1, schedule.makespan_ns),
+            busy_share=busy_ns / max(1, self.step_ns),
             bubble_ratio=schedule.bubble_over_work,
         )
-        change_ns = schedule.makespan_ns - (self.even_ns or schedule.makespan_ns)
+        change_ns = self.step_ns - (self.even_ns or self.step_ns)
         if change_ns:
             longer = "{text} That is {change_ns} longer than with an even split."
             shorter = "{text} That is {change_ns} shorter than with an even split."
@@ -78,10 +95,18 @@ class LaidOut:
         return (text, *notes)
 
     def gain_text(self) -> str:
-        """How much faster the layout is than the even split, in a sentence."""
+        """How much faster the layout is than the even split, in a sentence, and how long the plan takes as it is."""
+        text = self._gain_text()
+        if not isinstance(self.pipeline, PlanProblem):
+            return text
+        evaluator = Evaluator(self.pipeline.problem)
+        own_ns = int(evaluator.makespans_ns(self.pipeline.start()[None])[0]) + self.pipeline.problem.closing_ns
+        return say("{text} As it is configured it takes {own_step_time_ns}.", text=text, own_step_time_ns=own_ns)
+
+    def _gain_text(self) -> str:
         if not self.even_ns:
             return "An even split of the layers does not fit."
-        gain_ns = self.even_ns - self.schedule.makespan_ns
+        gain_ns = self.even_ns - self.step_ns
         faster = "{gain_ratio} faster than the even split with its fastest recomputation ({even_step_time_ns})."
         slower = "{gain_ratio} slower than the even split with its fastest recomputation ({even_step_time_ns})."
         equal = "As fast as the even split with its fastest recomputation ({even_step_time_ns})."
@@ -122,12 +147,14 @@ class LaidOut:
         return [[max(0, int(value)) for value in row] for row in extra]
 
     def memory_parts(self) -> dict[str, list[int]]:
-        """Bytes of every stage by part: what is constant, parameters with their states, activations; they sum to the peaks."""
+        """Bytes of every stage by part: what layers do not explain, parameters with their states, activations; sum is the peaks."""
         problem, evaluator = self.problem, self.planner.evaluator
         parameters = np.tensordot(self.layout, evaluator.param_bytes, (0, 0)) + evaluator.fixed["param_bytes"]
         static = [int(amount) for amount in parameters.sum(axis=0)]
-        kept = [peak - problem.const_bytes - held for peak, held in zip(self.peak_bytes, static, strict=True)]
-        return {"constant": [problem.const_bytes] * problem.num_stages, "parameters": static, "activations": kept}
+        besides = evaluator.stage_bytes[evaluator.lead(self.layout[:, -1].T), np.arange(problem.num_stages)]
+        constant = [problem.const_bytes + amount for amount in besides.tolist()]
+        kept = [peak - other - held for peak, other, held in zip(self.peak_bytes, constant, static, strict=True)]
+        return {"constant": constant, "parameters": static, "activations": kept}
 
     def exports(self) -> tuple[Export, ...]:
         """The layout as MindFormers and Megatron are configured with it."""
@@ -136,17 +163,58 @@ class LaidOut:
         return Export("MindFormers", lists, "yaml"), Export("Megatron", option, "sh")
 
 
-def laid_out(problem: PipelineProblem, layers: str | Layout) -> LaidOut:
+def laid_out(pipeline: Pipeline, layers: str | Layout) -> LaidOut:
     """A layout, or layers as text (`layers_text`), simulated; raises InputError if the layers are no split of the model."""
-    planner = LayerPlanner(problem)
-    evaluator, even = planner.evaluator, planner.layout(planner.even())
-    layout = planner.layout(parse_layers(layers)) if isinstance(layers, str) else layers
-    schedule = simulate_schedule(schedule_case(problem, layout))
+    problem = case_of(pipeline)
+    planner, layout = _planned(pipeline, parse_layers(layers) if isinstance(layers, str) else layers)
+    even_planner, even = _planned(pipeline, even_split(problem.num_layers, problem.num_chunks, problem.num_stages))
+    schedule = simulate_schedule(schedule_case(planner.problem, layout))
     even_ns = None
-    if evaluator.fits(even[None])[0]:
-        even_ns = schedule.makespan_ns if np.array_equal(layout, even) else int(evaluator.makespans_ns(even[None])[0])
-    peaks = tuple(evaluator.peaks_bytes(layout[None])[0].tolist())
-    return LaidOut(planner=planner, layout=layout, schedule=schedule, peak_bytes=peaks, even_ns=even_ns)
+    if even_planner.evaluator.fits(even[None])[0]:
+        alike = np.array_equal(layout, even)
+        makespan_ns = schedule.makespan_ns if alike else int(even_planner.evaluator.makespans_ns(even[None])[0])
+        even_ns = makespan_ns + even_planner.problem.closing_ns
+    peaks = tuple(planner.evaluator.peaks_bytes(layout[None])[0].tolist())
+    return LaidOut(planner=planner, layout=layout, schedule=schedule, peak_bytes=peaks, even_ns=even_ns, pipeline=pipeline)
+
+
+def _planned(pipeline: Pipeline, layers: Layers | Layout) -> tuple[LayerPlanner, Layout]:
+    """A layout, or layers with their fastest recomputation; the problem of a plan is priced there, as in `balanced`."""
+    planner = LayerPlanner(case_of(pipeline))
+    layout = layers if isinstance(layers, np.ndarray) else planner.layout(layers)
+    if not isinstance(pipeline, PlanProblem):
+        return planner, layout
+    # Lists of first layers cannot say every layout: what is drawn is the one that can be written.
+    layout = pipeline.written(layout)
+    for _ in range(ROUNDS):
+        planner = LayerPlanner(pipeline.priced_at(layout).problem)
+        again = layout if isinstance(layers, np.ndarray) else pipeline.written(planner.layout(layers))
+        if np.array_equal(again, layout):
+            return planner, layout
+        layout = again
+    return LayerPlanner(pipeline.priced_at(layout).problem), layout
+
+
+def case_of(pipeline: Pipeline) -> PipelineProblem:
+    """The case by itself."""
+    return pipeline.problem if isinstance(pipeline, PlanProblem) else pipeline
+
+
+def own_layers(problem: Pipeline, num_stages: int, num_chunks: int) -> str:
+    """The layers that the plan has on its own stages and chunks, as text; the even split on others, and for a case."""
+    case = case_of(problem)
+    if isinstance(problem, PlanProblem) and (num_stages, num_chunks) == (case.num_stages, case.num_chunks):
+        return layers_text(problem.plan.stage_layers)
+    return layers_text(even_split(case.num_layers, num_chunks, num_stages))
+
+
+def best_layout(
+    pipeline: Pipeline, *, time_limit_s: float = 60.0, progress: Callable[[BalanceProgress], bool | None] | None = None
+) -> PlanResult:
+    """The best layout of a case (`balance`) or of the problem of a plan (`balanced`)."""
+    if isinstance(pipeline, PlanProblem):
+        return balanced(pipeline, time_limit_s=time_limit_s, progress=progress)
+    return balance(pipeline, time_limit_s=time_limit_s, progress=progress)
 
 
 def moves_table(moves: pd.DataFrame) -> pd.DataFrame:
@@ -171,21 +239,49 @@ def moves_told(moves: pd.DataFrame, layers: str) -> str:
     return say(form, layers=layers, first=str(best["from"]), last=str(best["to"]), won_ns=won_ns)
 
 
-def changed_problem(problem: PipelineProblem, *, limit_gib: float, p2p_us: float, **sizes: Any) -> PipelineProblem:
-    """The problem with other fields (`sizes`), a limit in GiB (0: none) and a transfer between stages in microseconds.
+def changed_problem(pipeline: Pipeline, *, limit_gib: float, p2p_us: float, **sizes: Any) -> Pipeline:
+    """The pipeline with other fields (`sizes`), a limit in GiB (0: none) and a transfer between stages in microseconds.
 
-    The limit keeps its source as long as it is the problem's own. Raises InputError with every contradiction.
+    The limit keeps its source as long as it is the problem's own. Stages, chunks and micro batches of a plan change the plan, from
+    which its problem is made anew. Raises InputError with every contradiction.
     """
+    if isinstance(pipeline, PlanProblem):
+        pipeline = _changed_plan_problem(pipeline, **sizes)
+        sizes = {"schedule": sizes.get("schedule", pipeline.problem.schedule), "p2p_mode": sizes.get("p2p_mode", "none")}
+    problem = case_of(pipeline)
     asked = round(limit_gib * GIB) if limit_gib > 0 else None
     own = asked == problem.memory_limit_bytes
     source = problem.memory_limit_source if own else f"limit_gib = {limit_gib:g}" if asked else ""
     limit = {"memory_limit_bytes": asked, "memory_limit_source": source}
-    return replace(problem, **{**sizes, **limit, "p2p_ns": round(p2p_us * NS_PER_US)})
+    changed = replace(problem, **{**sizes, **limit, "p2p_ns": round(p2p_us * NS_PER_US)})
+    if not isinstance(pipeline, PlanProblem):
+        return changed
+    found = replace(pipeline, problem=changed)
+    return found if changed.schedule == problem.schedule else found.priced_at(found.start())
 
 
-def schedules_of(problem: PipelineProblem, num_chunks: int) -> list[tuple[str, str]]:
+def _changed_plan_problem(found: PlanProblem, **sizes: Any) -> PlanProblem:
+    problem, plan = found.problem, found.plan
+    fields = {"num_stages": "pipeline_parallel_size", "num_chunks": "virtual_pipeline_parallel_size"}
+    changes = {
+        field: sizes[name] for name, field in fields.items() if sizes.get(name, getattr(problem, name)) != getattr(problem, name)
+    }
+    micro_batches = sizes.get("num_microbatches", problem.num_microbatches)
+    if micro_batches != problem.num_microbatches:
+        whole, rest = divmod(plan.workload.global_batch_size * micro_batches, problem.num_microbatches)
+        if rest:
+            parts = problem.micro_batch_copies * problem.sequence_chunks
+            raise InputError("pipeline", [f"num_microbatches = {micro_batches} must be a multiple of {parts}, the parts of each"])
+        changes["global_batch_size"] = whole
+    if not changes:
+        return found
+    changed = changed_plan(plan, **changes)
+    return problem_of_plan(changed, efficiency_of(changed))
+
+
+def schedules_of(problem: Pipeline, num_chunks: int) -> list[tuple[str, str]]:
     """The schedules that so many chunks allow, as title and name."""
-    split = any(kind.wgrad_ns for part in problem.body for kind in part.kinds.values())
+    split = any(kind.wgrad_ns for part in case_of(problem).body for kind in part.kinds.values())
     names = ("vpp", "vpp_lm") if num_chunks > 1 else ("1f1b", "gpipe", "zbh1") if split else ("1f1b", "gpipe")
     return [(SCHEDULES[name], name) for name in names]
 
@@ -195,11 +291,12 @@ def transfers_of(schedule: str) -> list[tuple[str, str]]:
     return [(title, name) for name, title in TRANSFERS.items() if name != "rendezvous" or schedule in ("1f1b", "gpipe")]
 
 
-def stages_of(problem: PipelineProblem, num_chunks: int) -> list[int]:
-    """Numbers of stages for which there are enough layers beside so many chunks."""
-    return list(range(1, min(_MOST, problem.num_layers // max(1, num_chunks or problem.num_chunks)) + 1)) or [1]
+def stages_of(problem: Pipeline, num_chunks: int) -> list[int]:
+    """Numbers of stages for which there are enough layers beside so many chunks; a plan without stages has no pipeline."""
+    case, least = case_of(problem), 2 if isinstance(problem, PlanProblem) else 1
+    return list(range(least, min(_MOST, case.num_layers // max(1, num_chunks or case.num_chunks)) + 1)) or [least]
 
 
-def chunks_of(problem: PipelineProblem, num_stages: int) -> list[int]:
+def chunks_of(problem: Pipeline, num_stages: int) -> list[int]:
     """Chunks a stage for which there are enough layers beside so many stages."""
-    return stages_of(problem, num_stages)
+    return stages_of(case_of(problem), num_stages)
