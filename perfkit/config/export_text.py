@@ -9,6 +9,7 @@ from perfkit.config.dialects import write_config
 from perfkit.config.dialects.registry import dialect_named, dialects
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 
 DIALECTS = tuple((dialect.title, dialect.name) for dialect in dialects())
 """Dialects to choose from: title and name."""
@@ -29,9 +30,11 @@ def export_text(plan: Plan, dialect: str) -> Export:
         # A page has a device, for which most dialects have no place.
         written = write_config(plan if plan.document is None else replace(plan, hardware=None), dialect=dialect)
     except InputError as error:
-        return Export(f"This cannot be written for {chosen.title}", "\n".join(error.problems))
+        return Export(say("This cannot be written for {dialect}", dialect=chosen.title), "\n".join(error.problems))
     losses = [lost for lost in written.lost if not lost.startswith("hardware")]
-    lost = f" (not said there: {'; '.join(losses)})" if losses else ""
+    title = say("What changes for {dialect}" if written.before else "The plan for {dialect}", dialect=chosen.title)
+    if losses:
+        title = say("{title} (not said there: {losses})", title=title, losses="; ".join(losses))
     if written.before:
-        return Export(f"What changes for {chosen.title}{lost}", written.diff() or "nothing changes", "diff")
-    return Export(f"The plan for {chosen.title}{lost}", written.text, chosen.language)
+        return Export(title, written.diff() or "nothing changes", "diff")
+    return Export(title, written.text, chosen.language)

@@ -111,7 +111,7 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
                 "kind:N",
                 "shapes:N",
                 theme.tooltip("tflops", "flops_per_s"),
-                theme.tooltip("total_ms", "ns"),
+                theme.tooltip("total_ms", "ns", title="total (ms)"),
             ],
         )
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from perfkit.core import settings
+from perfkit.core import quantity, settings
 from perfkit.core.texts import catalogue, told
 from perfkit.face.charts.spec import ChartSpec
 from perfkit.face.widgets.table import NAMES
@@ -73,14 +73,22 @@ def _written(node: Any, labels: str) -> Any:
     if not isinstance(node, Mapping):
         return node
     written: dict[str, Any] = {
-        key: _title(value) if key == "title" and isinstance(value, str) else _written(value, labels) for key, value in node.items()
+        key: _title(value) if key in ("title", "text") and isinstance(value, str) else _written(value, labels)
+        for key, value in node.items()
     }
+    if isinstance(written.get("tooltip"), list):
+        written["tooltip"] = [_headed(line) for line in written["tooltip"]]
     for channel in _named(written) if labels else ():
         guide = _GUIDES[channel]
         drawn = written[channel].get(guide, {})
         if isinstance(drawn, Mapping):
             written[channel] = {**written[channel], guide: {"labelExpr": labels, **drawn}}
     return written
+
+
+def _headed(line: Any) -> Any:
+    """A line of a tooltip with its field as its title where it has none."""
+    return line if not isinstance(line, Mapping) or "title" in line else {**line, "title": told(quantity.label(line["field"]))}
 
 
 def _named(node: Mapping[str, Any]) -> Iterable[str]:

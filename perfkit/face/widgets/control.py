@@ -248,7 +248,7 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
         **control.describe(state),
         "name": control.path,
         "label": t(control.label or words(control.path)),
-        "unit": control.unit,
+        "unit": t(control.unit),
         "hint": _hint(control),
         "value": list(value) if isinstance(value, tuple) else value,
         "note": note,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
+from perfkit.core.texts import say
 from perfkit.explain.alignment import LossSeries
 from perfkit.explain.compare.sides import open_losses
 from perfkit.face.widgets import context
@@ -41,4 +42,4 @@ def _options(_state: object = None, *, samples: Mapping[str, str]) -> list[tuple
 
 
 def _told(series: LossSeries) -> str:
-    return f"{series.name}: {len(series.points)} steps."
+    return say("{series}: {num_steps} steps.", series=series.name, num_steps=len(series.points))

@@ -17,7 +17,7 @@ from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
-from perfkit.core.texts import t
+from perfkit.core.texts import joined, say, t
 from perfkit.face.widgets import context
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.entries import Entry, Folder
@@ -195,17 +195,15 @@ def run_told(run: Run | None) -> str:
     if run is None:
         return t("No recording is chosen.")
     num_ranks, num_steps = len(run.ranks), len(run.distinct("steps", columns=["step"])) if run.has("steps") else 0
-    parts = [
-        run.format,
-        f"{num_ranks} rank{'s' * (num_ranks != 1)}",
-        f"{num_steps} step{'s' * (num_steps != 1)}" if num_steps else "",
-    ]
-    return f"{run.name}: {', '.join(part for part in parts if part)}."
+    ranks = say("{num_ranks} rank" if num_ranks == 1 else "{num_ranks} ranks", num_ranks=num_ranks)
+    steps = say("{num_steps} step" if num_steps == 1 else "{num_steps} steps", num_steps=num_steps) if num_steps else ""
+    return say("{run}: {held}.", run=run.name, held=joined([run.format, ranks, steps], ", "))
 
 
 def plan_told(plan: Plan | None) -> str:
     """What a configuration asks for, in a sentence."""
     if plan is None:
         return t("No plan is chosen.")
-    parts = [f"{plan.num_devices} devices", plan.hardware.name if plan.hardware else "", f"{plan.model.num_layers} layers"]
-    return f"{', '.join(part for part in parts if part)}."
+    devices = say("{num_devices} devices", num_devices=plan.num_devices)
+    layers = say("{num_layers} layers", num_layers=plan.model.num_layers)
+    return say("{held}.", held=joined([devices, plan.hardware.name if plan.hardware else "", layers], ", "))

@@ -67,7 +67,7 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
     """Everything in `result` that can be shown, with its title; None is nothing."""
     if isinstance(result, Mapping):
         for name, part in result.items():
-            yield from _things(str(name), part)
+            yield from _things(name if isinstance(name, str) else str(name), part)
     elif isinstance(result, Export):
         yield result.title, Code(result.text, result.language, result.title)
     elif isinstance(result, Code):

@@ -83,12 +83,19 @@ def table_content(name: str, table: Table) -> dict[str, Any]:
     }
 
 
+def _told(cell: Any, given: Any) -> Any:
+    """A cell in the language of the page; several sentences that were given as one cell stand one after the other."""
+    if isinstance(given, tuple) and given and all(isinstance(one, str) for one in given):
+        return "; ".join(map(told, given))
+    return told(cell) if isinstance(cell, str) else cell
+
+
 def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     """One column: its cells are written from the very values that its CSV holds, both in the unit of its head."""
     own = (
         quantity.cells(series)
         if name in NAMES
-        else [told(cell) if isinstance(cell, str) else cell for cell in quantity.cells(series)]
+        else [_told(cell, given) for cell, given in zip(quantity.cells(series), series.tolist(), strict=True)]
     )
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]

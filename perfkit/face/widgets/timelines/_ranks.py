@@ -10,6 +10,7 @@ from typing import Any
 
 from perfkit.core.clock import MIN_MATCHES_FOR_DRIFT, Clock
 from perfkit.core.run import Run
+from perfkit.core.texts import say, t, told
 from perfkit.core.units import format_count, format_ns, significant
 
 _EVENTS = ("timeline", "kernels")
@@ -55,29 +56,36 @@ def _clock(run: Run, rank: int, known: Clock | None, span_ns: int) -> dict[str, 
     """The offset that aligns a clock, how sure it is, and how far it drifts over the run."""
     shift = run.clock.get(rank)
     if shift is None:
-        alone = len(run.ranks) < 2
-        return {"clock": "" if alone else "clock not aligned", "clock_title": "" if alone else _NOT_ALIGNED}
-    text = f"clock {'+' if shift >= 0 else '-'}{format_ns(abs(shift))}" if shift else "clock +0"
-    title = f"{'+' if shift >= 0 else ''}{format_count(shift)} ns are added to the times of rank {rank}"
+        if len(run.ranks) < 2:
+            return {"clock": "", "clock_title": ""}
+        return {"clock": t("clock not aligned"), "clock_title": t(_NOT_ALIGNED)}
+    clock = say("clock {shift}", shift=f"{'+' if shift >= 0 else '-'}{format_ns(abs(shift))}" if shift else "+0")
+    title = say(
+        "{shift} ns are added to the times of rank {rank}", shift=f"{'+' if shift >= 0 else ''}{format_count(shift)}", rank=rank
+    )
     if known is None:
-        return {"clock": text, "clock_title": f"{title}; how sure that is was not recorded"}
+        return {"clock": told(clock), "clock_title": told(say("{title}; how sure that is was not recorded", title=title))}
+    matches = format_count(known.num_matches)
     if known.uncertainty_ns:
-        title += f"; {known.num_matches} collectives tell it to \u00b1{format_ns(known.uncertainty_ns)}"
-        text += f" \u00b1{format_ns(known.uncertainty_ns)}"
+        spread = format_ns(known.uncertainty_ns)
+        title = say("{title}; {matches} collectives tell it to \u00b1{spread}", title=title, matches=matches, spread=spread)
+        clock = say("{clock} \u00b1{spread}", clock=clock, spread=spread)
     else:
-        title += f"; the others are compared with this clock by {known.num_matches} collectives"
-        text += "" if known.drift else ", reference"
+        title = say("{title}; the others are compared with this clock by {matches} collectives", title=title, matches=matches)
+        clock = clock if known.drift else say("{clock}, reference", clock=clock)
     if known.drift:
-        gained = format_ns(abs(known.drift) * span_ns)
-        drift = significant(abs(known.drift) * _PARTS_A_MILLION)
-        return {
-            "clock": f"{text}, drift {gained}",
-            "clock_title": f"{title}. It {'gains' if known.drift > 0 else 'loses'} {drift} us "
-            f"a second on the others, {gained} over the recording; what is shown is corrected for it",
-        }
-    if known.num_matches < MIN_MATCHES_FOR_DRIFT:
-        return {"clock": text, "clock_title": f"{title}; they are too few to tell a drift"}
-    return {"clock": text, "clock_title": f"{title}, and show no drift"}
+        gained, drift = format_ns(abs(known.drift) * span_ns), str(significant(abs(known.drift) * _PARTS_A_MILLION))
+        pace = "It gains {drift} us a second on the others" if known.drift > 0 else "It loses {drift} us a second on the others"
+        title = say(
+            "{title}. {pace}, {gained} over the recording; what is shown is corrected for it",
+            title=title,
+            pace=say(pace, drift=drift),
+            gained=gained,
+        )
+        return {"clock": told(say("{clock}, drift {gained}", clock=clock, gained=gained)), "clock_title": told(title)}
+    few = known.num_matches < MIN_MATCHES_FOR_DRIFT
+    title = say("{title}; they are too few to tell a drift" if few else "{title}, and show no drift", title=title)
+    return {"clock": told(clock), "clock_title": told(title)}
 
 
 _NOT_ALIGNED = "no collectives that this rank ran together with others were recorded with times"

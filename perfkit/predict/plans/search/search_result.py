@@ -15,6 +15,7 @@ from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
 from perfkit.predict.calibration import Calibration
 from perfkit.predict.estimate import Estimate, estimate
@@ -236,10 +237,20 @@ class SearchResult:
             return ("The search was stopped before any plan was evaluated.",)
         text = self.missing_text()
         if self.plans:
-            best, limit = self.plans[0], f"{format_bytes(self.memory_limit_bytes)} ({self.memory_limit.source})"
-            counted = f"{self.searched} combinations, {self.evaluated} keep the rules, {self.feasible} fit {limit}"
-            text = f"{counted}. Best on {self.devices} devices: {plan_text(best.plan)}, {best.why}"
-        texts = [text if self.complete else f"Stopped early: {text}"]
+            best, limit = self.plans[0], self.memory_limit
+            text = say(
+                "{searched} combinations, {kept} keep the rules, {fit} fit {limit_bytes} ({source}). "
+                "Best on {devices} devices: {plan}, {why}",
+                searched=str(self.searched),
+                kept=str(self.evaluated),
+                fit=str(self.feasible),
+                limit_bytes=self.memory_limit_bytes,
+                source=limit.source,
+                devices=str(self.devices),
+                plan=plan_text(best.plan),
+                why=best.why,
+            )
+        texts: list[str] = [text if self.complete else say("Stopped early: {text}", text=text)]
         if self.nearest is not None:
             parts = sorted(self.nearest.parts.parts.items(), key=lambda item: -item[1])[:4]
             filled = ", ".join(f"{part} {format_bytes(amount)}" for part, amount in parts)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio
+from perfkit.core.texts import Said, joined, say
+from perfkit.core.units import NS_PER_S, format_bytes
 from perfkit.predict.estimate import Estimate
 
 NAMES = (
@@ -48,55 +49,70 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: Plan) -> Said:
     """A plan in one line, such as "dp 8 tp 4 pp 2, micro batch 1 x 32, ZeRO-1, sp, 12 layers recomputed"."""
     parallel = plan.parallel
     sizes = [f"dp {parallel.data_parallel_size}"]
     sizes += [f"{name} {size}" for name, field in NAMES if (size := getattr(parallel, field)) > 1]
-    parts = [" ".join(sizes), f"micro batch {plan.workload.micro_batch_size} x {plan.num_micro_batches}"]
+    parts = [" ".join(sizes), _micro_batches(plan.workload.micro_batch_size, plan.num_micro_batches)]
     if parallel.optimizer_shard_size > 1:
         parts.append(f"ZeRO-{parallel.optimizer_shard_level}")
     if parallel.sequence_parallel:
         parts.append("sp")
     if parallel.micro_batch_interleave_size > 1:
-        parts.append(f"{parallel.micro_batch_interleave_size} copies")
-    return ", ".join([*parts, recompute_text(plan)])
+        parts.append(_copies(parallel.micro_batch_interleave_size))
+    return joined([*parts, recompute_text(plan)], ", ")
 
 
-def strategy_text(sizes: Mapping[str, Any], recompute: str) -> str:
+def strategy_text(sizes: Mapping[str, Any], recompute: str) -> Said:
     """`plan_text` of a strategy from its `sizes` by dimension, without its plan, and what it recomputes in words."""
     shown = [f"dp {sizes['dp']}", *(f"{name} {sizes[name]}" for name, _ in NAMES if sizes[name] > 1)]
-    parts = [" ".join(shown), f"micro batch {sizes['mbs']} x {sizes['m']}"]
+    parts = [" ".join(shown), _micro_batches(sizes["mbs"], sizes["m"])]
     parts += [f"ZeRO-{sizes['zero']}"] if sizes["zero"] else []
     parts += ["sp"] if sizes["sp"] else []
-    parts += [f"{sizes['copies']} copies"] if sizes["copies"] > 1 else []
-    return ", ".join([*parts, recompute])
+    parts += [_copies(sizes["copies"])] if sizes["copies"] > 1 else []
+    return joined([*parts, recompute], ", ")
 
 
-def recompute_text(plan: Plan) -> str:
+def _micro_batches(size: int, num: int) -> Said:
+    return say("micro batch {size} x {num}", size=str(size), num=str(num))
+
+
+def _copies(num: int) -> Said:
+    return say("{num} copies", num=str(num))
+
+
+def recompute_text(plan: Plan) -> Said:
     """What is recomputed, in words."""
     recompute, layers = plan.recompute, plan.recompute.num_full_layers(plan.model.num_layers)
     rest = "Silu and Mul" if recompute.operators else "attention core" if recompute.attention_core else ""
     if recompute.all_layers or layers == plan.model.num_layers:
-        return "all layers recomputed"
+        return say("all layers recomputed")
     if layers:
-        return f"{layers} of {plan.model.num_layers} layers recomputed" + (f", {rest} in the others" if rest else "")
-    return f"{rest} recomputed" if rest else "no recomputation"
+        some = say("{layers} of {num_layers} layers recomputed", layers=str(layers), num_layers=str(plan.model.num_layers))
+        return say("{some}, {rest} in the others", some=some, rest=rest) if rest else some
+    return say("{rest} recomputed", rest=rest) if rest else say("no recomputation")
 
 
-def costs_text(predicted: Estimate) -> str:
+def costs_text(predicted: Estimate) -> Said:
     """What a step is spent on beside the computing of the model, largest first."""
     total, parts = predicted.step_time_s, predicted.breakdown.parts
     costs = sorted(((parts.get(path, 0.0), name) for path, name in PARTS.items()), reverse=True)
-    named = [f"{name} {format_ratio(amount / total)}" for amount, name in costs if amount / total >= SHOWN]
-    return "; ".join(named) or "nearly all of it computing"
+    named = [say("{what} {share}", what=name, share=amount / total) for amount, name in costs if amount / total >= SHOWN]
+    return joined(named, "; ") if named else say("nearly all of it computing")
 
 
-def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> str:
+def why(predicted: Estimate, best: Estimate, rank: int, limit_bytes: float) -> Said:
     """What the plan's place comes from: its time against the best, what the step waits for, and the memory that is left."""
-    lead = f"{format_ns(predicted.step_time_s * NS_PER_S)} a step"
+    lead = say("{step_ns} a step", step_ns=predicted.step_time_s * NS_PER_S)
     if rank > 1:
         change = predicted.step_time_s / best.step_time_s - 1
-        lead += f", {format_ratio(abs(change))} {'longer' if change >= 0 else 'shorter'} than the best"
-    peak = f"{format_bytes(predicted.peak_memory_bytes)} of {format_bytes(limit_bytes)}"
-    return f"{lead}: {costs_text(predicted)}. Peak {peak}."
+        form = "{lead}, {change_ratio} longer than the best" if change >= 0 else "{lead}, {change_ratio} shorter than the best"
+        lead = say(form, lead=lead, change_ratio=abs(change))
+    return say(
+        "{lead}: {costs}. Peak {peak_bytes} of {limit_bytes}.",
+        lead=lead,
+        costs=costs_text(predicted),
+        peak_bytes=format_bytes(predicted.peak_memory_bytes),
+        limit_bytes=limit_bytes,
+    )
