@@ -38,6 +38,7 @@ FILES: Mapping[str, Mapping[str, Path]] = {
         "profile_ascend": SAMPLES / "traces" / "torch_npu_db",
     },
     "simulate.md": {"llama2_13b.toml": Path("plan")},
+    "timeline.md": {"profile": DATA / "traces" / "kineto_resnet"},
     "what_if.md": {"profiles": Path("simulated")},
 }
 """What the examples of a page open, by its name there: a sample, or what `made` makes once."""

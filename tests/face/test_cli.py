@@ -140,7 +140,7 @@ def test_progress_is_shown_on_a_terminal_only():
     for stream in (terminal, pipe):
         with Progress(stream) as progress:
             progress("kernel_details.csv", 50, 100)
-    assert "50 % kernel_details.csv" in terminal.getvalue()
+    assert "50.0 % kernel_details.csv" in terminal.getvalue()
     assert pipe.getvalue() == ""
 
 

@@ -200,7 +200,7 @@ def page_rows(whole: Whole, *names: str) -> Iterator[dict[str, Any]]:
         for name, column in zip(table.frame.columns, columns, strict=True):
             own = table.frame[name].iloc[at]
             is_figure = quantity.quantity(name) is not None or column["numeric"]
-            row[name] = read_off(column["text"][at], name, column["unit"]) if is_figure else own
+            row[name] = read_off(column["text"][at], name, column["unit"]) if is_figure else None if own is pd.NA else own
             assert column["label"] == quantity.label(name) or quantity.quantity(name) is None, (name, column["label"])
             if name in names:
                 row[f"key {name}"] = own

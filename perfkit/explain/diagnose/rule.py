@@ -15,6 +15,7 @@ import pandas as pd
 
 from perfkit.core.display import html_table, text_table
 from perfkit.core.shown import Shown
+from perfkit.core.texts import joined
 from perfkit.core.units import format_ns, significant
 
 if TYPE_CHECKING:
@@ -173,8 +174,10 @@ class Diagnosis(Shown):
     def to_frame(self) -> pd.DataFrame:
         """One row a finding, costliest first: `finding` (its rule), `severity`, `title`, `cost_ns`, `share_of_step`, `actions`."""
         columns = ("rule", "severity", "title", "cost_ns", "share_of_step", "actions")
-        rows = [[getattr(one, name) for name in columns] for one in self.findings]
-        return pd.DataFrame(rows, columns=["finding", *columns[1:]])
+        rows = [[*(getattr(one, name) for name in columns[:-1]), joined(one.actions, "; ")] for one in self.findings]
+        frame = pd.DataFrame(rows, columns=["finding", *columns[1:]])
+        frame.attrs["look"] = "none"  # a page has its findings in a step of their own, with what was made of them
+        return frame
 
     def told(self) -> tuple[str, ...]:
         """How much of the judged steps has a cause, and what is to be known beside it."""

@@ -27,7 +27,7 @@ from perfkit.face.charts.steps import part_rows, rank_bars
 from perfkit.predict.estimate import Estimate
 
 BAR = "display:flex;height:14px;max-width:640px;margin:4px 0;background:#e4e9ef"
-"""The style of a bar; its pieces are as wide as their shares."""
+"""The style of a bar; its pieces grow with their amounts."""
 
 
 class Content(NamedTuple):
@@ -58,7 +58,7 @@ def _bar(name: str, parts: Mapping[str, float]) -> str:
         return ""
     colors = theme.path_colors(list(parts))
     pieces = "".join(
-        f'<div title="{escape(path)}: {format_ratio(amount / total)}" style="width:{amount / total:.3%};background:{color}"></div>'
+        f'<div title="{escape(path)}: {format_ratio(amount / total)}" style="flex:{amount};background:{color}"></div>'
         for (path, amount), color in zip(parts.items(), colors, strict=True)
     )
     return f'<div role="img" aria-label="{escape(name)}" style="{BAR}">{pieces}</div>'

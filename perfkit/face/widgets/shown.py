@@ -6,7 +6,7 @@ sentence is the answer, the others are notes under it; a text of several lines u
 fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame or chart without rows is
 left out.
 Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`;
-`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side; one
+`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side, `"none"` leaves them to another step; one
 without a title has that of `frame.attrs["title"]`.
 """
 
@@ -47,7 +47,7 @@ def shown(result: Any, *, choose: str = "", sources: Sequence[str] = (), mark: s
                     figure, title=words or figure.title, sources=figure.sources or sources
                 )
         elif isinstance(thing, pd.DataFrame):
-            if not len(thing):
+            if not len(thing) or thing.attrs.get("look") == "none":
                 continue
             words = title or thing.attrs.get("title", "")
             tables[_key(words, "table", tables)] = _table(thing, words, choose)

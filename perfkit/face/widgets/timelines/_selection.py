@@ -200,13 +200,13 @@ def _statistics(sums: Mapping[tuple[str, str], Sequence[int]], total: int, span_
                 "shortest_ns": have[2],
                 "longest_ns": have[3],
                 "share": have[1] / total if total else 0.0,
-                "range_ratio": have[1] / span_ns,
+                "of_range_ratio": have[1] / span_ns,
             }
             for (name, kind), have in rows
         ],
-        columns=["name", "kind", "count", "total_ns", "mean_ns", "shortest_ns", "longest_ns", "share", "range_ratio"],
+        columns=["name", "kind", "count", "total_ns", "mean_ns", "shortest_ns", "longest_ns", "share", "of_range_ratio"],
     )
-    return table_content("timeline-statistics", Table(frame=frame, title="By name", labels={"range_ratio": "of the range"}))
+    return table_content("timeline-statistics", Table(frame=frame, title="By name"))
 
 
 def _list(timeline: Timeline, longest: Sequence[Mapping[str, Any]], count: int) -> dict[str, Any]:
