@@ -56,10 +56,10 @@ def again(operators: pd.Series, steps: pd.Series) -> Again | None:
     if not len(at):
         return None
     back = backward[at]
-    each = pd.DataFrame({"step": steps.to_numpy()[at], "operator": codes[at], "back": back}).dropna(subset=["step"])
-    counts = each.groupby(["back", "step", "operator"]).size().groupby(level=["back", "step"]).max().groupby(level="back").median()
-    per_step = {bool(which): float(count) for which, count in counts.items()}
-    often = (per_step.get(False, 0.0), per_step.get(True, 0.0))
+    step = steps.iloc[at]
+    inside = step.notna().to_numpy(dtype=bool)
+    numbers = step.fillna(0).to_numpy(dtype=np.int64)
+    often = (_a_step(numbers, codes[at], inside & ~back), _a_step(numbers, codes[at], inside & back))
     none = np.empty(0, dtype=np.int64)
     if not often[1] or often[0] - often[1] < LEAST_AGAIN * often[1]:
         return Again(none, none, none, *often)
@@ -84,6 +84,13 @@ def _attention(names: pd.Series) -> tuple[Flags, Flags]:
     backs = np.array([*(bool(BACKWARD.search(text)) for text in texts), False], dtype=bool)
     codes = names.cat.codes.to_numpy()
     return (every & ~backs)[codes], (every & backs)[codes]
+
+
+def _a_step(steps: Ints, operators: npt.NDArray[np.integer], which: Flags) -> float:
+    """How often the attention that runs most often in each step runs in it, in the median step; 0 without any."""
+    pairs, counts = np.unique(np.stack([steps, operators])[:, which], axis=1, return_counts=True)
+    _, firsts = np.unique(pairs[0], return_index=True)
+    return float(np.median(np.maximum.reduceat(counts, firsts))) if len(firsts) else 0.0
 
 
 def _repeated(back: Flags, operators: npt.NDArray[np.integer]) -> Flags:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from perfkit.explain.diagnose import work
@@ -30,11 +31,15 @@ _INNER = re.compile(r"at::native::(?:\(anonymous namespace\)::)?(\w*(?:copy|silu
 
 def matching(case: Case, pattern: re.Pattern[str], column: str = "op") -> pd.DataFrame:
     """The computing kernels whose `column` matches."""
-    rows = case.computing
-    values = rows[column].astype("category")
-    wanted = np.array([bool(pattern.search(str(value))) for value in values.cat.categories.tolist()], dtype=bool)
-    codes = values.cat.codes.to_numpy()
-    return rows[(codes >= 0) & wanted[codes]] if len(wanted) else rows.iloc[:0]
+    return case.computing[which(case.computing[column], pattern)]
+
+
+def which(values: pd.Series, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Which of these texts match; each is looked at once however often it is there, null does not match."""
+    texts = values.astype("category").cat
+    wanted = np.array([*(bool(pattern.search(str(text))) for text in texts.categories.tolist()), False], dtype=bool)
+    found: npt.NDArray[np.bool_] = wanted[texts.codes.to_numpy()]
+    return found
 
 
 def share_of_step(case: Case, rows: pd.DataFrame) -> float:

@@ -157,9 +157,9 @@ def _work(kernels: pd.DataFrame) -> Objects:
     """The cause of each kernel as work, by what it computes: by its type, or by its name where the type says nothing."""
     types = operators(kernels)
     found = _kinds(types.astype("category"))
-    by_name = _kinds(kernels["name"].astype("category"))
     vague = found == causes.ELEMENT_WISE
-    found[vague] = by_name[vague]
+    # Some programs give every kernel a name of its own: only those are looked at that nothing else tells.
+    found[vague] = _kinds(kernels["name"][vague].astype("category").cat.remove_unused_categories())
     cores = kernels["core"].astype("category")
     cpu = np.array(
         [*("AI_CPU" in str(core).upper() or "AICPU" in str(core).upper() for core in cores.cat.categories.tolist()), False]
@@ -219,7 +219,8 @@ def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Ho
     cause[layers == WAITING] = WAITS
     cause[layers == COPYING] = causes.COPY
     neither = layers == NEITHER
-    cause[neither] = np.where(_all_seen(talk.members, rows[neither]), causes.NEITHER, causes.UNEXPLAINED)
+    if neither.any():
+        cause[neither] = np.where(_all_seen(talk.members, rows[neither]), causes.NEITHER, causes.UNEXPLAINED)
     detail[(neither & (cause == causes.UNEXPLAINED)) | (layers == TALKING)] = "communication"
     starts, ends, cause, detail, member, part = _slow((starts, ends, cause, detail, member, part), talk.slow)
     begin = np.concatenate([starts, told.starts])

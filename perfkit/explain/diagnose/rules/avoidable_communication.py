@@ -27,6 +27,7 @@ from perfkit.core.texts import say
 from perfkit.explain.diagnose import hidden, planned
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
+from perfkit.explain.diagnose.kernels import which
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import REPEATED_BYTES
 
@@ -55,8 +56,9 @@ def check(case: Case) -> Verdict:
         raise NotMeasuredError("what the process groups are for", how_to_collect=COMMUNICATION_BY)
     evidence: dict[str, float] = {}
     findings = []
+    sample = {rank: _kernels(case, rank) for rank in _sample(rows)}
     for what, (title, action, look) in KINDS.items():
-        found = [look(case, rows, rank) for rank in _sample(rows)]
+        found = [look(case, rows[(rows["rank"] == rank).to_numpy()], kernels) for rank, kernels in sample.items()]
         chosen, share = max(found, key=lambda pair: len(pair[0]))
         count = len(chosen) / max(1, len(case.step_numbers))
         evidence[f"{what}_a_rank_and_step"] = count
@@ -115,14 +117,12 @@ def _kernels(case: Case, rank: int) -> pd.DataFrame:
     return rows.assign(at=at, until=at + rows["duration_ns"].astype("int64"))
 
 
-def _every_micro_batch(case: Case, rows: pd.DataFrame, rank: int) -> Found:
+def _every_micro_batch(case: Case, rows: pd.DataFrame, kernels: pd.DataFrame) -> Found:
     """Gradient reductions that every micro batch repeats."""
     large = (rows["bytes"] >= case.limit(REPEATED_BYTES)).fillna(False)
-    mine = rows[((rows["rank"] == rank) & (rows["dimension"] == "data") & (rows["operation"] == "all_reduce") & large).to_numpy()]
-    kernels = _kernels(case, rank)
-    names = kernels["op"].astype(str)
+    mine = rows[((rows["dimension"] == "data") & (rows["operation"] == "all_reduce") & large).to_numpy()]
     for pattern in (LOSS, INPUT):
-        marks = kernels[names.str.contains(pattern).to_numpy(dtype=bool)]
+        marks = kernels[which(kernels["op"], pattern)]
         found, batches = _repeated(mine, marks)
         if len(found):
             return found, (batches - 1) / batches
@@ -146,34 +146,32 @@ def _repeated(rows: pd.DataFrame, marks: pd.DataFrame) -> tuple[pd.DataFrame, in
     return (pd.concat(kept) if kept else rows.iloc[:0]), batches
 
 
-def _cut_at_once(case: Case, rows: pd.DataFrame, rank: int) -> Found:
+def _cut_at_once(case: Case, rows: pd.DataFrame, kernels: pd.DataFrame) -> Found:
     """All-gathers of activations whose next kernel cuts the result."""
     large = (rows["bytes"] >= case.limit(REPEATED_BYTES)).fillna(False)
     inside = rows["dimension"].isin(("tensor", "context"))
-    mine = rows[((rows["rank"] == rank) & inside & (rows["operation"] == "all_gather") & large).to_numpy()]
-    kernels = _kernels(case, rank)
+    mine = rows[(inside & (rows["operation"] == "all_gather") & large).to_numpy()]
     ends = (mine["start_ns"] + mine["duration_ns"]).to_numpy(dtype=np.int64)
     at = np.searchsorted(kernels["at"].to_numpy(dtype=np.int64), ends, side="left")
-    cuts = kernels["op"].astype(str).str.contains(CUTS).to_numpy(dtype=bool)
-    return mine[np.concatenate([cuts, [False]])[at.clip(max=len(kernels))]], 1.0
+    return mine[np.concatenate([which(kernels["op"], CUTS), [False]])[at.clip(max=len(kernels))]], 1.0
 
 
-def _in_a_row(case: Case, rows: pd.DataFrame, rank: int) -> Found:
+def _in_a_row(case: Case, rows: pd.DataFrame, kernels: pd.DataFrame) -> Found:
     """Tensor parallel all-reduces with nothing computed since the one before."""
-    mine = rows[((rows["rank"] == rank) & (rows["dimension"] == "tensor") & (rows["operation"] == "all_reduce")).to_numpy()]
+    mine = rows[((rows["dimension"] == "tensor") & (rows["operation"] == "all_reduce")).to_numpy()]
     mine = mine.sort_values("start_ns")
     if len(mine) < 2:
         return mine.iloc[:0], 0.0
     starts = mine["start_ns"].to_numpy(dtype=np.int64)
     ends = starts + mine["duration_ns"].to_numpy(dtype=np.int64)
-    until = np.sort(_kernels(case, rank)["until"].to_numpy(dtype=np.int64))
+    until = np.sort(kernels["until"].to_numpy(dtype=np.int64))
     # Nothing that computes ends between the start of the one before and the start of this one.
     computed = np.searchsorted(until, starts[1:], side="right") - np.searchsorted(until, starts[:-1], side="left")
     same = (mine["step"].to_numpy()[1:] == mine["step"].to_numpy()[:-1]) & (starts[1:] >= ends[:-1])
     return mine[np.concatenate([[False], (computed == 0) & same])], 0.5
 
 
-KINDS: dict[str, tuple[str, str, Callable[[Case, pd.DataFrame, int], Found]]] = {
+KINDS: dict[str, tuple[str, str, Callable[[Case, pd.DataFrame, pd.DataFrame], Found]]] = {
     "reductions_in_every_micro_batch": (
         "Gradients are reduced in every micro batch: {operations_a_rank_and_step} messages a rank and step",
         "accumulate gradients, and reduce them once after the last micro batch (no_sync, gradient accumulation)",
