@@ -99,10 +99,11 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
     else:
         amount, title, axis = "share:Q", "share of the step", alt.Axis(format=".0%")
     picked = alt.selection_point(name="picked", fields=["rank"], on="click", clear=False, toggle=False)
-    across = parts["rank"].nunique() <= theme.MAX_ACROSS
+    num_ranks = parts["rank"].nunique()
+    across = num_ranks <= theme.MAX_ACROSS
     place: dict[str, Any]
     if across:
-        size: Any = {"step": 30}
+        size = 30 * num_ranks + 10  # in all, not a rank: of that Vega-Lite warns in the console of a report
         place = {"x": alt.X(amount, title=title, stack="zero", axis=axis), "y": alt.Y("rank:N", title="rank", sort=None)}
     else:
         size = 320

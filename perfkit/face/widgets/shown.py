@@ -6,8 +6,8 @@ sentence is the answer, the others are notes under it; a text of several lines u
 fold. A `Figure` is a chart with parameters. What has `told()` or `to_frame()` is shown as these. A frame or chart without rows is
 left out.
 Words and units of a frame's columns are those of their names, or of `frame.attrs["labels"]` and `frame.attrs["units"]`;
-`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side, `"none"` leaves them to another step; one
-without a title has that of `frame.attrs["title"]`.
+`frame.attrs["links"]` has what cells of a column lead to, `frame.attrs["look"] = "tiles"` draws rows as figures side by side,
+`"none"` leaves them to another step; one without a title has that of `frame.attrs["title"]`.
 """
 
 from __future__ import annotations
