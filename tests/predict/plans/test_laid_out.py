@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfkit.core.errors import InputError
@@ -58,6 +60,10 @@ def test_memory_parts_sum_to_the_peaks_and_stages_that_cannot_fit_are_named(dens
     drawn = laid_out(dense, even(dense))
     assert tuple(map(sum, zip(*drawn.memory_parts().values(), strict=True))) == drawn.peak_bytes
     assert (drawn.stages()["busy_ns"] + drawn.stages()["idle_ns"]).nunique() == 1, "every stage lasts as long as the step"
+    whole = laid_out(replace(dense, closing_ns=123_456), even(dense)).stages()
+    lasts = whole[["busy_ns", "idle_ns", "after_the_pipeline_ns"]].sum(axis="columns")
+    assert (lasts == whole["step_time_ns"]).all()
+    assert whole["step_time_ns"].iloc[0] == drawn.step_ns + 123_456
     tight = changed_problem(dense, limit_gib=1.0, p2p_us=0.0)
     assert (tight.memory_limit_bytes, tight.memory_limit_source) == (GIB, "limit_gib = 1")
     assert "Does not fit: stages 0, 1, 2, 3" in laid_out(tight, even(tight)).told()[-1]

@@ -19,6 +19,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.relaid import respread
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.limits import with_limit
@@ -147,18 +148,18 @@ def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: f
         memory_limit_source="" if usable is None else usable.source,
         micro_batch_copies=copies,
         sequence_chunks=pieces,
-        assumptions=("times and memory are predicted by the calculators, not measured", *_kept_as_it_is(plan, select)),
+        assumptions=(say("times and memory are predicted by the calculators, not measured"), *_kept_as_it_is(plan, select)),
     )
     found = PlanProblem(problem=problem, plan=plan, select=select, prices=prices)
     return found.priced_at(found.start())
 
 
 def _kept_as_it_is(plan: Plan, select: Sequence[str]) -> Iterator[str]:
-    yield f"select repeats {', '.join(select)}"
+    yield say("select repeats {operators}", operators=", ".join(select))
     if plan.recompute.attention_core:
-        yield "the core of attention is computed again in every layer, as in the plan"
+        yield say("the core of attention is computed again in every layer, as in the plan")
     if any(map(any, plan.recompute.swapped_layers)):
-        yield "as many layers wait on the host as in the plan, where they are not recomputed in full"
+        yield say("as many layers wait on the host as in the plan, where they are not recomputed in full")
 
 
 def balanced(

@@ -87,7 +87,7 @@ class LaidOut:
             longer = "{text} That is {change_ns} longer than with an even split."
             shorter = "{text} That is {change_ns} shorter than with an even split."
             text = say(longer if change_ns > 0 else shorter, text=text, change_ns=abs(change_ns))
-        notes = [f"Assumed: {assumed}." for assumed in problem.assumptions]
+        notes: list[str] = [say("Assumed: {assumed}.", assumed=assumed) for assumed in problem.assumptions]
         over = [] if limit is None else [stage for stage, peak in enumerate(self.peak_bytes) if peak > limit]
         if over:
             stages = ("stage " if len(over) == 1 else "stages ") + ", ".join(map(str, over))
@@ -114,7 +114,10 @@ class LaidOut:
         return say(form, gain_ratio=abs(gain_ns) / self.even_ns, even_step_time_ns=self.even_ns)
 
     def stages(self) -> pd.DataFrame:
-        """One row a stage: `layers` by chunk, recomputed layers by kind, busy and idle time, micro batches in flight, memory."""
+        """One row a stage: `layers` by chunk, recomputed layers by kind, times, micro batches in flight, memory.
+
+        `busy_ns`, `idle_ns` and, of a plan, `after_the_pipeline_ns` sum to the step.
+        """
         problem, schedule, limit = self.problem, self.schedule, self.problem.memory_limit_bytes
         columns: dict[str, Any] = {
             "stage": range(problem.num_stages),
@@ -127,6 +130,7 @@ class LaidOut:
         columns |= {
             "busy_ns": list(schedule.stage_busy_ns),
             "idle_ns": list(schedule.stage_idle_ns),
+            **({"after_the_pipeline_ns": problem.closing_ns, "step_time_ns": self.step_ns} if problem.closing_ns else {}),
             "in_flight": list(schedule.peak_inflight_chunks),
             "memory_bytes": list(self.peak_bytes),
             "free_bytes": [None if limit is None else limit - peak for peak in self.peak_bytes],
