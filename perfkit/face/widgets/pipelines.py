@@ -50,7 +50,7 @@ def choose_case(path: str | Path = "", *, samples: Mapping[str, str] = SAMPLES) 
     opened = project.open_config if project is not None else None
     own = str(opened) if opened is not None and opened.exists() else ""
     first = str(path) or own or str(data_folder() / next(iter(samples.values())))
-    device = Choice(lambda: list(catalog.hardware()), default=_device, label="Device", visible=_is_configuration)
+    device = Choice(_devices, default=_device, label="Device", visible=_is_configuration)
 
     def read(config: str, device: str) -> Pipeline:
         if not config:
@@ -110,6 +110,15 @@ def _is_configuration(config: str) -> bool:
 
 def _device(config: str) -> str:
     return device_of(read_plan(config)) if _is_configuration(config) else USUAL_DEVICE
+
+
+def _devices(config: str) -> list[str]:
+    """Devices that compute in the precision of a configuration; all of them where none is chosen."""
+    known = catalog.hardware()
+    if not _is_configuration(config):
+        return list(known)
+    dtype = read_plan(config).workload.dtype
+    return [name for name, device in known.items() if dtype in device.peak_flops_per_s]
 
 
 def pipeline_entries() -> dict[str, Entry]:
