@@ -34,8 +34,7 @@ EXPERT_SPELLINGS = {
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The document's text with values changed, each under the name by which the file calls it."""
     values = parse(document.text, document.name).values
-    spliced = splice(document.text, document.name, {_spelled(values, path): value for path, value in changes.items()})
-    return spliced.text, spliced.notes
+    return splice(document.text, document.name, {_spelled(values, path): value for path, value in changes.items()})
 
 
 def new(settings: Changes) -> str:

@@ -43,8 +43,7 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The document's text with values changed, in the form that it is in."""
     if is_nested(parse(document.text, document.name).values):
         changes = dict(nested_change(path, value) for path, value in changes.items())
-    spliced = splice(document.text, document.name, changes)
-    return spliced.text, spliced.notes
+    return splice(document.text, document.name, changes)
 
 
 def new(settings: Changes) -> str:

@@ -63,8 +63,7 @@ def _whole(size: Any) -> int:
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The document's text with values changed."""
     values = yaml.parse(document.text, document.name).values
-    spliced = splice(document.text, document.name, changes_of(changes, values))
-    return spliced.text, spliced.notes
+    return splice(document.text, document.name, changes_of(changes, values))
 
 
 def new(settings: Changes) -> str:

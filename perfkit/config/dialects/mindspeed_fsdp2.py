@@ -119,8 +119,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
 
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The file with values changed; all else stays as it is."""
-    spliced = splice(document.text, document.name, changes)
-    return spliced.text, spliced.notes
+    return splice(document.text, document.name, changes)
 
 
 def new(changes: Changes) -> str:

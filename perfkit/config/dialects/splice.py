@@ -22,14 +22,6 @@ Path = tuple[str, ...]
 ANCHOR, ALIAS = re.compile(r"&[^\s,\[\]{}]+[ \t]*"), re.compile(r"\s*(\*[^\s,\[\]{}]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Spliced:
-    """The changed text, and what else the user should know, such as places that follow a changed anchor."""
-
-    text: str
-    notes: tuple[str, ...] = ()
-
-
 @dataclass(slots=True)
 class _Edits:
     """Replacements by character span, notes and problems of one text."""
@@ -63,14 +55,14 @@ class _Edits:
         return "".join([*text, self.text[position:]])
 
 
-def splice(text: str, name: str, changes: Mapping[Path, Any]) -> Spliced:
-    """The text with the values at the key paths of `changes` replaced or added.
+def splice(text: str, name: str, changes: Mapping[Path, Any]) -> tuple[str, tuple[str, ...]]:
+    """The text with the values at the key paths of `changes` replaced or added, and the places that follow a changed anchor.
 
     Raises InputError if the text is no YAML mapping, a path leads through a value that is no section, or reading the result shows
     another change than the wanted ones.
     """
     if not changes:
-        return Spliced(text)
+        return text, ()
     before = _yaml.parse(text, name).values
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     assert root is not None  # it was read above
@@ -84,7 +76,7 @@ def splice(text: str, name: str, changes: Mapping[Path, Any]) -> Spliced:
         raise InputError(name, edits.problems)
     after = edits.applied()
     _check(name, before, _yaml.parse(after, name).values, changes, edits.allowed)
-    return Spliced(after, tuple(edits.notes))
+    return after, tuple(edits.notes)
 
 
 def value_at(values: Any, path: Path) -> Any:

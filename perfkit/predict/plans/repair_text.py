@@ -153,7 +153,7 @@ def _with_lists(text: str, name: str, root: tuple[str, ...], num_layers: int, nu
         if not counts.is_valid:
             changes[path] = counts.nearest[0]
             proposals.append(_proposal(parsed.lines, path, counts))
-    return splice(text, name, changes).text, proposals
+    return splice(text, name, changes)[0], proposals
 
 
 def _proposal(lines: Mapping[str, int], path: tuple[str, ...], found: ListRepair) -> Proposal:
