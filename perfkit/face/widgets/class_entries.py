@@ -28,7 +28,7 @@ from perfkit.teach.score import Guess
 from perfkit.teach.session import Session, in_class, session_of
 
 WELCOME = (
-    "Type your name above, or the one that you were given (for example s01). It chooses your numbers: the same name finds the same "
+    "Type your name below, or the one that you were given (for example s01). It chooses your numbers: the same name finds the same "
     "exercises and all that you have done, in any tab."
 )
 NO_CLASS = "No class is held here. Start one with: perfkit serve FOLDER --class"
