@@ -99,6 +99,18 @@ HEADER_OVERLAPS = """() => {
   return boxes.slice(1).map((box, at) => [Math.round(boxes[at].right), Math.round(box.left)]).filter(([end, next]) => next < end);
 }"""
 """Parts of the header that stand over one another: where one ends and the next begins."""
+CONTROLS_OVERLAP = """() => {
+  const kinds = "#content .pk-main :is(button, input, select, textarea)";
+  const parts = [...document.querySelectorAll(kinds)].filter((one) => one.checkVisibility() && !one.closest(".pk-table"));
+  const boxes = parts.map((one) => [one, one.getBoundingClientRect()]).filter(([, box]) => box.width > 1 && box.height > 1);
+  const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2;
+  const named = (one) => one.ariaLabel || one.placeholder || one.textContent.slice(0, 30) || one.id;
+  return boxes.flatMap(([one, box], at) => boxes.slice(at + 1)
+    .filter(([other, place]) => over(box, place) && one.closest(".pk-main") === other.closest(".pk-main"))
+    .map(([other]) => `${named(one)} / ${named(other)}`));
+}"""
+"""Controls of a step or picker that stand over one another, by their names."""
 USED_WIDTH = """() => {
   const right = Math.max(...[...document.querySelectorAll(".pk-panel")].map((one) => one.getBoundingClientRect().right));
   const left = document.getElementById("content").getBoundingClientRect().left;
@@ -147,6 +159,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
     if os.environ.get("PERFKIT_GALLERY"):
         page.screenshot(path=GALLERY / f"{name}.png", animations="disabled")
     assert page.evaluate(LONG_NUMBERS) == []
+    assert page.evaluate(CONTROLS_OVERLAP) == []
     assert barriers(page) == []
     page.emulate_media(color_scheme="dark")
     assert barriers(page, runOnly=["color-contrast"]) == []  # all that a theme changes
@@ -154,6 +167,7 @@ def test_every_page_opens_with_its_answer(name: str, open_page: OpenPage):
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, width
         assert page.evaluate(HEADER_OVERLAPS) == [], width
+        assert page.evaluate(CONTROLS_OVERLAP) == [], width
         assert width < 1900 or page.evaluate(USED_WIDTH) >= 0.92, width
     page.set_viewport_size(PAPER_PX)
     page.emulate_media(media="print", color_scheme="dark")
