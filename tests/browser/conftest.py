@@ -85,12 +85,18 @@ def start_server(tmp_path_factory: pytest.TempPathFactory, chromium: str) -> Ite
         stop(server)
 
 
-@pytest.fixture(scope="session")
-def demo_server(tmp_path_factory: pytest.TempPathFactory, start_server: Callable[..., Server]) -> Server:
-    """The app with the bundled pages on a fresh copy of the sample project."""
+@pytest.fixture(scope="module")
+def demo_server(tmp_path_factory: pytest.TempPathFactory, start_server: Callable[..., Server]) -> Iterator[Server]:
+    """The app with the bundled pages on a fresh copy of the sample project.
+
+    Every module has its own: what one opens, sends or adds is what the pages of the next would show, and which module
+    comes next in a process is chance.
+    """
     project = tmp_path_factory.mktemp("projects") / "demo"
     subprocess.run([sys.executable, "-m", "perfkit", "demo", str(project)], check=True, capture_output=True)
-    return start_server(project)
+    server = start_server(project)
+    yield server
+    stop(server)
 
 
 @pytest.fixture
