@@ -5,7 +5,8 @@ Anything that is not a `PerfkitError` is a bug: the command line prints one line
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 
 class PerfkitError(Exception):
@@ -25,6 +26,23 @@ class InputError(PerfkitError):
     def __reduce__(self) -> tuple[type[InputError], tuple[str, tuple[str, ...]]]:
         """Parts to build it again from, so that it crosses from a worker process to its parent."""
         return type(self), (self.subject, self.problems)
+
+
+class Problems(list[str]):
+    """What is wrong with several inputs, to be told in one error."""
+
+    @contextmanager
+    def of(self, name: str = "") -> Iterator[None]:
+        """Take the problems of an InputError that ends the block, each behind `name`."""
+        try:
+            yield
+        except InputError as error:
+            self += [f"{name}: {problem}" if name else problem for problem in error.problems]
+
+    def tell(self, subject: str) -> None:
+        """Raise InputError if there are any."""
+        if self:
+            raise InputError(subject, self)
 
 
 class NotMeasuredError(PerfkitError):

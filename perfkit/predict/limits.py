@@ -14,6 +14,7 @@ import numpy as np
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, PlanColumns, combined
+from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import LimitedPart, MemoryLimit
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import OVERLAPS
@@ -25,6 +26,10 @@ from perfkit.predict.memory.settings import preset, settings_for
 
 OPTION = "--memory-limit-gib"
 UNKNOWN = "not known to perfkit; it may decide time or memory"
+ADVISED_GIB = 58  # by the guides, on a device of 64
+MOST_GIB = 2**30
+"""Far above any device's memory."""
+_LEADING = re.compile(r"\s*(\d+(?:\.\d*)?)")
 _DEFAULTED = re.compile(r"([\w.]+) = ([^:,]+)[:,]?\s*(.*)")
 
 
@@ -69,14 +74,27 @@ def asked_bytes(limit_bytes: object, source: str, near: str = "") -> int:
     return round(float(limit_bytes))
 
 
-def with_limit_gib(plan: Plan, limit_gib: float | None) -> Plan:
-    """The plan under the limit of the option `--memory-limit-gib`; None leaves its own."""
-    return plan if limit_gib is None else with_limit(plan, limit_gib * GIB, limit_text(limit_gib))
+def option_limit(text: str | None, device: HardwareSpec | None = None) -> tuple[int | None, str]:
+    """Bytes and source of the limit that the option `--memory-limit-gib` states; None where it was not given.
 
-
-def limit_text(limit_gib: float) -> str:
-    """The option with its value, as the source of a limit."""
-    return f"{OPTION} {limit_gib:g}"
+    Raises InputError, with the nearest limit that the device has, for what is no number of GiB above 0 or more than it has.
+    """
+    if text is None:
+        return None, ""
+    stated = 0.0
+    try:
+        gib = float(text)
+    except ValueError:
+        gib, stated = math.nan, float(leading[1]) if (leading := _LEADING.match(text)) else 0.0
+    if not 0 < gib < MOST_GIB:
+        most = device.memory_bytes / GIB if device else MOST_GIB
+        near = f"{f' and at most {most:g}' if device else ''}; nearest is {min(stated or ADVISED_GIB, most):g}"
+        raise InputError("memory limit", [f"{OPTION} = {text!r} must be a number of GiB above 0{near}"])
+    source = f"{OPTION} {gib:g}"
+    limit = MemoryLimit(limit_bytes=max(1, round(gib * GIB)), source=source)
+    if device is not None and (problem := limit.problem(device.name, device.memory_bytes)):
+        raise InputError("memory limit", [problem])
+    return limit.limit_bytes, source
 
 
 def limit_of(plan: Plan) -> MemoryLimit:

@@ -19,6 +19,7 @@ from perfkit.core.spec.software import IMPLEMENTATIONS as IMPLEMENTED
 from perfkit.core.spec.workload import FEW_BITS
 
 TEXTS = ("release", "model_name", "accelerator", "optimizer_name")
+SUBJECT = "table of plans"
 NAMES: Mapping[str, tuple[str, ...]] = {
     "model_name": ("model",),
     "num_layers": ("layers", "n_layers", "n_layer", "num_hidden_layers"),
@@ -87,21 +88,23 @@ _KNOWN = {other: name for name, others in NAMES.items() for other in (name, *oth
 _REPEATED = re.compile(r"\.\d+$")  # how pandas marks a second column of one name
 
 
-def labels_of(columns: Iterable[object], needed: Iterable[str]) -> dict[str, str]:
-    """The table's own name of every column that is read, by perfkit's name.
+def labels_of(columns: Iterable[object]) -> dict[str, str]:
+    """The table's own name of every column that is read, by perfkit's name; the first of those that state the same."""
+    return {name: labels[0] for name, labels in _found(columns).items()}
 
-    Raises InputError that lists all columns that state the same, and those of `needed` that are missing.
-    """
+
+def repeated_of(columns: Iterable[object], needed: Iterable[str]) -> list[str]:
+    """What is told of columns that state the same; with these, those of `needed` that are missing are an InputError."""
     found = _found(columns)
     problems = [
         f"{' and '.join(map(repr, labels))} state the same ({name}); keep one column"
         for name, labels in found.items()
         if len(labels) > 1
     ]
-    problems += [f"column {NAMES.get(name, (name,))[0]!r} is missing" for name in _missing(found, needed)]
-    if problems:
-        raise InputError("table of plans", problems)
-    return {name: labels[0] for name, labels in found.items()}
+    missing = [f"column {NAMES.get(name, (name,))[0]!r} is missing" for name in _missing(found, needed)]
+    if missing:
+        raise InputError(SUBJECT, [*problems, *missing])
+    return problems
 
 
 def is_text(column: str) -> bool:

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, cast
@@ -23,7 +23,7 @@ from perfkit.config.dialects._table_cells import Cells, said
 from perfkit.config.dialects._table_checks import contradictory
 from perfkit.config.dialects._table_fields import REQUIRED, at_once, read_model, read_shares, read_sizes, read_software, read_states
 from perfkit.config.dialects._table_hardware import read_dtype, read_hardware
-from perfkit.config.dialects._table_names import LIMITED, NAMES, labels_of, missing_of, plain, unread_of
+from perfkit.config.dialects._table_names import LIMITED, NAMES, SUBJECT, labels_of, missing_of, plain, repeated_of, unread_of
 from perfkit.config.dialects._table_recompute import COUNTED, read_layouts, read_recompute
 from perfkit.config.dialects.dialect import Changes, Dialect, Document, Parsed
 from perfkit.config.dialects.memory_text import cell_bytes
@@ -42,6 +42,8 @@ UNLIKE = ("hardware", "recompute", "memory_limit")
 """Fields of a plan that a row states in several columns or in another form."""
 MOST_BYTES = 2**60
 """Of a limit, far above any device's memory."""
+MOST_ROWS = 50
+"""Of which one error tells all problems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,15 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
 
     No row raises, see `PlanTable.problems`.
 
-    Raises InputError that lists columns that state the same, and missing ones without which no row can be read.
+    Raises InputError that lists columns that state the same, with what else is wrong with the rows, and missing ones without which
+    no row can be read.
     """
-    cells = Cells(frame, labels_of(frame.columns, (*REQUIRED, "accelerator")))
+    repeated = repeated_of(frame.columns, (*REQUIRED, "accelerator"))
+    cells = Cells(frame, labels_of(frame.columns))
     plans = _plans(cells, {**catalog.hardware(), **(devices or {})}, limit_source)
     _tell(cells, plans)
+    if repeated:
+        raise InputError(SUBJECT, [*repeated, *problems_of_rows(cells.problems)])
     good = np.ones(len(frame), dtype=bool)
     good[list(cells.problems)] = False
     problems, assumed = ({row: tuple(notes) for row, notes in found.items()} for found in (cells.problems, cells.assumed))
@@ -90,6 +96,12 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
         problems=problems,
         assumed=assumed,
     )
+
+
+def problems_of_rows(problems: Mapping[int, Sequence[str]]) -> list[str]:
+    """Every problem behind the number of its row, from 1; of the first rows, if there are many."""
+    told = [f"row {row + 1}: {problem}" for row, found in sorted(problems.items())[:MOST_ROWS] for problem in found]
+    return told + ([f"{len(problems) - MOST_ROWS} more rows have problems"] if len(problems) > MOST_ROWS else [])
 
 
 def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str) -> PlanColumns:
@@ -142,11 +154,8 @@ def _limit(limit_bytes: int, framework: str, part: str, source: str) -> MemoryLi
 
 
 def with_options(frame: pd.DataFrame, *, device: str = "", limit_bytes: int = 0) -> pd.DataFrame:
-    """The table with `device` in rows that name none, and under another limit than those of its rows, if they are given.
-
-    Raises InputError for columns that state the same.
-    """
-    labels = labels_of(frame.columns, ())
+    """The table with `device` in rows that name none, and under another limit than those of its rows, if they are given."""
+    labels = labels_of(frame.columns)
     if device:
         name = labels.get("accelerator", "accelerator")
         stated = frame[name] if name in frame else pd.Series("", index=frame.index)
@@ -238,7 +247,7 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
 def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
     """The row with cells changed; columns that it has under another name keep that, new ones come last."""
     header, cells = list(csv.reader(io.StringIO(document.text)))[:2]
-    labels, row = labels_of(header, ()), dict(zip(header, cells, strict=False))
+    labels, row = labels_of(header), dict(zip(header, cells, strict=False))
     changed = {path[0]: value for path, value in changes.items()}
     changed = _followed(row, labels, changed, row_of(read(document))) | changed
     return _text(row | {labels.get(name, name): value for name, value in changed.items()}), ()

@@ -15,6 +15,8 @@ from pathlib import Path
 import pandas as pd
 
 from perfkit.config.dialects.registry import dialect_named
+from perfkit.config.dialects.table import problems_of_rows, read_table
+from perfkit.config.dialects.table_file import read_frame
 from perfkit.config.fragments.place import Placed, placed
 from perfkit.config.fragments.repair import as_yaml
 from perfkit.config.lint.check import SEVERITIES, Check, Found, Kind, LintReport, Problem
@@ -26,6 +28,7 @@ LARGEST_BYTES = 20_000_000
 CONFIGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".args", ".txt")
 PIECES = (".yaml", ".yml")
 ENVIRONMENTS = (".sh", ".env", ".bash", ".txt")
+TABLE = ".csv"
 CODE = (".py", ".ipynb")
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages"})
 SILENCED = re.compile(r"#\s*perfkit:\s*ignore\[([\w\s,-]+)\]")
@@ -33,6 +36,7 @@ SILENCED = re.compile(r"#\s*perfkit:\s*ignore\[([\w\s,-]+)\]")
 UNREADABLE = "unreadable-config"
 SYNTAX = "syntax-error"
 PLACE = "key-without-parents"
+PLAN = "plan-invalid"
 
 Progress = Callable[[str, int, int], None]
 
@@ -151,9 +155,11 @@ class _Run:
 
         if wants("code", suffix in CODE):
             self._code(file, text)
-        dialect = dialect_of(file, text) if wants("config", suffix in CONFIGS) else ""
+        dialect = dialect_of(file, text) if wants("config", suffix in (*CONFIGS, TABLE)) else ""
         piece = placed(text) if not dialect and suffix in PIECES and kinds is None else None
-        if dialect:
+        if dialect == "table":
+            self._table(file, text)
+        elif dialect:
             self._config(file, text, dialect, path)
         elif piece is not None:
             self._piece(file, piece)
@@ -177,6 +183,17 @@ class _Run:
             )
         except InputError as error:
             self._problem(SYNTAX, file, "; ".join(error.problems), None, "save the notebook again")
+
+    def _table(self, file: str, text: str) -> None:
+        """Check every row of a table of plans."""
+        self.checked["config"] += 1
+        problems: Sequence[str]
+        try:
+            problems = problems_of_rows(read_table(read_frame(file, text)).problems)
+        except InputError as error:
+            problems = error.problems
+        for problem in problems:
+            self._problem(PLAN, file, problem, None, "see the message for the nearest valid values")
 
     def _piece(self, file: str, piece: Placed) -> None:
         """Check a piece of a configuration with the parents that it lacks; lines are those of the file."""

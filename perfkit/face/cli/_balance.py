@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,16 +11,15 @@ from typing import Any, TextIO
 from perfkit.config.dialects import read_config, read_text, write_config
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
-from perfkit.core.spec.hardware import HardwareSpec
-from perfkit.core.spec.plan import Plan
-from perfkit.core.units import GIB, NS_PER_S
+from perfkit.core.units import NS_PER_S
 from perfkit.explain.summary import summarize
+from perfkit.face.cli._asked import asked_plan
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import SolveProgress
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.predict.estimate import efficiency_of, estimate
-from perfkit.predict.limits import with_limit_gib
+from perfkit.predict.limits import option_limit
 from perfkit.predict.plans.balance.balance import PlanResult, balance
 from perfkit.predict.plans.balance.case_file import is_case, read_problem
 from perfkit.predict.plans.balance.fields import MAX_FILE_BYTES
@@ -38,9 +37,9 @@ def balance_input(
     *,
     time_limit_s: float,
     run: str | None,
-    device: HardwareSpec | None,
+    given: Sequence[str],
     calibration: str | None,
-    limit_gib: float | None,
+    limit: str | None,
     target: str | None,
     as_json: bool,
     out: TextIO,
@@ -54,7 +53,7 @@ def balance_input(
     """
     name, text = _given(path)
     if (start := _of_sapp(path, text)) is not None:
-        wanted = Asked(stages=sizes[0], micro_batches=sizes[1], memory_limit_bytes=None if limit_gib is None else limit_gib * GIB)
+        wanted = Asked(stages=sizes[0], micro_batches=sizes[1], memory_limit_bytes=option_limit(limit)[0])
         problem, found = read_sapp(start, name, wanted), None
         with SolveProgress(errors) as progress:
             result = balance(problem, time_limit_s=time_limit_s, progress=progress)
@@ -62,17 +61,20 @@ def balance_input(
             Path(target).write_text(write_layers(problem, Path(name).stem), encoding="utf-8")
             target = None
     elif is_case(path, text):
-        asked = {"--run": run, "--device": device, "--calibration": calibration, "--memory-limit-gib": limit_gib, "--out": target}
-        if wrong := [option for option, value in asked.items() if value is not None]:
+        asked = {"--run": run, "--device": given, "--calibration": calibration, "--memory-limit-gib": limit, "--out": target}
+        if wrong := [option for option, value in asked.items() if value]:
             raise InputError(name, [f"{option} needs a configuration; a case states its own times and limits" for option in wrong])
         found = None
         with SolveProgress(errors) as progress:
             result = balance(read_problem(name, text), time_limit_s=time_limit_s, progress=progress)
     else:
-        found = _problem(read_config(path) if text is None else read_text(text, name), run, device, calibration, limit_gib)
+        plan = asked_plan(name, given, limit, read_config if text is None else lambda _: read_text(text, name))
+        found = problem_of_plan(plan, efficiency_of(plan, calibration))
+        if run:
+            found = _measured(found, run)
         with SolveProgress(errors) as progress:
             result = balanced(found, time_limit_s=time_limit_s, progress=progress)
-    written = _written(found, result, target, device)
+    written = _written(found, result, target, given)
     if as_json:
         print_document({**result.to_dict(), **written}, out)
         return
@@ -111,14 +113,6 @@ def _of_sapp(path: str, text: str | None) -> str | None:
     return text if is_sapp(text) else None
 
 
-def _problem(
-    plan: Plan, run: str | None, device: HardwareSpec | None, calibration: str | None, limit_gib: float | None
-) -> PlanProblem:
-    plan = with_limit_gib(replace(plan, hardware=plan.hardware or device), limit_gib)
-    found = problem_of_plan(plan, efficiency_of(plan, calibration))
-    return _measured(found, run) if run else found
-
-
 def _measured(found: PlanProblem, path: str) -> PlanProblem:
     """The problem with the times of a run: of its layers where its kernels name them, else of its stages."""
     run, plan = load(path), found.plan
@@ -152,14 +146,14 @@ def _computing_ns(breakdown: Mapping[str, int] | None) -> int:
     return sum(amount for path, amount in (breakdown or {}).items() if path.split("/")[0] == "computing")
 
 
-def _written(found: PlanProblem | None, result: PlanResult, target: str | None, device: HardwareSpec | None) -> dict[str, Any]:
+def _written(found: PlanProblem | None, result: PlanResult, target: str | None, given: Sequence[str]) -> dict[str, Any]:
     if found is None or result.layout is None:
         if target:
             raise InputError(target, [f"nothing is written: {result.why()}"])
         return {}
     plan = found.plan_of(result.layout)
     predicted = estimate(plan)
-    if device:  # it was named beside the configuration, which has no place for it
+    if given:  # it was named beside the configuration, which has no place for it
         plan = replace(plan, hardware=None)
     written = write_config(plan, target)
     return {"estimate": predicted.to_dict(), "config": written.text, "lost": list(written.lost), "notes": list(written.notes)}

@@ -1,4 +1,7 @@
-"""The device of a command: a name, or a file with devices of one's own, by `--device` and `--hardware` alike."""
+"""The device and the memory limit of a command, asked alike everywhere.
+
+A device is a name, or a file with devices of one's own, by `--device` and `--hardware` alike.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,12 @@ def add_device(parser: argparse.ArgumentParser, what: str = "the device, where t
     )
 
 
+def add_limit(parser: argparse.ArgumentParser, whose: str = "a plan") -> None:
+    """Declare the option of the memory limit, whose text `predict.limits.option_limit` reads."""
+    what = f"what {whose} may fill (default: its own limit, else the device)"
+    parser.add_argument("--memory-limit-gib", metavar="GIB", help=what)
+
+
 def read_devices(given: Sequence[str], roofline: Sequence[str] | None = None) -> Devices:
     """What was given: files add their devices, a name chooses one of these or of the catalogue; the only one of a file is chosen.
 
@@ -66,9 +75,9 @@ def read_devices(given: Sequence[str], roofline: Sequence[str] | None = None) ->
     return Devices(own, known)
 
 
-def chosen_device(given: Sequence[str]) -> HardwareSpec | None:
+def chosen_device(given: Sequence[str], roofline: Sequence[str] | None = None) -> HardwareSpec | None:
     """The device that was chosen; None if nothing was given. Raises InputError also where a file leaves the choice."""
-    found = read_devices(given)
+    found = read_devices(given, roofline)
     if found.chosen is None and found.own:
         raise InputError(OPTION, [f"name one of the devices of the file beside it: {', '.join(found.own)}"])
     return found.chosen

@@ -2,64 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 import pandas as pd
 
-from perfkit.config.dialects import read_config
 from perfkit.config.dialects.table import with_options
 from perfkit.config.dialects.table_file import read_frame
 from perfkit.core import quantity
-from perfkit.core.errors import InputError
-from perfkit.core.spec.hardware import HardwareSpec
+from perfkit.core.errors import InputError, Problems
 from perfkit.core.spec.memory_limit import MemoryLimit
+from perfkit.core.spec.plan import Plan
 from perfkit.core.spreadsheet import safe_frame
-from perfkit.core.units import GIB, format_bytes
-from perfkit.face.cli._devices import Devices
+from perfkit.core.units import format_bytes
+from perfkit.face.cli._devices import OPTION, Devices, read_devices
 from perfkit.face.cli._document import print_document
+from perfkit.face.cli._own_runs import own_calibration
 from perfkit.face.cli._screen import say, write_text
 from perfkit.face.cli._tables import print_rows, print_table
 from perfkit.predict.calibration.file import Calibration
 from perfkit.predict.estimate import Estimate, estimate, estimate_table
-from perfkit.predict.limits import asked_bytes, limit_text, with_limit_gib
+from perfkit.predict.limits import option_limit
 
 FIGURES = ("tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes")
 
 
-def device_of(inputs: Sequence[str], devices: Devices) -> HardwareSpec | None:
-    """The device that was chosen, or that of the first configuration; a table's rows may have many."""
-    if devices.chosen or inputs[0].lower().endswith(".csv"):
-        return devices.chosen
-    return read_config(inputs[0]).hardware
-
-
 def estimate_configs(
     paths: Sequence[str],
-    devices: Devices,
+    plans: Sequence[Plan],
     calibration: str | Calibration | None,
     out: TextIO,
     *,
-    limit_gib: float | None = None,
     as_json: bool = False,
 ) -> None:
-    """Predict every configuration and print it; the chosen one of `devices` where a configuration names none.
-
-    `limit_gib` replaces the limits of the configurations. Raises InputError that lists the problems of all configurations.
-    """
-    problems: list[str] = []
-    done: list[tuple[str, Estimate]] = []
-    for path in paths:
-        try:
-            plan = read_config(path)
-            plan = replace(plan, hardware=plan.hardware or devices.chosen)
-            done.append((path, estimate(with_limit_gib(plan, limit_gib), calibration=calibration)))
-        except InputError as error:
-            problems += [f"{path}: {problem}" for problem in error.problems]
-    if problems:
-        raise InputError("estimate", problems)
+    """Predict every plan and print it by the name of its configuration. Raises InputError that lists the problems of all."""
+    problems, done = Problems(), []
+    for path, plan in zip(paths, plans, strict=True):
+        with problems.of(path):
+            done.append((path, estimate(plan, calibration=calibration)))
+    problems.tell("estimate")
     for path, predicted in done:
         if as_json:
             print_document(predicted.to_dict(), out)
@@ -67,32 +50,31 @@ def estimate_configs(
             print_estimate(path, predicted, out)
 
 
-def estimate_file(
-    path: str,
-    target: str | None,
-    out: TextIO,
-    *,
-    devices: Devices,
-    calibration: str | Calibration | None = None,
-    limit_gib: float | None = None,
-    as_json: bool = False,
-) -> None:
-    """Predict every row of the table at `path`; writes CSV, or a JSON document a row, to `target`, or to `out` without one.
+def estimate_file(path: str, arguments: argparse.Namespace, out: TextIO) -> None:
+    """Predict every row of the table at `path`; writes CSV, or a JSON document a row, to `--out`, or to `out` without one.
 
-    `devices` and `limit_gib` are taken as for configurations. Never writes over its input.
+    The options of the device and the limit are taken as for configurations. Never writes over its input.
     """
+    target, limit_bytes, source, devices, frame = arguments.out, None, "", Devices({}, None), None
+    problems = Problems()
     if target and Path(target).resolve() == Path(path).resolve():
-        raise InputError(path, ["--out names the input itself; choose another file"])
-    source = "" if limit_gib is None else limit_text(limit_gib)
+        problems.append("--out names the input itself; choose another file")
+    with problems.of(OPTION):
+        devices = read_devices(arguments.device, arguments.assume_roofline)
+    with problems.of():
+        limit_bytes, source = option_limit(arguments.memory_limit_gib)
+    with problems.of():
+        frame = read_frame(path)
+    problems.tell(path)
     name = devices.chosen.name if devices.chosen else ""
-    limit_bytes = 0 if limit_gib is None else asked_bytes(limit_gib * GIB, source)
-    frame = with_options(read_frame(path), device=name, limit_bytes=limit_bytes)
+    calibration = own_calibration(arguments.calibrate_with, devices.chosen, arguments.calibration)
+    frame = with_options(frame, device=name, limit_bytes=limit_bytes or 0)
     predicted = estimate_table(frame, devices.own, calibration=calibration, limit_source=source)
     if not target:
-        _save(predicted, out, as_json)
+        _save(predicted, out, arguments.json)
         return
     try:
-        _save(predicted, target, as_json)
+        _save(predicted, target, arguments.json)
     except OSError as error:
         raise InputError(target, [f"the file cannot be written: {error.strerror}"]) from error
     empty = int(predicted["step_time_s"].isna().sum())

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
-from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
-from perfkit.core.units import GIB, NS_PER_S, format_bytes, format_ns, format_ratio, significant
+from perfkit.core.units import NS_PER_S, format_bytes, format_ns, format_ratio, significant
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._progress import Progress
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
-from perfkit.predict.limits import OPTION
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.plans.search.search_result import SearchResult
 from perfkit.predict.plans.search.search_text import plan_text
@@ -21,33 +18,22 @@ from perfkit.predict.plans.search.search_text import plan_text
 
 def plan_config(
     path: str,
+    plan: Plan,
     *,
     devices: int | None,
-    limit_gib: float | None,
     top: int,
-    device: HardwareSpec | None,
     calibration: str | None,
     target: str | None,
     as_json: bool,
     out: TextIO,
     errors: TextIO,
 ) -> None:
-    """Search the strategies of the configuration at `path` and print them; the best one goes to `target` if that is given.
+    """Search the strategies for the plan that `path` states and print them; the best one goes to `target` if that is given.
 
-    `device` is used where the configuration names none. Raises InputError with all problems, before anything is written.
+    Raises InputError with all problems, before anything is written.
     """
-    plan = read_config(path)
     with Progress(errors) as show:
-        result = search_plans(
-            plan,
-            devices=devices,
-            top=top,
-            memory_limit_bytes=None if limit_gib is None else limit_gib * GIB,
-            limit_source=f"{OPTION} {limit_gib}",
-            progress=show,
-            hardware=device if plan.hardware is None else None,
-            calibration=calibration,
-        )
+        result = search_plans(plan, devices=devices, top=top, progress=show, calibration=calibration)
     if target and not result.plans:
         raise InputError(
             target, [f"nothing is written: no plan fits {format_bytes(result.memory_limit_bytes)}", result.missing_text()]

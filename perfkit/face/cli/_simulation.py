@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
 from perfkit.core.units import format_bytes, format_ns, format_ratio
 from perfkit.explain.ranks import parse_ranks
-from perfkit.face.cli._devices import chosen_device
+from perfkit.face.cli._asked import asked_plan
 from perfkit.face.cli._screen import say
 from perfkit.face.cli._tables import print_table
 from perfkit.face.export.write import write
@@ -22,9 +20,7 @@ from perfkit.predict.simulate.truth import truth
 
 def simulate_config(arguments: argparse.Namespace) -> dict[str, Any]:
     """Simulate what the arguments ask for, write it, and give the truth."""
-    plan = read_config(arguments.config)
-    device = chosen_device(arguments.device)
-    plan = replace(plan, hardware=plan.hardware or device)
+    plan = asked_plan(arguments.config, arguments.device)
     prepared = prepare(
         plan,
         arguments.fault,

@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
-from perfkit.face.cli._devices import add_device, chosen_device
+from perfkit.face.cli._devices import add_device, add_limit
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", help="take the times of CONFIG from this run: of its layers, or else of its stages")
     add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
-    parser.add_argument("--memory-limit-gib", type=float, help="what a stage may fill (default: its own limit, else the device)")
+    add_limit(parser, "a stage")
     parser.add_argument("--out", metavar="FILE", help="write CONFIG with what was found; of SAPP's files the layers as its JSON")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -36,9 +36,9 @@ def _run(arguments: argparse.Namespace) -> int:
         sizes=(arguments.stages, arguments.micro_batches),
         time_limit_s=arguments.time_limit_s,
         run=arguments.run,
-        device=chosen_device(arguments.device),
+        given=arguments.device,
         calibration=arguments.calibration,
-        limit_gib=arguments.memory_limit_gib,
+        limit=arguments.memory_limit_gib,
         target=arguments.out,
         as_json=arguments.json,
         out=sys.stdout,

@@ -13,7 +13,7 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
-from perfkit.face.cli._devices import add_device, read_devices
+from perfkit.face.cli._devices import add_device, add_limit
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--assume-roofline", metavar="KEY=NUMBER", nargs="+", default=[], help="figures of a device that is not in the catalogue"
     )
-    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
+    add_limit(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
     parser.add_argument(
         "--calibrate-with",
@@ -38,43 +38,25 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.face.cli._estimates import device_of, estimate_configs, estimate_file
+    from perfkit.face.cli._asked import asked_plans
+    from perfkit.face.cli._estimates import estimate_configs, estimate_file
     from perfkit.face.cli._own_runs import own_calibration
 
-    devices = read_devices(arguments.device, arguments.assume_roofline)
-    device = device_of(arguments.inputs, devices) if arguments.calibrate_with else None
-    calibration = own_calibration(arguments.calibrate_with, device, arguments.calibration)
-    if arguments.profile or arguments.profiled_plan:
+    paths, own = arguments.inputs, (arguments.calibrate_with, arguments.calibration)
+    profiled_plan = [arguments.profiled_plan] if arguments.profiled_plan else []
+    is_profiled = arguments.profile or profiled_plan
+    if len(paths) == 1 and paths[0].lower().endswith(".csv") and not is_profiled:
+        estimate_file(paths[0], arguments, sys.stdout)
+        return 0
+    options = (arguments.device, arguments.memory_limit_gib)
+    plans = asked_plans("estimate", [*paths, *profiled_plan], *options, roofline=arguments.assume_roofline)
+    calibration = own_calibration(own[0], plans[0].hardware, own[1])
+    if is_profiled:
         from perfkit.face.cli._profiled import estimate_profiled
 
-        estimate_profiled(
-            arguments.inputs,
-            (arguments.profile, arguments.profiled_plan),
-            devices,
-            calibration,
-            sys.stdout,
-            limit_gib=arguments.memory_limit_gib,
-            as_json=arguments.json,
-        )
-    elif len(arguments.inputs) == 1 and arguments.inputs[0].lower().endswith(".csv"):
-        estimate_file(
-            arguments.inputs[0],
-            arguments.out,
-            sys.stdout,
-            devices=devices,
-            calibration=calibration,
-            limit_gib=arguments.memory_limit_gib,
-            as_json=arguments.json,
-        )
+        estimate_profiled(paths, plans, arguments.profile, calibration, sys.stdout, as_json=arguments.json)
     else:
-        estimate_configs(
-            arguments.inputs,
-            devices,
-            calibration,
-            sys.stdout,
-            limit_gib=arguments.memory_limit_gib,
-            as_json=arguments.json,
-        )
+        estimate_configs(paths, plans, calibration, sys.stdout, as_json=arguments.json)
     return 0
 
 

@@ -9,13 +9,13 @@ import argparse
 import sys
 
 from perfkit.face.cli._command import Command
-from perfkit.face.cli._devices import add_device, chosen_device
+from perfkit.face.cli._devices import add_device, add_limit
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG", help="the configuration (- is standard input)")
     parser.add_argument("--devices", type=int, help="how many devices (default: those of the configuration)")
-    parser.add_argument("--memory-limit-gib", type=float, help="what a plan may fill (default: its own limit, else the device)")
+    add_limit(parser)
     parser.add_argument("--top", type=int, default=10, help="how many plans to list (default: 10)")
     add_device(parser)
     parser.add_argument("--calibration", help="a bundled calibration by name, or a TOML file")
@@ -24,14 +24,14 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from perfkit.face.cli._asked import asked_plan
     from perfkit.face.cli._plans import plan_config
 
     plan_config(
         arguments.config,
+        asked_plan(arguments.config, arguments.device, arguments.memory_limit_gib),
         devices=arguments.devices,
-        limit_gib=arguments.memory_limit_gib,
         top=arguments.top,
-        device=chosen_device(arguments.device),
         calibration=arguments.calibration,
         target=arguments.out,
         as_json=arguments.json,
