@@ -8,7 +8,7 @@ in `mixed_precision` and `comm_overlap` wins over what the model and the gradien
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from perfkit.config.dialects.megatron_options import FLAGS
@@ -78,6 +78,11 @@ NEVER = (
     "grad_reduce_in_bf16",
 )
 """Options that follow from others here."""
+GROUPED = ("language_model", "model_parallel")
+"""Groups of the YAML that Megatron-LM (`--yaml-cfg`) and the tests of MindSpeed-Core-MS have; options stand beside them."""
+FIELDS = {place[-1]: option for option, places in (PLACES | OPPOSITE).items() for place in places}
+OPPOSITE_FIELDS = {place[-1] for places in OPPOSITE.values() for place in places}
+COMPUTED_IN = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def plain(values: Any) -> Any:
@@ -104,8 +109,10 @@ def flat(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     def put(option: str, value: Any, *place: str) -> None:
         options[option], names[option] = value, ".".join(place)
 
-    beside = isinstance(value_at(values, OVERLAP), Mapping)
-    for option, places in (PLACES | OPPOSITE).items():
+    beside, grouped = isinstance(value_at(values, OVERLAP), Mapping), GROUPED[0] in values
+    if grouped:
+        _ungrouped(values, put)
+    for option, places in (PLACES | OPPOSITE).items() if not grouped else ():
         # Where the overlaps are chosen in a group of their own, what it leaves open is on.
         where = places[:1] if beside and option in OVERLAPPED else places
         place = next((one for one in where if value_at(values, one) is not None), None)
@@ -118,8 +125,8 @@ def flat(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if (size := value_at(values, VOCABULARY)) is not None:
         put("vocab_size" if value_at(values, PADDED) else "padded_vocab_size", size, *VOCABULARY)
     if "num_query_groups" in options:
-        put("group_query_attention", True, *PLACES["num_query_groups"][0])
-    if options.get("bf16") and options.get("accumulate_allreduce_grads_in_fp32") is False:
+        put("group_query_attention", True, names["num_query_groups"])
+    if not grouped and options.get("bf16") and options.get("accumulate_allreduce_grads_in_fp32") is False:
         put("grad_reduce_in_bf16", True, *PLACES["accumulate_allreduce_grads_in_fp32"][1])
     if options.get("num_virtual_stages_per_pipeline_rank", 1) == 1:
         options.pop("no_overlap_p2p_communication", None)  # nothing runs beside the transfers of one chunk
@@ -128,6 +135,36 @@ def flat(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         dense = pattern.count(0)
         options["moe_layer_freq"] = f"([0]*{dense}+[1]*{len(pattern) - dense})" if dense else 1
     return options, names
+
+
+def _ungrouped(values: Mapping[str, Any], put: Any) -> None:
+    """Fields of the groups and options beside them (`megatron/training/yaml_arguments.py`); a null says nothing."""
+    for place, value in stated_places(values).items():
+        name = place[-1]
+        if value is None:
+            continue
+        if name in OPPOSITE_FIELDS and isinstance(value, bool):
+            put(FIELDS[name], not value, *place)
+        elif name == "normalization":
+            put(name, str(value).removeprefix("Fused"), *place)
+        elif name == "compute_dtype" and str(value) in COMPUTED_IN:
+            put(COMPUTED_IN[str(value)], True, *place)
+        elif name == "activation_func":
+            if value == "swiglu":
+                put("swiglu", True, *place)
+        elif name == "optimizer" and "adam" in str(value).lower():
+            put(name, "adam", *place)  # mint.AdamW, AdamWeightDecay
+        elif not (name == "gated_linear_unit" and not value) and not (name == "moe_expert_capacity_factor" and value == -1):
+            put(FIELDS.get(name, name), value, *place)
+
+
+def stated_places(values: Mapping[str, Any]) -> dict[Path, Any]:
+    """What a file in plain groups states, by its place: the groups' fields, then what stands beside them."""
+    found: dict[Path, Any] = {}
+    for group in GROUPED:
+        inside = values.get(group)
+        found |= {(group, str(name)): value for name, value in inside.items()} if isinstance(inside, Mapping) else {}
+    return found | {(str(name),): value for name, value in values.items() if name not in GROUPED}
 
 
 def _precision(preset: Any, put: Any) -> None:
@@ -146,8 +183,11 @@ def is_recipe(preset: Any) -> bool:
     return isinstance(preset, str) and any(half in preset for half in HALVES)
 
 
-def read_names() -> set[str]:
+def read_names(values: Mapping[str, Any], used: Collection[str]) -> set[str]:
     """The dotted names of all places that are read: what a place that wins leaves unsaid is read too."""
+    if GROUPED[0] in values:
+        known = {*used, *FIELDS.values(), "compute_dtype", "activation_func"}
+        return {".".join(place) for place in stated_places(values) if FIELDS.get(place[-1], place[-1]) in known}
     places = [place for every in (PLACES | OPPOSITE).values() for place in every]
     return {".".join(place) for place in (*places, VOCABULARY, PADDED, REPLICAS)}
 
@@ -155,6 +195,8 @@ def read_names() -> set[str]:
 def changes_of(options: Mapping[Path, Any], values: Mapping[str, Any]) -> dict[Path, Any]:
     """Changed options as changed settings, each where the file states it; options that nothing here says are left out."""
     changed: dict[Path, Any] = {}
+    if GROUPED[0] in values:
+        return _regrouped(options, stated_places(values))
     beside = isinstance(value_at(values, OVERLAP), Mapping)
     for (option,), value in options.items():
         if option in NEVER:
@@ -172,4 +214,18 @@ def changes_of(options: Mapping[Path, Any], values: Mapping[str, Any]) -> dict[P
         padded = given.get("padded_vocab_size") is not None
         changed[VOCABULARY] = given["padded_vocab_size"] if padded else given["vocab_size"]
         changed[PADDED] = not padded
+    return changed
+
+
+def _regrouped(options: Mapping[Path, Any], stated: Mapping[Path, Any]) -> dict[Path, Any]:
+    """Changed options in plain groups: where the file states one of a name, else beside the groups."""
+    places: dict[str, Path] = {}
+    for place in stated:
+        places.setdefault(FIELDS.get(place[-1], place[-1]), place)
+    changed: dict[Path, Any] = {}
+    for (option,), value in options.items():
+        place = places.get(option, (option,))
+        if option == "world_size" or (value is None and place not in stated):
+            continue
+        changed[place] = not value if place[-1] in OPPOSITE_FIELDS else value
     return changed

@@ -24,6 +24,27 @@ MEANING = {
     "recompute_norm": "norms are recomputed; they cost little and are not counted",
 }
 """Switches without a value, by option name."""
+UNCOUNTED = {
+    "attention over compressed tokens": (
+        "use_g2_attention",
+        "kv_compress",
+        "compress_ratios",
+        "csa_window_size",
+        "csa_compress_ratios",
+    ),
+    "several streams of residuals": ("enable_mhc", "enable_hyper_connections", "hc_mult"),
+    "state-space layers": ("hybrid_layer_pattern", "hybrid_override_pattern", "hybrid_attention_ratio", "is_hybrid_model"),
+}
+"""What a model has that no part of a plan counts, by the options that say so."""
+
+
+def refuse_uncounted(options: Section) -> None:
+    """Note as a problem what the model has that nothing counts, and stop there: what else is missing belongs to that."""
+    for what, names in UNCOUNTED.items():
+        name = next((one for one in names if options.raw(one) not in (None, False, 0)), None)
+        if name is not None:
+            options.reading.problem(name, f"the model has {what}, which nothing here counts yet")
+    options.reading.stop_if_problems()
 
 
 def note_extras(options: Section, chunks: int, recompute: RecomputePlan | None) -> None:

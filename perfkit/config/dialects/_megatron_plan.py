@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from perfkit.config.dialects._megatron_extra import group_problems, note_extras, without_empty
+from perfkit.config.dialects._megatron_extra import group_problems, note_extras, refuse_uncounted, without_empty
 from perfkit.config.dialects._megatron_parallel import read_context, read_sharing
 from perfkit.config.dialects._section import Section
 from perfkit.config.dialects.args import resolve_variable
@@ -28,7 +28,8 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
-TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000}
+TOKENIZERS = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "nemotron_2_256k.model": 256000}
+"""Vocabularies by the type of a tokenizer, or by the name of its file."""
 
 
 def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[[], Document]) -> Plan:
@@ -37,6 +38,7 @@ def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[
     Raises InputError with every problem, each with line, option and value.
     """
     reading = options.reading
+    refuse_uncounted(options)
     sizes = _sizes(options)
     model = _model(options, sizes)
     stages, chunks = sizes["pipeline_parallel_size"], 1
@@ -258,6 +260,9 @@ def _vocabulary(options: Section, tensor_parallel_size: int) -> int:
     if padded:
         return padded
     model = options.word("tokenizer_model", "tokenizer_name_or_path", default="")
+    size = size or TOKENIZERS.get(Path(model).name, 0)
+    if not size and options.has("merge_file"):
+        tokenizer, size = "GPT2BPETokenizer, the one with --merge-file", TOKENIZERS["GPT2BPETokenizer"]
     if not size and (named := catalog.find_model(Path(model).name)):
         tokenizer, size = f"the catalogue's {named.name}", named.vocab_size
     if not size:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from perfkit.config.dialects._args_edit import edit_json, edit_script, find, option_text, set_variable, value_text
-from perfkit.config.dialects.args import parse
+from perfkit.config.dialects.args import ENVIRONMENT, OPTIONS, TESTED, parse
 from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
+from perfkit.config.dialects.splice import splice
 
 DEVICES_PER_NODE = 8
 GROUPS = {"MODEL_ARGS": "num_layers", "TRAINING_ARGS": "seq_length", "PARALLEL_ARGS": "tensor_model_parallel_size"}
@@ -22,6 +23,10 @@ def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
         text, notes = edit_json(text, options, LISTS)
         return text, tuple(notes)
     devices = options.pop("world_size", None)
+    if TESTED.search(text):
+        given: dict[tuple[str, ...], Any] = {} if devices is None else {(ENVIRONMENT, "WORLD_SIZE"): devices}
+        given |= {(OPTIONS, "--" + name.replace("_", "-")): value for name, value in options.items()}
+        return splice(text, document.name, given)
     text, notes = edit_script(text, options, FLAGS, LISTS, _lines)
     if devices is not None:
         text = _with_devices(text, devices, notes)

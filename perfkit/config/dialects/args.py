@@ -1,4 +1,4 @@
-"""Command-line options out of a launch script, a flat list of arguments or JSON; nothing is executed.
+"""Command-line options out of a launch script, a flat list of arguments, JSON or a section of YAML; nothing is executed.
 
 A script is followed as a shell would (`_shell.py`), and every `--name value...` that reaches a command counts. In a file without a
 command, such as one that others source, every option counts that stands in a variable.
@@ -14,11 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perfkit.config.dialects import yaml
 from perfkit.config.dialects._shell import END, Placed, Shell
 from perfkit.config.dialects._shell_words import expanded, is_known
 from perfkit.core.errors import InputError
 
 MAX_DEPTH = 10
+OPTIONS, ENVIRONMENT = "MODEL_ARGS", "ENV_VARS"
+TESTED = re.compile(rf"^{OPTIONS}[ \t]*:[ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+"""The section of options in the YAML of Megatron's own tests (`tests/functional_tests/test_cases/*/*/model_config.yaml`)."""
 
 
 @dataclass(slots=True)
@@ -52,6 +56,8 @@ def parse(text: str, name: str, flags: frozenset[str], lists: frozenset[str], pa
     stripped = text.lstrip()
     if stripped.startswith(("{", "[")):
         return _from_json(text, name, flags, lists)
+    if TESTED.search(text):
+        return _from_yaml(text, name, lists)
     shell = Shell()
     try:
         shell.run(text, name, path)
@@ -84,6 +90,21 @@ def _from_json(text: str, name: str, flags: frozenset[str], lists: frozenset[str
                 arguments.add(key, item, None)
         return arguments
     raise InputError(name, ["JSON must be a list of arguments or an object of names and values"])
+
+
+def _from_yaml(text: str, name: str, lists: frozenset[str]) -> Arguments:
+    parsed = yaml.parse(text, name)
+    options, variables = (parsed.values.get(section) or {} for section in (OPTIONS, ENVIRONMENT))
+    if not isinstance(options, Mapping) or not isinstance(variables, Mapping):
+        raise InputError(name, [f"{OPTIONS} and {ENVIRONMENT} must be sections of names and values"])
+    arguments = Arguments(variables={str(key): str(value) for key, value in variables.items()}, repeated=list(parsed.duplicates))
+    for key, value in options.items():
+        if value is not None and value is not False:
+            # A shell reads the values, so that bars and brackets stand behind backslashes.
+            plain = _typed(value.replace("\\", "")) if isinstance(value, str) else value
+            listed = str(key).lstrip("-").replace("-", "_") in lists and not isinstance(plain, list)
+            arguments.add(str(key), str(plain).split() if listed else plain, parsed.lines.get(f"{OPTIONS}.{key}"))
+    return arguments
 
 
 def _collected(flat: list[Placed], variables: Mapping[str, str], flags: frozenset[str], lists: frozenset[str]) -> Arguments:

@@ -62,7 +62,7 @@ class _Effects:
 
     def _there(self, key: str) -> str:
         group, _, rest = key.partition(".")
-        return f"{self.under[group]}.{rest}" if group in self.under else rest
+        return f"{self.under[group]}.{rest}" if group in self.under else rest or key
 
 
 def left_over(dialect: str, values: Any, used: Collection[str]) -> LeftOver:

@@ -1,6 +1,7 @@
 """Megatron-Bridge YAML: a saved `ConfigContainer` (`run_config.yaml`, a dry run's), or the groups that override one.
 
-The file does not say how many devices there are, but where `comm_overlap.data_parallel_size` does.
+The groups `language_model` and `model_parallel` of Megatron-LM's own YAML, which MindSpeed-Core-MS has too, are read likewise. The
+file does not say how many devices there are, but where `comm_overlap.data_parallel_size` does.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ MODEL = re.compile(
     r"^model[ \t]*:[^\n]*\n(?:[ \t]+[^\n]*\n|[ \t]*\n)*?[ \t]+(?:(?:tensor|pipeline)_model_parallel_size|num_layers)[ \t]*:",
     re.MULTILINE,
 )
+PLAIN = re.compile(
+    r"^language_model[ \t]*:(?=[\s\S]*^model_parallel[ \t]*:)|^model_parallel[ \t]*:(?=[\s\S]*^language_model[ \t]*:)", re.MULTILINE
+)
 SPLITS = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 HEADER = "# Settings of a ConfigContainer; data, tokenizer, learning rate and logging are still to be added.\n"
 
@@ -33,7 +37,9 @@ HEADER = "# Settings of a ConfigContainer; data, tokenizer, learning rate and lo
 def detect(document: Document) -> bool:
     """Whether the text is a saved container, or has its groups with the names of Megatron-Core's fields."""
     text = document.text
-    return SAVED.search(text) is not None or (GROUPS.search(text) is not None and MODEL.search(text) is not None)
+    if SAVED.search(text) or PLAIN.search(text):
+        return True
+    return GROUPS.search(text) is not None and MODEL.search(text) is not None
 
 
 def read(document: Document) -> Plan:
@@ -52,7 +58,7 @@ def read(document: Document) -> Plan:
         options["world_size"] = replicas * prod(_whole(options.get(size)) for size in SPLITS) if countable else replicas
     section = Section(reading, "", options)
     stated = {group: value for group, value in values.items() if value is not None}
-    return plan_of(section, {}, lambda: reading.annotated("megatron-bridge", stated, read_names()))
+    return plan_of(section, {}, lambda: reading.annotated("megatron-bridge", stated, read_names(values, reading.used)))
 
 
 def _whole(size: Any) -> int:
@@ -81,7 +87,7 @@ def new(settings: Changes) -> str:
     return HEADER + block({**tree, "comm_overlap": {**overlap, "data_parallel_size": replicas}})
 
 
-SIZES_BY_KEY = {
+SIZES_BY_KEY: dict[str, tuple[str, ...]] = {
     "tensor": ("model.tensor_model_parallel_size",),
     "pipeline": ("model.pipeline_model_parallel_size",),
     "context": ("model.context_parallel_size",),
@@ -98,6 +104,10 @@ SIZES_BY_KEY = {
     "vocab": ("model.vocab_size",),
     "sequence_parallel": ("model.sequence_parallel",),
     "optimizer_parallel": ("ddp.use_distributed_optimizer",),
+}
+SIZES_BY_KEY |= {
+    name: (key, *(f"{group}{key.partition('.')[2]}" for group in ("language_model.", "model_parallel.", "")))
+    for name, (key,) in SIZES_BY_KEY.items()
 }
 """Where this dialect states what checks compare, by the names of `perfkit.config.lint.facts`."""
 

@@ -86,7 +86,7 @@ def facts_of(config: Config) -> Facts | None:
                 found[name], keys[name] = value, key
                 break
     asked = [flag for flag in FLAGS if flag in names and (config.whole or config.get(keys[flag]) is not None)]
-    found |= {flag: is_on(config, keys[flag]) for flag in asked}
+    found |= {flag: any(is_on(config, key) for key in names[flag]) for flag in asked}
     if (
         "parallel" in names
         and (config.whole or config.get(keys["parallel"]) is not None)
@@ -110,6 +110,20 @@ def is_on(config: Config, key: str) -> bool:
         or (isinstance(value, str) and value.strip().lower() in {"true", "on", "1"})
         or (value == 1 and value is not False)
     )
+
+
+WINDOWS = {"megatron": ("profile_step_start", 10, "profile_step_end", 12, -1)}
+"""Keys of the first step and of the last that is recorded, with their defaults and how far the second lies behind the last."""
+USUAL_WINDOW = ("profile_start_step", 1, "profile_stop_step", 10, 0)
+
+
+def recorded_steps(config: Config) -> tuple[int, int, str, str] | None:
+    """First and last step of the profile and the keys that say so; None where none is on, or the steps are no numbers."""
+    first, start, last, stop, behind = WINDOWS.get(config.dialect, USUAL_WINDOW)
+    start, stop = config.get(first, start), config.get(last, stop)
+    if not is_on(config, "profile") or not isinstance(start, int) or not isinstance(stop, int):
+        return None
+    return start, stop + behind, first, last
 
 
 def is_inference(config: Config) -> bool:

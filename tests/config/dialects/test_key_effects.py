@@ -21,6 +21,7 @@ SAMPLES = sorted(
         DATA / "torchtitan",
         DATA / "megatron_bridge",
         DATA / "today",
+        DATA / "others",
         DATA / "splice",
     )
     for path in folder.rglob("*")
@@ -78,6 +79,7 @@ HARMLESS = [
     "mtp_loss",
     "layernorm",
     "checkpoint.",
+    "ckpt_",
     "post_layer",
     "_layernorm",
     "query_key_layer_scaling",

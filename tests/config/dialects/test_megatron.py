@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from perfkit import read_config
+from perfkit.config.dialects import write_config
 from perfkit.config.dialects.read import read_text
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
@@ -290,3 +293,55 @@ torchrun --nproc_per_node 2 pretrain_gpt.py ${A[@]} --seq-length 128 --micro-bat
     assert (plan.model.num_layers, plan.model.hidden_size, plan.num_devices) == (4, 512, 2)
     assert not any("left out" in note for note in plan.document.notes)
     assert plan.document.unknown == ()
+
+
+OTHERS = Path(__file__).parents[2] / "data" / "configs" / "others"
+TESTED = OTHERS / "mixtral_8x22b_model_config.yaml"
+
+
+def test_the_yaml_of_megatrons_own_tests_is_the_same_options_as_words():
+    plan = read_config(TESTED)
+    assert (plan.model.num_layers, plan.model.num_experts, plan.parallel.expert_parallel_size) == (56, 8, 8)
+    assert count_params(plan.model).total == 140_620_634_112  # 141 B
+    options = yaml.safe_load(TESTED.read_text())["MODEL_ARGS"]
+    words = [word for key, value in options.items() for word in ([key] if value is True else [key, str(value)])]
+    flat = read_text(shlex.join(words), "args.txt")
+    assert replace(flat, document=None) == replace(plan, document=None)
+
+
+def test_the_yaml_of_megatrons_own_tests_is_changed_where_an_option_stands():
+    plan = read_config(TESTED)
+    written = write_config(replace(plan, parallel=replace(plan.parallel, tensor_parallel_size=4)))
+    assert {"-  --tensor-model-parallel-size: 2", "+  --tensor-model-parallel-size: 4"} <= set(written.diff().splitlines())
+    assert "  --hidden-size: 6144" in written.text
+    again = read_text(written.text, "again.yaml")
+    assert (again.parallel.tensor_parallel_size, again.num_devices) == (4, 256)
+
+
+def test_bars_and_brackets_behind_backslashes_are_a_layout():
+    text = TESTED.read_text().replace(
+        "  --num-layers: 56", "  --num-layers: 15\n  --pipeline-model-parallel-layout: Et*2\\\\|\\\\(tt\\\\|\\\\)*6tL"
+    )
+    plan = read_text(text, "layout.yaml")
+    assert plan.parallel.layers_per_stage == ((2,) * 7 + (1,),)
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("--enable-mhc", "streams of residuals"),
+        ("--kv-compress", "compressed tokens"),
+        ("--hybrid-layer-pattern M-M*", "state-space"),
+    ],
+)
+def test_a_model_that_nothing_counts_is_refused_for_that_alone(option, what):
+    with pytest.raises(InputError) as error:
+        read_text(f"--num-layers 8 --hidden-size 64 {option}", "args.txt")
+    assert len(error.value.problems) == 1
+    assert what in error.value.problems[0]
+
+
+def test_a_file_of_merges_is_the_vocabulary_of_gpt2():
+    plan = read({**GPT3, "vocab-size": 50257})
+    named = {name: value for name, value in GPT3.items() if name != "vocab-size"} | {"merge-file": "gpt2-merges.txt"}
+    assert read(named).model.vocab_size == plan.model.vocab_size

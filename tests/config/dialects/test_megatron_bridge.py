@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.config.dialects import read_config, read_text, write_config
+from perfkit.config.lint import lint_text
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
@@ -189,3 +190,34 @@ def test_a_megatron_script_and_its_container_are_one_plan():
     assert (again.parallel, again.workload, again.recompute, again.optimizer) == (
         plan.parallel, plan.workload, plan.recompute, plan.optimizer,
     )  # fmt: skip
+
+
+PLAIN = SAVED.parents[1] / "others" / "config_mixtral_large.yaml"
+
+
+def test_groups_of_fields_with_options_beside_them_are_read():
+    plan = read_config(PLAIN)
+    model, parallel = plan.model, plan.parallel
+    assert (model.num_layers, model.num_experts, model.num_key_value_heads, model.gated_ffn) == (2, 4, 8, True)
+    assert (parallel.tensor_parallel_size, parallel.expert_parallel_size, parallel.sequence_parallel) == (2, 2, True)
+    assert (plan.workload.dtype, plan.workload.global_batch_size, model.tied_embeddings) == ("float32", 4, False)
+
+
+def test_groups_of_fields_are_changed_where_a_field_stands():
+    plan = read_config(PLAIN)
+    written = write_config(replace(plan, parallel=replace(plan.parallel, tensor_parallel_size=4)))
+    again = read_text(written.text, "again.yaml")
+    assert again.parallel.tensor_parallel_size == 4
+    assert "  tensor_model_parallel_size: 4" in written.text.splitlines()
+    assert again.model == plan.model
+
+
+def test_half_precision_of_the_groups_counts():
+    text = PLAIN.read_text().replace('compute_dtype: "float32"', 'compute_dtype: "bfloat16"')
+    assert read_text(text, "half.yaml").workload.dtype == "bfloat16"
+
+
+def test_groups_of_fields_are_checked_where_they_stand():
+    problems = lint_text("plain.yaml", PLAIN.read_text()).problems
+    assert {one.rule for one in problems} == {"key-not-counted"}
+    assert all(one.line for one in problems)

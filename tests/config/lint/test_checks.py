@@ -46,3 +46,19 @@ def test_a_check_says_why_and_what_to_do(check):
     assert check.fix
     assert check.title[0].isupper()
     assert check.bad != check.good
+
+
+def test_megatrons_profile_is_judged_by_its_own_options():
+    words = (
+        "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --vocab-size 1000 --profile"
+    )
+    for window, rules in (
+        ("--profile-step-start 10 --profile-step-end 12", set()),
+        ("--profile-step-start 2 --profile-step-end 4", {"profile-start-compile"}),
+        ("--profile-step-start 10 --profile-step-end 30", {"profile-window-long"}),
+    ):
+        found = {
+            one.rule
+            for one in lint_text("run.sh", f"torchrun pretrain_gpt.py {words} --tensor-model-parallel-size 2 {window}").problems
+        }
+        assert {rule for rule in found if rule.startswith("profile-")} == rules

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.facts import is_on
+from perfkit.config.lint.facts import recorded_steps
 from perfkit.config.lint.subjects import Config
 
 
 def _check(config: Config) -> Iterator[Found]:
-    start = config.get("profile_start_step", 1)
-    if is_on(config, "profile") and isinstance(start, int) and start <= 3:
-        yield Found(message=f"the profile starts at step {start}; the first steps compile", key="profile_start_step")
+    window = recorded_steps(config)
+    if window is not None and window[0] <= 3:
+        yield Found(message=f"the profile starts at step {window[0]}; the first steps compile", key=window[2])
 
 
 CHECK = Check(

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfkit.config.lint.check import Check, Found
-from perfkit.config.lint.facts import is_on
+from perfkit.config.lint.facts import recorded_steps
 from perfkit.config.lint.subjects import Config
 
 MOST = 4
 
 
 def _check(config: Config) -> Iterator[Found]:
-    start, stop = config.get("profile_start_step", 1), config.get("profile_stop_step", 10)
-    if not is_on(config, "profile") or not isinstance(start, int) or not isinstance(stop, int):
+    window = recorded_steps(config)
+    if window is None:
         return
+    start, stop, _, key = window
     steps = stop - start + 1
     if steps > MOST:
-        yield Found(message=f"{steps} steps are recorded; 2 to {MOST} are enough", key="profile_stop_step")
+        yield Found(message=f"{steps} steps are recorded; 2 to {MOST} are enough", key=key)
     elif steps < 1:
-        yield Found(
-            message=f"the profile stops at step {stop} before it starts at {start}: 1 and 10 are taken", key="profile_stop_step"
-        )
+        taken = "1 and 10 are taken" if config.dialect == "mindformers" else "none is recorded"
+        yield Found(message=f"the profile stops at step {stop} before it starts at {start}: {taken}", key=key)
 
 
 CHECK = Check(
