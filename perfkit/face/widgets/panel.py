@@ -119,6 +119,7 @@ class PanelView(View):
         self.answer: Whole | None = None
         self.error: Exception | None = None
         self._changes: list[tuple[int, Change]] = []
+        self._waiting: dict[str, Any] = {}  # what was asked for before the options that it is one of could be made
         self._seq, self._version = 0, 0
         self._notes: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
@@ -230,17 +231,25 @@ class PanelView(View):
         return state if self._before is None else self._before
 
     def _accept(self, state: State, values: Mapping[str, Any]) -> State:
-        known = {control.path: control for control in self.panel.controls}
+        """The state with `values`; one whose options cannot be made yet waits until they can."""
         for path, value in values.items():
-            if path not in known:
-                state = {**state, path: self._shared_value(state, path, value)}
-                continue
+            self._waiting.pop(path, None)
             try:
-                accepted, note = known[path].accept(value, state)
-                state, self._notes[path] = {**state, path: accepted}, note
-            except InputError as error:  # said beside the field; what was there before stays
-                self._notes[path] = f"{error.problems[0]}; not changed"
+                state = self._accept_one(state, path, value)
+            except (NothingYet, NotMeasuredError):
+                self._waiting[path] = value
         return state
+
+    def _accept_one(self, state: State, path: str, value: Any) -> State:
+        control = next((control for control in self.panel.controls if control.path == path), None)
+        if control is None:
+            return {**state, path: self._shared_value(state, path, value)}
+        try:
+            accepted, note = control.accept(value, state)
+        except InputError as error:  # said beside the field; what was there before stays
+            accepted, note = state[path], f"{error.problems[0]}; not changed"
+        self._notes[path] = note
+        return {**state, path: accepted}
 
     def _shared_value(self, state: State, path: str, value: Any) -> Any:
         """A value of the address that no control shows, such as the chosen row; of the kind that it has already."""
@@ -256,13 +265,14 @@ class PanelView(View):
     # The thread -------------------------------------------------------------
 
     def _work(self, progress: Progress) -> None:
-        with self.lock:
-            changes, self._changes = self._changes, []
-            if changes:
-                self._notes = {}
         try:
+            self._look_up()
+            with self.lock:
+                changes, self._changes = self._changes, []
+                if changes:
+                    self._notes = {}
             self._follow_address()
-            for seq, change in changes:
+            for seq, change in ((0, self._without_waiting), *changes):
                 self._seq, before = max(self._seq, seq), self.state
                 self.state = change(before)
                 if self.state != before:
@@ -286,6 +296,12 @@ class PanelView(View):
         except Exception as error:  # every end of `compute` is a state that the visitor sees
             self._fail(error)
         self._shared.tell(self.state, origin=self)
+
+    def _look_up(self) -> None:
+        """Get what options are made of, as far as it is there; changes wait for it."""
+
+    def _without_waiting(self, state: State) -> State:
+        return self._accept(state, dict(self._waiting))
 
     def _settle_choices(self) -> None:
         """Options follow the state: a value that is none of them any more gives way to one that is."""
@@ -375,10 +391,10 @@ class PanelView(View):
         for path, value in values.items():
             before = self.state
             try:
-                self.state = self._accept(before, {path: value})
+                self.state = self._accept_one(before, path, value)
             except InputError as error:  # of a value that no control shows
                 self._notes[path] = error.problems[0]
-            except NothingYet:  # its options follow something that is not there yet
+            except (NothingYet, NotMeasuredError):  # its options follow something that is not there yet
                 continue
             self._shared.took(path, before, self.state)
 

@@ -74,6 +74,7 @@ class StepView(PanelView):
         self._recipe = recipe
         self.result, self.selection = Value(recipe.title), Value(recipe.title)
         self._resolved: dict[str, Any] = {}
+        self._missing: NothingYet | None = None
         self._remembered: tuple[dict[str, Any], Any] | None = None
         self._refused: tuple[dict[str, Any], Exception] | None = None
         self._whole = Whole({}, {}, "", (), ())
@@ -97,9 +98,9 @@ class StepView(PanelView):
         found = {name: state[name] for name in self._recipe.entries if name in self._set_by_hand}
         return found | ({choose: state[choose]} if choose in state and state[choose] not in ("", ()) else {})
 
-    def _accept(self, state: Any, values: Mapping[str, Any]) -> Any:
-        self._set_by_hand.update(values)
-        return super()._accept(state, values)
+    def _accept_one(self, state: Any, path: str, value: Any) -> Any:
+        self._set_by_hand.add(path)
+        return super()._accept_one(state, path, value)
 
     def retire(self) -> None:
         """Follow nothing any more: the cell was run again, and another view stands in this one's place."""
@@ -175,18 +176,21 @@ class StepView(PanelView):
         super()._work(progress)
         self._is_undone = False
 
-    def _settle_choices(self) -> None:
-        """Wait for what the step follows, then settle what its options allow."""
+    def _look_up(self) -> None:
+        """Wait for what the step follows."""
         self._options_are_known = False
-        self._resolved = dict(self._recipe.constants)
+        self._resolved, self._missing = dict(self._recipe.constants), None
         try:
             for name, source in self._recipe.sources.items():
                 self._resolved[name] = source.needed(late=self._late, check=check)
-        except NothingYet:
-            self._fill()  # with what is there: a control does not lose its value to something else that fails
-            raise
-        self._follow_address()  # also what has options that are made of what the step follows
-        self._fill()
+        except NothingYet as error:
+            self._missing = error
+
+    def _settle_choices(self) -> None:
+        """Settle what its options allow; raises NothingYet where what the step follows is not there."""
+        self._fill()  # also with a part: a control does not lose its value to something else that fails
+        if self._missing is not None:
+            raise self._missing
         before = self.state
         super()._settle_choices()
         if self.state != before:  # what is filled by a size that was no option any more

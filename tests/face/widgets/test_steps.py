@@ -184,6 +184,40 @@ def test_a_step_whose_source_takes_long_is_greyed_meanwhile():
     assert after.view.status["state"] == "result"
 
 
+def test_a_change_waits_until_its_options_can_be_made():
+    there, started = threading.Event(), threading.Event()
+
+    @widgets.step(num=widgets.Number(0, low=0, high=99, step=1))
+    def ranks(num):
+        started.set()
+        assert there.wait(30)
+        if not num:
+            raise NothingYet("none")
+        return list(range(num))
+
+    @widgets.step(ranks=ranks, rank=widgets.Choice(lambda ranks: ranks), unit=widgets.Choice("ms", "%"))
+    def one(ranks, rank, unit):
+        return f"{rank} of {len(ranks)} in {unit}"
+
+    assert started.wait(30)
+    one.set(unit="%", rank=3)  # before there is a rank
+    there.set()
+    with pytest.raises(NothingYet):
+        one.wait()
+    ranks.set(num=4)
+    assert one.wait().text == "3 of 4 in %"
+    ranks.set(num=9)
+    one.set(rank=8)  # of the newest ranks, which the thread has not seen yet
+    assert one.wait().text == "8 of 9 in %"
+    ranks.set(num=0)
+    with pytest.raises(NothingYet):
+        one.wait()
+    one.set(rank=5, unit="ms")
+    one.set(rank=2)
+    ranks.set(num=4)
+    assert one.wait().text == "2 of 4 in ms", "the newest one"
+
+
 def test_options_follow_what_the_step_follows():
     @widgets.step(run=widgets.choose_recording(SIXTEEN), rank=widgets.Choice(lambda run: run.ranks))
     def one(run, rank):
