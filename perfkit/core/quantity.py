@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from perfkit.core.units import NS_PER_S, format_bytes, format_count, format_ns, format_ratio, format_si, significant
+from perfkit.core.units import NS_PER_S, format_bytes, format_count, format_ns, format_ratio, format_si, percents, significant
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -210,12 +210,14 @@ def word(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def cell(value: Any, digits: int = 3, *, absent: str = NOT_MEASURED) -> str:
-    """A value beside the unit of its column: whole numbers in full, others with `digits` digits, nan and infinities as such."""
+def cell(value: Any, digits: int = 3, *, unit: str = "", absent: str = NOT_MEASURED) -> str:
+    """A value beside the `unit` of its column: whole numbers in full, others with `digits` digits, nan and infinities as such."""
     if value is None:
         return absent
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return format_count(value)
-    return significant(value, digits) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return percents(value, digits) if unit == "%" else significant(value, digits)
+    return str(value)

@@ -21,6 +21,8 @@ TERA = 1e12
 MAX_EXPONENT = 24  # 10**24 s is older than the universe; larger exponents only fill memory
 
 THIN_SPACE = "\u2009"
+LEAST_PERCENT = 0.001
+"""A share is told from here on; with its zeros in full, a smaller one is no number that people read."""
 
 _SI = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BINARY = ((2.0**50, "Pi"), (2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
@@ -106,14 +108,24 @@ def format_bytes(value: float | None, digits: int = 3) -> str:
     return _prefixed(value, "B", _BINARY, digits)
 
 
+def percents(value: float, digits: int = 3) -> str:
+    """A number of percents, without their sign: `percents(57.54)` is '57.5', `percents(1.49e-5)` '< 0.001'."""
+    if 0 < abs(value) < LEAST_PERCENT:
+        return f"< {LEAST_PERCENT}" if value > 0 else f"> -{LEAST_PERCENT}"
+    return significant(value, digits)
+
+
 def format_ratio(value: float | None, digits: int = 3) -> str:
     """A ratio as percent: `format_ratio(0.5754)` is '57.5 %'."""
-    return "not measured" if value is None else f"{significant(value * 100, digits)} %"
+    return "not measured" if value is None else f"{percents(value * 100, digits)} %"
 
 
 def format_change(ratio: float | None, digits: int = 3) -> str:
     """A relative change as percent with its sign: `format_change(-0.1427)` is '-14.3 %'."""
-    return ("+" if ratio is not None and ratio >= 0 else "") + format_ratio(ratio, digits)
+    text = format_ratio(ratio, digits)
+    if ratio is None or ratio < 0:
+        return text
+    return f"< +{text[2:]}" if text.startswith("<") else f"+{text}"
 
 
 def _prefixed(value: float | None, unit: str, scale: tuple[tuple[float, str], ...], digits: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 import pytest
@@ -16,6 +17,7 @@ from perfkit.core.units import (
     THIN_SPACE,
     decimal_to_ns,
     format_bytes,
+    format_change,
     format_ns,
     format_ratio,
     format_si,
@@ -80,6 +82,19 @@ def test_rates_and_sizes_have_prefixes():
 
 def test_ratios_are_percent():
     assert format_ratio(0.57545) == "57.5 %"
+    assert [format_change(ratio) for ratio in (-0.1427, 0.0, 0.02)] == ["-14.3 %", "+0 %", "+2.00 %"]
+
+
+def test_a_share_that_nobody_reads_is_told_as_below_what_one_reads():
+    assert [format_ratio(ratio) for ratio in (1.49e-7, -1.49e-7, 1e-5, 0.0)] == ["< 0.001 %", "> -0.001 %", "0.00100 %", "0 %"]
+    assert [format_change(ratio) for ratio in (1.49e-7, -1.49e-7)] == ["< +0.001 %", "> -0.001 %"]
+
+
+@given(st.floats(-10, 10))
+def test_no_share_is_shown_with_more_zeros_than_a_reader_counts(ratio):
+    for text in (format_ratio(ratio), format_change(ratio)):
+        assert "0.000" not in text
+        assert math.copysign(1, float(text.removesuffix(" %").lstrip("<> "))) == math.copysign(1, ratio) or ratio == 0
 
 
 def test_what_was_not_measured_is_said_not_to_be():

@@ -1,4 +1,4 @@
-"""A statistic is named where it stands: a mean or a median of steps or of ranks that is no step's own has the word beside it."""
+"""A statistic is named where it stands: a mean, median or percentile that is no step's or rank's own has the word beside it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
 
@@ -31,6 +32,12 @@ FEED = data_folder() / "traces" / "mindinsight_feed"
 WAITS_MS = (3, 11, 13, 17, 31, 37, 53, 59)
 """Before each step: no two are alike, nor are their mean and median, and neither is a step's own."""
 WORDS = {"mean": ("mean", "average"), "median": ("median", "middle")}
+PERCENTILES = (1, 5, 10, 25, 75, 90, 95, 99)
+WORDS |= {f"p{share}": (f"p{share} ", f"p{share}_", f"{share}th", "percentile") for share in PERCENTILES}
+LOG_LINE = (
+    " iteration {step:8d}/    1000 | consumed samples: 40 | elapsed time per iteration (ms): {ms} | learning rate: 1.500E-04 | "
+    "global batch size:     4 | lm loss: 3.282511E+01 | number of skipped iterations:   0 | number of nan iterations:   0 |\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +69,37 @@ def statistics(recording: Path) -> Mapping[str, list[float]]:
     waits = lengths - lengths[0]
     series = [part for whole in (lengths, waits) for part in (whole, whole[1:])]
     assert len(lengths) == len(WAITS_MS) + 1
-    return {"mean": [float(part.mean()) for part in series], "median": [float(np.median(part)) for part in series[1::2]]}
+    made = {"mean": [float(part.mean()) for part in series], "median": [float(np.median(part)) for part in series[1::2]]}
+    return made | percentiles(series, others={*lengths.tolist(), *waits.tolist(), *made["mean"], *made["median"]})
+
+
+def percentiles(series: Iterable[npt.NDArray[np.float64]], others: Collection[float]) -> dict[str, list[float]]:
+    """The percentiles of each of some series that are like none of the other numbers."""
+    found: dict[str, list[float]] = {}
+    for share, part in itertools.product(PERCENTILES, series):
+        value = float(np.percentile(part, share))
+        if not any(abs(value - other) <= 0.006 * abs(other) for other in others):
+            found.setdefault(f"p{share}", []).append(value)
+    return found
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training log of 23 steps of which no two take alike, nor as long as a percentile of them."""
+    path = tmp_path_factory.mktemp("log") / "train.log"
+    times_ms = np.exp(np.random.default_rng(9).uniform(np.log(900), np.log(2700), 23)).round(1)
+    path.write_text("".join(LOG_LINE.format(step=step, ms=ms) for step, ms in enumerate(times_ms.tolist(), 1)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def statistics_of_log(log: Path) -> Mapping[str, list[float]]:
+    """The percentiles of the log's steps, as many first ones left out as somebody may leave out."""
+    times = load(str(log)).frame("steps").sort_values("step")["duration_ns"].to_numpy(dtype=np.float64)
+    assert len(times) == 23
+    found = percentiles([times[first:] for first in range(4)], others=times.tolist())
+    assert {"p10", "p90", "p95"} <= set(found)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +119,20 @@ def of_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def statistics_of_ranks(of_ranks: Path) -> Mapping[str, list[float]]:
-    """Means and medians over all steps, over the steps of a rank and over the ranks of a step, that are like nothing else."""
+    """Means and medians over all steps, over the steps of a rank and over the ranks of a step, that are like nothing else.
+
+    And the percentiles of all durations: with those of every rank and step there would be one near any number.
+    """
     steps, raw = load(str(of_ranks)).frame("steps"), set()
-    made: dict[str, set[float]] = {name: set() for name in WORDS}
+    made: dict[str, set[float]] = {"mean": set(), "median": set()}
     for name in ("duration_ns", "computing_ns", "exposed_communication_ns", "overlapped_ns", "free_ns"):
         table = steps.pivot(index="step", columns="rank", values=name).to_numpy(dtype=np.float64)
         raw |= set(table.ravel().tolist())
         for part, (word, of) in itertools.product((table, table[1:], table[2:]), (("mean", np.mean), ("median", np.median))):
             made[word] |= {float(of(part)), *of(part, axis=0).tolist(), *of(part, axis=1).tolist()}
     others = {"mean": raw | made["median"], "median": raw | made["mean"]}
-    return {
+    durations = steps["duration_ns"].to_numpy(dtype=np.float64)
+    return percentiles([durations], others=raw | made["mean"] | made["median"]) | {
         word: [value for value in values if not any(abs(value - other) <= 0.006 * other for other in others[word])]
         for word, values in made.items()
     }
@@ -124,9 +165,18 @@ def test_in_the_terminal(command: str, recording: Path, statistics: Mapping[str,
     assert list(of_terminal(printed(command, str(recording)), statistics)) == []
 
 
+def test_percentiles_of_a_log(log: Path, statistics_of_log: Mapping[str, list[float]]):
+    assert list(of_terminal(printed("summary", str(log)), statistics_of_log)) == []
+    assert unnamed_on("01_baseline", log, statistics_of_log) == []
+    page = views(run_page("01_baseline", path=log))
+    shown = page["how_long_a_step_is"].wait()
+    assert list(unnamed(str(quantity.text("ns", statistics_of_log["p10"][1])), "", statistics_of_log)), "the law sees one"
+    assert "p10" in table_content("steps", shown.tables[next(iter(shown.tables))])["columns"][3]["label"]
+
+
 @pytest.mark.parametrize("command", ["summary", "diagnose"])
 def test_in_the_terminal_over_ranks(command: str, of_ranks: Path, statistics_of_ranks: Mapping[str, list[float]]):
-    assert min(map(len, statistics_of_ranks.values())) >= 30
+    assert min(len(statistics_of_ranks[word]) for word in ("mean", "median")) >= 30
     assert list(of_terminal(printed(command, str(of_ranks)), statistics_of_ranks)) == []
 
 
@@ -194,7 +244,7 @@ def test_a_comparison_over_ranks(of_ranks: Path, statistics_of_ranks: Mapping[st
 
 
 def test_a_number_without_its_word_is_found(statistics: Mapping[str, list[float]]):
-    mean, median = (quantity.text("ns", statistics[name][0]) for name in WORDS)
+    mean, median = (quantity.text("ns", statistics[name][0]) for name in ("mean", "median"))
     assert list(unnamed(f"a step takes {mean}", "", statistics))
     assert list(unnamed(f"a step takes {median}, the mean", "", statistics))
     assert not list(unnamed(f"a step takes {mean} on average, {median} in the median", "", statistics))

@@ -33,6 +33,9 @@ PLANS = [str(DATA / f"case13b/round{number}.yaml") for number in (1, 2)]
 DEVICE = ["--device", "Ascend-910B2"]
 SHOWN = re.compile(r"(?<![\w.])[-−]?\d+(?:[\u2009\u202f ]\d{3})*(?:\.\d+)?")
 
+TINY = re.compile(r"[<>] [-+]?0\.001(?= %|$)")
+"""A share that nobody reads: nothing, as far as its digits go."""
+
 Row = Mapping[str, Any]
 
 
@@ -48,6 +51,7 @@ class Shown(NamedTuple):
 
 def read_off(text: str, name: str, unit: str = "") -> Shown | None:
     """The number in a cell, in the unit with which `name` ends; None if it shows none. `unit` is that of a column."""
+    text = TINY.sub("0.00", text)
     found = SHOWN.match(text)
     if found is None:
         return None
@@ -80,7 +84,7 @@ LEVEL = re.compile(r"80 % (?=interval|between)")
 
 def told_in(text: str) -> Iterator[tuple[str, Shown]]:
     """The numbers with a unit in a sentence: what each is of, and the number."""
-    for number, unit in TOLD.findall(text):
+    for number, unit in TOLD.findall(TINY.sub("0.00", text)):
         digits = re.sub(r"[\u2009\u202f ]", "", number).replace("−", "-")
         (kind, size), decimals = KINDS[unit], len(digits.partition(".")[2])
         last = 0 if decimals else max(0, math.floor(math.log10(abs(float(digits)) or 1)) - 2)

@@ -99,7 +99,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     )
     unit, size, digits = (table.units[name], 1.0, 3) if name in table.units else quantity.column(name, own)
     values = own if size == 1 else [quantity.scaled(value, size) for value in own]
-    text = [quantity.cell(value, digits) for value in values]
+    text = [quantity.cell(value, digits, unit=unit) for value in values]
     numbers = [value for value in values if value is not None]
     return {
         "label": told(table.labels.get(name, quantity.label(name))),

@@ -30,6 +30,11 @@ def test_shares_are_percent_and_sizes_binary():
     assert column(frame, "count")["text"] == ["12\u2009481"]
 
 
+def test_a_share_that_nobody_reads_is_whole_in_the_export():
+    shares = column(pd.DataFrame({"overlap_ratio": [0.125, 1.49e-7]}), "overlap_ratio")
+    assert (shares["text"], shares["values"]) == (["12.5", "< 0.001"], [12.5, 1.49e-5])
+
+
 def test_a_unit_that_is_given_wins_over_the_names():
     speed = column(pd.DataFrame({"speed": [2562.0]}), "speed", units={"speed": "tokens/s"}, labels={"speed": "Speed"})
     assert (speed["label"], speed["unit"], speed["text"]) == ("Speed", "tokens/s", ["2\u2009560"])
