@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfkit.face.widgets.panel import Panel, PanelView, waited
+from perfkit.face.widgets.panel import Panel, PanelView
+from perfkit.face.widgets.view import waited
 
 
 def open_panel(panel: Panel, *, name: str = "panel", state: Any = None) -> PanelView:

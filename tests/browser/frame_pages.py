@@ -56,9 +56,10 @@ from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.face.widgets.control import Choice
 from perfkit.face.widgets.panel import Empty, Panel, PanelView
 from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.worker import running
 
 GO = threading.Event()
-def compute(state, progress):
+def compute(state):
     match state["show"]:
         case "empty": raise NothingYet("No run is open. A run shows where the step goes.")
         case "unmeasured": raise NotMeasuredError("memory", how_to_collect="profile_memory: True")
@@ -66,7 +67,7 @@ def compute(state, progress):
         case "bug": raise ValueError("boom")
         case "loading":
             for part in range(400):
-                progress("trace_view.json", part * 2**20, 400 * 2**20)
+                running()("trace_view.json", part * 2**20, 400 * 2**20)
                 time.sleep(0.05)
         case "slow": time.sleep(1.5)
     return state["show"]

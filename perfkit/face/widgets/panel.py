@@ -9,20 +9,18 @@ code and controls (`details` of the same version), unless a newer state is asked
     raises NotMeasuredError    not measured: what is missing and the lines that collect it
     raises InputError          error: all problems in words
     raises anything else       error: one line, the traceback folded
-    calls progress(...)        loading, with a bar and a cancel button
+    calls `running()(...)`     loading, with a bar and a cancel button
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import traitlets
 
-from perfkit.core import settings
 from perfkit.core.errors import InputError, NotMeasuredError, PerfkitError
 from perfkit.core.texts import t, told
 from perfkit.face.charts.spec import split, unchecked
@@ -39,7 +37,7 @@ from perfkit.face.widgets.table import Table, table_content
 from perfkit.face.widgets.view import View
 from perfkit.face.widgets.worker import Background, Cancelled, Progress
 
-__all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView", "waited"]
+__all__ = ["Action", "Answer", "Code", "Empty", "Panel", "PanelView"]
 
 _SEND_S = 0.001
 """Python lets a thread compute for 5 ms before another one may run; a pause lets the kernel's own send the charts at once."""
@@ -77,16 +75,15 @@ class Empty:
 class Panel:
     """One question of a page.
 
-    `start` is the first state, or a function that gives it. `compute` may take a second argument `progress`. `on_select(state,
-    chart, datum)` and `on_row(state, table, row)` give the next state after a click on a mark or row. The paths in `shared` are
-    kept in the page's address, so that a link restores the view and panels of one page agree. With
-    `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
+    `start` is the first state. `on_select(state, chart, datum)` and `on_row(state, table, row)` give the next state after a click
+    on a mark or row. The paths in `shared` are kept in the page's address, so that a link restores the view and panels of one page
+    agree. With `refresh_s` an open panel that shows a result computes anew so often, because others change what it shows.
     With `follows_log` the panel computes anew when another one of its page has written to the project.
     """
 
-    compute: Callable[..., Any]
+    compute: Callable[[State], Any]
     view: Callable[[Any], tuple[Any, ...]]
-    start: State | Callable[[], State] = field(default_factory=dict)
+    start: State = field(default_factory=dict)
     controls: tuple[Control, ...] = ()
     actions: tuple[Action, ...] = ()
     title: str = ""
@@ -115,7 +112,7 @@ class PanelView(View):
 
     def __init__(self, panel: Panel, *, name: str = "panel", state: State | None = None) -> None:
         self.panel = panel
-        self.state = state if state is not None else panel.start() if callable(panel.start) else panel.start
+        self.state = panel.start if state is None else state
         self.answer: Whole | None = None
         self.error: Exception | None = None
         self._changes: list[tuple[int, Change]] = []
@@ -272,7 +269,8 @@ class PanelView(View):
                 if changes:
                     self._notes = {}
             self._follow_address()
-            for seq, change in ((0, self._without_waiting), *changes):
+            waiting: Change = partial(self._accept, values=dict(self._waiting))
+            for seq, change in ((0, waiting), *changes):
                 self._seq, before = max(self._seq, seq), self.state
                 self.state = change(before)
                 if self.state != before:
@@ -281,7 +279,7 @@ class PanelView(View):
             if not self.controls:
                 with self.lock:
                     self._draw_controls()
-            result = _call(self.panel.compute, self.state, progress)
+            result = self.panel.compute(self.state)
             with unchecked():  # half of a slider's time
                 answer = Answer(*self.panel.view(result))
                 progress.check()
@@ -299,9 +297,6 @@ class PanelView(View):
 
     def _look_up(self) -> None:
         """Get what options are made of, as far as it is there; changes wait for it."""
-
-    def _without_waiting(self, state: State) -> State:
-        return self._accept(state, dict(self._waiting))
 
     def _settle_choices(self) -> None:
         """Options follow the state: a value that is none of them any more gives way to one that is."""
@@ -397,20 +392,3 @@ class PanelView(View):
             except (NothingYet, NotMeasuredError):  # its options follow something that is not there yet
                 continue
             self._shared.took(path, before, self.state)
-
-
-_View = TypeVar("_View", bound=View)
-
-
-def waited(view: _View) -> _View:
-    """The view; where pages are run without a browser, once it has its answer. What went wrong is raised there."""
-    if settings.wait_for_panels():
-        with suppress(NothingYet, NotMeasuredError):
-            view.wait()
-    return view
-
-
-def _call(compute: Callable[..., Any], state: State, progress: Progress) -> Any:
-    if "progress" in inspect.signature(compute).parameters:
-        return compute(state, progress=progress)
-    return compute(state)

@@ -16,7 +16,6 @@ from typing import Any
 import IPython
 
 from perfkit.core import settings
-from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import t, told
 from perfkit.face.widgets._fills import Fills
 from perfkit.face.widgets._given import chosen_in, origin_of, same
@@ -29,6 +28,7 @@ from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, loading
 from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value, no_answer_yet
+from perfkit.face.widgets.view import waited
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
 STEP_MIME = "application/vnd.perfkit.step+json"
@@ -396,7 +396,5 @@ def put(recipe: Recipe) -> StepView:
     draw(view)
     if settings.publish_steps():
         _publish(view)
-    elif settings.wait_for_panels():
-        with suppress(NothingYet, NotMeasuredError):
-            view.wait()
-    return view
+        return view
+    return waited(view)

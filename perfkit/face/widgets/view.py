@@ -11,15 +11,18 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anywidget
 import traitlets
 
-from perfkit.core.errors import InputError
+from perfkit.core import settings
+from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.face.charts.vega import module_source
 from perfkit.face.widgets._messages import decode
+from perfkit.face.widgets.status import NothingYet
 
 _FOLDER = Path(__file__).parent
 _keys = itertools.count(1)
@@ -102,6 +105,17 @@ def _widgets() -> dict[str, str]:
 
 _MODULES: dict[str, Callable[[], dict[str, str]]] = {"widgets": _widgets, "vega": lambda: {"source": module_source()}}
 """What a page can ask for, by the names of js/src/load_module.js."""
+
+
+_Awaited = TypeVar("_Awaited", bound=View)
+
+
+def waited(view: _Awaited) -> _Awaited:
+    """The view; where pages are run without a browser, once it has its answer. What went wrong is raised there."""
+    if settings.wait_for_panels():
+        with suppress(NothingYet, NotMeasuredError):
+            view.wait()
+    return view
 
 
 class Content(View):

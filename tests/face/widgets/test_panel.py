@@ -17,7 +17,7 @@ from perfkit.face.widgets.page_state import PageState, page_state
 from perfkit.face.widgets.panel import Action, Answer, Empty, Panel
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.table import Table
-from perfkit.face.widgets.worker import running
+from perfkit.face.widgets.worker import check, running
 from tests.panels import open_panel
 
 
@@ -189,10 +189,10 @@ def test_only_the_newest_question_is_answered():
     started, go = threading.Event(), threading.Event()
     computed = []
 
-    def compute(state, progress):
+    def compute(state):
         started.set()
         go.wait(10)
-        progress.check()
+        check()
         computed.append(state["n"])
         return state["n"]
 
@@ -256,9 +256,9 @@ def test_a_failure_after_the_charts_were_sent_is_an_error_too():
 def test_progress_is_shown_and_cancel_stops_it():
     shown_progress, reported = [], threading.Event()
 
-    def compute(_state, progress):
+    def compute(_state):
         for part in range(1_000_000):
-            progress("a.json", part, 1_000_000)
+            running()("a.json", part, 1_000_000)
             reported.wait(0.001)
         return 0
 

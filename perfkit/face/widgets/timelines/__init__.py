@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perfkit.face.widgets.panel import waited
 from perfkit.face.widgets.pickers import Picker
 from perfkit.face.widgets.timelines.view import TimelineView
+from perfkit.face.widgets.view import waited
 
 
 def timeline(run: str | Path | Picker = "") -> TimelineView:

@@ -19,11 +19,11 @@ from perfkit.face.widgets.finding_place import Place, place_of
 from perfkit.face.widgets.judged import diagnosed
 from perfkit.face.widgets.navigation import page_link
 from perfkit.face.widgets.page_state import page_state
-from perfkit.face.widgets.panel import waited
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.timelines.data import Timeline
 from perfkit.face.widgets.timelines.events import slice_called
 from perfkit.face.widgets.timelines.view import Message, TimelineView
+from perfkit.face.widgets.view import waited
 
 _PAGE = "14"
 
