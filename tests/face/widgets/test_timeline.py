@@ -474,3 +474,19 @@ def test_a_counter_is_walked_told_and_summed_like_a_slice(profile):
     assert (columns["highest"], columns["samples"]) == (["1.16 GiB"], [str(len(seen) - 1)])
     address = address_of(timeline, {"unit": unit.id, "lane": 0, "start": str(timeline.base_ns + int(seen[5]))})
     assert slice_at(timeline, address)["start"] == seen[5]
+
+
+def test_a_run_that_lies_nowhere_has_a_timeline_until_another_recording_is_opened():
+    page_state.cache_clear()
+    page_state().set({"run": str(SAMPLES / "kineto_resnet")})
+    run = made({"start_ns": [EPOCH_NS + 10 * n for n in range(5)], "duration_ns": [5] * 5})
+    view = widgets.timeline(run)
+    assert view.wait().run is run
+    page_state().set({"run": str(SAMPLES / "torch_npu_2rank")}, origin=None)  # a picker of the same page
+    view.on_message({"type": "view", "start": 0, "end": 50, "path": view.setup["path"]})
+    assert view.wait().run is run
+    assert page_state().get("run").endswith("torch_npu_2rank"), "nor does it take the picker's away"
+    view.on_message({"type": "retry"})
+    assert view.wait().run is run
+    view.on_message({"type": "run", "path": str(SAMPLES / "kineto_resnet")})
+    assert view.wait().run.name == "kineto_resnet"

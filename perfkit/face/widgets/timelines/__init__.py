@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from perfkit.core.run import Run
 from perfkit.face.widgets.pickers import Picker
 from perfkit.face.widgets.timelines.view import TimelineView
 from perfkit.face.widgets.view import waited
 
 
-def timeline(run: str | Path | Picker = "") -> TimelineView:
-    """The timeline of the recording at `run`, or of a picker's, else of the project's open one, else of the bundled profile.
+def timeline(run: Run | str | Path | Picker = "") -> TimelineView:
+    """The timeline of a `run`, of the recording at a path, or of a picker's, else of the project's open one, else of the sample.
 
     `.selection` is what was picked on it, for a step to follow; `.select(0, start_ns=…, end_ns=…)` picks it in a script.
     """
-    return waited(TimelineView(run.path if isinstance(run, Picker) else str(run)))
+    return waited(TimelineView(run.path if isinstance(run, Picker) else run if isinstance(run, Run) else str(run)))

@@ -25,7 +25,7 @@ def make_tiles(path: str, run: Run, ranks: Sequence[int], report: Report) -> Non
     if not missing:
         return
     known = [run.tables.num_rows(table) or 0 for table in run.tables] if isinstance(run.tables, LazyTables) else []
-    if run.cache_key and sum(known) * len(missing) >= MIN_EVENTS * len(run.ranks):
+    if path and run.cache_key and sum(known) * len(missing) >= MIN_EVENTS * len(run.ranks):
         workers.aside(_make_aside, (path, tuple(missing)), report=report, name=run.name)
     else:
         _make(run, missing, report)

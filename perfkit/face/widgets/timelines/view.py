@@ -67,14 +67,15 @@ class TimelineView(View):
     setup = traitlets.Dict().tag(sync=True)
     pending = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, run: str = "") -> None:
+    def __init__(self, run: str | Run = "") -> None:
         self.timeline: Timeline | None = None
         self.error: Exception | None = None
         self.search: searching.Search | None = None
         self._members: pd.DataFrame | None = None
         self._sought = ""
         self._opened = ""
-        self._path = page_state().get("run") or run or context.first_run(context.SAMPLES)
+        self._given = run if isinstance(run, Run) else None  # it lies nowhere: its path is ""
+        self._path = "" if isinstance(run, Run) else page_state().get("run") or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         self.selection = Value(t("What ran when"))
         self._opening, self._openings = TaskQueue("ranks"), Openings(self._show_pending)
@@ -132,7 +133,7 @@ class TimelineView(View):
             self._path = (
                 str(data_folder() / next(iter(context.SAMPLES.values()))) if kind == "action" else message.get("path", self._path)
             )
-            page_state().set({"run": self._path, **dict.fromkeys((*_PLACE, _SHOW))}, origin=self)
+            self._tell_address(dict.fromkeys((*_PLACE, _SHOW)))
             self._asking.put(self._open)
         elif kind == "view":
             self._share(message)
@@ -163,7 +164,7 @@ class TimelineView(View):
         try:
             self.timeline, self.search, self._members, self.error = None, None, None, None
             self._picked(None)
-            run = context.read_run(path, tell)
+            run = self._given if self._given is not None and not path else context.read_run(path, tell)
             ranks = self._ranks(run)
             make_tiles(path, run, ranks or (*run.ranks[:MAX_FIRST_RANKS], *self._ranks_of_address()), tell)
             timeline = open_timeline(run, ranks)
@@ -332,12 +333,15 @@ class TimelineView(View):
         at = address_of(timeline, message.get("slice"))
         pins = address_of_lanes(timeline, message.get("pins", ()))
         place = dict(zip(_PLACE, (*window, at, pins, str(message.get("filter", ""))), strict=True))
-        page_state().set({"run": self._path, _SHOW: None, **{name: value or None for name, value in place.items()}}, origin=self)
+        self._tell_address({_SHOW: None, **{name: value or None for name, value in place.items()}})
+
+    def _tell_address(self, values: Mapping[str, Any]) -> None:
+        page_state().set({**({"run": self._path} if self._path else {}), **values}, origin=self)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
             return
-        if values.get("run", self._path) != self._path:
+        if values.get("run", self._path) != self._path and (self._path or self._given is None):
             self._path = values["run"]
             self._asking.put(self._open)
         elif any(name in values for name in (*_PLACE, _SHOW)):
