@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfkit.face.cli import commands
-from perfkit.record.load import formats
+from perfkit.record.recognise import formats
 from tests import readme_formats
 from tests.notebook_format import pages
 

@@ -6,16 +6,14 @@ answers are (`perfkit.core.questions`).
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
+from perfkit.core.questions import nearest
+
 PICTURES = "perfkit.face.charts.answers"
-ASKED = "question"
-"""Where the attributes of a frame say to which question it is the answer; parts and sorted copies of it still do."""
 
 
 class Answer(pd.DataFrame):
@@ -42,11 +40,3 @@ class Answer(pd.DataFrame):
         `pd.DataFrame(answer).plot`.
         """
         return importlib.import_module(PICTURES).picture(self)
-
-
-def nearest(name: str, known: Iterable[str], what: str = "column") -> str:
-    """What to say of a name that is none of the known ones."""
-    names = list(known)
-    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5) or [each for each in names if name in each][:2]
-    hint = f", do you mean {' or '.join(map(repr, close))}?" if close else "."
-    return f"{name!r} is no {what}{hint} There are {', '.join(names)}"

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from perfkit.core.display import amount_text, breakdown_rows, text_table
 from perfkit.core.errors import InputError
 from perfkit.core.shown import Shown
 from perfkit.core.source import Source
 from perfkit.core.units import NS_PER_S
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Amount = int | float
 
@@ -103,6 +105,8 @@ class Breakdown(Shown):
 
     def to_frame(self) -> pd.DataFrame:
         """One row a leaf: `path`, `amount` (in `unit`), `share` (0 to 1 of the total)."""
+        import pandas as pd  # noqa: PLC0415  (a run opens before pandas is there)
+
         total = self.total
         return pd.DataFrame(
             {

@@ -6,16 +6,18 @@ none of the other rooms, so the module that answers is looked up when somebody a
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
-from perfkit.core.answer import ASKED
+if TYPE_CHECKING:
+    import pandas as pd
 
 ANSWERS = "perfkit.explain.answers"
+ASKED = "question"
+"""Where the attributes of a frame say to which question it is the answer; parts and sorted copies of it still do."""
 
 
 class Questions:
@@ -186,3 +188,11 @@ def _answer(question: str, *arguments: Any, **options: Any) -> pd.DataFrame:
     frame: pd.DataFrame = getattr(importlib.import_module(ANSWERS), question)(*arguments, **options)
     frame.attrs[ASKED] = question
     return frame
+
+
+def nearest(name: str, known: Iterable[str], what: str = "column") -> str:
+    """What to say of a name that is none of the known ones."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, n=2, cutoff=0.5) or [each for each in names if name in each][:2]
+    hint = f", do you mean {' or '.join(map(repr, close))}?" if close else "."
+    return f"{name!r} is no {what}{hint} There are {', '.join(names)}"

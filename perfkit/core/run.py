@@ -2,7 +2,7 @@
 
 Every chart, rule and page takes a `Run` and never asks where it came from. Tables and columns are those of `schema.py`; frames
 are pandas. `step_parts` holds the leaves of every step, so that a breakdown is read, not computed, here. The tables of a recording
-may be lazy (`LazyTables`): then only what a frame needs is read.
+may be lazy (`LazyTables`): then only what a frame needs is read, and pandas is imported by the first.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from dataclasses import dataclass, field
 from functools import cache
 from threading import RLock
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
-
-from perfkit.core.answer import ASKED, Answer, nearest
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.display import text_table
 from perfkit.core.errors import InputError, NotMeasuredError
-from perfkit.core.questions import Questions
+from perfkit.core.questions import ASKED, Questions, nearest
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.core.shown import Shown
 from perfkit.core.source import Source
-from perfkit.core.spec.plan import Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from perfkit.core.spec.plan import Plan
 
 Kind = Literal["measured", "simulated", "reported"]
 
@@ -63,7 +64,7 @@ class Fact:
     source: Source
 
 
-Read = Callable[[Sequence[int] | None, Sequence[str] | None], pd.DataFrame]
+Read = Callable[[Sequence[int] | None, Sequence[str] | None], "pd.DataFrame"]
 """Reads the rows of some ranks and some columns of a table; None stands for all of them."""
 
 
@@ -90,7 +91,7 @@ class LazyTable:
         return cls(ranks=ranks, num_rows=len(frame), read=lambda ranks, columns: _part(frame, ranks, columns))
 
 
-class LazyTables(Mapping[str, pd.DataFrame]):
+class LazyTables(Mapping[str, "pd.DataFrame"]):
     """Tables that are read when first used. A table that was read as a whole is kept; parts of one are read anew."""
 
     def __init__(self, sources: Mapping[str, LazyTable]) -> None:
@@ -274,6 +275,8 @@ class Run(Shown, Questions):
         Columns are those of the table `steps`: `rank`, `step`, `pipeline_stage`, `start_ns`, `duration_ns`, and of it
         `computing_ns`, `exposed_communication_ns`, `bubble_ns`, `free_ns`, ...; `perfkit.core.schema` tells each.
         """
+        from perfkit.core.answer import Answer  # noqa: PLC0415  (as above)
+
         rows = Answer(self.frame("steps").sort_values(["rank", "step"], ignore_index=True))
         rows.attrs[ASKED] = "steps"
         return rows
@@ -310,4 +313,6 @@ def empty(table: str) -> pd.DataFrame:
 
 @cache
 def _empty(table: str) -> pd.DataFrame:
+    import pandas as pd  # noqa: PLC0415  (as above)
+
     return pd.DataFrame({column.name: pd.Series(dtype=pandas_dtype(column)) for column in TABLES[table].columns})

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from perfkit.core.answer import Answer, nearest
+from perfkit.core.answer import Answer
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.questions import nearest
 from perfkit.core.run import Run
 from perfkit.core.schema import TABLES
 from perfkit.explain import chrome_trace, memory_use

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from perfkit.core.answer import nearest
 from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.questions import nearest
 from perfkit.core.run import Run
 from perfkit.explain.host_steps import STEP_MARK
 from perfkit.explain.queue_length import HOW_TO_COLLECT

@@ -8,7 +8,7 @@ from perfkit.config.collect import PARTS, how_to_collect
 from perfkit.core import quantity
 from perfkit.core.run import Run
 from perfkit.core.units import format_bytes
-from perfkit.record.load import formats
+from perfkit.record.recognise import formats
 
 _FRAMEWORKS = {
     "ascend-text": "torch-npu",

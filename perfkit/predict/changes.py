@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from perfkit.core import catalog
-from perfkit.core.answer import nearest
 from perfkit.core.errors import InputError
+from perfkit.core.questions import nearest
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan

@@ -25,7 +25,7 @@ from perfkit.project import Project, create_project, open_project, save
 from perfkit.record import archive
 from perfkit.record.format import Format, Match
 from perfkit.record.listing import File, Listing, list_files, printable
-from perfkit.record.load import find
+from perfkit.record.recognise import find
 
 Kind = Literal["project", "recording", "log", "configuration", "graph"]
 

@@ -1,10 +1,10 @@
 """Cache: a run that was read once, kept as Parquet tables and a manifest, so that it opens again at once.
 
 The key of a run is made of the state of its files and of the code that reads them (`_state`), so that neither changed files nor a
-newer perfkit ever meet old tables. The format that read files in this state is remembered
-too, so that a run opens without asking, or even importing, the others. Tables that a format reads only when they are asked for are
-kept from then on (`_kept_later`). Tables are read when they are asked for, and only the
+newer perfkit ever meet old tables, and no format has to be asked, or even imported, to open it. Tables that a format reads only
+when they are asked for are kept from then on (`_kept_later`). Tables are read when they are asked for, and only the
 columns and ranks that are wanted. An entry that disappears while a run is open is replaced by reading the files again.
+What reads and writes tables is imported then, so that a run opens before its libraries are there.
 """
 
 from __future__ import annotations
@@ -14,45 +14,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from perfkit.core.errors import InputError
 from perfkit.core.run import Dropped, Fact, LazyTable, LazyTables, Position, Run
 from perfkit.core.schema import TABLES
 from perfkit.core.source import Source
-from perfkit.record import _kept_later, entries, store
+from perfkit.record import entries
 from perfkit.record._state import readers, state_key
-from perfkit.record.format import Format, stacked
 from perfkit.record.listing import File, printable
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _MANIFEST = "manifest.json"
-_KIND, _SEEN = "runs", "seen"
+_KIND = "runs"
 
 
-def key_of(files: str, format: Format, beside: Iterable[File]) -> str:
-    """The name of the entry of a run: files in the state that `files_key` named, and those that the format needs beside them."""
-    return state_key([files, format.name], beside)
-
-
-def remember(files: str, wanted: str | None, format: Format) -> None:
-    """Remember which format reads files in this state, so that the others need not be asked again."""
-    try:
-        with entries.new_entry(entries.entry(_SEEN, state_key([files, str(wanted)], []))) as folder:
-            (folder / _MANIFEST).write_text(json.dumps({"format": format.name}), encoding="utf-8")
-    except OSError:
-        return  # then all formats are asked again
-
-
-def remembered(files: str, wanted: str | None) -> str | None:
-    """The name of the format that was remembered for files in this state; None if there is none."""
-    try:
-        found = json.loads((entries.entry(_SEEN, state_key([files, str(wanted)], [])) / _MANIFEST).read_text(encoding="utf-8"))
-        return str(found["format"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+def key_of(files: str, wanted: str | None) -> str:
+    """The name of the entry of a run: files in the state that `files_key` named, read by the format that was asked for, if any."""
+    return state_key([files, str(wanted)], [])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +49,8 @@ def keep(key: str, run: Run, files: Iterable[File], recipe: Any = None, *, lazy:
 
     Of a `lazy` one the tables that are read later are never kept: they are of so many ranks that to read some is the quicker way.
     """
+    from perfkit.record import store  # noqa: PLC0415  (as above)
+
     try:
         with entries.new_entry(entries.entry(_KIND, key)) as folder:
             for name in _kept(run):
@@ -102,10 +85,10 @@ def open_kept(key: str, root: Path, again: Again) -> Run | None:
             cache(lambda: again.offer(manifest.get("recipe"), dropped)),
             reread,
         )
-        tables |= later if manifest.get("lazy") else _kept_later.keeping(later, key)
+        tables |= later if manifest.get("lazy") else _keeping(later, key)
         run = Run(
             name=printable(root.resolve().name),
-            kind="measured",
+            kind=manifest["kind"],
             format=manifest["format"],
             tables=LazyTables(tables),
             placement={int(rank): Position(**position) for rank, position in manifest["placement"].items()},
@@ -127,7 +110,26 @@ def keeping_later(run: Run) -> Run:
         return run
     sources = {name: run.tables.source(name) for name in run.tables}
     later = {name: sources[name] for name in _later(run)}
-    return replace(run, tables=LazyTables({**sources, **_kept_later.keeping(later, run.cache_key)}))
+    return replace(run, tables=LazyTables({**sources, **_keeping(later, run.cache_key)}))
+
+
+def _keeping(tables: Mapping[str, LazyTable], key: str) -> dict[str, LazyTable]:
+    """Tables that are read later, which from now on keep what is read under the name of the run; `key` is that of its entry."""
+
+    def read(name: str, ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        from perfkit.record import _kept_later  # noqa: PLC0415  (as above)
+
+        return _kept_later.read(tables, key, name, ranks, columns)
+
+    def pieces(name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        from perfkit.record import _kept_later  # noqa: PLC0415  (as above)
+
+        return _kept_later.pieces(tables, key, name, rank, columns)
+
+    return {
+        name: LazyTable(ranks=table.ranks, num_rows=None, read=partial(read, name), pieces=partial(pieces, name))
+        for name, table in tables.items()
+    }
 
 
 def _later_again(
@@ -185,6 +187,8 @@ def _part_name(name: str, number: int) -> str:
 
 def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], Run]) -> LazyTable:
     def read(ranks: Sequence[int] | None, columns: Sequence[str] | None) -> pd.DataFrame:
+        from perfkit.record import store  # noqa: PLC0415  (as above)
+
         try:
             if known["rows"] <= store.FEW_ROWS:
                 return store.read_rows(folder / f"{name}.json", TABLES[name], columns=columns, ranks=ranks)
@@ -194,9 +198,15 @@ def _lazy(folder: Path, name: str, known: dict[str, Any], reread: Callable[[], R
             ]
         except OSError:
             return reread().frame(name, ranks=ranks, columns=columns)
-        return parts[0] if len(parts) == 1 else stacked(parts)
+        if len(parts) == 1:
+            return parts[0]
+        from perfkit.record.format import stacked  # noqa: PLC0415  (as above)
+
+        return stacked(parts)
 
     def pieces(rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+        from perfkit.record import store  # noqa: PLC0415  (as above)
+
         done = 0
         try:
             for number, groups in enumerate(known["groups"]):
@@ -217,6 +227,7 @@ def _described(run: Run, files: Iterable[File], recipe: Any) -> dict[str, Any]:
     return {
         "readers": readers(),
         "format": run.format,
+        "kind": run.kind,
         "files": [{"name": file.label, "bytes": file.size_bytes, "mtime_ns": file.path.stat().st_mtime_ns} for file in files],
         "tables": {name: _counted(_parts(run, name)) for name in _kept(run)}
         | {name: {"rows": None, "ranks": sorted(_ranks_of(run, name))} for name in _later(run)},
@@ -231,6 +242,10 @@ def _described(run: Run, files: Iterable[File], recipe: Any) -> dict[str, Any]:
 
 def _counted(parts: Iterator[pd.DataFrame]) -> dict[str, Any]:
     """Rows and ranks of a table, the number of its parts, and the lowest and highest rank of each row group of a large one."""
+    import numpy as np  # noqa: PLC0415  (as above)
+
+    from perfkit.record import store  # noqa: PLC0415
+
     ranks: set[int] = set()
     groups: list[list[tuple[int, int]]] = []
     rows = 0

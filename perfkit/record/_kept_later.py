@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -23,31 +22,19 @@ KIND = "later"
 _INDEX = "rows.json"
 
 
-def keeping(tables: Mapping[str, LazyTable], key: str) -> dict[str, LazyTable]:
-    """Tables that are read later, which from now on keep what is read under the name of the run; `key` is that of its entry."""
-    return {
-        name: LazyTable(
-            ranks=table.ranks,
-            num_rows=None,
-            read=partial(_read, tables, key, name),
-            pieces=partial(_pieces, tables, key, name),
-        )
-        for name, table in tables.items()
-    }
-
-
-def _read(
+def read(
     tables: Mapping[str, LazyTable], key: str, name: str, ranks: Sequence[int] | None, columns: Sequence[str] | None
 ) -> pd.DataFrame:
+    """Rows of a table that is read later, kept from now on under the name of the run; `key` is that of its entry."""
     wanted = list(empty(name).columns) if columns is None else list(columns)
     chosen = sorted(tables[name].ranks if ranks is None else tables[name].ranks.intersection(ranks))
-    frames = [frame for rank in chosen for frame in _pieces(tables, key, name, rank, wanted)]
+    frames = [frame for rank in chosen for frame in pieces(tables, key, name, rank, wanted)]
     if len(frames) == 1:
         return frames[0]
     return stacked(frames, _texts(name)) if frames else empty(name).loc[:, wanted]
 
 
-def _pieces(tables: Mapping[str, LazyTable], key: str, name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
+def pieces(tables: Mapping[str, LazyTable], key: str, name: str, rank: int, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     """The rows of one rank, from what was kept of it; if that is not to be had, or goes meanwhile, from the recording."""
     if rank not in tables[name].ranks:
         return

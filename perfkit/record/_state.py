@@ -13,9 +13,10 @@ from pathlib import Path
 from perfkit.core.units import MIB
 from perfkit.record.listing import File
 
-MIN_BYTES = 4 * MIB
-"""Smaller runs are read within a quarter of a second, so keeping them does not pay."""
+MIN_BYTES = MIB // 4
+"""Smaller runs are read as soon as the libraries that read them are imported, so keeping them does not pay."""
 MANY_FILES = 1000
+_OUTPUT = "ASCEND_PROFILER_OUTPUT"
 
 
 def worth_keeping(files: Iterable[File]) -> bool:
@@ -24,14 +25,22 @@ def worth_keeping(files: Iterable[File]) -> bool:
 
 
 def files_key(root: Path, files: Sequence[File]) -> str:
-    """A name for the state of `files` below `root`; it changes with every change of a file or of the code that reads it.
+    """A name for the state of `files` below `root` and settings above it; it changes with any of them and the code that reads.
 
     Of many files the names, sizes and times tell it: to read the ends of thousands takes longer than to open what is kept.
     """
+    above = settings_above(root)
     if len(files) <= MANY_FILES:
-        return state_key([readers(), str(root.resolve())], files)
+        return state_key([readers(), str(root.resolve())], [*files, *above])
     states = [f"{file.relative}|{file.size_bytes}|{file.mtime_ns}" for file in files]
-    return state_key([readers(), str(root.resolve()), *states], [])
+    return state_key([readers(), str(root.resolve()), *states], above)
+
+
+def settings_above(root: Path) -> list[File]:
+    """The settings above an output folder of a profiler, `root` or that of the file `root`: all that formats need beside it."""
+    output = next((place for place in (root, root.parent) if place.name == _OUTPUT), None)
+    found = () if output is None else (path for path in sorted(output.parent.glob("profiler_*.json")) if path.is_file())
+    return [File(path, Path(path.name), path.stat().st_size) for path in found]
 
 
 def state_key(words: Iterable[str], files: Iterable[File]) -> str:

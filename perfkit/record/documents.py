@@ -15,7 +15,7 @@ from typing import Any
 from perfkit.core.errors import PerfkitError
 from perfkit.core.resources import data_folder
 from perfkit.record import _state, archive, entries
-from perfkit.record.listing import File, list_files
+from perfkit.record.listing import list_files
 
 _KIND = "documents"
 _FILE = "document.json"
@@ -24,7 +24,7 @@ _FILE = "document.json"
 def document_of(path: str | Path, question: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The answer to `question` about the recording at `path`: the one that was kept, else what `make` gives, which is kept then.
 
-    Nothing is kept of archives, of files that change meanwhile or lie elsewhere, or where the disk does not allow it.
+    Nothing is kept of archives, of files that change meanwhile, or where the disk does not allow it.
     """
     origin = Path(path).expanduser()
     folder = _folder(origin, question)
@@ -33,7 +33,7 @@ def document_of(path: str | Path, question: str, make: Callable[[], dict[str, An
         return found
     document = make()
     if folder is not None and folder == _folder(origin, question):
-        _keep(folder, origin, document)
+        _keep(folder, document)
     return document
 
 
@@ -43,16 +43,9 @@ def _folder(origin: Path, question: str) -> Path | None:
         if origin.is_file() and archive.is_archive(origin):
             return None
         key = _state.files_key(origin, list_files(origin).files)
-        above = _state.state_key([], _settings_above(origin))
     except (OSError, PerfkitError):
         return None
-    return entries.entry(_KIND, _state.state_key([key, above, _code(), question], []))
-
-
-def _settings_above(origin: Path) -> list[File]:
-    """The settings that a profiler wrote above an output folder or a file in one: they may come, go and change as its files may."""
-    found = [path for folder in origin.resolve().parents[:2] for path in sorted(folder.glob("profiler_*.json")) if path.is_file()]
-    return [File(path, path, path.stat().st_size) for path in found]
+    return entries.entry(_KIND, _state.state_key([key, _code(), question], []))
 
 
 def _kept(folder: Path) -> dict[str, Any] | None:
@@ -64,12 +57,7 @@ def _kept(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def _keep(folder: Path, origin: Path, document: dict[str, Any]) -> None:
-    from perfkit.record.load import files_beside  # noqa: PLC0415  with all that reads recordings
-
-    above = {file.path for file in _settings_above(origin)}
-    if any(file.path.resolve() not in above for file in files_beside(origin)):
-        return  # nobody would see that it changed
+def _keep(folder: Path, document: dict[str, Any]) -> None:
     try:
         entries.remove(folder)  # a damaged one
         with entries.new_entry(folder) as work:

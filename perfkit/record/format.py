@@ -30,13 +30,16 @@ Progress = Callable[[str, int, int], None]
 class Match:
     """The files that a format claims, those it needs `beside` the listing, and what it found out while claiming them.
 
-    `lazy` says that most of it is read only when asked for, so that there is no whole run to keep.
+    Files beside are settings above the listing (`_state.settings_above`): of others nobody would see that they changed.
+    `lazy` says that most of it is read only when asked for, so that there is no whole run to keep; `is_converted` that reading is
+    work, so that what was read is worth keeping.
     """
 
     files: tuple[File, ...]
     details: Any = None
     beside: tuple[File, ...] = ()
     lazy: bool = False
+    is_converted: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

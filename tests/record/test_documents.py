@@ -14,9 +14,10 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.face.cli import main
-from perfkit.record import documents
+from perfkit.record import _state, documents
 from perfkit.record.documents import document_of
-from perfkit.record.listing import File
+from perfkit.record.listing import list_files
+from perfkit.record.recognise import find
 
 TRACES = data_folder() / "traces"
 AGAIN = """
@@ -128,13 +129,12 @@ def test_settings_that_come_go_or_change_above_an_output_folder_count_too(folder
         assert not asked.made_anew()
 
 
-def test_what_a_format_reads_elsewhere_is_not_kept(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    elsewhere = tmp_path / "elsewhere.log"
-    elsewhere.write_text("1")
-    monkeypatch.setattr("perfkit.record.load.files_beside", lambda _: (File(elsewhere, Path(elsewhere.name), 1),))
-    asked = Asked(folder)
-    assert asked.made_anew()
-    assert asked.made_anew()
+@pytest.mark.parametrize("place", ["", "ASCEND_PROFILER_OUTPUT", "ASCEND_PROFILER_OUTPUT/kernel_details.csv"])
+def test_formats_need_no_other_files_beside_a_recording_than_settings_above_it(folder: Path, place: str):
+    recording = folder / "rank0_ascend_pt" / place
+    beside = {file.path for _, match in find(list_files(recording)) for file in match.beside}
+    assert bool(beside) == bool(place)
+    assert beside <= {file.path for file in _state.settings_above(recording)}
 
 
 def test_a_recording_that_grows_while_it_is_read_an_archive_and_what_is_damaged_are_not_kept(folder: Path, tmp_path: Path):

@@ -10,7 +10,7 @@ import pytest
 
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
-from perfkit.record import _kept_later, _state
+from perfkit.record import _kept_later, _state, store
 from perfkit.record.formats.kineto import kineto
 from perfkit.record.load import load
 
@@ -69,7 +69,7 @@ def test_what_is_asked_for_while_a_run_is_converted_is_kept_too(reads: dict[str,
 
 
 def test_rows_that_disappear_while_they_are_read_are_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_kept_later.store, "ROWS_PER_GROUP", 100)
+    monkeypatch.setattr(store, "ROWS_PER_GROUP", 100)
     expected = load(SAMPLE).frame("host", ranks=[0], columns=COLUMNS)
     pieces = load(SAMPLE).pieces("host", rank=0, columns=COLUMNS)
     found = [next(pieces)]
@@ -97,5 +97,5 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(monkeypatch: pyte
     def full(*_args):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(_kept_later.store, "write_table", full)
+    monkeypatch.setattr(store, "write_table", full)
     assert_same(load(SAMPLE), direct)

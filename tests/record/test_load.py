@@ -9,7 +9,8 @@ from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
 from perfkit.record import _state
 from perfkit.record.listing import list_files
-from perfkit.record.load import find, formats, load
+from perfkit.record.load import load
+from perfkit.record.recognise import find, formats
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 CARDS_16 = data_folder() / "traces" / "cluster_16card"

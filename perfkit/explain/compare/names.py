@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
-from perfkit.core.answer import ASKED, Answer
+from perfkit.core.answer import Answer
 from perfkit.core.errors import InputError
+from perfkit.core.questions import ASKED
 from perfkit.core.run import Run
 from perfkit.explain.host_steps import STEP_MARK, host_steps
 

@@ -51,7 +51,7 @@ def start_with(paths: Sequence[str | Path], *, classroom: bool = False) -> Start
 
 def _is_of_other_tools(folder: Path) -> bool:
     from perfkit.record.listing import list_files  # noqa: PLC0415
-    from perfkit.record.load import looks_like  # noqa: PLC0415
+    from perfkit.record.recognise import looks_like  # noqa: PLC0415
 
     return bool(looks_like(list_files(folder)))
 

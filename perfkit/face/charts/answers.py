@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.core.answer import ASKED
 from perfkit.core.errors import InputError
+from perfkit.core.questions import ASKED
 from perfkit.core.shortening import shortened
 from perfkit.core.units import GIGA, NS_PER_MS
 from perfkit.explain.memory_use import curve_of

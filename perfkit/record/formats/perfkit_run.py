@@ -14,7 +14,7 @@ def detect(listing: Listing) -> Match | None:
     for file in listing.named(MANIFEST):
         if json.dumps(MARK).encode() in file.head and b'"format"' in file.head:
             tables = tuple(other for other in listing if other.path.parent == file.path.parent and other.name.endswith(".parquet"))
-            return Match(files=(file, *tables), lazy=True)
+            return Match(files=(file, *tables), lazy=True, is_converted=False)
     return None
 
 

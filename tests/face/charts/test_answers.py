@@ -8,8 +8,9 @@ import altair as alt
 import pandas as pd
 import pytest
 
-from perfkit.core.answer import ASKED, Answer
+from perfkit.core.answer import Answer
 from perfkit.core.errors import InputError
+from perfkit.core.questions import ASKED
 from perfkit.core.resources import data_folder
 from perfkit.core.run import Run
 from perfkit.explain.compare.names import compare_names

@@ -8,9 +8,10 @@ import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.explain.launches import launches, unlinked
-from perfkit.record import load as loader
+from perfkit.record.listing import list_files
 from perfkit.record.load import load
 from perfkit.record.overlap import Timeline
+from perfkit.record.recognise import formats
 
 TRACES = Path(__file__).parents[2] / "data/traces/ascend_trace_view"
 RANK_0 = TRACES / "rank0_ascend_pt"
@@ -136,14 +137,14 @@ def test_a_difference_to_the_own_analysis_of_the_profiler_is_told(path):
 def test_tables_beside_a_timeline_are_left_to_their_own_format(tmp_path):
     write(tmp_path / "trace_view.json", [*PROCESSES, task(0, 5)])
     (tmp_path / "kernel_details.csv").write_text("Name,Duration(us)\n", encoding="utf-8")
-    claimed = {known.name for known in loader.formats() if known.detect(loader.list_files(tmp_path))}
+    claimed = {known.name for known in formats() if known.detect(list_files(tmp_path))}
     assert "ascend-trace-view" not in claimed
     assert "kineto" not in claimed
 
 
 def test_a_timeline_is_no_kineto_trace():
-    kineto = next(known for known in loader.formats() if known.name == "kineto")
-    assert kineto.detect(loader.list_files(TRACES)) is None
+    kineto = next(known for known in formats() if known.name == "kineto")
+    assert kineto.detect(list_files(TRACES)) is None
 
 
 @pytest.mark.parametrize(("folder", "rank"), [("rank3_ascend_pt", 3), ("host_ascend_pt", 0)])
