@@ -83,18 +83,6 @@ def positions(run: Run) -> dict[int, Position]:
     return {rank: Position(**place) for rank, place in sorted(found.items()) if any(at is not None for at in place.values())}
 
 
-def peers(run: Run) -> list[tuple[int, ...]]:
-    """Ranks that do equal work: those of one pipeline stage and one place in the tensor and context groups, ascending.
-
-    They differ in their place in the data group only. Ranks of which nothing is known are peers of one another.
-    """
-    by_role: dict[tuple[int | None, ...], list[int]] = {}
-    for rank in run.ranks:
-        at = run.placement.get(rank, Position())
-        by_role.setdefault((at.pipeline, at.tensor, at.context), []).append(rank)
-    return [tuple(sorted(ranks)) for ranks in by_role.values()]
-
-
 def dimension_of(label: str | None) -> str | None:
     """The one dimension that a label names, such as tensor for "TENSOR_MODEL_PARALLEL_GROUP"; None for none or several."""
     words = _WORD.findall((label or "").lower())

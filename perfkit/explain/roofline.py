@@ -113,28 +113,6 @@ def roofline(costs: pd.DataFrame, *, peak_flops_per_s: float, memory_bytes_per_s
     )
 
 
-def occupancy(run: Run, *, rank: int, step: int | None = None) -> pd.DataFrame:
-    """How full the device was, by kernel: `name`, `total_ns`, `occupancy_ratio` and `blocks_per_sm`, means weighted by time.
-
-    Empty where the run recorded neither.
-    """
-    rows = run.frame("launches", ranks=[rank], steps=None if step is None else [step])
-    rows = rows[rows["occupancy_ratio"].notna() | rows["blocks_per_sm"].notna()]
-    weight = rows["duration_ns"].astype("float64")
-    weighted = rows.assign(a=rows["occupancy_ratio"] * weight, b=rows["blocks_per_sm"] * weight)
-    sums = weighted.groupby("name", observed=True)[["duration_ns", "a", "b"]].sum(min_count=1).reset_index()
-    time = sums["duration_ns"].astype("float64").where(sums["duration_ns"] > 0)
-    table = pd.DataFrame(
-        {
-            "name": sums["name"],
-            "total_ns": sums["duration_ns"],
-            "occupancy_ratio": sums["a"] / time,
-            "blocks_per_sm": sums["b"] / time,
-        }
-    )
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-
-
 def _calls(run: Run, rank: int, steps: list[int] | None) -> pd.DataFrame:
     """Kernels that compute, with operator, shapes and the number of the call that they belong to."""
     kernels = run.frame("kernels", ranks=[rank], steps=steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perfkit.core.placement import dimension_of, group_frame, groups, peers, positions
+from perfkit.core.placement import dimension_of, group_frame, groups, positions
 from perfkit.core.run import Position, Run
 from perfkit.record.format import Sink
 from perfkit.record.load import load
@@ -92,17 +92,6 @@ def test_one_family_of_groups_does_not_say_what_it_is_for():
 
 def test_a_group_of_which_members_are_missing_is_no_group():
     assert groups(_run([], [{"rank": 0, "group": "w", "group_size": 8}])) == ()
-
-
-def test_peers_differ_in_their_data_place_only():
-    run = Run(
-        name="made",
-        kind="measured",
-        format="test",
-        tables={},
-        placement={rank: Position(data=rank // 2, tensor=rank % 2, pipeline=0) for rank in range(4)},
-    )
-    assert peers(run) == [(0, 2), (1, 3)]
 
 
 def test_pg_config_of_a_trace_names_its_groups():

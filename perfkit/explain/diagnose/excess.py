@@ -22,10 +22,7 @@ from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Threshold
 
 SLOW_RANK_Z = Threshold(
-    name="slow-rank-z",
-    value=3.5,
-    unit="robust standard deviations",
-    origin="Iglewicz and Hoaglin (1993): outliers by MAD from 3.5 on",
+    "slow-rank-z", 3.5, "robust standard deviations", "Iglewicz and Hoaglin (1993): outliers by MAD from 3.5 on"
 )
 SLOW_RANK_STEP_Z = Threshold(
     name="slow-rank-step-z",
@@ -40,10 +37,7 @@ SLOW_RANK_PERSISTENCE = Threshold(
     origin="chosen: a rank that is slow by chance half of the time has 7 of 10 slow steps in 17 % of runs, 14 of 20 in 6 %",
 )
 SLOW_RANK_EXCESS = Threshold(
-    name="slow-rank-excess",
-    value=0.02,
-    unit="log ratio to the peers",
-    origin="chosen: healthy ranks of the bundled clusters differ by up to 1.3 %",
+    "slow-rank-excess", 0.02, "log ratio to the peers", "chosen: healthy ranks of the bundled clusters differ by up to 1.3 %"
 )
 SLOW_RANK_FLOOR = Threshold(
     name="slow-rank-floor",

@@ -12,10 +12,7 @@ from perfkit.explain.diagnose.rule import Threshold
 from perfkit.record.overlap import Intervals, overlap_ns, union
 
 FEED_LEAST = Threshold(
-    name="feed-least",
-    value=1e6,
-    unit="ns a step",
-    origin="chosen: an interval of a millisecond holds the launches of a step, no wait for data",
+    "feed-least", 1e6, "ns a step", "chosen: an interval of a millisecond holds the launches of a step, no wait for data"
 )
 
 LOADERS = re.compile(r"data_?loader|getnext|get_next|dataset", re.IGNORECASE)

@@ -18,9 +18,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.ledger import FAR_LONGER, causes
 
-GAP_LEAST = Threshold(
-    name="gap-least", value=2e3, unit="ns", origin="chosen: below this a queue feeds the device as fast as it can"
-)
+GAP_LEAST = Threshold("gap-least", 2e3, "ns", "chosen: below this a queue feeds the device as fast as it can")
 
 COLUMNS = ["rank", "step", "start_ns", "duration_ns"]
 SPREAD = 0.1

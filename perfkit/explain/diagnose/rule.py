@@ -27,7 +27,7 @@ Part = Literal["computing", "communication", "free", "step"]
 """The part of the step that a finding's cost is taken from."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Threshold:
     """A limit of a rule: its value with unit, and who says so."""
 
@@ -98,7 +98,7 @@ class Verdict:
     evidence: Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One problem: what it needs of a run, its thresholds, and how it is recognised.
 

@@ -19,15 +19,6 @@ MEDIUM_SHARE = Threshold(
     unit="share of the step",
     origin="chosen: repeats of one job differ by up to 1 %, so less cannot be seen in one more run",
 )
-LEAST_SHARE = Threshold(
-    name="least-share", value=0.005, unit="share of the step", origin="chosen: half of what two runs can differ by without a cause"
-)
-MIN_STEPS = Threshold(
-    name="min-steps", value=3.0, unit="steps", origin="chosen: two steps have no middle, and one of three may be odd"
-)
-REPEATED_BYTES = Threshold(
-    name="repeated-bytes",
-    value=2**20,
-    unit="bytes",
-    origin="chosen: 1 MiB takes 0.1 ms at 10 GB/s",
-)
+LEAST_SHARE = Threshold("least-share", 0.005, "share of the step", "chosen: half of what two runs can differ by without a cause")
+MIN_STEPS = Threshold("min-steps", 3.0, "steps", "chosen: two steps have no middle, and one of three may be odd")
+REPEATED_BYTES = Threshold("repeated-bytes", 2**20, "bytes", "chosen: 1 MiB takes 0.1 ms at 10 GB/s")

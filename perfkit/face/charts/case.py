@@ -23,23 +23,18 @@ Rows = dict[str, list[dict[str, Any]]]
 @theme.drawn_once
 def stage_work(rows: Rows) -> alt.Chart:
     """Draw a bar a round and stage: `place` ("round 2, stage 0"), `work`, `seconds`, `order` in the data set "stages"."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("stages"), width="container", height={"step": 30})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("seconds:Q", title="time of a step (s)", stack="zero"),
-            y=alt.Y("place:N", title=None, sort=None),
-            color=alt.Color(
-                "work:N",
-                title=None,
-                scale=alt.Scale(domain=list(WORK), range=list(WORK.values())),
-                legend=alt.Legend(columns=3),
-            ),
-            order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("place:N"), alt.Tooltip("work:N"), theme.tooltip("seconds", "ns")],
-        )
+    return theme.bars(
+        rows,
+        "stages",
+        height={"step": 30},
+        x=alt.X("seconds:Q", title="time of a step (s)", stack="zero"),
+        y=alt.Y("place:N", title=None, sort=None),
+        color=alt.Color(
+            "work:N", title=None, scale=alt.Scale(domain=list(WORK), range=list(WORK.values())), legend=alt.Legend(columns=3)
+        ),
+        order=alt.Order("order:Q"),
+        tooltip=["place:N", "work:N", theme.tooltip("seconds", "ns")],
     )
-    return theme.with_rows(chart, rows)
 
 
 @theme.drawn_once
@@ -55,7 +50,7 @@ def answers(rows: Rows) -> alt.LayerChart:
         x=x,
         y=y,
         color=alt.Color("judged:N", title=None, scale=alt.Scale(domain=list(ANSWERS), range=list(ANSWERS.values()))),
-        tooltip=[alt.Tooltip("who:N"), theme.tooltip("value", "number"), "label:N", "why:N"],
+        tooltip=["who:N", theme.tooltip("value", "number"), "label:N", "why:N"],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x=x, y=y, text=alt.Text("label:N"))
     reasons = base.mark_text(align="left", dx=6, color="#000000").encode(x=alt.datum(0), y=y, text=alt.Text("why:N"))

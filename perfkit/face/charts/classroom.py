@@ -8,13 +8,7 @@ import altair as alt
 
 from perfkit.face.charts import theme
 
-STATES = {
-    "untouched": "#e4e9ef",
-    "trying": "#E69F00",
-    "right with hint": "#56B4E9",
-    "right": "#0072B2",
-    "revealed": "#999999",
-}
+STATES = {"untouched": "#e4e9ef", "trying": "#E69F00", "right with hint": "#56B4E9", "right": "#0072B2", "revealed": "#999999"}
 
 
 def progress_map(rows: list[dict[str, Any]]) -> alt.LayerChart:

@@ -58,11 +58,7 @@ def grid_rows(ranks: RankComparison, run: Run, *, axes: str, scale: str) -> Rows
         table.loc[(table["over_stage"] - 1).abs().sort_values(ascending=False).index].head(theme.MAX_MARKS).to_dict("records")
     ):
         rank = int(row["rank"])
-        value = {
-            "ms": row["value_ns"] / NS_PER_MS,
-            "max": row["value_ns"] / largest,
-            "median": row["over_stage"] - 1,
-        }[scale]
+        value = {"ms": row["value_ns"] / NS_PER_MS, "max": row["value_ns"] / largest, "median": row["over_stage"] - 1}[scale]
         place, in_row = where[rank]
         cells.append(
             {

@@ -25,20 +25,18 @@ def flops_bars(passes: Mapping[str, Breakdown]) -> alt.Chart:
 @theme.drawn_once
 def _flops_bars(rows: Rows) -> alt.Chart:
     passes_drawn = list(theme.PASSES)
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("flops"), width="container", height={"step": 30})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("gflop:Q", title="GFLOP per token", stack="zero"),
-            y=alt.Y("part:N", title=None, sort=None),
-            color=alt.Color(
-                "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
-            ),
-            order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("part:N"), alt.Tooltip("pass:N"), theme.tooltip("gflop", "flops", title="GFLOP per token")],
-        )
+    return theme.bars(
+        rows,
+        "flops",
+        height={"step": 30},
+        x=alt.X("gflop:Q", title="GFLOP per token", stack="zero"),
+        y=alt.Y("part:N", title=None, sort=None),
+        color=alt.Color(
+            "pass:N", title=None, sort=passes_drawn, scale=alt.Scale(domain=passes_drawn, range=list(theme.PASSES.values()))
+        ),
+        order=alt.Order("order:Q"),
+        tooltip=["part:N", "pass:N", theme.tooltip("gflop", "flops", title="GFLOP per token")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def flops_rows(passes: Mapping[str, Breakdown]) -> list[dict[str, Any]]:
@@ -58,20 +56,15 @@ def parameter_bars(parameters: Breakdown) -> alt.Chart:
 
 @theme.drawn_once
 def _parameter_bars(rows: Rows) -> alt.Chart:
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("parameters"), width="container", height={"step": 26})
-        .mark_bar(color=theme.COMPUTING, cornerRadius=1)
-        .encode(
-            x=alt.X("billions:Q", title="parameters (10⁹)"),
-            y=alt.Y("part:N", title=None, sort=None),
-            tooltip=[
-                alt.Tooltip("part:N"),
-                theme.tooltip("billions", "number", title="10⁹"),
-                theme.tooltip("share", "ratio"),
-            ],
-        )
+    return theme.bars(
+        rows,
+        "parameters",
+        height={"step": 26},
+        mark={"color": theme.COMPUTING},
+        x=alt.X("billions:Q", title="parameters (10⁹)"),
+        y=alt.Y("part:N", title=None, sort=None),
+        tooltip=["part:N", theme.tooltip("billions", "number", title="10⁹"), theme.tooltip("share", "ratio")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def parameter_rows(parameters: Breakdown) -> list[dict[str, Any]]:
@@ -108,7 +101,7 @@ def _roofline(rows: Rows, *, parts: tuple[str, ...]) -> alt.LayerChart:
                 "bound:N", title="bound by", scale=alt.Scale(domain=["compute", "memory"], range=["circle", "triangle-up"])
             ),
             tooltip=[
-                alt.Tooltip("part:N"),
+                "part:N",
                 alt.Tooltip("bound:N", title="bound by"),
                 theme.tooltip("intensity", "number", title="FLOP/byte"),
                 theme.tooltip("tflops", "flops_per_s", title="TFLOP/s"),

@@ -19,20 +19,15 @@ EMPTY, FILLED = "empty", "filled"
 @theme.drawn_once
 def interval_bars(rows: Rows) -> alt.Chart:
     """Draw the interval before every step. Data set "intervals" from `interval_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("intervals"), width="container", height=170)
-        .mark_bar(color=theme.DATA)
-        .encode(
-            x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True)),
-            y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
-            tooltip=[
-                alt.Tooltip("step:O"),
-                theme.tooltip("interval_ms", "ns", title="ms"),
-                theme.tooltip("share", "ratio"),
-            ],
-        )
+    return theme.bars(
+        rows,
+        "intervals",
+        height=170,
+        mark={"color": theme.DATA},
+        x=alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True)),
+        y=alt.Y("interval_ms:Q", title="wait before the step (ms)"),
+        tooltip=["step:O", theme.tooltip("interval_ms", "ns", title="ms"), theme.tooltip("share", "ratio")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def interval_rows(intervals: pd.DataFrame) -> Rows:
@@ -61,7 +56,7 @@ def queue_points(rows: Rows) -> alt.Chart:
             y=alt.Y("size:Q", title="entries in the queue", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("state:N", title=None, scale=alt.Scale(domain=[FILLED, EMPTY], range=[theme.COMPUTING, theme.FREE])),
             shape=alt.Shape("queue:N", title="queue"),
-            tooltip=[alt.Tooltip("queue:N"), alt.Tooltip("step:Q"), alt.Tooltip("size:Q"), alt.Tooltip("capacity:Q")],
+            tooltip=["queue:N", "step:Q", "size:Q", "capacity:Q"],
         )
     )
     return theme.with_rows(chart, rows)
@@ -87,23 +82,17 @@ def queue_rows(queues: pd.DataFrame) -> Rows:
 @theme.drawn_once
 def usage_bars(rows: Rows) -> alt.Chart:
     """Draw how full the queue behind every dataset operator is. Data set "usage" from `usage_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("usage"), width="container", height={"step": 26})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("usage:Q", title="mean filling of its queue", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("operator:N", title=None, sort=None),
-            color=alt.Color(
-                "role:N", title=None, scale=alt.Scale(domain=["dataset operator", "slow one"], range=[theme.SKY, theme.FREE])
-            ),
-            tooltip=[
-                alt.Tooltip("operator:N"),
-                theme.tooltip("usage", "ratio"),
-                theme.tooltip("empty", "ratio", title="found empty"),
-            ],
-        )
+    return theme.bars(
+        rows,
+        "usage",
+        height={"step": 26},
+        x=alt.X("usage:Q", title="mean filling of its queue", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("operator:N", title=None, sort=None),
+        color=alt.Color(
+            "role:N", title=None, scale=alt.Scale(domain=["dataset operator", "slow one"], range=[theme.SKY, theme.FREE])
+        ),
+        tooltip=["operator:N", theme.tooltip("usage", "ratio"), theme.tooltip("empty", "ratio", title="found empty")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def usage_rows(operators: pd.DataFrame, suspect: str) -> Rows:

@@ -38,7 +38,7 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         ),
         tooltip=[
             alt.Tooltip("label:N", title="rank"),
-            alt.Tooltip("kind:N"),
+            "kind:N",
             theme.tooltip("gib", "bytes", title="GiB"),
             theme.tooltip("peak", "bytes", title="peak with gaps (GiB)"),
             theme.tooltip("room", "bytes", title="left of the limit (GiB)", signed=True),

@@ -142,19 +142,17 @@ def communication_bars(entries: pd.DataFrame) -> alt.Chart:
         (1, "B"),
     )
     sums["amount"] = sums["moved_bytes"] / scale
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("causes"), width="container", height={"step": 30})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("amount:Q", title=f"moved by a rank in a step ({unit})", stack="zero"),
-            y=alt.Y("cause:N", title=None, sort="-x", axis=alt.Axis(labelLimit=240)),
-            color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))),
-            tooltip=[
-                alt.Tooltip("cause:N"),
-                alt.Tooltip("verdict:N"),
-                alt.Tooltip("count:Q", title="operators"),
-                theme.tooltip("amount", "number", title=unit),
-            ],
-        )
+    return theme.bars(
+        {"causes": theme.records(sums)},
+        "causes",
+        height={"step": 30},
+        x=alt.X("amount:Q", title=f"moved by a rank in a step ({unit})", stack="zero"),
+        y=alt.Y("cause:N", title=None, sort="-x", axis=alt.Axis(labelLimit=240)),
+        color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=list(VERDICTS), range=list(VERDICTS.values()))),
+        tooltip=[
+            "cause:N",
+            "verdict:N",
+            alt.Tooltip("count:Q", title="operators"),
+            theme.tooltip("amount", "number", title=unit),
+        ],
     )
-    return theme.with_rows(chart, {"causes": theme.records(sums)})

@@ -41,7 +41,7 @@ def waterfall(rows: Rows) -> alt.LayerChart:
         x2="to_ms:Q",
         y=y,
         color=alt.Color("kind:N", title=None, scale=scale),
-        tooltip=[alt.Tooltip("cause:N"), alt.Tooltip("label:N", title="of a step")],
+        tooltip=["cause:N", alt.Tooltip("label:N", title="of a step")],
     )
     labels = base.mark_text(align="left", dx=6, color=theme.TEXT).encode(x="to_ms:Q", y=y, text="label:N")
     room = base.mark_point(opacity=0).encode(x="room:Q", y=y)

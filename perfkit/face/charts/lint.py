@@ -17,19 +17,17 @@ LEVELS = {"error": theme.FREE, "warning": theme.COMMUNICATION, "information": th
 @theme.drawn_once
 def problem_bars(rows: Rows) -> alt.Chart:
     """Draw one bar a rule, errors first. Data set "rules" from `problem_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("rules"), width="container", height={"step": 22})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("count:Q", title="places", axis=alt.Axis(tickMinStep=1)),
-            y=alt.Y("rule:N", title=None, sort=alt.EncodingSortField(field="order", op="min")),
-            color=alt.Color(
-                "level:N", title=None, sort=list(LEVELS), scale=alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
-            ),
-            tooltip=[alt.Tooltip("rule:N"), alt.Tooltip("level:N"), alt.Tooltip("count:Q", title="places")],
-        )
+    return theme.bars(
+        rows,
+        "rules",
+        height={"step": 22},
+        x=alt.X("count:Q", title="places", axis=alt.Axis(tickMinStep=1)),
+        y=alt.Y("rule:N", title=None, sort=alt.EncodingSortField(field="order", op="min")),
+        color=alt.Color(
+            "level:N", title=None, sort=list(LEVELS), scale=alt.Scale(domain=list(LEVELS), range=list(LEVELS.values()))
+        ),
+        tooltip=["rule:N", "level:N", alt.Tooltip("count:Q", title="places")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def problem_rows(found: Iterable[tuple[str, str]]) -> Rows:

@@ -45,8 +45,8 @@ def stage_bars(rows: Rows) -> alt.LayerChart:
             ),
             order=alt.Order("order:Q"),
             tooltip=[
-                alt.Tooltip("stage:N"),
-                alt.Tooltip("part:N"),
+                "stage:N",
+                "part:N",
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("share", "ratio", title="share of the peak"),
             ],
@@ -89,10 +89,10 @@ def switch_bars(rows: Rows) -> alt.LayerChart:
             "effect:N", title=None, scale=alt.Scale(domain=list(EFFECTS), range=list(EFFECTS.values())), sort=list(EFFECTS)
         ),
         tooltip=[
-            alt.Tooltip("switch:N"),
+            "switch:N",
             theme.tooltip("after", "bytes", title="peak with it (GiB)"),
             theme.tooltip("change", "bytes", title="change (GiB)", signed=True),
-            alt.Tooltip("price:N"),
+            "price:N",
         ],
     )
     ends = base.mark_tick(thickness=3, color=theme.TEXT, size=16).encode(x=alt.X("after:Q"))

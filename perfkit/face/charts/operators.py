@@ -121,23 +121,16 @@ def measured_roofline(costs: pd.DataFrame, device: HardwareSpec) -> alt.LayerCha
 @theme.drawn_once
 def share_bars(rows: Rows) -> alt.Chart:
     """Draw the share of every operator in two runs side by side. Data set "shares" from `share_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("shares"), width="container", height={"step": 13})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
-            yOffset=alt.YOffset("run:N", sort=list(RUNS)),
-            x=alt.X("share:Q", title="share of the computing time", axis=alt.Axis(format="%")),
-            color=alt.Color("run:N", title=None, scale=alt.Scale(domain=list(RUNS), range=[theme.COMPUTING, theme.BUBBLE])),
-            tooltip=[
-                alt.Tooltip("operator:N"),
-                alt.Tooltip("run:N"),
-                theme.tooltip("share", "ratio"),
-                theme.tooltip("calls", "number"),
-            ],
-        )
+    return theme.bars(
+        rows,
+        "shares",
+        height={"step": 13},
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+        yOffset=alt.YOffset("run:N", sort=list(RUNS)),
+        x=alt.X("share:Q", title="share of the computing time", axis=alt.Axis(format="%")),
+        color=alt.Color("run:N", title=None, scale=alt.Scale(domain=list(RUNS), range=[theme.COMPUTING, theme.BUBBLE])),
+        tooltip=["operator:N", "run:N", theme.tooltip("share", "ratio"), theme.tooltip("calls", "number")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def share_rows(table: pd.DataFrame) -> Rows:

@@ -14,17 +14,15 @@ PARTS = (theme.COMPUTING, theme.COMMUNICATION, theme.FREE, theme.GREEN, theme.DA
 
 def ranked_bars(rows: Rows, *, title: str) -> alt.Chart:
     """Draw a bar for each label, stacked by part, in the order of the rows: "bars" has `label`, `value`, `part` and `detail`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("bars"), width="container", height={"step": 22})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("value:Q", title=title, stack="zero"),
-            y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
-            color=_parts(rows["bars"]),
-            tooltip=["detail:N", "part:N", theme.tooltip("value", "number", title=title)],
-        )
+    return theme.bars(
+        rows,
+        "bars",
+        height={"step": 22},
+        x=alt.X("value:Q", title=title, stack="zero"),
+        y=alt.Y("label:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)),
+        color=_parts(rows["bars"]),
+        tooltip=["detail:N", "part:N", theme.tooltip("value", "number", title=title)],
     )
-    return theme.with_rows(chart, rows)
 
 
 def time_steps(rows: Rows, *, title: str) -> alt.Chart:
@@ -44,18 +42,16 @@ def time_steps(rows: Rows, *, title: str) -> alt.Chart:
 
 def lanes(rows: Rows) -> alt.Chart:
     """Draw stretches of time, a lane each label: "stretches" has `label`, `begin_ms`, `end_ms`, `part` and `detail`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("stretches"), width="container", height={"step": 30})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("begin_ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
-            x2="end_ms:Q",
-            y=alt.Y("label:N", title=None, sort=None),
-            color=_parts(rows["stretches"]),
-            tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "moment"), theme.tooltip("end_ms", "moment")],
-        )
+    return theme.bars(
+        rows,
+        "stretches",
+        height={"step": 30},
+        x=alt.X("begin_ms:Q", title="ms since the first row", scale=alt.Scale(nice=False)),
+        x2="end_ms:Q",
+        y=alt.Y("label:N", title=None, sort=None),
+        color=_parts(rows["stretches"]),
+        tooltip=["detail:N", "part:N", theme.tooltip("begin_ms", "moment"), theme.tooltip("end_ms", "moment")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def _parts(rows: list[dict[str, Any]]) -> alt.Color:

@@ -63,7 +63,7 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
                 "micro:Q", title="micro batch", scale=alt.Scale(type="log", domain=[1, 16], range=[25, 130]), legend=None
             ),
             tooltip=[
-                alt.Tooltip("plan:N"),
+                "plan:N",
                 theme.tooltip("tokens", "tokens_per_s_per_device", title="tokens/s/device"),
                 theme.tooltip("gib", "bytes", title="GiB"),
                 theme.tooltip("step_s", "step_time_s", title="step (s)"),
@@ -76,7 +76,7 @@ def plan_scatter(rows: Rows) -> alt.LayerChart:
         .encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), order=alt.Order("order:Q"))
     )
     limit = alt.Chart(alt.NamedData("limit")).mark_rule(color=theme.FREE, strokeWidth=2).encode(x=alt.X("gib:Q"))
-    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=[alt.Tooltip("plan:N")])
+    chosen = alt.Chart(alt.NamedData("chosen")).encode(x=alt.X("gib:Q"), y=alt.Y("tokens:Q"), tooltip=["plan:N"])
     rings = chosen.mark_point(size=260, color=theme.TEXT, strokeWidth=2, filled=False)
     numbers = chosen.mark_text(dy=-17, fontWeight="bold", color=theme.TEXT).encode(text=alt.Text("label:N"))
     chart = alt.LayerChart(layer=[front, limit, marks, rings, numbers], width="container", height=340)
@@ -120,29 +120,27 @@ def scatter_rows(compared: Comparison) -> Rows:
 @theme.drawn_once
 def step_bars(rows: Rows) -> alt.Chart:
     """Draw one stacked bar a plan with what its step is made of. Data set "steps" comes from `step_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("steps"), width="container", height={"step": 40})
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("seconds:Q", title="step (s)", stack="zero"),
-            y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
-            color=alt.Color(
-                "part:N",
-                title=None,
-                sort=list(STEP_PARTS.values()),
-                scale=alt.Scale(domain=list(STEP_PARTS.values()), range=theme.path_colors(STEP_PARTS)),
-                legend=alt.Legend(columns=6),
-            ),
-            order=alt.Order("order:Q"),
-            tooltip=[
-                alt.Tooltip("name:N", title="plan"),
-                alt.Tooltip("part:N"),
-                theme.tooltip("seconds", "ns", title="seconds"),
-                theme.tooltip("share", "ratio", title="share of the step"),
-            ],
-        )
+    return theme.bars(
+        rows,
+        "steps",
+        height={"step": 40},
+        x=alt.X("seconds:Q", title="step (s)", stack="zero"),
+        y=alt.Y("name:N", title=None, sort=None, axis=alt.Axis(labelLimit=230)),
+        color=alt.Color(
+            "part:N",
+            title=None,
+            sort=list(STEP_PARTS.values()),
+            scale=alt.Scale(domain=list(STEP_PARTS.values()), range=theme.path_colors(STEP_PARTS)),
+            legend=alt.Legend(columns=6),
+        ),
+        order=alt.Order("order:Q"),
+        tooltip=[
+            alt.Tooltip("name:N", title="plan"),
+            "part:N",
+            theme.tooltip("seconds", "ns", title="seconds"),
+            theme.tooltip("share", "ratio", title="share of the step"),
+        ],
     )
-    return theme.with_rows(chart, rows)
 
 
 def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
@@ -161,17 +159,16 @@ def step_rows(steps: Mapping[str, Breakdown]) -> Rows:
 @theme.drawn_once
 def rejected_bars(rows: Rows) -> alt.Chart:
     """Draw one bar a reason with the combinations that it ruled out, on a log axis. Data "reasons" come from `rejected_rows`."""
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("reasons"), width="container", height={"step": 22})
-        .mark_bar(color=theme.BUBBLE, cornerRadius=1)
-        .encode(
-            x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
-            x2=alt.datum(1),
-            y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
-            tooltip=[alt.Tooltip("reason:N"), theme.tooltip("count", "count", title="combinations")],
-        )
+    return theme.bars(
+        rows,
+        "reasons",
+        height={"step": 22},
+        mark={"color": theme.BUBBLE},
+        x=alt.X("count:Q", title="combinations (log)", scale=alt.Scale(type="log", domainMin=1), stack=None),
+        x2=alt.datum(1),
+        y=alt.Y("reason:N", title=None, sort=None, axis=alt.Axis(labelLimit=420)),
+        tooltip=["reason:N", theme.tooltip("count", "count", title="combinations")],
     )
-    return theme.with_rows(chart, rows)
 
 
 def rejected_rows(rejected: Mapping[str, int]) -> Rows:

@@ -11,10 +11,9 @@ from perfkit.predict.cost.scaling import OWN
 
 def linearity_chart(table: pd.DataFrame) -> alt.LayerChart:
     """Draw measured points and the ideal line; `table` comes from `predict.cost.scaling.linearity_table` (data set "runs")."""
-    rows = table.assign(
-        measured=table["tokens_per_s"] / 1e3,
-        ideal=table["ideal_tokens_per_s"] / 1e3,
-    )[["name", "num_devices", "measured", "ideal", "linearity_ratio"]]
+    rows = table.assign(measured=table["tokens_per_s"] / 1e3, ideal=table["ideal_tokens_per_s"] / 1e3)[
+        ["name", "num_devices", "measured", "ideal", "linearity_ratio"]
+    ]
     base = alt.Chart(alt.NamedData("runs"))
     x = alt.X("num_devices:Q", title="devices", scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickMinStep=1))
     ideal = base.mark_line(color=theme.MUTED, strokeDash=[6, 4]).encode(x=x, y=alt.Y("ideal:Q", title="throughput (10³ tokens/s)"))

@@ -76,8 +76,8 @@ def _picture(rows: dict[str, Columns], *, activities: tuple[str, ...]) -> alt.La
             strokeWidth=alt.condition("datum.critical", alt.value(1.2), alt.value(0.5)),
             opacity=alt.condition("datum.critical", alt.value(1.0), alt.value(0.85)),
             tooltip=[
-                alt.Tooltip("activity:N"),
-                alt.Tooltip("stage:N"),
+                "activity:N",
+                "stage:N",
                 alt.Tooltip("what:N", title="micro batch"),
                 theme.tooltip("start_ms", "moment", title="start (ms)"),
                 theme.tooltip("end_ms", "moment", title="end (ms)"),
@@ -140,7 +140,7 @@ def memory_bars(rows: Rows) -> alt.LayerChart:
             y=alt.Y("gib:Q", title="GiB", stack="zero"),
             color=alt.Color("part:N", title=None, sort=parts, scale=alt.Scale(domain=parts, range=colors)),
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("stage:N"), alt.Tooltip("part:N"), theme.tooltip("gib", "bytes", title="GiB")],
+            tooltip=["stage:N", "part:N", theme.tooltip("gib", "bytes", title="GiB")],
         )
     )
     rule = (

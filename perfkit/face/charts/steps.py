@@ -129,16 +129,14 @@ def rank_bars(parts: pd.DataFrame, *, unit: str, lit: Collection[int] = ()) -> a
 def step_trend(parts: pd.DataFrame) -> alt.Chart:
     """Draw the parts of one rank's steps side by side; `parts` comes from `part_rows` (data set "trend")."""
     paths = [path for path in PATHS if path in set(parts["path"])]
-    chart: alt.Chart = (
-        alt.Chart(alt.NamedData("trend"), width="container", height=200)
-        .mark_bar(cornerRadius=1)
-        .encode(
-            x=alt.X("step:N", title="step", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-            y=alt.Y("amount_ms:Q", title="time (ms)", stack="zero"),
-            **_part_encoding(paths, "step"),
-        )
+    return theme.bars(
+        {"trend": theme.records(parts)},
+        "trend",
+        height=200,
+        x=alt.X("step:N", title="step", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("amount_ms:Q", title="time (ms)", stack="zero"),
+        **_part_encoding(paths, "step"),
     )
-    return theme.with_rows(chart, {"trend": theme.records(parts)})
 
 
 def part_rows(step_parts: pd.DataFrame) -> pd.DataFrame:

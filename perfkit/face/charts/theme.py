@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import altair as alt
@@ -104,6 +105,13 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def tooltip(field: str, name: str, *, title: str | None = None, signed: bool = False) -> alt.Tooltip:
     """A number of a mark, written as `core.quantity` has what `name` ends with; `title` says its prefix, as the axis does."""
     return alt.Tooltip(f"{field}:Q", format=quantity.spelled(name, signed=signed), title=title or alt.Undefined)
+
+
+def bars(rows: _Rows, data: str, *, height: Any, mark: Mapping[str, Any] = MappingProxyType({}), **channels: Any) -> alt.Chart:
+    """Bars of one data set of `rows`, as wide as the page has room; `mark` and `channels` are Vega-Lite's."""
+    chart = alt.Chart(alt.NamedData(data), width="container", height=height).mark_bar(**{"cornerRadius": 1, **mark})
+    drawn: alt.Chart = with_rows(chart.encode(**channels), rows)
+    return drawn
 
 
 def with_rows(chart: _Chart, rows: _Rows) -> _Chart:

@@ -20,7 +20,6 @@ from perfkit.core.resources import data_folder
 from perfkit.core.roots import checked
 from perfkit.core.run import Run
 from perfkit.core.settings import PROJECT_FILE
-from perfkit.core.units import format_ns
 from perfkit.face.widgets import _aside
 from perfkit.face.widgets.status import NothingYet
 from perfkit.face.widgets.worker import running
@@ -167,11 +166,6 @@ def file_options(_state: object = None, *, samples: Mapping[str, str]) -> list[t
 def marked(path: str, title: str) -> str:
     """`title` with the word sample if the path is a bundled sample."""
     return f"{title} (sample)" if is_sample(Path(path).expanduser()) else title
-
-
-def span(low_ns: int, high_ns: int) -> str:
-    """Two durations as a range."""
-    return f"{format_ns(low_ns)} to {format_ns(high_ns)}"
 
 
 def _options(samples: Mapping[str, str], wanted: Callable[[Path], bool]) -> list[tuple[str, str, str]]:

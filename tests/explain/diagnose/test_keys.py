@@ -170,9 +170,8 @@ KEY = re.compile(r"--[a-z][a-z0-9-]+|\b[A-Za-z]+(?:[._][A-Za-z0-9]+)+\b")
 def told(source: str) -> set[str]:
     """The keys and calls in the actions of a rule: in its sentences, without places for numbers and what is said of limits."""
     tree = ast.parse(source)
-    notes = {
-        id(word.value) for call in ast.walk(tree) if isinstance(call, ast.Call) for word in call.keywords if word.arg == "origin"
-    }
+    calls = [call for call in ast.walk(tree) if isinstance(call, ast.Call) and ast.unparse(call.func) == "Threshold"]
+    notes = {id(part) for call in calls for part in (*call.args, *(word.value for word in call.keywords))}
     notes |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     texts = [
         node.value

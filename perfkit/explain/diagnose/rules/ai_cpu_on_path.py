@@ -19,10 +19,7 @@ from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Rule, Threshold, Verdict
 
 AI_CPU_SHARE = Threshold(
-    name="ai-cpu-share",
-    value=0.01,
-    unit="share of the step",
-    origin="chosen: healthy bundled recordings have up to 0.15 %, the faulty one 2 %",
+    "ai-cpu-share", 0.01, "share of the step", "chosen: healthy bundled recordings have up to 0.15 %, the faulty one 2 %"
 )
 
 PATTERN = re.compile(r"ai_?cpu", re.IGNORECASE)
@@ -54,11 +51,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule(
-    name="ai-cpu-on-path",
-    title="Operators on the AI CPU",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(AI_CPU_SHARE,),
-    check=check,
-)
+RULE = Rule("ai-cpu-on-path", "Operators on the AI CPU", frozenset({"steps", "kernels"}), KERNELS_BY, (AI_CPU_SHARE,), check)

@@ -24,17 +24,10 @@ from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 BANDWIDTH_RATIO = Threshold(
-    name="bandwidth-ratio",
-    value=1 / 3,
-    unit="share of what the link states",
-    origin="chosen: good runs reach 0.4 to 0.8 of what links state",
+    "bandwidth-ratio", 1 / 3, "share of what the link states", "chosen: good runs reach 0.4 to 0.8 of what links state"
 )
-BANDWIDTH_BYTES = Threshold(
-    name="bandwidth-bytes", value=32 * 2**20, unit="bytes", origin="chosen: 32 MiB take 0.8 ms at 40 GB/s, a hundred latencies"
-)
-BANDWIDTH_COUNT = Threshold(
-    name="bandwidth-count", value=4.0, unit="large messages", origin="chosen: as many as like links (link-peers)"
-)
+BANDWIDTH_BYTES = Threshold("bandwidth-bytes", 32 * 2**20, "bytes", "chosen: 32 MiB take 0.8 ms at 40 GB/s, a hundred latencies")
+BANDWIDTH_COUNT = Threshold("bandwidth-count", 4.0, "large messages", "chosen: as many as like links (link-peers)")
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 WORDS = {"intra_node": "inside nodes", "inter_node": "between nodes"}

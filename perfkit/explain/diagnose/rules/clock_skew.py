@@ -16,14 +16,9 @@ from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SKEW_LEAST = Threshold(
-    name="skew-least",
-    value=20e3,
-    unit="ns",
-    origin="chosen: as short as the shortest idle time that a rule looks at (core-idle-least)",
+    "skew-least", 20e3, "ns", "chosen: as short as the shortest idle time that a rule looks at (core-idle-least)"
 )
-SKEW_SIGMAS = Threshold(
-    name="skew-sigmas", value=5.0, unit="standard errors", origin="chosen: 1 of 3.5 million by chance, for thousands of ranks"
-)
+SKEW_SIGMAS = Threshold("skew-sigmas", 5.0, "standard errors", "chosen: 1 of 3.5 million by chance, for thousands of ranks")
 
 
 def check(case: Case) -> Verdict:
@@ -55,11 +50,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule(
-    name="clock-skew",
-    title="Clocks of ranks differ",
-    needs=frozenset({"collectives"}),
-    how_to_collect=COMMUNICATION_BY,
-    thresholds=(SKEW_LEAST, SKEW_SIGMAS),
-    check=check,
-)
+RULE = Rule("clock-skew", "Clocks of ranks differ", frozenset({"collectives"}), COMMUNICATION_BY, (SKEW_LEAST, SKEW_SIGMAS), check)

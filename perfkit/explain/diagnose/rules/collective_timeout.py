@@ -35,11 +35,4 @@ def check(case: Case) -> Verdict:
     )
 
 
-RULE = Rule(
-    name="collective-timeout",
-    title="A collective timed out",
-    needs=frozenset({"incidents"}),
-    how_to_collect=LOG_BY,
-    thresholds=(),
-    check=check,
-)
+RULE = Rule("collective-timeout", "A collective timed out", frozenset({"incidents"}), LOG_BY, (), check)

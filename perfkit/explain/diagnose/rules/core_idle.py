@@ -21,10 +21,8 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import HOST_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-CORE_IDLE_SHARE = Threshold(name="core-idle-share", value=0.02, unit="share of the step", origin="chosen: 2 % of the step")
-CORE_IDLE_LEAST = Threshold(
-    name="core-idle-least", value=2e4, unit="ns", origin="chosen: 20 us; longer than a switch between streams"
-)
+CORE_IDLE_SHARE = Threshold("core-idle-share", 0.02, "share of the step", "chosen: 2 % of the step")
+CORE_IDLE_LEAST = Threshold("core-idle-least", 2e4, "ns", "chosen: 20 us; longer than a switch between streams")
 
 ACTIONS = (
     "look for waits between streams (events) before the named kernels in the timeline",
@@ -81,10 +79,5 @@ def _unexplained(case: Case, rank: int) -> pd.DataFrame | None:
 
 
 RULE = Rule(
-    name="core-idle",
-    title="Idle though work is queued",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=HOST_BY,
-    thresholds=(CORE_IDLE_SHARE, CORE_IDLE_LEAST),
-    check=check,
+    "core-idle", "Idle though work is queued", frozenset({"steps", "kernels"}), HOST_BY, (CORE_IDLE_SHARE, CORE_IDLE_LEAST), check
 )

@@ -25,10 +25,7 @@ from perfkit.explain.ledger import causes
 from perfkit.record.overlap import overlap_ns, union
 
 CONTENTION_SHARE = Threshold(
-    name="contention-share",
-    value=0.01,
-    unit="share of the step idle in held-up launches",
-    origin="chosen: as much as is of medium severity",
+    "contention-share", 0.01, "share of the step idle in held-up launches", "chosen: as much as is of medium severity"
 )
 HELD_UP_RATIO = Threshold(
     name="held-up-ratio",
@@ -37,10 +34,7 @@ HELD_UP_RATIO = Threshold(
     origin="chosen: a cold cache costs some times the usual, a lost processor a slice of a scheduler: 1 ms against 10 us and more",
 )
 HELD_UP_LEAST = Threshold(
-    name="held-up-least",
-    value=1e5,
-    unit="ns",
-    origin="chosen: a slice of a scheduler is 0.75 to 4 ms; bundled healthy ones have one call of 0.16 ms",
+    "held-up-least", 1e5, "ns", "chosen: a slice of a scheduler is 0.75 to 4 ms; bundled healthy ones have one call of 0.16 ms"
 )
 
 LEAST_CALLS = 3

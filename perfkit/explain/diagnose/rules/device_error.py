@@ -40,11 +40,4 @@ def check(case: Case) -> Verdict:
     )
 
 
-RULE = Rule(
-    name="device-error",
-    title="A device reported an error",
-    needs=frozenset({"incidents"}),
-    how_to_collect=LOG_BY,
-    thresholds=(),
-    check=check,
-)
+RULE = Rule("device-error", "A device reported an error", frozenset({"incidents"}), LOG_BY, (), check)

@@ -22,10 +22,7 @@ from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SHAPES_SHARE = Threshold(
-    name="shapes-share",
-    value=0.05,
-    unit="share of computing",
-    origin="chosen: static graphs repeat every shape in every step; bundled ones have 0",
+    "shapes-share", 0.05, "share of computing", "chosen: static graphs repeat every shape in every step; bundled ones have 0"
 )
 
 MIN_STEPS = 3

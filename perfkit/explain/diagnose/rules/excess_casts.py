@@ -69,11 +69,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule(
-    name="excess-casts",
-    title="Conversions of type and layout",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(CASTS_SHARE,),
-    check=check,
-)
+RULE = Rule("excess-casts", "Conversions of type and layout", frozenset({"steps", "kernels"}), KERNELS_BY, (CASTS_SHARE,), check)

@@ -25,13 +25,10 @@ from perfkit.explain.diagnose.collecting import COMMUNICATION_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import overlap_ns, union
 
-EXPOSED_SHARE = Threshold(name="exposed-share", value=0.10, unit="share of the step", origin="MindInsight: 10 %")
-LATE_SHARE = Threshold(name="late-share", value=0.005, unit="share of the step", origin="chosen: what is worth a finding")
+EXPOSED_SHARE = Threshold("exposed-share", 0.10, "share of the step", "MindInsight: 10 %")
+LATE_SHARE = Threshold("late-share", 0.005, "share of the step", "chosen: what is worth a finding")
 HIDDEN_RATIO = Threshold(
-    name="hidden-ratio",
-    value=0.3,
-    unit="share of the communication",
-    origin="chosen: less than 30 % of hideable communication hidden",
+    "hidden-ratio", 0.3, "share of the communication", "chosen: less than 30 % of hideable communication hidden"
 )
 
 SAMPLE = 8

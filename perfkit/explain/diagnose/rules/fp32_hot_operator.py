@@ -21,9 +21,7 @@ from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import SHAPES_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
-HOT_OPERATOR_SHARE = Threshold(
-    name="hot-operator-share", value=0.01, unit="share of the step", origin="chosen: 1 % of the step in float32"
-)
+HOT_OPERATOR_SHARE = Threshold("hot-operator-share", 0.01, "share of the step", "chosen: 1 % of the step in float32")
 
 SINGLE = re.compile(r"^(?:dt_)?(?:float|float32|fp32)$", re.IGNORECASE)
 RUNS_IN_TF32 = re.compile("tf32", re.IGNORECASE)
@@ -88,11 +86,4 @@ def _may_run_in_tf32(case: Case) -> bool:
     return case.run.format == "kineto" and has_it and kernels.matching(case, RUNS_IN_TF32, "name").empty
 
 
-RULE = Rule(
-    name="fp32-hot-operator",
-    title="Products in float32",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=SHAPES_BY,
-    thresholds=(HOT_OPERATOR_SHARE,),
-    check=check,
-)
+RULE = Rule("fp32-hot-operator", "Products in float32", frozenset({"steps", "kernels"}), SHAPES_BY, (HOT_OPERATOR_SHARE,), check)

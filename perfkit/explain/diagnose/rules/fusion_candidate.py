@@ -72,10 +72,5 @@ def check(case: Case) -> Verdict:
 
 
 RULE = Rule(
-    name="fusion-candidate",
-    title="Chains of kernels that could be one",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(FUSION_SHARE,),
-    check=check,
+    "fusion-candidate", "Chains of kernels that could be one", frozenset({"steps", "kernels"}), KERNELS_BY, (FUSION_SHARE,), check
 )

@@ -34,7 +34,7 @@ TAIL_SHARE = Threshold(
     unit="share of the step",
     origin="chosen: healthy bundled recordings end with up to 6.4 %, faulty ones with 18 % and more",
 )
-TAIL_PART = Threshold(name="tail-part", value=0.5, unit="share of the tail", origin="chosen: half of the tail")
+TAIL_PART = Threshold("tail-part", 0.5, "share of the tail", "chosen: half of the tail")
 
 HEAVY = re.compile(
     r"mat_?mul|gemm|\bmm\b|bmm|conv(?!ert)|attention|flash|fmha|nvjet|cijk_|cudnn|xmma|[dw]grad|fprop|winograd|"

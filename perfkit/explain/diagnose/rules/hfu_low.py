@@ -58,11 +58,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule(
-    name="hfu-low",
-    title="Little of the peak is used",
-    needs=frozenset({"steps"}),
-    how_to_collect=SHAPES_BY,
-    thresholds=(HFU_LOW,),
-    check=check,
-)
+RULE = Rule("hfu-low", "Little of the peak is used", frozenset({"steps"}), SHAPES_BY, (HFU_LOW,), check)

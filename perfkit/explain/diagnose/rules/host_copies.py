@@ -26,10 +26,7 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import union
 
 HOST_COPY_SHARE = Threshold(
-    name="host-copy-share",
-    value=0.02,
-    unit="share of the step",
-    origin="chosen: a batch and a loss take 0.02 % in a bundled recording",
+    "host-copy-share", 0.02, "share of the step", "chosen: a batch and a loss take 0.02 % in a bundled recording"
 )
 
 COPIES = re.compile(r"\b(?:htod|dtoh|h2d|d2h)\b|host ?to ?device|device ?to ?host", re.IGNORECASE)
@@ -103,11 +100,4 @@ def _exposed(copies: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(frames)
 
 
-RULE = Rule(
-    name="host-copies",
-    title="Copies between host and device",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(HOST_COPY_SHARE,),
-    check=check,
-)
+RULE = Rule("host-copies", "Copies between host and device", frozenset({"steps", "kernels"}), KERNELS_BY, (HOST_COPY_SHARE,), check)

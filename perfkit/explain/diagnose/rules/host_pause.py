@@ -30,18 +30,12 @@ from perfkit.explain.ledger import FAR_LONGER
 from perfkit.explain.ledger.causes import ALLOCATOR, COPIES, DEVICE, LATENCY, LAUNCHING, PAUSE
 
 PAUSE_SHARE = Threshold(
-    name="pause-share",
-    value=0.015,
-    unit="share of the step",
-    origin="chosen: three times what is worth a finding, because a single time is no habit",
+    "pause-share", 0.015, "share of the step", "chosen: three times what is worth a finding, because a single time is no habit"
 )
 PAUSE_LEAST = Threshold(
-    name="pause-least",
-    value=2e6,
-    unit="ns",
-    origin="chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms",
+    "pause-least", 2e6, "ns", "chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms"
 )
-PAUSES_A_STEP = Threshold(name="pauses-a-step", value=2.0, unit="idle times a step", origin="chosen: more are no pause but a habit")
+PAUSES_A_STEP = Threshold("pauses-a-step", 2.0, "idle times a step", "chosen: more are no pause but a habit")
 
 HELD = (ALLOCATOR, LATENCY, DEVICE)
 """What lasts a moment; when it lasts long, somebody stood still."""

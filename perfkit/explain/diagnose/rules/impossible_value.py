@@ -72,11 +72,4 @@ def _utilization(case: Case, log: pd.DataFrame) -> float | None:
     return max(rates) / peaks[1] if rates else None
 
 
-RULE = Rule(
-    name="impossible-value",
-    title="Figures that cannot be right",
-    needs=frozenset(),
-    how_to_collect=STEPS_BY,
-    thresholds=(),
-    check=check,
-)
+RULE = Rule("impossible-value", "Figures that cannot be right", frozenset(), STEPS_BY, (), check)

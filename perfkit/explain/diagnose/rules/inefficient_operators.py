@@ -31,12 +31,8 @@ EFFICIENCY_LOW = Threshold(
     unit="share of the peak of the device",
     origin="chosen: less than 30 % of the peak for a large product; good ones reach 50 to 80 %",
 )
-EFFICIENCY_FLOPS = Threshold(
-    name="efficiency-flops", value=1e9, unit="FLOP", origin="chosen: 1 GFLOP; at 300 TFLOP/s it is 3 us, as long as a launch"
-)
-INEFFICIENT_SHARE = Threshold(
-    name="inefficient-share", value=0.05, unit="share of computing", origin="chosen: operator types from 5 % of computing on"
-)
+EFFICIENCY_FLOPS = Threshold("efficiency-flops", 1e9, "FLOP", "chosen: 1 GFLOP; at 300 TFLOP/s it is 3 us, as long as a launch")
+INEFFICIENT_SHARE = Threshold("inefficient-share", 0.05, "share of computing", "chosen: operator types from 5 % of computing on")
 
 MOST_INPUTS = 3
 HALF_NAMES = re.compile(r"^(?:dt_)?(?:bfloat16|bf16|float16|fp16|half|c10::half|c10::bfloat16)$", re.IGNORECASE)

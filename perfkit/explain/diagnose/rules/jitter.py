@@ -85,11 +85,4 @@ def _numbered(case: Case) -> pd.DataFrame:
     return rows[(rows["duration_ns"] >= LEAST_NS).to_numpy(dtype=bool)]
 
 
-RULE = Rule(
-    name="jitter",
-    title="Equal kernels take different times",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(JITTER_SPREAD,),
-    check=check,
-)
+RULE = Rule("jitter", "Equal kernels take different times", frozenset({"steps", "kernels"}), KERNELS_BY, (JITTER_SPREAD,), check)

@@ -23,9 +23,7 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.ledger import NOBODY
 from perfkit.explain.ledger.causes import UNEXPLAINED, WAITING_UNTOLD
 
-LATE_SHARE = Threshold(
-    name="late-rank-share", value=0.02, unit="share of the step", origin="chosen: twice what two runs can differ by"
-)
+LATE_SHARE = Threshold("late-rank-share", 0.02, "share of the step", "chosen: twice what two runs can differ by")
 MOSTLY = 0.5
 """The share of the waiting for a rank that must be without a reason: else what is on record is why it is late."""
 ACTIONS: tuple[Action, ...] = (

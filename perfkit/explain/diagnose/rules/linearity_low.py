@@ -19,9 +19,7 @@ from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.predict.cost.scaling import linearity
 
-LINEARITY_LOW = Threshold(
-    name="linearity-low", value=0.8, unit="throughput kept when growing", origin="guide: 0.8 and more is good"
-)
+LINEARITY_LOW = Threshold("linearity-low", 0.8, "throughput kept when growing", "guide: 0.8 and more is good")
 
 MOST = 1.02
 ACTIONS: tuple[Action, ...] = (
@@ -98,11 +96,4 @@ def _per_s(case: Case, *, with_tokens: bool) -> float | None:
     return batch * each * NS_PER_S / float(lengths.median())
 
 
-RULE = Rule(
-    name="linearity-low",
-    title="More devices bring too little",
-    needs=frozenset({"steps"}),
-    how_to_collect=BASELINE_BY,
-    thresholds=(LINEARITY_LOW,),
-    check=check,
-)
+RULE = Rule("linearity-low", "More devices bring too little", frozenset({"steps"}), BASELINE_BY, (LINEARITY_LOW,), check)

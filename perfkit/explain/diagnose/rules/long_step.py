@@ -18,10 +18,7 @@ from perfkit.explain.diagnose.collecting import STEPS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 LONG_STEP = Threshold(
-    name="long-step",
-    value=3.0,
-    unit="median steps",
-    origin="chosen: healthy bundled logs reach 1.2; a checkpoint or an evaluation takes many steps' time",
+    "long-step", 3.0, "median steps", "chosen: healthy bundled logs reach 1.2; a checkpoint or an evaluation takes many steps' time"
 )
 
 MIN_STEPS = 10

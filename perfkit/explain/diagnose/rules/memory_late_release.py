@@ -28,12 +28,7 @@ HELD_RATIO = Threshold(
     unit="live peak over the peak in use",
     origin="chosen: rounding explains less: PyTorch rounds blocks to 512 bytes, large ones to 2 MiB",
 )
-GROWTH_SHARE = Threshold(
-    name="growth-share",
-    value=0.01,
-    unit="of the peak a step",
-    origin="chosen: at this rate the peak doubles in 100 steps",
-)
+GROWTH_SHARE = Threshold("growth-share", 0.01, "of the peak a step", "chosen: at this rate the peak doubles in 100 steps")
 
 MIN_STEPS = 3
 SHOWN = 5
@@ -140,10 +135,5 @@ def _grown(case: Case) -> dict[int, tuple[float, float]]:
 
 
 RULE = Rule(
-    name="memory-late-release",
-    title="Memory that is held after its last use",
-    needs=frozenset(),
-    how_to_collect=MEMORY_BY,
-    thresholds=(HELD_RATIO, GROWTH_SHARE),
-    check=check,
+    "memory-late-release", "Memory that is held after its last use", frozenset(), MEMORY_BY, (HELD_RATIO, GROWTH_SHARE), check
 )

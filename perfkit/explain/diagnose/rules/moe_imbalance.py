@@ -19,10 +19,7 @@ from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 EXPERT_LOAD = Threshold(
-    name="expert-load",
-    value=1.2,
-    unit="expert time over the mean of the peers",
-    origin="chosen: balancing losses keep 1.1, so twice that excess",
+    "expert-load", 1.2, "expert time over the mean of the peers", "chosen: balancing losses keep 1.1, so twice that excess"
 )
 
 EXPERTS = re.compile(r"grouped_?_?(?:mat_?mul|gemm)|\bgmm|expert|moe", re.IGNORECASE)

@@ -39,11 +39,4 @@ def check(case: Case) -> Verdict:
     )
 
 
-RULE = Rule(
-    name="oom-dynamic",
-    title="Out of memory, dynamic part",
-    needs=frozenset({"memory_reports"}),
-    how_to_collect=MEMORY_BY,
-    thresholds=(OUT_OF_MEMORY_STATIC,),
-    check=check,
-)
+RULE = Rule("oom-dynamic", "Out of memory, dynamic part", frozenset({"memory_reports"}), MEMORY_BY, (OUT_OF_MEMORY_STATIC,), check)

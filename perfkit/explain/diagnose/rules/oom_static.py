@@ -41,11 +41,4 @@ def check(case: Case) -> Verdict:
     )
 
 
-RULE = Rule(
-    name="oom-static",
-    title="Out of memory, static part",
-    needs=frozenset({"memory_reports"}),
-    how_to_collect=MEMORY_BY,
-    thresholds=(OUT_OF_MEMORY_STATIC,),
-    check=check,
-)
+RULE = Rule("oom-static", "Out of memory, static part", frozenset({"memory_reports"}), MEMORY_BY, (OUT_OF_MEMORY_STATIC,), check)

@@ -33,11 +33,4 @@ def check(case: Case) -> Verdict:
     )
 
 
-RULE = Rule(
-    name="out-of-memory",
-    title="A rank ran out of memory",
-    needs=frozenset({"incidents"}),
-    how_to_collect=LOG_BY,
-    thresholds=(),
-    check=check,
-)
+RULE = Rule("out-of-memory", "A rank ran out of memory", frozenset({"incidents"}), LOG_BY, (), check)

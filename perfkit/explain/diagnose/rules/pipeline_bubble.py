@@ -25,10 +25,7 @@ BUBBLE_RATIO = Threshold(
     origin="chosen: stages that differ by their head and embedding stay below",
 )
 BUBBLE_EXCESS = Threshold(
-    name="bubble-excess",
-    value=0.02,
-    unit="share of the step",
-    origin="chosen: less is noise of the stages (repeats of one job differ by 1 %)",
+    "bubble-excess", 0.02, "share of the step", "chosen: less is noise of the stages (repeats of one job differ by 1 %)"
 )
 
 ACTIONS: tuple[Action, ...] = (

@@ -19,10 +19,7 @@ from perfkit.explain.diagnose.collecting import BASELINE_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 OVERHEAD_SHARE = Threshold(
-    name="overhead-share",
-    value=0.05,
-    unit="share of the step",
-    origin="chosen: high severity; from here on figures of a recording mislead",
+    "overhead-share", 0.05, "share of the step", "chosen: high severity; from here on figures of a recording mislead"
 )
 
 OWN = re.compile(
@@ -96,11 +93,4 @@ def _slower_ns(case: Case) -> float | None:
     return float(own - usual)
 
 
-RULE = Rule(
-    name="profiler-overhead",
-    title="Recording slows the job down",
-    needs=frozenset({"steps"}),
-    how_to_collect=BASELINE_BY,
-    thresholds=(OVERHEAD_SHARE,),
-    check=check,
-)
+RULE = Rule("profiler-overhead", "Recording slows the job down", frozenset({"steps"}), BASELINE_BY, (OVERHEAD_SHARE,), check)

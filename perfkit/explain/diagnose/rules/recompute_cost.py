@@ -46,11 +46,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), repeated.evidence)
 
 
-RULE = Rule(
-    name="recompute-cost",
-    title="Recomputation",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=KERNELS_BY,
-    thresholds=(RECOMPUTE_SHARE,),
-    check=check,
-)
+RULE = Rule("recompute-cost", "Recomputation", frozenset({"steps", "kernels"}), KERNELS_BY, (RECOMPUTE_SHARE,), check)

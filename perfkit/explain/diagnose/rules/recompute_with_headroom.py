@@ -21,10 +21,7 @@ from perfkit.explain.diagnose.collecting import MEMORY_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 HEADROOM = Threshold(
-    name="headroom",
-    value=0.9,
-    unit="peak over what may be used",
-    origin="chosen: allocators need a tenth for fragments (fragmented-ratio)",
+    "headroom", 0.9, "peak over what may be used", "chosen: allocators need a tenth for fragments (fragmented-ratio)"
 )
 
 GIB = 2**30
@@ -87,10 +84,5 @@ def _limit_bytes(case: Case) -> float | None:
 
 
 RULE = Rule(
-    name="recompute-with-headroom",
-    title="Recomputation with memory to spare",
-    needs=frozenset({"steps", "kernels"}),
-    how_to_collect=MEMORY_BY,
-    thresholds=(HEADROOM,),
-    check=check,
+    "recompute-with-headroom", "Recomputation with memory to spare", frozenset({"steps", "kernels"}), MEMORY_BY, (HEADROOM,), check
 )

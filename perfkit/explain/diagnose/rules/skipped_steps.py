@@ -99,11 +99,4 @@ def _cost_ns(rows: pd.DataFrame, count: int) -> int | None:
     return None if known.isna().all() else round(float((known * rows["lost"]).sum()) / max(1, count))
 
 
-RULE = Rule(
-    name="skipped-steps",
-    title="Iterations that were skipped",
-    needs=frozenset({"log"}),
-    how_to_collect=LOG_BY,
-    thresholds=(SKIPPED_SHARE,),
-    check=check,
-)
+RULE = Rule("skipped-steps", "Iterations that were skipped", frozenset({"log"}), LOG_BY, (SKIPPED_SHARE,), check)

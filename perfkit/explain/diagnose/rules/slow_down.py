@@ -104,11 +104,4 @@ def _restarts(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
     return [(int(steps[at + 1]), int(lines[at + 1]), int(steps[at] - steps[at + 1] + 1)) for at in back]
 
 
-RULE = Rule(
-    name="slow-down",
-    title="A run that slows down or begins anew",
-    needs=frozenset({"log"}),
-    how_to_collect=LOG_BY,
-    thresholds=(SLOWER_AT_END,),
-    check=check,
-)
+RULE = Rule("slow-down", "A run that slows down or begins anew", frozenset({"log"}), LOG_BY, (SLOWER_AT_END,), check)

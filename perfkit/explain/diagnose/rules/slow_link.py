@@ -39,18 +39,11 @@ LINK_RATIO = Threshold(
     unit="time a byte over that of like links",
     origin="chosen: 0.8 of the bandwidth of its class; healthy bundled links are up to 1.09",
 )
-LINK_Z = Threshold(
-    name="link-z", value=3.5, unit="robust standard deviations", origin="Iglewicz and Hoaglin (1993): outliers by MAD from 3.5 on"
-)
+LINK_Z = Threshold("link-z", 3.5, "robust standard deviations", "Iglewicz and Hoaglin (1993): outliers by MAD from 3.5 on")
 LINK_PERSISTENCE = Threshold(
-    name="link-persistence",
-    value=0.7,
-    unit="share of the steps",
-    origin="chosen: 70 % of the steps; what slows a link now and then is other traffic",
+    "link-persistence", 0.7, "share of the steps", "chosen: 70 % of the steps; what slows a link now and then is other traffic"
 )
-LINK_PEERS = Threshold(
-    name="link-peers", value=4.0, unit="like links", origin="chosen: four; of three the odd one is half of the spread"
-)
+LINK_PEERS = Threshold("link-peers", 4.0, "like links", "chosen: four; of three the odd one is half of the spread")
 
 ACTIONS: tuple[Action, ...] = (
     {

@@ -20,10 +20,7 @@ from perfkit.explain.diagnose.collecting import KERNELS_BY
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 
 SLOWER_RATIO = Threshold(
-    name="slower-ratio",
-    value=1.05,
-    unit="ratio to the baseline",
-    origin="chosen: mean times of equal operators differ by 2 to 4 % between repeats",
+    "slower-ratio", 1.05, "ratio to the baseline", "chosen: mean times of equal operators differ by 2 to 4 % between repeats"
 )
 OUTLIER_RATIO = Threshold(
     name="outlier-ratio",
@@ -31,9 +28,7 @@ OUTLIER_RATIO = Threshold(
     unit="ratio to the median of its own kind",
     origin="chosen: equal kernels differ by a few percent, and by twice when a cache is cold",
 )
-OUTLIER_SHARE = Threshold(
-    name="outlier-share", value=0.01, unit="share of the step", origin="chosen: healthy bundled recordings have up to 0.9 %"
-)
+OUTLIER_SHARE = Threshold("outlier-share", 0.01, "share of the step", "chosen: healthy bundled recordings have up to 0.9 %")
 
 KEY = ["op", "shapes"]
 MOST_RANKS = 4

@@ -43,10 +43,7 @@ from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdic
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 
 CLASSIC_EXCESS = Threshold(
-    name="classic-excess",
-    value=1.2,
-    unit="ratio to the mean of all ranks",
-    origin="MindInsight's parallel proposer; shown, never used",
+    "classic-excess", 1.2, "ratio to the mean of all ranks", "MindInsight's parallel proposer; shown, never used"
 )
 
 PAIR_EXCESS = Threshold(

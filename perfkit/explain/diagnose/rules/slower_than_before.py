@@ -21,12 +21,8 @@ from perfkit.explain.diagnose.rule import Finding, Part, Rule, Threshold, Verdic
 from perfkit.explain.ledger import growth
 from perfkit.explain.ledger.causes import WAITING_UNTOLD, words_of
 
-GROWN_RATIO = Threshold(
-    name="grown-ratio", value=1.1, unit="ratio to the baseline", origin="chosen: repeats of one job differ by a few percent"
-)
-GROWN_SHARE = Threshold(
-    name="grown-share", value=0.01, unit="share of the step", origin="chosen: repeats of one job differ by up to 1 %"
-)
+GROWN_RATIO = Threshold("grown-ratio", 1.1, "ratio to the baseline", "chosen: repeats of one job differ by a few percent")
+GROWN_SHARE = Threshold("grown-share", 0.01, "share of the step", "chosen: repeats of one job differ by up to 1 %")
 
 WORDS = {
     growth.COMPUTING: "computes",

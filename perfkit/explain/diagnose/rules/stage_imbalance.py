@@ -30,16 +30,10 @@ from perfkit.explain.ledger import causes
 from perfkit.explain.stragglers import NO_STAGE
 
 STAGE_LAYERS = Threshold(
-    name="stage-layers",
-    value=0.05,
-    unit="work over the mean of the stages",
-    origin="chosen: a spread of 5 % over the mean; one layer of 20 is as much",
+    "stage-layers", 0.05, "work over the mean of the stages", "chosen: a spread of 5 % over the mean; one layer of 20 is as much"
 )
 STAGE_CLASSIC = Threshold(
-    name="stage-classic",
-    value=0.2,
-    unit="computing over the mean of the stages",
-    origin="MindInsight; where operators are not recorded",
+    "stage-classic", 0.2, "computing over the mean of the stages", "MindInsight; where operators are not recorded"
 )
 
 ATTENTION = re.compile(r"flash_?attention|fused_?infer_?attention|fmha|sdpa", re.IGNORECASE)

@@ -59,11 +59,4 @@ def check(case: Case) -> Verdict:
     return Verdict((finding,), evidence)
 
 
-RULE = Rule(
-    name="warm-up",
-    title="The recording begins with warm-up",
-    needs=frozenset({"steps"}),
-    how_to_collect=STEPS_BY,
-    thresholds=(FACTOR, MIN_STEPS),
-    check=check,
-)
+RULE = Rule("warm-up", "The recording begins with warm-up", frozenset({"steps"}), STEPS_BY, (FACTOR, MIN_STEPS), check)

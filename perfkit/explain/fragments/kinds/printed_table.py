@@ -15,7 +15,6 @@ from perfkit.predict.cost.flops import training_flops
 _BAR, _RULE = re.compile(r"^\s*\|.*\|\s*$"), re.compile(r"^[\s|:+-]+$")
 _CELLS = re.compile(r"\t|,(?![^(]*\))")
 _NUMBER = re.compile(r"^[-+]?[\d.,]+\s*%?$")
-_WORDS = re.compile(r"[A-Za-z\u4e00-\u9fff]{2,}")
 
 
 def _rows(text: str) -> list[list[str]]:

@@ -68,12 +68,7 @@ CLAIMS = (
         computed=of.devices_of_13b,
         why="the comment is of an older file",
     ),
-    Claim(
-        guide="000 profile",
-        number="X20",
-        claim="steps 1 to 10 are recorded",
-        why="the first steps compile; 2 to 4 steps after step 3 are enough",
-    ),
+    Claim("000 profile", "X20", "steps 1 to 10 are recorded", why="the first steps compile; 2 to 4 steps after step 3 are enough"),
     Claim(
         guide="000 kernel_details.csv",
         number="X15",
@@ -92,9 +87,7 @@ CLAIMS = (
         claim="long forward and backward leads to the section on step intervals",
         why="it leads to that on forward and backward",
     ),
-    Claim(
-        guide="002 queues", number="X19", claim="a queue is empty or not", why="no threshold is given; the rule `data-feed` has one"
-    ),
+    Claim("002 queues", "X19", "a queue is empty or not", why="no threshold is given; the rule `data-feed` has one"),
     Claim(
         guide="000, 003 DryRun",
         number="X21",

@@ -12,7 +12,7 @@ Verdict = Literal["reproduced", "explained", "contradicted"]
 CLOSE = 0.005
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
     """One claim of a guide in own words.
 
@@ -24,9 +24,9 @@ class Claim:
     guide: str
     number: str
     claim: str
-    unit: str = ""
     stated: float | None = None
     computed: Callable[[], float] | None = None
+    unit: str = ""
     otherwise: Callable[[], float] | None = None
     why: str = ""
     close: float = CLOSE

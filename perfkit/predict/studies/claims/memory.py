@@ -24,22 +24,8 @@ def _bubble(plan: Plan) -> float:
 
 
 CLAIMS = (
-    Claim(
-        guide="000 static memory",
-        number="R061",
-        claim="7B without parallelism: 10N",
-        unit="GB",
-        stated=70,
-        computed=lambda: guide_static(7e9) / 1e9,
-    ),
-    Claim(
-        guide="000 static memory",
-        number="R061",
-        claim="7B, optimizer shared by 8",
-        unit="GB",
-        stated=8.75,
-        computed=lambda: guide_static(7e9, shards=8) / 1e9,
-    ),
+    Claim("000 static memory", "R061", "7B without parallelism: 10N", 70, lambda: guide_static(7e9) / 1e9, "GB"),
+    Claim("000 static memory", "R061", "7B, optimizer shared by 8", 8.75, lambda: guide_static(7e9, shards=8) / 1e9, "GB"),
     Claim(
         guide="000 static memory",
         number="R062",
@@ -66,29 +52,12 @@ CLAIMS = (
         stated=3_254_779_904,
         computed=lambda: of.activations("tensor and sequence", 1),
     ),
+    Claim("000 dynamic memory", "R067", "split 8 ways", 553_648_128, lambda: of.activations("tensor"), "B"),
     Claim(
-        guide="000 dynamic memory",
-        number="R067",
-        claim="split 8 ways",
-        unit="B",
-        stated=553_648_128,
-        computed=lambda: of.activations("tensor"),
+        "000 dynamic memory", "R067", "with the sequence split too", 406_847_488, lambda: of.activations("tensor and sequence"), "B"
     ),
     Claim(
-        guide="000 dynamic memory",
-        number="R067",
-        claim="with the sequence split too",
-        unit="B",
-        stated=406_847_488,
-        computed=lambda: of.activations("tensor and sequence"),
-    ),
-    Claim(
-        guide="000 dynamic memory",
-        number="R067",
-        claim="split, attention recomputed",
-        unit="B",
-        stated=218_103_808,
-        computed=lambda: of.activations("tensor, selective"),
+        "000 dynamic memory", "R067", "split, attention recomputed", 218_103_808, lambda: of.activations("tensor, selective"), "B"
     ),
     Claim(
         guide="000 dynamic memory",
@@ -98,14 +67,7 @@ CLAIMS = (
         stated=71_303_168,
         computed=lambda: of.activations("tensor and sequence, selective"),
     ),
-    Claim(
-        guide="000 dynamic memory",
-        number="R067",
-        claim="recomputed in full",
-        unit="B",
-        stated=33_554_432,
-        computed=lambda: of.activations("full"),
-    ),
+    Claim("000 dynamic memory", "R067", "recomputed in full", 33_554_432, lambda: of.activations("full"), "B"),
     Claim(
         guide="000 dynamic memory",
         number="X10",
@@ -166,14 +128,7 @@ CLAIMS = (
         computed=lambda: 100 * bubble_over_ideal(4, 32),
         of_plan=_bubble,
     ),
-    Claim(
-        guide="001 configuration",
-        number="R053",
-        claim="half as many micro batches double it",
-        unit="%",
-        stated=18.75,
-        computed=lambda: 100 * bubble_over_ideal(4, 16),
-    ),
+    Claim("001 configuration", "R053", "half as many micro batches double it", 18.75, lambda: 100 * bubble_over_ideal(4, 16), "%"),
     Claim(
         guide="001 configuration",
         number="R054",
@@ -183,21 +138,9 @@ CLAIMS = (
         computed=lambda: 100 * bubble_over_ideal(4, 32, 4),
     ),
     Claim(
-        guide="000, 003 peaks",
-        number="R069",
-        claim="62,432M of the device, 59,392M in the pool: outside of it",
-        unit="MiB",
-        stated=3040,
-        computed=lambda: 62_432 - 59_392,
+        "000, 003 peaks", "R069", "62,432M of the device, 59,392M in the pool: outside of it", 3040, lambda: 62_432 - 59_392, "MiB"
     ),
-    Claim(
-        guide="000, 003 peaks",
-        number="R069",
-        claim="a peak of 48,874M leaves of the pool",
-        unit="%",
-        stated=17.7,
-        computed=lambda: 100 * (59_392 - 48_874) / 59_392,
-    ),
+    Claim("000, 003 peaks", "R069", "a peak of 48,874M leaves of the pool", 17.7, lambda: 100 * (59_392 - 48_874) / 59_392, "%"),
     Claim(
         guide="000, 003 peaks",
         number="X27",
