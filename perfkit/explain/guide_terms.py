@@ -16,7 +16,7 @@ import pandas as pd
 
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
-from perfkit.explain.ledger import Ledger, causes, ledger
+from perfkit.explain.ledger import AFTER, BEHIND, Ledger, causes, ledger
 
 Group = Literal["guide", "pynative"]
 UNTOLD = "not told apart"
@@ -33,7 +33,6 @@ TERMS: dict[str, tuple[str, ...]] = {
     "pynative": ("data", "host launch", "device", "communication", UNTOLD),
 }
 """The terms of each group, in the guides' order."""
-AFTER, OPTIMIZER = "after", "work/optimizer"
 
 
 def guide_terms(run: Run, group: Group = "guide", *, steps: Collection[int] | None = None) -> pd.DataFrame:
@@ -71,8 +70,8 @@ def _terms(entries: pd.DataFrame, group: Group) -> np.ndarray:
         chosen: list[pd.Series] = [data, moving, work | (cause == causes.DEVICE), host]
         names = ["data", "communication", "device", "host launch"]
     else:
-        # What computes behind the last kernel of the optimizer cannot be told from it by the ledger; idle time behind it can.
-        chosen = [data, moving, cause == OPTIMIZER, work, host & (place == AFTER), host]
-        names = ["data loading", "communication not hidden", "optimizer", "forward and backward", "post-processing", "scheduling"]
+        behind = (work & (place == BEHIND)) | (host & (place == AFTER))
+        chosen = [data, moving, cause == causes.OPTIMIZER, behind, work, host]
+        names = ["data loading", "communication not hidden", "optimizer", "post-processing", "forward and backward", "scheduling"]
     found: np.ndarray = np.select([one.to_numpy(dtype=bool) for one in chosen], names, UNTOLD).astype(object)
     return found

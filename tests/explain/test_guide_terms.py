@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perfkit.core.errors import InputError
 from perfkit.explain.guide_terms import UNTOLD, guide_terms
+from perfkit.explain.ledger import AFTER, BEHIND, causes, ledger
 from perfkit.face.cli import main
 from perfkit.record.load import load
 
@@ -38,3 +40,26 @@ def test_the_command_prints_terms_and_their_sum(capsys):
     for rank in json.loads(capsys.readouterr().out)["ranks"]:
         for step in rank["steps"]:
             assert sum(step["terms_ns"].values()) == step["duration_ns"]
+
+
+def test_what_computes_behind_the_optimizer_is_post_processing():
+    run = load(TRACES / "torch_npu_pp2dp2", cache=False)
+    entries = ledger(run).entries
+    behind = entries[entries["place"] == BEHIND]
+    assert not behind.empty
+    assert not set(behind["cause"]) & {*causes.OF_LAYERS, causes.OPTIMIZER}
+    terms = guide_terms(run)
+    late = entries[(entries["place"] == AFTER) & entries["cause"].str.startswith("host")]
+    assert terms.loc[terms["term"] == "post-processing", "ns"].sum() == behind["ns"].sum() + late["ns"].sum()
+
+
+def test_layers_behind_the_optimizer_are_no_post_processing():
+    """A window that begins with the optimizer of the step before says nothing of what follows the optimizer."""
+    run = load(TRACES / "kineto_h100" / "recompute.json.gz", cache=False)
+    first = int(run.steps()["step"].iloc[0])
+    kernels = run.frame("kernels")
+    updates = kernels[kernels["name"].str.contains("multi_tensor_apply") & (kernels["step"] == first)]
+    assert len(updates)
+    moved = kernels.assign(start_ns=kernels["start_ns"].where(~kernels.index.isin(updates.index), int(kernels["start_ns"].min())))
+    entries = ledger(replace(run, tables={**run.tables, "kernels": moved}), steps=[first]).entries
+    assert (entries["place"] != BEHIND).all()

@@ -28,6 +28,8 @@ from perfkit.explain import stragglers
 from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
 from perfkit.explain.ledger._paint import shared as shared
+from perfkit.explain.ledger._rank import AFTER as AFTER
+from perfkit.explain.ledger._rank import BEHIND as BEHIND
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
 from perfkit.record.events.graph import causal_graph
@@ -42,9 +44,10 @@ READ_HOSTS = 8
 class Ledger(Shown):
     """The entries of a run: `rank`, `step`, `cause`, `who` (the rank that was late; -1: none), `place`, `detail`, `part`, `ns`.
 
-    `place` says whether the time is before the first kernel of the step, inside or after; `detail` names the call that blocked or
-    what is not explained; `part` is the part of the step that the time is in: computing, communication or free. `stages` has the
-    pipeline stage of the ranks. Entries are positive and sum to the duration of their rank and step.
+    `place` says whether the time is before the first kernel of the step, inside, after, or (computing) behind the optimizer;
+    `detail` names the call that blocked or what is not explained; `part` is the part of the step that the time is in: computing,
+    communication or free. `stages` has the pipeline stage of the ranks. Entries are positive and sum to the duration of their rank
+    and step.
 
     `idle` are the pieces of timelines in which nothing computes or moves: `rank`, `step`, `cause`, `place`, `detail`, `start_ns` on
     the clock of the rank, `duration_ns`, and `gap`, the number of the idle time that a piece is of. `hosts` are the ranks of which

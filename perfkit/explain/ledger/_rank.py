@@ -20,8 +20,8 @@ from perfkit.record.overlap import Intervals, union
 Objects = npt.NDArray[np.object_]
 COMPUTING, MOVING, WAITING, NEITHER, TALKING, COPYING = range(6)
 """The layers of a timeline, in the order in which they have a moment."""
-BEFORE, INSIDE, AFTER = "before", "inside", "after"
-"""Where in the step a piece is: before its first kernel, after its last one, or between."""
+BEFORE, INSIDE, AFTER, BEHIND = "before", "inside", "after", "behind the optimizer"
+"""Where in the step a piece is: before its first kernel, after its last, or between; computing also behind the optimizer's last."""
 WAITS = "waiting"
 """The cause of a piece of waiting that is not explained yet."""
 _COLUMNS = ("rank", "step", "name", "type", "core", "kind", "stream", "start_ns", "duration_ns", "input_shapes")
@@ -233,7 +233,15 @@ def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Ho
     parts: Objects = np.concatenate([part, np.full(len(told.starts), "free", dtype=object)])[order]
     first, last = (int(starts.min()), int(ends.max())) if len(starts) else (0, 0)
     places: Objects = np.where(begin < first, BEFORE, np.where(begin >= last, AFTER, INSIDE)).astype(object)
+    places[_behind(begin, end, because, parts)] = BEHIND
     return np.full(len(begin), step, dtype=np.int64), begin, end, because, which, places, numbers, parts
+
+
+def _behind(begin: Ints, end: Ints, because: Objects, parts: Objects) -> npt.NDArray[np.bool_]:
+    """Computing behind the last kernel of the optimizer; none where layers are computed there: then the step begins elsewhere."""
+    updates = because == causes.OPTIMIZER
+    behind: npt.NDArray[np.bool_] = (parts == "computing") & (begin >= end[updates].max(initial=0)) & updates.any()
+    return behind & ~np.isin(because[behind], causes.OF_LAYERS).any()
 
 
 def _all_seen(members: pd.DataFrame, rows: Ints) -> npt.NDArray[np.bool_]:

@@ -25,6 +25,9 @@ LATENCY = "host/launch latency"
 FILLING, LATE_SENDS, STAGE_LOAD = "waiting/filling", "waiting/late sends", "waiting/stage load"
 OTHER_STAGE, HEAD = "waiting/another stage", "waiting/head"
 ALL_WORK, AGAIN = "work/not told apart", "work/recomputation"
+OPTIMIZER = "work/optimizer"
+OF_LAYERS = ("work/attention", "work/experts", "work/convolution", "work/product", "work/head", AGAIN)
+"""Computing that layers have and the optimizer and what follows it do not."""
 KERNELS, WAITING_UNTOLD = "waiting/kernels", "waiting/why not recorded"
 
 WORDS: Mapping[str, str] = {
@@ -64,7 +67,7 @@ _KINDS = (
     ("work/attention", re.compile(r"flash|fmha|attention|attn|sdpa", re.IGNORECASE)),
     ("work/experts", re.compile(r"grouped_?_?(?:mat_?mul|gemm)|\bgmm|moe_", re.IGNORECASE)),
     (
-        "work/optimizer",
+        OPTIMIZER,
         re.compile(r"adam|optim|momentum|\bsgd|lamb(?!da)|multi_tensor_apply", re.IGNORECASE),
     ),
     (

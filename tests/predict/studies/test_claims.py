@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 import perfkit
+from perfkit.core.params import count_params
 from perfkit.core.resources import data_folder
 from perfkit.predict.studies.claims import claims, claims_table
+from perfkit.predict.studies.claims._figures import pangu_38b
 from perfkit.predict.studies.claims.table import DOCUMENT, document
 
 ERRATA = {*(f"X{number:02d}" for number in range(1, 30)), "X08a", "X08b"}
@@ -52,3 +54,13 @@ def test_figures_of_a_plan_stand_beside_the_guides():
 
 def test_the_page_is_what_the_module_writes():
     assert DOCUMENT.read_text(encoding="utf-8") == document()
+
+
+def test_the_38b_step_is_what_a_simulated_run_takes_and_tells_the_length():
+    plan = pangu_38b()
+    assert count_params(plan.model).total == pytest.approx(38e9, rel=0.01)
+    assert (plan.num_devices, plan.num_micro_batches) == (128, 32)
+    step_s = perfkit.estimate(plan).step_time_s
+    assert perfkit.simulate(plan).steps()["duration_ns"].mean() / 1e9 == pytest.approx(step_s, rel=0.015)
+    others = [perfkit.estimate(pangu_38b(length)).step_time_s for length in (2048, 8192)]
+    assert min(abs(other - 11.5) for other in others) > 4 * abs(step_s - 11.5)

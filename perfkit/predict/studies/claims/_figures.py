@@ -14,10 +14,12 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 from perfkit.predict.cost.flops import recompute_flops, training_flops
 from perfkit.predict.cost.utilization import mfu
 from perfkit.predict.memory.guide import Case, freed_bytes, guide_activations
+from perfkit.predict.memory.memory import peak_memory
 
 SEQ, PEAK = 4096, 376e12
 LADDER = (1860, 2136, 2189, 2210, 2353, 2562)
@@ -56,6 +58,25 @@ def plan(name: str, tensor: int = 1) -> Plan:
 def training(name: str) -> float:
     """FLOP a token of a training step."""
     return float(training_flops(model(name), SEQ).total)
+
+
+def pangu_38b(seq_length: int = SEQ) -> Plan:
+    """The 38B case on its 128 devices, as 48 layers of 8,192: the guide prints neither layers and widths nor the length."""
+    shape = ModelSpec(
+        num_layers=48, hidden_size=8192, num_attention_heads=64, num_key_value_heads=8, head_size=128, ffn_hidden_size=24_576,
+        vocab_size=100_352, gated_ffn=True, norm="rmsnorm", bias="none",
+    )  # fmt: skip
+    sizes = ParallelPlan(
+        data_parallel_size=4, tensor_parallel_size=8, pipeline_parallel_size=4, virtual_pipeline_parallel_size=4,
+        sequence_parallel=True, optimizer_shard_size=4,
+    )  # fmt: skip
+    return Plan(
+        model=shape,
+        workload=Workload(seq_length=seq_length, micro_batch_size=2, global_batch_size=256, dtype="bfloat16"),
+        parallel=sizes,
+        hardware=catalog.hardware_named("Ascend-910B2"),
+        software=SoftwareSpec(framework="mindspore", overlap_dp=True, overlap_pp=True),
+    )
 
 
 def utilization(name: str, tokens_per_s: float) -> float:
@@ -98,6 +119,11 @@ def gain(step: int) -> float:
 def matched() -> int:
     """Printed patterns that name an operator."""
     return sum(bool(one.matched) for one in check_patterns(list(PATTERNS)))
+
+
+def last_peak_bytes() -> float:
+    """Predicted peak memory of the 13B case with its last change."""
+    return float(peak_memory(read_config(data_folder() / "case13b" / "round5.yaml")).peak.total)
 
 
 def devices_of_13b() -> int:

@@ -59,7 +59,7 @@ def document() -> str:
         "# Claims of the guides",
         "",
         f"What the four tuning guides claim, computed anew: {summary}. A figure is reproduced if it is met to half a",
-        "percent, explained if another reading that is named meets it, else contradicted. Written by",
+        "percent (a predicted step to 5 %), explained if another reading that is named meets it, else contradicted. Written by",
         "`python -m perfkit.predict.studies.claims.table`; `perfkit.predict.studies.claims.claims_table(plan)` has the same rows",
         "with the figures of a plan of your own.",
         "",

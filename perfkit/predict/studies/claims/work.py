@@ -189,6 +189,15 @@ CLAIMS = (
         of_plan=_hfu,
     ),
     Claim(
+        guide="000 13B case",
+        number="R188",
+        claim="13B at the end: peak memory 57.2 GB",
+        unit="GB",
+        stated=57.2,
+        computed=lambda: of.last_peak_bytes() / 1e9,
+        why="read as a setting of the pool, GB means 2^30 (X27): the peak, 53.2 GiB, fits into it",
+    ),
+    Claim(
         guide="001 Pangu",
         number="R190",
         claim="38B on 128 devices, 11.5 s a step: MFU over 45 % (with 4,096 tokens assumed)",
@@ -197,5 +206,15 @@ CLAIMS = (
         computed=lambda: 100 * 6 * 38e9 * tokens_per_s_per_device(256, 4096, 11.5, 128) / of.PEAK,
         close=0.05,
         why="6N alone is 43.2 % of 376 TFLOP/s; attention adds the rest",
+    ),
+    Claim(
+        guide="001 Pangu",
+        number="R190",
+        claim="the 38B step, simulated with 4,096 tokens",
+        unit="s",
+        stated=11.5,
+        computed=lambda: estimate(of.pangu_38b()).step_time_s,
+        close=0.05,
+        why="the length follows: 2,048 and 8,192 tokens would take half and twice as long; layers and widths are assumed",
     ),
 )
