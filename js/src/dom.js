@@ -68,12 +68,12 @@ export function popover(label, content) {
   return box;
 }
 
-/** CSV of equally long columns; a cell that a spreadsheet would run as a formula is quoted with an apostrophe. */
-export function csv(columns) {
+/** CSV of equally long columns, or what a spreadsheet takes from a clipboard; a cell that it would run as a formula gets an apostrophe. */
+export function csv(columns, separator = ",") {
   const names = Object.keys(columns);
   const length = names.length ? columns[names[0]].length : 0;
-  const lines = [names.map(csvCell).join(",")];
-  for (let row = 0; row < length; row += 1) lines.push(names.map((name) => csvCell(columns[name][row])).join(","));
+  const lines = [names.map(csvCell).join(separator)];
+  for (let row = 0; row < length; row += 1) lines.push(names.map((name) => csvCell(columns[name][row])).join(separator));
   return `${lines.join("\r\n")}\r\n`;
 }
 
@@ -82,5 +82,5 @@ function csvCell(value) {
   if (typeof value === "number") return String(value);
   let text = typeof value === "object" ? JSON.stringify(value) : String(value);
   if (/^[=+\-@\t\r]/.test(text) && Number.isNaN(Number(text))) text = `'${text}`;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  return /[",\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -86,15 +86,18 @@ export class Table {
     return foot;
   }
 
+  columns() {
+    return Object.fromEntries(this.content.columns.map((column) => [heading(column), column.values ?? column.text]));
+  }
+
   bar() {
     const { title, name } = this.content;
-    const columns = () => Object.fromEntries(this.content.columns.map((column) => [heading(column), column.values ?? column.text]));
     if (title === undefined) return null;
     return el("div", { class: "pk-chart-head" },
       el("span", { class: "pk-chart-title" }, title),
       el("span", { class: "pk-tools" },
         el("button", { type: "button", class: "pk-quiet", title: t("Download this table"),
-          onclick: () => download(`${name || "table"}.csv`, csv(columns()), "text/csv") }, "CSV")));
+          onclick: () => download(`${name || "table"}.csv`, csv(this.columns()), "text/csv") }, "CSV")));
   }
 
   headCell(column, index) {

@@ -1,5 +1,5 @@
 // The details of a timeline: the chosen slice, statistics and list of a range, marks with their notes.
-import { download, el } from "./dom.js";
+import { csv, download, el } from "./dom.js";
 import { Table } from "./table.js";
 import { absolute, exactNs } from "./timeline_time.js";
 import { t } from "./texts.js";
@@ -70,7 +70,7 @@ export class TimelineDetails {
     const tables = message.tables.map((content) => {
       const table = new Table((row) => timeline.select(message.slices[row], { center: true, zoom: true }));
       table.update(content);
-      const copy = el("button", { type: "button", class: "pk-quiet", onclick: () => navigator.clipboard.writeText(tabbed(content)) }, t("Copy"));
+      const copy = el("button", { type: "button", class: "pk-quiet", onclick: () => navigator.clipboard.writeText(csv(table.columns(), "\t")) }, t("Copy"));
       table.root.querySelector(".pk-tools")?.append(copy);
       return table.root;
     });
@@ -136,10 +136,4 @@ function hueOf(name) {
   let sum = 0;
   for (const char of name.split(/[(:]/)[0]) sum = (sum * 31 + char.codePointAt(0)) % 360;
   return String(sum);
-}
-
-function tabbed(content) {
-  const lines = [content.columns.map((column) => (column.unit ? `${column.label} (${column.unit})` : column.label))];
-  for (let row = 0; row < (content.columns[0]?.text.length ?? 0); row += 1) lines.push(content.columns.map((column) => column.values?.[row] ?? column.text[row]));
-  return lines.map((cells) => cells.join("\t")).join("\n");
 }
