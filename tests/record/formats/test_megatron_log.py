@@ -175,6 +175,14 @@ def test_unknown_wording_says_what_was_looked_for(tmp_path):
         load(write(tmp_path, "epoch 1 done in 5 s\n"))
 
 
+def test_skipped_iterations_are_counted_beside_the_steps_in_which_their_time_counts(tmp_path):
+    run = load(write(tmp_path, line(1, 100) + line(2, 100, skipped=2) + line(3, 100) + line(4, 100, skipped=1)))
+    assert [note for note in run.notes if "skips" in note] == [
+        "train.log skips 3 iteration(s), first in step 2; their time counts, and they learn nothing"
+    ]
+    assert not any("skips" in note for note in load(write(tmp_path, line(1, 100) + line(2, 100), "other.log")).notes)
+
+
 def test_facts_of_a_log_that_was_left_out_are_not_mixed_in(tmp_path):
     write(tmp_path, "  hidden_size ......... 1024\n" + line(1, 100) + line(2, 100), "a.log")
     write(tmp_path, "  hidden_size ......... 2048\n  seq_length ......... 4096\n" + line(1, 100), "b.log")

@@ -51,7 +51,7 @@ def check(case: Case) -> Verdict:
     evidence = {"skipped_iterations": float(skipped), "nan_iterations": float(nan), "iterations": float(count)}
     if not nan and lost < case.limit(SKIPPED_SHARE) * count:
         return Verdict((), evidence)
-    which = rows[(rows["lost"] > 0).to_numpy(dtype=bool)]
+    which = rows[(rows["nan" if nan else "lost"] > 0).to_numpy(dtype=bool)]
     happened = (
         "{nan_iterations} have a loss of nan"
         if nan

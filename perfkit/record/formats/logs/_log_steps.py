@@ -130,7 +130,15 @@ def _holes(log: Log) -> Iterator[Said]:
 def _note_oddities(sink: Sink, file: File, steps: Sequence[LogStep]) -> None:
     repeated = sum(count - 1 for count in Counter(step.step for step in steps).values())
     if repeated:
-        sink.note(f"{file.label} prints {repeated} step(s) again, as after a restart; the last print counts as the step")
+        again = "{log} prints {count} step(s) again, as after a restart; the last print counts as the step"
+        sink.note(say(again, log=file.label, count=str(repeated)))
     bad = [step.step for step in steps if step.loss is not None and not math.isfinite(step.loss)]
     if bad:
-        sink.note(f"{file.label} prints a loss of nan or inf in {len(bad)} step(s), first in step {bad[0]}")
+        odd = "{log} prints a loss of nan or inf in {count} step(s), first in step {step}"
+        sink.note(say(odd, log=file.label, count=str(len(bad)), step=str(bad[0])))
+    skipped = [
+        (step.step, step.num_skipped or 1) for step in steps if step.num_skipped or (step.overflow and step.num_skipped is None)
+    ]
+    if skipped:
+        told = "{log} skips {count} iteration(s), first in step {step}; their time counts, and they learn nothing"
+        sink.note(say(told, log=file.label, count=str(sum(count for _, count in skipped)), step=str(skipped[0][0])))

@@ -11,6 +11,8 @@ def test_nan_losses_and_many_skipped_iterations_are_told_with_step_and_line():
     (nan,) = diagnose(log([100] * 40, nan=(7, 8)), only=[skipped_steps.RULE]).findings
     assert "step 8 (line 17)" in nan.title
     assert nan.severity == "high"
+    (both,) = diagnose(log([100] * 40, nan=(7, 8), skipped={5: 1}), only=[skipped_steps.RULE]).findings
+    assert "step 8 (line 17)" in both.title, "the step of the nan, not of what was skipped before it"
     (skipped,) = diagnose(log([100] * 40, skipped={5: 1, 9: 1}), only=[skipped_steps.RULE]).findings
     assert skipped.cost_ns == 100 * MS * 2 / 40
     assert diagnose(log([100] * 400, skipped={5: 1}), only=[skipped_steps.RULE]).findings == ()
