@@ -25,7 +25,16 @@ def commands() -> tuple[Command, ...]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit code."""
-    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        return _done(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read has enough, also of a help text
+        sys.stderr.close()
+        return 0
+
+
+def _done(words: Sequence[str]) -> int:
     arguments = parse(words, commands())
     run: Callable[[argparse.Namespace], int] = arguments.run_command
     try:
@@ -35,11 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         _say_error(_with_option(str(error), arguments.mends))
         return 2
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+        raise
     except Exception as error:
         if arguments.debug:
             raise
