@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from perfkit.config.dialects import read_config as read_config
     from perfkit.config.dialects import write_config as write_config
     from perfkit.config.lint import lint as lint
     from perfkit.explain.compare import compare as compare
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from perfkit.predict.plans.balance.balance import balance as balance
     from perfkit.predict.plans.schedule.schedule import simulate_schedule as simulate_schedule
     from perfkit.predict.plans.search.search import search_plans as search_plans
+    from perfkit.predict.reading import read_config as read_config
     from perfkit.predict.simulate.run import simulate as simulate
     from perfkit.project.experiments import ExperimentLog as ExperimentLog
     from perfkit.project.sample import demo as demo
@@ -47,7 +47,7 @@ _PUBLIC = {
     "explain_fragment": "perfkit.explain.fragments",
     "estimate": "perfkit.predict.estimate",
     "estimate_table": "perfkit.predict.estimate",
-    "read_config": "perfkit.config.dialects",
+    "read_config": "perfkit.predict.reading",
     "write_config": "perfkit.config.dialects",
     "read_graph": "perfkit.explain.graph",
     "lint": "perfkit.config.lint",

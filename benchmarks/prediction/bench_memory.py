@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from perfkit.config.dialects.table import read_table
 from perfkit.core.params import count_params
 from perfkit.core.resources import data_folder
 from perfkit.core.spec import Plan
@@ -25,6 +24,7 @@ from perfkit.predict.memory.guide import guide_activations, guide_static
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
 from perfkit.predict.memory.table import ALL, fullest_bytes
+from perfkit.predict.unstated import read_table
 
 
 def scored_rows() -> pd.DataFrame:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.config.dialects.table import PlanTable, read_table
+from perfkit.config.dialects.table import PlanTable
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.display import breakdown_rows, text_table
 from perfkit.core.errors import InputError
@@ -37,6 +37,7 @@ from perfkit.predict.limits import Assumed, assumed, assumed_of_programs, not_co
 from perfkit.predict.memory.counters import KINDS, SCOPES, counted_bytes, counter_of, problem_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
+from perfkit.predict.unstated import read_table
 
 COLUMNS = (
     *("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note"),

@@ -13,7 +13,7 @@ import pytest
 
 from perfkit import estimate, read_config
 from perfkit.config.dialects.read import read_text
-from perfkit.config.dialects.table import read_table, row_of
+from perfkit.config.dialects.table import row_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.memory_limit import MemoryLimit
@@ -27,6 +27,7 @@ from perfkit.predict.plans.balance.from_plan import balanced, problem_of_plan
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.simulate.run import prepare
 from perfkit.predict.simulate.truth import truth
+from perfkit.predict.unstated import read_table
 from tests.predict.random_plans import random_plans
 
 ROOT = Path(__file__).parents[2]

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 
 from perfkit.config.dialects import read_text, write_config
-from perfkit.config.dialects.table import read_table, row_of
+from perfkit.config.dialects.table import row_of
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, PlanColumns
 from perfkit.core.resources import data_folder
 from perfkit.predict.estimate import estimate, estimate_table, estimates
 from perfkit.predict.plans.search.search import search_plans
+from perfkit.predict.unstated import read_table
 from tests.predict.random_plans import random_plans
 
 TABLES = ("step_time.csv", "step_time_new.csv", "memory.csv")
@@ -105,6 +106,7 @@ def test_a_strategy_of_a_search_is_predicted_as_its_plan_and_its_row(device):
 def test_shared_parameters_of_a_row_need_what_their_plan_needs(zero):
     row = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn_hidden": 14336, "vocab": 128256, "seq_len": 8192}
     row |= {"accelerator": "A100-80GB-SXM", "n_devices": 64, "dp": 64, "zero_stage": zero, "micro_batch": 1, "global_batch": 64}
+    row["recompute"] = "none"
     shared, whole = (estimate_table(pd.DataFrame([{**row, "zero_stage": stage}])).iloc[0] for stage in (zero, 0))
     plan = read_table(pd.DataFrame([row])).plans.plan(0)
     assert shared["peak_memory_bytes"] == pytest.approx(estimate(plan).peak_memory_bytes)

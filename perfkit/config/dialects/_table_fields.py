@@ -166,7 +166,7 @@ def _fill_batch(cells: Cells, sizes: Columns) -> None:
     known = np.isnan(sizes[micro]) & at_once(cells) & (share >= 1) & (share == np.floor(share))
     cells.assume(known, lambda i: f"{cells.label(micro)} = {share[i]:g}, which this program takes at once")
     sizes[micro] = np.where(known, share, sizes[micro])
-    cells.assume(np.isnan(sizes[micro]), said(f"{cells.label(micro)} = 1"))
+    cells.assume(np.isnan(sizes[micro]) & at_once(cells), said(f"{cells.label(micro)} = 1"))
     sizes[micro] = filled(sizes[micro], 1.0)
     p = sizes["pipeline_parallel_size"]
     once = sizes[micro] * sizes["data_parallel_size"] * sizes["micro_batch_interleave_size"]

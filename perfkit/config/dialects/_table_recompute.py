@@ -19,7 +19,7 @@ from perfkit.config.dialects._table_cells import Cells, coded, filled, said
 from perfkit.config.dialects._table_names import RECOMPUTE
 from perfkit.core.plan_columns import Coded, Flags, Floats, combined
 from perfkit.core.recomputed import SILU_MUL
-from perfkit.core.spec.plan import even_layers
+from perfkit.core.spec.plan import even_layers, slotted_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 
 NOT_STATED = -1.0
@@ -27,30 +27,19 @@ COUNTED = ("full_layers", "communication", "swapped_layers")
 
 
 def read_layouts(cells: Cells, layers: Floats, stages: Floats, chunks: Floats) -> Coded[Counts | None]:
-    """Layers by chunk and stage where a row states them, or where the embedding and the head count as layers (`_slotted`)."""
+    """Layers by chunk and stage where a row states them, or where the embedding and the head count as layers (`slotted_layers`)."""
     texts, switch = cells.texts("layers_per_stage"), cells.switches("embeddings_count_as_layers")
     places = stages * chunks
     slots = (places > 1) & ((layers + 2) % places == 0) & ((switch > 0) | (np.isnan(switch) & (layers % places != 0)))
     shapes = combined(texts, *(coded(np.where(slots, size, 0.0)) for size in (layers, stages, chunks)))
     found: list[Counts | None] = []
     for code, (text, *shape) in enumerate(shapes.values):
-        layout = _grid(text) if text else _slotted(*map(int, shape))
+        layout = _grid(text) if text else slotted_layers(*map(int, shape)) if shape[0] else None
         if text and layout is None:
             problem = f"{cells.label('layers_per_stage')} = {text!r} must be a list of counts by stage, one a chunk"
             cells.problem(shapes.codes == code, said(problem))
         found.append(layout)
     return Coded(shapes.codes, tuple(found))
-
-
-def _slotted(layers: int, stages: int, chunks: int) -> Counts | None:
-    """The split of Megatron and DeepSpeed that counts embedding and head: the first and the last place have one layer less."""
-    if not layers:
-        return None
-    each = (layers + 2) // (stages * chunks)
-    rows = [[each] * stages for _ in range(chunks)]
-    rows[0][0] -= 1
-    rows[-1][-1] -= 1
-    return tuple(map(tuple, rows))
 
 
 def _grid(text: str) -> Counts | None:

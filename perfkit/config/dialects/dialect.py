@@ -23,7 +23,8 @@ class Document:
 
     `unread` are keys that decide time or memory but no part of a plan, each with what it decides, `unknown` keys of which that is
     not known; what is in neither is read or has no effect (`key_effects`). `defaulted` are the spec fields that the file leaves
-    out with the value taken. `marked` says that the file starts with a byte order mark, which `text` leaves out.
+    out with the value taken, `is_open` the names in the text of those that are to be solved (`perfkit.predict.unstated`). `marked`
+    says that the file starts with a byte order mark, which `text` leaves out.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Document:
     unknown: tuple[str, ...] = ()
     unread: tuple[tuple[str, str], ...] = ()
     defaulted: tuple[str, ...] = ()
+    is_open: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     path: Path | None = None
     marked: bool = False

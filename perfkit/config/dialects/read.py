@@ -18,10 +18,9 @@ STANDARD_INPUT = "-"
 
 
 def read_config(path: str | Path) -> Plan:
-    """Read a MindFormers YAML, a file of Megatron arguments or perfkit's TOML; `-` reads standard input.
+    """The plan of a file as it stands; `perfkit.read_config` (`perfkit.predict.reading`) also solves what a row leaves open.
 
-    The dialect is recognised by content. `plan.document` holds the text and what is worth telling: keys that nothing reads,
-    defaults taken, notes. Raises InputError that lists every problem with file, line, key and value.
+    Raises InputError that lists every problem with file, line, key and value.
     """
     return _read(load_document(path))
 

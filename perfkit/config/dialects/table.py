@@ -38,6 +38,8 @@ from perfkit.core.spreadsheet import safe_cell
 
 SPLIT = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size")
 """Sizes whose product the devices are."""
+MICRO, CHUNKS, AGAIN = OPEN = ("micro_batch_size", "virtual_pipeline_parallel_size", "recompute")
+"""Fields that a row may leave open: a published or tuned run has neither of them at its least (`perfkit.predict.unstated`)."""
 UNLIKE = ("hardware", "recompute", "memory_limit")
 """Fields of a plan that a row states in several columns or in another form."""
 MOST_BYTES = 2**60
@@ -51,8 +53,8 @@ class PlanTable:
     """Plans of the rows that can be read (`rows`, positions in the table); by position what is wrong and what was assumed.
 
     `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns,
-    `unread` what is told of columns that are not read but nearly have the name of one that is. `batched` says of every plan whether
-    its micro batch is stated, or follows from its program.
+    `unread` what is told of columns that are not read but nearly have the name of one that is. `is_open` says by field of `OPEN`
+    which plans do not state it; they have one sequence, one chunk and no recomputation there.
     """
 
     plans: PlanColumns
@@ -61,7 +63,7 @@ class PlanTable:
     scopes: Coded[str]
     labels: Mapping[str, str]
     unread: tuple[str, ...]
-    batched: Flags
+    is_open: Mapping[str, Flags]
     problems: Mapping[int, tuple[str, ...]]
     assumed: Mapping[int, tuple[str, ...]]
 
@@ -90,9 +92,9 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
         rows=rows,
         kinds=kinds,
         scopes=scopes,
-        labels=cells.labels,
+        labels={MICRO: cells.label(MICRO), CHUNKS: cells.label(CHUNKS), AGAIN: AGAIN, **cells.labels},
         unread=unread_of(frame.columns),
-        batched=((cells.sizes("micro_batch_size", 1) > 0) | at_once(cells))[rows],
+        is_open={name: flags[rows] for name, flags in _open(cells, plans).items()},
         problems=problems,
         assumed=assumed,
     )
@@ -125,6 +127,16 @@ def _plans(cells: Cells, devices: Mapping[str, HardwareSpec], limit_source: str)
         hardware=hardware,
         memory_limit=_limits(cells, framework, limit_source),
     )
+
+
+def _open(cells: Cells, plans: PlanColumns) -> dict[str, Flags]:
+    """By field which rows leave it open. Chunks are only of Megatron's pipelines: other programs have none, or nobody uses them."""
+    empty = {name: cells.texts(name).is_("") for name in (*OPEN, *_STATING["none"])}
+    return {
+        MICRO: empty[MICRO] & ~at_once(cells),
+        CHUNKS: empty[CHUNKS] & (plans.pipeline_parallel_size > 1) & plans.program.is_("megatron"),
+        AGAIN: np.all([empty[name] for name in (AGAIN, *_STATING["none"])], axis=0),
+    }
 
 
 def _limits(cells: Cells, framework: Coded[str], source: str) -> Coded[MemoryLimit | None]:
@@ -229,7 +241,8 @@ def read(document: Document) -> Plan:
     table = read_table(frame)
     if table.problems:
         raise InputError(document.name, table.problems[0])
-    found = replace(document, dialect="table", values=frame.iloc[0].to_dict(), defaulted=table.assumed.get(0, ()))
+    left = {name: table.labels[name] for name, flags in table.is_open.items() if flags[0]}
+    found = replace(document, dialect="table", values=frame.iloc[0].to_dict(), defaulted=table.assumed.get(0, ()), is_open=left)
     return replace(table.plans.plan(0), document=found)
 
 

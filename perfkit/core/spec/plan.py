@@ -223,3 +223,12 @@ def even_layers(layers: int, stages: int, chunks: int) -> Counts:
     each, extra = divmod(layers, stages * chunks)
     sizes = [each + (index < extra) for index in range(stages * chunks)]
     return tuple(tuple(sizes[start : start + stages]) for start in range(0, len(sizes), stages))
+
+
+def slotted_layers(layers: int, stages: int, chunks: int) -> Counts:
+    """The split of Megatron and DeepSpeed that counts embedding and head: the first and the last place have one layer less."""
+    each = (layers + 2) // (stages * chunks)
+    rows = [[each] * stages for _ in range(chunks)]
+    rows[0][0] -= 1
+    rows[-1][-1] -= 1
+    return tuple(map(tuple, rows))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.spec.plan import Plan
 from perfkit.explain.alignment import TABLES, LossSeries, is_loss_table, read_table, series_of_run
 from perfkit.explain.graph import GraphAnalysis, GraphReport, read_graph
+from perfkit.predict.reading import read_config
 from perfkit.record.format import Progress
 from perfkit.record.load import load
 

@@ -23,6 +23,7 @@ from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.pipeline_bubble import bubble_share
 from perfkit.predict.estimate import Estimate, estimates
 from perfkit.predict.memory.memory import peak_memory
+from perfkit.predict.reading import completed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,9 +41,9 @@ def apply(plan: Plan, dialect: str, changes: Mapping[Path, Any], name: str) -> A
     known = dialect_named(dialect)
     try:
         document = _document(plan, dialect)
-        now = replace(known.read(document), hardware=plan.hardware)
+        now = replace(completed(known.read(document)), hardware=plan.hardware)
         text, _ = known.edit(document, changes)
-        changed = replace(known.read(replace(document, text=text)), hardware=plan.hardware)
+        changed = replace(completed(known.read(replace(document, text=text))), hardware=plan.hardware)
     except InputError as error:
         found = [
             Problem(

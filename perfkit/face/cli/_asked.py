@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from perfkit.config.dialects import read_config
 from perfkit.core.errors import Problems
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.face.cli._devices import OPTION, chosen_device
 from perfkit.predict.limits import option_limit, with_limit
+from perfkit.predict.reading import read_config
 
 Read = Callable[[str], Plan]
 

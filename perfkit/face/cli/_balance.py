@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from perfkit.config.dialects import read_config, read_text, write_config
+from perfkit.config.dialects import write_config
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_S
@@ -27,6 +27,7 @@ from perfkit.predict.plans.balance.from_plan import PlanProblem, balanced, probl
 from perfkit.predict.plans.balance.measured_layers import layer_times, with_layer_times
 from perfkit.predict.plans.balance.sapp import Asked, is_sapp, read_sapp, write_layers
 from perfkit.predict.plans.balance.text import plan_table
+from perfkit.predict.reading import read_config, read_text
 from perfkit.record.load import load
 
 STANDARD_INPUT, STDIN_NAME = "-", "standard input"

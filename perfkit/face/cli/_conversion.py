@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from perfkit.config.dialects import Written, edit_config, load_document, read_config, read_text, write_config
+from perfkit.config.dialects import Written, edit_config, load_document, write_config
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
@@ -17,6 +17,7 @@ from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say, write_text
 from perfkit.predict.estimate import estimate
 from perfkit.predict.plans.repair_text import repair_text
+from perfkit.predict.reading import read_config, read_text
 
 
 def convert(

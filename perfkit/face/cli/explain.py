@@ -20,9 +20,9 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from perfkit.config.dialects import read_config
     from perfkit.config.dialects.read import load_document
     from perfkit.explain.fragments import explain_fragment
+    from perfkit.predict.reading import read_config
 
     document = load_document(arguments.path)
     plan = read_config(arguments.plan) if arguments.plan else None

@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     plan = None
     if arguments.config:
-        from perfkit.config.dialects import read_config
+        from perfkit.predict.reading import read_config
 
         plan = read_config(arguments.config)
     with Progress(sys.stderr) as progress:

@@ -54,10 +54,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _pasted(plan: str | None) -> LintReport:
     """The problems of a piece of text of any kind."""
-    from perfkit.config.dialects import read_config
     from perfkit.config.dialects.read import load_document
     from perfkit.config.lint import LintReport
     from perfkit.explain.fragments import explain_fragment
+    from perfkit.predict.reading import read_config
 
     document = load_document(STANDARD_INPUT)
     found = explain_fragment(document.text, read_config(plan) if plan else None, name=document.name)

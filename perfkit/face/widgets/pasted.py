@@ -55,7 +55,7 @@ def explained(text: str) -> dict[str, Any]:
 
 def _plan() -> tuple[str, Plan | None, list[str]]:
     """Name and plan of the open configuration, and why it is not used where it cannot be read; nothing without one."""
-    from perfkit.config.dialects import read_config  # noqa: PLC0415
+    from perfkit.predict.reading import read_config  # noqa: PLC0415
 
     project = context.current_project()
     chosen = page_state().get("config") or str((project and project.open_config) or "")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.config.dialects.table import read_table
+from perfkit.config.dialects.table import MICRO
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import Coded, Floats
 from perfkit.core.spec.hardware import HardwareSpec
@@ -18,6 +18,7 @@ from perfkit.predict.cost.cost_columns import CostColumns, cost_columns, unprice
 from perfkit.predict.cost.efficiency import Amount, Efficiency
 from perfkit.predict.cost.labels import Label, labels_of
 from perfkit.predict.cost.step_time import seconds
+from perfkit.predict.unstated import read_table
 
 MANY = 4096
 """Plans beyond which one call of the formulas no longer fits the processor's cache."""
@@ -76,7 +77,7 @@ def read_measured(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | Non
     tokens = plans.global_batch_size * plans.seq_length / plans.num_devices
     time = _numbers(frame, "step_time_s")[rows]
     measured = np.where(time > 0, time, tokens / np.where(speed > 0, speed, np.nan))
-    kept = np.isfinite(measured) & table.batched[priced] & (_numbers(frame, "exclude")[rows] != 1)
+    kept = np.isfinite(measured) & ~table.is_open[MICRO][priced] & (_numbers(frame, "exclude")[rows] != 1)
     if not kept.any():
         raise InputError("measured table", ["no row states a step time and a plan that can be computed"])
     sizes = np.stack((plans.model_name.codes, plans.num_layers, plans.hidden_size, plans.num_devices))

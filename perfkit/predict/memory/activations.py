@@ -63,6 +63,9 @@ def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) ->
     """All tensors that a layer without recomputation keeps of one micro batch, on one device, in the order of the forward pass."""
     value = sizes.value_head_size if kind.kv_lora_rank else sizes.head_size
     width = batch.tokens * sizes.num_attention_heads * value * kind.element_bytes / sizes.tensor_parallel_size
+    # Flash attention needs its output itself, whatever of it the projection keeps.
+    share = _input_share(kind)
+    outputs = share + (1.0 if kind.flash and share < 1 else 0.0)
     mask = [Saved("attention", "dropout mask", batch.split / kind.element_bytes, ("attention.dropout",))]
     inner = _experts if experts else _dense
     return (
@@ -70,7 +73,7 @@ def tensors_of(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: bool) ->
         _norm_output("attention", "attention_norm", kind, batch),
         *(_latent if kind.kv_lora_rank else _projections)(kind, sizes, batch),
         *_core(kind, sizes, batch),
-        Saved("attention", "input of the projection", width, PROJECTED),
+        Saved("attention", "input of the projection", outputs * width, PROJECTED),
         *(mask if kind.dropout else ()),
         _norm_input("ffn_norm", kind, batch, makers=("add",)),
         *inner(kind, sizes, batch),
@@ -158,7 +161,13 @@ def _norm_output(part: str, norm: str, kind: Kind, batch: MicroBatch) -> Saved:
     """The output of a norm, which is the input of products; with sequence parallelism it was gathered from the tensor group."""
     makers = (f"{norm}.rcast", f"{norm}.norm") if kind.settings.keeps_norm_in_fp32 else (f"{norm}.norm",)
     held = batch.hidden if kind.settings.keeps_gathered_inputs else batch.split
-    return Saved(part, f"input of the {part} products", held, makers, gathered=held - batch.split)
+    share = _input_share(kind)
+    return Saved(part, f"input of the {part} products", share * held, makers, gathered=share * (held - batch.split))
+
+
+def _input_share(kind: Kind) -> float:
+    """The share of its bytes that the input of a product keeps: half where the 8-bit value that the product takes is kept alone."""
+    return 0.5 if kind.eight_bit and kind.settings.keeps_float8_inputs else 1.0
 
 
 def _projections(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
@@ -210,18 +219,18 @@ def _dense(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
 
 def _ffn(part: str, kind: Kind, values: Number) -> list[Saved]:
     """Tensors inside of a feed-forward block of which a device computes `values` elements (tokens x width)."""
-    unit = values * kind.element_bytes
+    unit, share = values * kind.element_bytes, _input_share(kind)
     if not kind.gated_ffn:
         return [
             Saved(part, "input of the activation", unit, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul")),
-            Saved(part, "input of the second product", unit, ("feed_forward.w1.activation", "mlp.activation")),
+            Saved(part, "input of the second product", share * unit, ("feed_forward.w1.activation", "mlp.activation")),
         ]
     activated = [Saved(part, "activated gate", unit, ("feed_forward.w1.activation.silu",))]
     return [
         Saved(part, "gate", unit, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul")),
         Saved(part, "hidden", unit, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul")),
         *(activated if kind.settings.keeps_activation_output else ()),
-        Saved(part, "input of the second product", unit, ("feed_forward.mul",)),
+        Saved(part, "input of the second product", share * unit, ("feed_forward.mul",)),
     ]
 
 
@@ -233,7 +242,7 @@ def _experts(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
     rows = [
         _norm_output("experts", "ffn_norm", kind, batch),
         Saved("experts", "router probabilities", 8 * own * sizes.num_experts, ("feed_forward.router",)),
-        Saved("experts", "tokens at their experts", copies, ("feed_forward.dispatch",)),
+        Saved("experts", "tokens at their experts", _input_share(kind) * copies, ("feed_forward.dispatch",)),
         *_ffn("experts", kind, routed * sizes.expert_ffn_hidden_size / sizes.expert_split),
         Saved("experts", "outputs before they are weighted", copies, ("feed_forward.experts",)),
     ]

@@ -38,8 +38,8 @@ class MemorySettings:
 
     `keeps_norm_in_fp32`: norms cast their input up and keep the copy. `keeps_gathered_inputs`: with sequence parallelism the
     gathered input of a product stays until the backward pass. `keeps_activation_output`: a gated activation keeps its output
-    beside both of its inputs. `shares_weights`: the group that shares the optimizer state stores the weights in parts too, at every
-    level.
+    beside both of its inputs. `keeps_float8_inputs`: of the input of an 8-bit product only the 8-bit value is kept.
+    `shares_weights`: the group that shares the optimizer state stores the weights in parts too, at every level.
     `keeps_transient_gradients`: gradients of the whole stage exist even with one micro batch.
     `gathers_with_root`: parameters that no wrapped layer has (embedding, head) are whole from the forward pass to the end of the
     backward pass, and with a pipeline all weights and gradients of a stage are, from the first micro batch to the last.
@@ -57,6 +57,7 @@ class MemorySettings:
     keeps_norm_in_fp32: bool = False
     keeps_gathered_inputs: bool = False
     keeps_activation_output: bool = True
+    keeps_float8_inputs: bool = False
     shares_weights: bool = False
     keeps_transient_gradients: bool = True
     gathers_with_root: bool = False
@@ -89,6 +90,7 @@ PRESETS: Mapping[str, MemorySettings] = MappingProxyType(
         "megatron": MemorySettings(
             framework="megatron",
             keeps_activation_output=False,
+            keeps_float8_inputs=True,
             masks_in_batch=True,
             vocab_multiple=128,
             context_bytes=CONTEXT_BYTES["megatron"],
@@ -136,6 +138,8 @@ SOURCES: Mapping[str, str] = MappingProxyType(
         "0, 2.2, 3.5 and 10.7 % (data/dryrun)",
         "float8_copy_bytes": "Transformer Engine keeps an 8-bit weight and its transpose, as products take rows of either only; "
         "torchao casts a gathered weight for each pass",
+        "keeps_float8_inputs": "Transformer Engine, module/linear.py: the quantized input is what the backward pass gets; torchao "
+        "keeps the input itself",
         "gathers_with_root": "torchtitan, apply_fsdp: groups of a layer, and the root; with a pipeline nothing is shared again",
         "vocab_multiple": "Megatron: make-vocab-size-divisible-by",
         "logits_bytes_per_element": "16-bit logits and their fp32 copy, which the loss reuses for the gradient; under PyTorch's "

@@ -215,7 +215,7 @@ def test_a_program_that_accumulates_nothing_takes_its_share_of_the_batch_at_once
     frame = pd.DataFrame([{**ROW, "framework": word, "n_devices": 8, "global_batch": 32} for word in ("MaxText", "torchtitan")])
     table = read_table(frame)
     assert table.plans.micro_batch_size.tolist() == [4, 1]
-    assert table.batched.tolist() == [True, False]
+    assert table.is_open["micro_batch_size"].tolist() == [False, True]
     assert any("micro_batch = 4, which this program takes at once" in text for text in table.assumed[0])
     assert read_table(frame.assign(micro_batch=2)).plans.micro_batch_size.tolist() == [2, 2]
 

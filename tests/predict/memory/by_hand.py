@@ -172,7 +172,7 @@ def static(plan, settings, stage):
 def saved(plan, settings, mixed):
     """The tensors that the forward pass of a layer leaves for its backward pass, in order."""
     model, work, parallel = plan.model, plan.workload, plan.parallel
-    e, t, a = 4 if work.dtype == "float32" else 2, parallel.tensor_parallel_size, model.num_attention_heads
+    (e, i), t, a = widths(plan, settings), parallel.tensor_parallel_size, model.num_attention_heads
     n = tokens(plan)
     mine = n / t if parallel.sequence_parallel else n
     stream = mine * model.hidden_size * e
@@ -182,7 +182,7 @@ def saved(plan, settings, mixed):
         yield Tensor("norm", 2 * stream, (f"{name}.cast",), cast_up=True) if wide else Tensor("norm", stream, makers)
         whole = n * model.hidden_size * e if settings.keeps_gathered_inputs else stream
         names = (f"{name}.rcast", f"{name}.norm") if settings.keeps_norm_in_fp32 else (f"{name}.norm",)
-        yield Tensor(part, whole, names, own=stream, cast_back=settings.keeps_norm_in_fp32)
+        yield Tensor(part, whole * i / e, names, own=stream * i / e, cast_back=settings.keeps_norm_in_fp32)
 
     yield from norm("attention_norm", "attention", ())
     if model.kv_lora_rank:
@@ -207,32 +207,42 @@ def saved(plan, settings, mixed):
         if work.dropout:
             yield Tensor("attention", pairs, ("attention.attention_dropout",), core=True)
             yield Tensor("attention", pairs * e, ("attention.attention_dropout",), core=True)
-    yield Tensor("attention", n * a / t * value * e, (flash, "attention.merger_head_transpose", "attention.batch_matmul"))
+    own = e if work.attention_kernel == "flash" and i != e else 0  # what attention itself needs beside the projection's input
+    yield Tensor("attention", n * a / t * value * (i + own), (flash, "attention.merger_head_transpose", "attention.batch_matmul"))
     if work.dropout:
         yield Tensor("attention", mine * model.hidden_size, ("attention.dropout",))
     yield from norm("ffn_norm", "experts" if mixed else "ffn", ("add",))
     if mixed:
-        yield from _expert_tensors(plan, settings, n, mine, e)
+        yield from _expert_tensors(plan, settings, n, mine)
     else:
-        yield from _ffn_tensors(model, settings, "ffn", n * model.ffn_hidden_size / t * e)
+        yield from _ffn_tensors(plan, settings, "ffn", n * model.ffn_hidden_size / t)
     if work.dropout:
         yield Tensor("ffn", mine * model.hidden_size, ("feed_forward.dropout",))
 
 
-def _ffn_tensors(model, settings, part, size):
+def widths(plan, settings):
+    """Bytes of an activation, and of what is kept of the input of a product."""
+    e = 4 if plan.workload.dtype == "float32" else 2
+    return e, 1 if plan.workload.dtype == "float8" and settings.keeps_float8_inputs else e
+
+
+def _ffn_tensors(plan, settings, part, values):
+    model, (e, i) = plan.model, widths(plan, settings)
+    size = values * e
     if not model.gated_ffn:
         yield Tensor(part, size, ("feed_forward.w1.matmul", "mlp.dense_h_to_4h.matmul"))
-        yield Tensor(part, size, ("feed_forward.w1.activation", "mlp.activation"))
+        yield Tensor(part, values * i, ("feed_forward.w1.activation", "mlp.activation"))
         return
     yield Tensor(part, size, ("feed_forward.w1.matmul", "feed_forward.w_gate_hidden.matmul"))
     yield Tensor(part, size, ("feed_forward.w3.matmul", "feed_forward.w_gate_hidden.matmul"))
     if settings.keeps_activation_output:
         yield Tensor(part, size, ("feed_forward.w1.activation.silu",))
-    yield Tensor(part, size, ("feed_forward.mul",))
+    yield Tensor(part, values * i, ("feed_forward.mul",))
 
 
-def _expert_tensors(plan, settings, n, mine, e):
+def _expert_tensors(plan, settings, n, mine):
     model, parallel = plan.model, plan.parallel
+    e, i = widths(plan, settings)
     t, h = parallel.tensor_parallel_size, model.hidden_size
     inner = parallel.expert_tensor_parallel_size or t
     load = settings.expert_imbalance
@@ -240,12 +250,12 @@ def _expert_tensors(plan, settings, n, mine, e):
         load = min(load, model.expert_capacity_factor) if load > 1 else model.expert_capacity_factor
     sent = (mine * inner if parallel.sequence_parallel else n) * model.num_experts_per_token * load
     yield Tensor("experts", mine * model.num_experts * 8, ("feed_forward.router",))
-    yield Tensor("experts", sent * h * e, ("feed_forward.dispatch",))
-    yield from _ffn_tensors(model, settings, "experts", sent * model.expert_ffn_hidden_size / inner * e)
+    yield Tensor("experts", sent * h * i, ("feed_forward.dispatch",))
+    yield from _ffn_tensors(plan, settings, "experts", sent * model.expert_ffn_hidden_size / inner)
     yield Tensor("experts", sent * h * e, ("feed_forward.experts",))
     for _ in range(model.num_shared_experts):
         width = model.shared_expert_ffn_hidden_size or model.expert_ffn_hidden_size
-        yield from _ffn_tensors(model, settings, "experts", n * width / t * e)
+        yield from _ffn_tensors(plan, settings, "experts", n * width / t)
 
 
 def tokens(plan):

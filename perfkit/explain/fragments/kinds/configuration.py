@@ -15,6 +15,7 @@ from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.limits import assumed
 from perfkit.predict.memory.memory import peak_memory
+from perfkit.predict.reading import completed
 
 
 def _plan(text: str) -> Plan | None:
@@ -22,9 +23,10 @@ def _plan(text: str) -> Plan | None:
     if len(dialects) != 1:
         return None
     try:
-        return config_of("fragment", text, dialects[0].name).plan
+        plan = config_of("fragment", text, dialects[0].name).plan
     except InputError:
         return None
+    return None if plan is None else completed(plan)
 
 
 def _read(piece: Piece) -> Part:

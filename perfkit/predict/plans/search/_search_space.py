@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from perfkit.config.dialects import read_config
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.checks import nearest_multiples
@@ -26,6 +25,7 @@ from perfkit.predict.plans.search.strategy_space import (
     usual_chunks,
     usual_micro_batches,
 )
+from perfkit.predict.reading import read_config
 
 LEAST_TOKENS = 2048
 """Of a sequence that context parallel leaves to a device, unless the user chooses."""
