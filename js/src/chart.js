@@ -91,7 +91,7 @@ export class Chart {
   enqueue(work) {
     this.queue = this.queue.then(work).catch((error) => {
       console.error("perfkit chart", error);
-      this.plot.replaceChildren(el("p", { class: "pk-problem" }, `This chart cannot be drawn: ${error.message}`));
+      this.plot.replaceChildren(el("p", { class: "pk-problem" }, t("This chart cannot be drawn: {0}", error.message)));
     });
     return this.queue;
   }
@@ -207,13 +207,13 @@ export class Chart {
     });
     const button = (label, title, onclick) => el("button", { type: "button", class: "pk-quiet", title, onclick }, label);
     const sources = this.description.sources ?? [];
-    this.tools.setAttribute("aria-label", `${this.description.title || name}: view and download`);
+    this.tools.setAttribute("aria-label", t("{0}: view and download", this.description.title || name));
     this.tools.replaceChildren(
       ...[
         table,
-        button("CSV", "Download the rows of this chart", () => download(`${name}.csv`, csv(this.named()), "text/csv")),
-        button("PNG", "Download this chart as a picture", () => this.export("png")),
-        button("SVG", "Download this chart as a vector drawing", () => this.export("svg")),
+        button("CSV", t("Download the rows of this chart"), () => download(`${name}.csv`, csv(this.named()), "text/csv")),
+        button("PNG", t("Download this chart as a picture"), () => this.export("png")),
+        button("SVG", t("Download this chart as a vector drawing"), () => this.export("svg")),
         sources.length ? popover(t("Where from"), el("ul", {}, sources.map((source) => el("li", {}, source)))) : null,
       ].filter(Boolean),
     );
@@ -249,7 +249,7 @@ export class Chart {
 function rawTable(columns) {
   return {
     selectable: true,
-    label: "rows of the chart",
+    label: t("rows of the chart"),
     columns: Object.entries(columns).map(([name, raw]) => ({
       label: name,
       values: raw,

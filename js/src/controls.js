@@ -222,7 +222,7 @@ function choices(spec, id, box, type, onPick, isChosen) {
 // A folder or file on the server: type it, or walk there. What may be listed is decided by the kernel.
 function makePath(spec, id, onValue, send) {
   const input = el("input", { type: "text", id, placeholder: spec.placeholder, spellcheck: "false", autocomplete: "off" });
-  const samples = el("select", { "aria-label": `${spec.label}: ready to use` });
+  const samples = el("select", { "aria-label": t("{0}: ready to use", spec.label) });
   const list = el("ul", { class: "pk-files", hidden: true, "aria-label": `${spec.label}: folder` });
   let options = [];
   let current = "";

@@ -30,7 +30,7 @@ def recording_told(run: Run, *, num_expected: int | None = None) -> str:
     size, lost, rest_ns, missing = run.frame("coverage")["bytes"].sum(), _lost(run), largest_rest_ns(run), missing_parts(run)
     text = f"{title}: {ranks}{of_all} rank{'s' if ranks != 1 else ''}, {steps} step{'s' if steps != 1 else ''}"
     text += f", {format_bytes(int(size))} of files. " if size else ". "
-    text += f"{lost} items could not be read. " if lost else "Nothing was dropped. "
+    text += f"{lost} item{'s' * (lost != 1)} could not be read. " if lost else "Nothing was dropped. "
     if rest_ns is not None:
         text += f"The parts of every step sum to it {'exactly' if rest_ns == 0 else f'within {rest_ns} ns'}. "
     return text + (f"Not recorded: {', '.join(missing)}." if missing else "Every kind of data is there.")
@@ -84,10 +84,7 @@ def dropped_table(run: Run) -> pd.DataFrame:
 def facts_table(run: Run) -> pd.DataFrame:
     """What a run says about its job: `setting`, `value`, `where from`."""
     facts = run.facts.items()
-    rows = [
-        {"setting": name.replace("_", " "), "value": quantity.text(name, fact.value), "where from": fact.source.where}
-        for name, fact in facts
-    ]
+    rows = [{"setting": name, "value": quantity.text(name, fact.value), "where from": fact.source.where} for name, fact in facts]
     return pd.DataFrame(rows, columns=["setting", "value", "where from"])
 
 

@@ -144,7 +144,9 @@ def step_notes(run: Run, *, rank: int, step: int) -> list[str]:
     if not run.has("kernels"):
         notes.append("Kernels of single ranks are not recorded in this format.")
     if lost := sum(dropped.count for dropped in run.dropped):
-        notes.append(f"{lost} items of this recording could not be read; page 10 lists them.")
+        notes.append(
+            f"{lost} item{'s' * (lost != 1)} of this recording could not be read; page 10 lists {'them' if lost != 1 else 'it'}."
+        )
     return notes
 
 

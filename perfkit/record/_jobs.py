@@ -43,7 +43,7 @@ def keep_one_job(sink: Sink) -> None:
     for job in left:
         later_ns = min(windows[rank][0] for rank in job) - min(windows[rank][0] for rank in kept)
         when = f"{_span(abs(later_ns))} {'later' if later_ns > 0 else 'earlier'}"
-        sink.drop(f"rank of another job, recorded {when} ({_ranks(job)}); open it on its own", len(job), "the folder")
+        sink.drop(f"rank of another job, recorded {when} ({_ranks(job)}); open it on its own", len(job), ".")
     sink.note(
         f"the folder holds recordings of {len(jobs)} jobs that were not recorded at one time and share no collective; shown "
         f"is the one of {_ranks(kept)}, which has the most ranks, of equal ones the latest. Put each job into a folder of its own "

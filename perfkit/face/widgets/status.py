@@ -35,11 +35,15 @@ def failure(error: Exception, action: str = "") -> dict[str, Any]:
     if isinstance(error, NothingYet):
         return {"state": "empty", "text": in_words(str(error)), "action": action}
     if isinstance(error, NotMeasuredError):
-        return {"state": "unmeasured", "text": f"{t('Missing')}: {told(in_words(error.missing))}", "how": error.how_to_collect}
+        return {
+            "state": "unmeasured",
+            "text": f"{t('Missing')}: {told(in_words(error.missing))}",
+            "how": told(in_words(error.how_to_collect)),
+        }
     if isinstance(error, InputError):
         count = len(error.problems)
-        title = f"{told(error.subject)}: {count} problem{'' if count == 1 else 's'}"
-        return {"state": "error", "title": title, "problems": list(map(told, error.problems))}
+        title = in_words(f"{told(error.subject)}: {count} problem{'' if count == 1 else 's'}")
+        return {"state": "error", "title": title, "problems": [told(in_words(problem)) for problem in error.problems]}
     if isinstance(error, PerfkitError):
         return {"state": "error", "title": t("This cannot be shown"), "problems": [told(str(error))]}
     return {

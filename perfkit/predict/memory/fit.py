@@ -10,7 +10,6 @@ import pandas as pd
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.texts import say
-from perfkit.core.units import format_bytes
 from perfkit.predict.limits import limit_of
 from perfkit.predict.memory.guide import activation_table, static_table
 from perfkit.predict.memory.memory import MemoryEstimate, peak_memory
@@ -37,12 +36,23 @@ class MemoryFit:
     def told(self) -> str:
         """The fullest stage against the limit, in a sentence."""
         found, limit, peak = self.estimate, self.limit_bytes, int(self.estimate.peak.total)
-        where = f"stage {found.fullest_stage}" if len(found.stages) > 1 else "every device"
-        name = self.plan.model.name or "The plan"
-        text = f"{name} on {self.plan.num_devices} devices: {where} needs {format_bytes(peak)} {found.moment}, "
-        if self.fits:
-            return f"{text}{format_bytes(limit - peak)} less than the limit of {format_bytes(limit)}."
-        return f"{text}{format_bytes(peak - limit)} more than the limit of {format_bytes(limit)}. It does not fit."
+        less = (
+            "{name} on {devices} devices: {where} needs {peak_bytes} {moment}, {rest_bytes} less than the limit of {limit_bytes}."
+        )
+        more = (
+            "{name} on {devices} devices: {where} needs {peak_bytes} {moment}, {rest_bytes} more than the limit of {limit_bytes}. "
+            "It does not fit."
+        )
+        return say(
+            less if self.fits else more,
+            name=self.plan.model.name or say("The plan"),
+            devices=str(self.plan.num_devices),
+            where=say("stage {stage}", stage=str(found.fullest_stage)) if len(found.stages) > 1 else say("every device"),
+            peak_bytes=peak,
+            moment=say(found.moment),
+            rest_bytes=abs(limit - peak),
+            limit_bytes=limit,
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """What the fullest stage holds at its peak, most first: columns `part`, `peak_bytes`."""

@@ -11,8 +11,7 @@ afterwards.
 
 from __future__ import annotations
 
-from perfkit.core import quantity
-from perfkit.core.texts import say
+from perfkit.core.texts import joined, say
 from perfkit.explain.diagnose import chains, kernels
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
@@ -47,7 +46,7 @@ def check(case: Case) -> Verdict:
     totals = saved.groupby(rows["pattern"]).sum().sort_values(ascending=False)
     found = [pattern for name in totals.index for pattern in chains.PATTERNS if pattern.name == name]
     each = {f"{pattern.fused}_chains_a_rank_and_step": counts[pattern.name] for pattern in found}
-    told = ", ".join(f"{pattern.name} x {quantity.text('count', counts[pattern.name])}" for pattern in found[:3])
+    told = joined((say("{chain} x {count}", chain=pattern.name, count=counts[pattern.name]) for pattern in found[:3]), ", ")
     finding = Finding(
         rule=RULE.name,
         title=say("Chains of kernels that could be one: {chains} (a rank and step)", chains=told),
