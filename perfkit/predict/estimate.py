@@ -39,6 +39,7 @@ from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import settings_of
 from perfkit.predict.unstated import read_table
 
+NO_SCHEDULE = "there are fewer micro batches than stages: chunks of stages cannot be interleaved, and programs refuse to run it"
 COLUMNS = (
     *("row_id", "step_time_s", "tokens_per_s_per_device", "mfu", "hfu", "peak_memory_bytes", "note"),
     *("step_time_low_s", "step_time_high_s"),
@@ -186,8 +187,12 @@ def under_limit(found: Estimate, plan: Plan) -> Estimate:
     limit, peak = plan.usable_memory, found.memory
     fits = None if limit is None or peak is None else limit.holds(peak.total)
     warnings = [_too_much(float(peak.total), limit)] if limit and peak and not fits else []
+    parallel = plan.parallel
+    if _has_no_schedule(parallel.virtual_pipeline_parallel_size, parallel.pipeline_parallel_size, plan.num_micro_batches):
+        warnings.append(NO_SCHEDULE)
     if judge_utilization(found.mfu) != "plausible":
-        warnings.append(f"the predicted MFU of {found.mfu:.0%} has not been seen on large models; check the configuration")
+        form = "the predicted MFU of {mfu} has not been seen on large models; check the configuration"
+        warnings.append(say(form, mfu=f"{found.mfu:.0%}"))
     return replace(
         found,
         fits=fits,
@@ -200,7 +205,13 @@ def under_limit(found: Estimate, plan: Plan) -> Estimate:
 
 
 def _too_much(needed_bytes: float, limit: MemoryLimit) -> str:
-    return f"needs {needed_bytes / (limit.limit_bytes or 1):.2f} times its limit ({limit.source})"
+    times = f"{needed_bytes / (limit.limit_bytes or 1):.2f}"
+    return say("needs {times} times its limit ({source})", times=times, source=limit.source)
+
+
+def _has_no_schedule(chunks: Any, stages: Any, micro_batches: Any) -> Any:
+    """Whether chunks of stages are interleaved with fewer micro batches than stages: as `schedule.order.shape_problems` rules."""
+    return (chunks > 1) & (stages > 1) & (micro_batches < stages)
 
 
 def step_parts(plans: PlanColumns, calibration: str | Calibration | None = None) -> dict[str, Floats]:
@@ -241,6 +252,9 @@ def estimate_table(
     priced = np.delete(np.arange(len(table.rows)), list(lacking))
     rows, plans = table.rows[priced], table.plans.take(priced) if lacking else table.plans
     found: dict[str, Any] = {name: np.full(len(frame), np.nan) for name in COLUMNS} | {"row_id": _ids(frame), "note": notes}
+    impossible = _has_no_schedule(plans.virtual_pipeline_parallel_size, plans.pipeline_parallel_size, plans.num_micro_batches)
+    for row in rows[impossible].tolist():
+        notes[row] = "; ".join(filter(None, (notes[row], NO_SCHEDULE)))
     for start, part in zip(range(0, len(rows), PIECE), plans.chunks(PIECE), strict=True):
         for name, values in _predicted(part, known).items():
             found[name][rows[start : start + PIECE]] = values

@@ -15,7 +15,8 @@ from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, PlanColumns
 from perfkit.core.resources import data_folder
-from perfkit.predict.estimate import estimate, estimate_table, estimates
+from perfkit.predict.estimate import NO_SCHEDULE, estimate, estimate_table, estimates
+from perfkit.predict.plans.schedule import order
 from perfkit.predict.plans.search.search import search_plans
 from perfkit.predict.unstated import read_table
 from tests.predict.random_plans import random_plans
@@ -147,3 +148,26 @@ def test_a_table_of_several_rows_is_no_configuration():
     text = pd.DataFrame(map(row_of, random_plans(2))).to_csv(index=False)
     with pytest.raises(InputError, match="2 rows"):
         read_text(text, "plans.csv")
+
+
+def test_a_plan_that_no_schedule_runs_is_told_through_every_door(plans):
+    """What the exact schedule refuses has a predicted time, which then is that of no step."""
+    refused, drawn = 0, plans[:300]
+    notes = estimate_table(pd.DataFrame(map(row_of, drawn)), memory=False)["note"]
+    for plan, found, noted in zip(drawn, estimates(drawn), notes, strict=True):
+        try:
+            order.lane_table("vpp" if chunks_of(plan) > 1 else "1f1b", stages_of(plan), chunks_of(plan), plan.num_micro_batches)
+            possible = True
+        except InputError:
+            possible = False
+            refused += 1
+        assert (NO_SCHEDULE in found.warnings, NO_SCHEDULE in noted) == (not possible, not possible)
+    assert refused > 5
+
+
+def chunks_of(plan):
+    return plan.parallel.virtual_pipeline_parallel_size if stages_of(plan) > 1 else 1
+
+
+def stages_of(plan):
+    return plan.parallel.pipeline_parallel_size
