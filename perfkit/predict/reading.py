@@ -23,7 +23,7 @@ def read_text(text: str, name: str, path: Path | None = None) -> Plan:
 
 
 def completed(plan: Plan) -> Plan:
-    """The plan with what its document leaves open solved, and that told."""
+    """The plan with what its document leaves open solved, under the limit that it has now, and that told."""
     if not plan.document.is_open:
         return plan
     from perfkit.predict.unstated import solved  # noqa: PLC0415  all formulas, for the few texts that leave something open

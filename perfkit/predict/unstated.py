@@ -32,6 +32,7 @@ from perfkit.predict.plans.search.strategy_space import MICRO_BATCHES, MOST_CHUN
 OWN, CHEAP, NONE = -2.0, -1.0, 0.0
 """What is recomputed: as the plan says, the cheap kind of its program, nothing; above that so many layers of every chunk."""
 T = TypeVar("T", bound=Hashable)
+FASTEST, NOTHING = ", the fastest that fits", ", as nothing fits"
 PIECE = 1024
 """Plans solved at once; each is tried in tens of ways."""
 
@@ -46,7 +47,15 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
             told.setdefault(int(table.rows[place]), []).append(
                 _told(plans, place, name, table.labels[name], fits=bool(fits[place]))
             )
-    return replace(table, plans=plans, assumed={row: tuple(notes) for row, notes in told.items()})
+    problems = {row: list(notes) for row, notes in table.problems.items()}
+    lacking = unpriced(table.refused)
+    for place, row in enumerate(sorted(problems)):
+        problems[row] += lacking.get(place, ()) if table.refused.hardware[place] else ()  # no device is a problem already
+    return replace(table, plans=plans, assumed=_fixed(told), problems=_fixed(problems))
+
+
+def _fixed(notes: Mapping[int, list[str]]) -> dict[int, tuple[str, ...]]:
+    return {row: tuple(texts) for row, texts in notes.items()}
 
 
 def solved(plan: Plan) -> Plan:
@@ -54,8 +63,9 @@ def solved(plan: Plan) -> Plan:
     document = plan.document
     columns = PlanColumns.of([plan])
     found, fits = settled(columns, {name: np.array([name in document.is_open]) for name in OPEN})
+    before = (note for note in document.defaulted if not note.endswith((FASTEST, NOTHING)))
     notes = (_told(found, 0, name, document.is_open[name], fits=bool(fits[0])) for name in document.is_open)
-    return replace(found.plan(0), document=replace(document, defaulted=(*document.defaulted, *notes)))
+    return replace(found.plan(0), document=replace(document, defaulted=(*before, *notes)))
 
 
 def settled(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[PlanColumns, Flags]:
@@ -79,7 +89,7 @@ def settled(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[PlanColum
 def _told(plans: PlanColumns, place: int, name: str, label: str, *, fits: bool) -> str:
     """What was taken for an open field of a plan, and why."""
     value = f"{label} = {getattr(plans, name)[place]:g}" if name != AGAIN else _again(plans.recompute[place], label)
-    return f"{value}, the fastest that fits" if fits else f"{value}, as nothing fits"
+    return value + (FASTEST if fits else NOTHING)
 
 
 def _again(recompute: RecomputePlan, label: str) -> str:

@@ -128,6 +128,13 @@ def test_all_reasons_are_given_at_once():
     assert [part in note for part in ("heads = 30", "for 1 layers", "global_batch = 250", "accelerator = 'none'")] == [True] * 4
 
 
+def test_a_precision_that_the_device_lacks_is_told_beside_missing_sizes():
+    note = one(layers=None, accelerator="V100-32GB-SXM", precision="bf16", heads=30)["note"]
+    parts = ("layers is not stated", "heads = 30", "V100-32GB-SXM has no peak for dtype 'bfloat16'; known are float16")
+    assert [part in note for part in parts] == [True] * 3
+    assert "hardware is not named" not in one(layers=None, accelerator="X900", precision="fp6")["note"]
+
+
 def test_what_is_not_stated_is_assumed_and_told():
     found = one(tp=None, pp=None, dp=None, micro_batch=None)
     assert found["step_time_s"] > 0

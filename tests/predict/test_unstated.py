@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 import perfkit
-from perfkit.config.dialects.table import OPEN, row_of
+from perfkit.config.dialects.table import OPEN, row_of, with_options
 from perfkit.core.errors import InputError
 from perfkit.core.spec.recompute import RecomputePlan
+from perfkit.face.cli._asked import asked_plan
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.reading import read_text
 from perfkit.predict.unstated import read_table
@@ -124,3 +125,14 @@ def test_a_pasted_row_has_the_peak_of_its_estimate():
     found = perfkit.explain_fragment(text)
     (peak,) = [one.value for part in found.parts for one in part.figures if one.name == "peak memory of a device"]
     assert peak == perfkit.estimate(read_text(text, "row.csv")).peak_memory_bytes
+
+
+def test_a_limit_beside_the_row_is_the_one_that_is_kept(tmp_path):
+    frame = pd.DataFrame([ROW])
+    frame.to_csv(tmp_path / "row.csv", index=False)
+    plans = [asked_plan(str(tmp_path / "row.csv"), [], limit) for limit in (None, "60")]
+    table = perfkit.estimate_table(with_options(frame, limit_bytes=60 * 2**30))
+    found = [perfkit.estimate(plan) for plan in plans]
+    assert found[1].peak_memory_bytes == table.peak_memory_bytes[0] < found[0].peak_memory_bytes
+    assert found[1].step_time_s == pytest.approx(table.step_time_s[0], rel=1e-9)
+    assert len({item.field for item in found[1].assumed}) == len(found[1].assumed)

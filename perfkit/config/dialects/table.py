@@ -54,7 +54,8 @@ class PlanTable:
 
     `kinds` and `scopes` are the words of the columns `memory_kind` and `memory_scope`, `labels` the table's names of its columns,
     `unread` what is told of columns that are not read but nearly have the name of one that is. `is_open` says by field of `OPEN`
-    which plans do not state it; they have one sequence, one chunk and no recomputation there.
+    which plans do not state it; they have one sequence, one chunk and no recomputation there. `refused` are the rows with problems
+    in the order of the table, something in place of what they lack, for what else is wrong with them.
     """
 
     plans: PlanColumns
@@ -65,6 +66,7 @@ class PlanTable:
     unread: tuple[str, ...]
     is_open: Mapping[str, Flags]
     problems: Mapping[int, tuple[str, ...]]
+    refused: PlanColumns
     assumed: Mapping[int, tuple[str, ...]]
 
 
@@ -96,6 +98,7 @@ def read_table(frame: pd.DataFrame, devices: Mapping[str, HardwareSpec] | None =
         unread=unread_of(frame.columns),
         is_open={name: flags[rows] for name, flags in _open(cells, plans).items()},
         problems=problems,
+        refused=plans.take(np.flatnonzero(~good)),
         assumed=assumed,
     )
 

@@ -10,7 +10,7 @@ from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.plan import Plan
 from perfkit.face.cli._devices import OPTION, chosen_device
 from perfkit.predict.limits import option_limit, with_limit
-from perfkit.predict.reading import read_config
+from perfkit.predict.reading import completed, read_config
 
 Read = Callable[[str], Plan]
 
@@ -48,4 +48,4 @@ def asked_plans(
     if problems and not given and any(plan.hardware is None for plan in plans):
         problems.append('hardware is not named, for example "Ascend-910B2"')
     problems.tell(subject)
-    return [with_limit(plan, *found[plan.hardware]) for plan in plans]
+    return [completed(with_limit(plan, *found[plan.hardware])) for plan in plans]
