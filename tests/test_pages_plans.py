@@ -248,6 +248,8 @@ def test_page_06_balances_a_configuration_as_the_command_does(path: Path):
     found = {**json.loads(json.dumps(best.value[0].to_dict())), "seconds": 0}
     assert found == {name: value for name, value in told.items() if name in found}
     assert found["memory_limit_bytes"] == page["problem"].memory_limit_bytes is not None
+    assert best.wait().code[-1].text == told["config"], "the whole file that the command writes with --out"
+    assert best.wait().code[-1].folded
     stages = next(frame for frame in best.wait().tables.values()).frame
     assert stages["memory_bytes"].tolist() == told["peak_bytes"], "what is drawn is what was found"
     own = format_ns(predicted(path, "Ascend-910B2")["step_time_s"] * NS_PER_S, 4)
@@ -258,6 +260,7 @@ def test_page_06_balances_a_configuration_as_the_command_does(path: Path):
     page["what_the_pipeline_does"].set(limit_gib=30.0)
     limited = balanced_by_command(path, "--device", "Ascend-910B2", "--memory-limit-gib", "30")
     best = page["the_best_layout"].press()
+    assert [one.text for one in best.wait().code][2:] == ([limited["config"]] if "config" in limited else [])
     assert best.value[0].makespan_ns == limited.get("makespan_ns")
     assert best.value[0].smallest_feasible_limit_mib == limited.get("smallest_feasible_limit_mib")
 

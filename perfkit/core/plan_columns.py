@@ -7,6 +7,7 @@ every plan's position among them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
@@ -33,6 +34,9 @@ Rows = Codes | Flags | slice
 
 MANY = 16
 """Values of a coded column beyond which those that a part of it does not have are dropped from it."""
+
+SPARSE = 4
+"""Times as many possible codes as there are plans are counted faster than the plans are sorted."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -67,7 +71,7 @@ class Coded(Generic[T]):
         codes = self.codes[rows]
         if len(self.values) <= MANY:
             return Coded(codes, self.values)
-        kept, codes = np.unique(codes, return_inverse=True)
+        kept, codes = distinct(codes, len(self.values))
         return Coded(codes, tuple(self.values[code] for code in kept.tolist()))
 
     def numbers(self, of: Callable[[T], float]) -> Floats:
@@ -83,15 +87,25 @@ class Coded(Generic[T]):
         return self.flags(lambda value: value in words)
 
 
+def distinct(codes: Codes, bound: int) -> tuple[Codes, Codes]:
+    """The different ones of `codes` (all below `bound`), ascending, and each one's place among them, without sorting."""
+    if bound > SPARSE * max(len(codes), MANY):
+        kept, places = np.unique(codes, return_inverse=True)
+        return kept, places
+    found = np.bincount(codes, minlength=bound) > 0
+    return np.flatnonzero(found), (np.cumsum(found) - 1)[codes]
+
+
 def combined(*columns: Coded[Any]) -> Coded[tuple[Any, ...]]:
     """The combinations of several columns' values, as one column."""
     if len(columns[0]) == 1:
         return Coded.same(tuple(column[0] for column in columns), 1)
-    code = columns[0].codes
+    code, sizes = columns[0].codes, tuple(len(column.values) for column in columns)
     for column in columns[1:]:
         code = code * len(column.values) + column.codes
-    _, first, codes = np.unique(code, return_index=True, return_inverse=True)
-    return Coded(codes, tuple(tuple(column[row] for column in columns) for row in first.tolist()))
+    kept, codes = distinct(code, math.prod(sizes))
+    cells = zip(*(places.tolist() for places in np.unravel_index(kept, sizes)), strict=True)
+    return Coded(codes, tuple(tuple(column.values[at] for column, at in zip(columns, cell, strict=True)) for cell in cells))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

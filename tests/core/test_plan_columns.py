@@ -10,7 +10,7 @@ import pytest
 
 from perfkit.config.dialects import read_config
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import FIELDS, PARTS, Coded, PlanColumns, combined
+from perfkit.core.plan_columns import FIELDS, PARTS, Coded, PlanColumns, combined, distinct
 from perfkit.core.spec.plan import Plan
 from tests.predict.random_plans import random_plans
 
@@ -81,3 +81,21 @@ def test_coded_columns_keep_their_values():
     assert len(many.take(np.array([3, 3, 70])).values) == 2
     both = combined(column, Coded.same("x", len(words)))
     assert [both[row] for row in range(len(words))] == [(word, "x") for word in words]
+
+
+@pytest.mark.parametrize("bound", [1, 3, 40, 10**6])
+@pytest.mark.parametrize("count", [1, 2, 50, 3000])
+def test_different_codes_are_those_of_numpy_counted_or_sorted(bound: int, count: int):
+    codes = np.random.default_rng(count).integers(0, bound, count)
+    wanted, places = np.unique(codes, return_inverse=True)
+    kept, own = distinct(codes, bound)
+    assert kept.tolist() == wanted.tolist()
+    assert own.tolist() == places.tolist()
+
+
+def test_combinations_of_columns_are_those_that_rows_have():
+    columns = [Coded.of(np.random.default_rng(seed).integers(0, 2 + seed, 200).tolist()) for seed in range(4)]
+    found = combined(*columns)
+    rows = list(zip(*(map(column.__getitem__, range(200)) for column in columns), strict=True))
+    assert [found[row] for row in range(200)] == rows
+    assert set(found.values) == set(rows), "and no other"

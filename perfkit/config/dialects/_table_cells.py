@@ -112,7 +112,7 @@ def first_of(stated: Coded[str], usual: Coded[str]) -> Coded[str]:
 
 def coded(values: Floats) -> Coded[float]:
     """A column of numbers by its different values."""
-    unique, codes = np.unique(values, return_inverse=True)
+    codes, unique = pd.factorize(values, sort=True, use_na_sentinel=False)
     return Coded(codes, tuple(unique.tolist()))
 
 

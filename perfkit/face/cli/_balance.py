@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from perfkit.config.dialects import write_config
+from perfkit.config.export_text import as_stated
 from perfkit.core.errors import InputError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_S
@@ -75,7 +75,7 @@ def balance_input(
             found = _measured(found, run)
         with SolveProgress(errors) as progress:
             result = balanced(found, time_limit_s=time_limit_s, progress=progress)
-    written = _written(found, result, target, given)
+    written = _written(found, result, target)
     if as_json:
         print_document({**result.to_dict(), **written}, out)
         return
@@ -147,14 +147,12 @@ def _computing_ns(breakdown: Mapping[str, int] | None) -> int:
     return sum(amount for path, amount in (breakdown or {}).items() if path.split("/")[0] == "computing")
 
 
-def _written(found: PlanProblem | None, result: PlanResult, target: str | None, given: Sequence[str]) -> dict[str, Any]:
+def _written(found: PlanProblem | None, result: PlanResult, target: str | None) -> dict[str, Any]:
     if found is None or result.layout is None:
         if target:
             raise InputError(target, [f"nothing is written: {result.why()}"])
         return {}
     plan = found.plan_of(result.layout)
     predicted = estimate(plan)
-    if given:  # it was named beside the configuration, which has no place for it
-        plan = replace(plan, hardware=None)
-    written = write_config(plan, target)
+    written = write_config(as_stated(plan), target)
     return {"estimate": predicted.to_dict(), "config": written.text, "lost": list(written.lost), "notes": list(written.notes)}

@@ -69,7 +69,7 @@ def _things(title: str, result: Any) -> Iterator[tuple[str, Any]]:
         for name, part in result.items():
             yield from _things(name if isinstance(name, str) else str(name), part)
     elif isinstance(result, Export):
-        yield result.title, Code(result.text, result.language, result.title)
+        yield result.title, Code(result.text, result.language, result.title, result.folded)
     elif isinstance(result, Code):
         yield result.title, result
     elif isinstance(result, tuple | list):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from perfkit.core.plan_columns import Coded, Codes, Floats
+from perfkit.core.plan_columns import Coded, Codes, Floats, distinct
 from perfkit.predict.cost.cost_columns import CostColumns
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.exchange_columns import GradientRates, exposed_s, gradient_rates, send_each_s
@@ -98,7 +98,7 @@ def _by_shape(stages: Coded[StageLayers]) -> Iterator[tuple[Codes, Floats]]:
     for kind in range(len(shapes)):
         rows = np.flatnonzero(kinds == kind)
         if len(rows):
-            used, codes = np.unique(stages.codes[rows], return_inverse=True)
+            used, codes = distinct(stages.codes[rows], len(stages.values))
             yield rows, np.stack([stages.values[code].amounts for code in used.tolist()])[codes]
 
 

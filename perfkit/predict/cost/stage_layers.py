@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +12,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns, distinct
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import Counts
 from perfkit.predict.cost.again import FULL, Again, Run, layers_again
@@ -82,11 +83,11 @@ def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
     """The different columns of a matrix, and which of them each one is; as one number each, which sorts faster."""
     if columns.shape[1] == 1:
         return columns, np.zeros(1, dtype=np.intp)
-    packed = np.zeros(columns.shape[1], dtype=np.int64)
-    for row in columns:
-        packed = packed * (int(row.max()) + 1) + row
-    _, first, codes = np.unique(packed, return_index=True, return_inverse=True)
-    return columns[:, first], codes
+    packed, sizes = np.zeros(columns.shape[1], dtype=np.int64), (columns.max(axis=1) + 1).tolist()
+    for row, size in zip(columns, sizes, strict=True):
+        packed = packed * size + row
+    kept, codes = distinct(packed, math.prod(sizes))
+    return np.stack(np.unravel_index(kept, sizes)), codes
 
 
 def _different(plans: PlanColumns) -> tuple[list[int], Codes]:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns
+from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, distinct
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import FEW_BITS
@@ -197,11 +197,15 @@ def _said(column: Coded[Any] | npt.NDArray[Any], of: Callable[[Any], Any]) -> np
 
 def joint_codes(columns: list[npt.NDArray[Any]]) -> Codes:
     """One code for every different combination of the values of several columns."""
-    return reduce(_joint, (np.unique(column, return_inverse=True)[1] for column in columns))
+    return reduce(_joint, map(_places, columns))
+
+
+def _places(column: npt.NDArray[Any]) -> Codes:
+    return column.astype(np.intp) if column.dtype == np.bool_ else np.unique(column, return_inverse=True)[1]
 
 
 def _joint(one: Codes, other: Codes) -> Codes:
     if not other.any():
         return one
-    joint: Codes = np.unique(one * (int(other.max()) + 1) + other, return_inverse=True)[1]
-    return joint
+    size = int(other.max()) + 1
+    return distinct(one * size + other, (int(one.max()) + 1) * size)[1]

@@ -12,6 +12,7 @@ from perfkit import estimate, read_config
 from perfkit.config.dialects import edit_config, write_config
 from perfkit.config.dialects.compare import differences, meaning
 from perfkit.config.dialects.read import read_text
+from perfkit.config.export_text import export_text
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
@@ -157,3 +158,11 @@ def test_a_byte_order_mark_stays(tmp_path):
 def test_an_unknown_dialect_is_named_with_those_there_are():
     with pytest.raises(InputError, match=r"no dialect is called 'json'; there are .*mindformers"):
         write_config(config("llama2_13b.toml"), dialect="json")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_export_keeps_the_device_that_its_file_names_and_adds_none_that_was_chosen_beside_it(named):
+    device = catalog.hardware_named("Ascend-910B2")
+    plan = replace(config("pretrain_llama2_13b.yaml"), hardware=device if named else None)
+    again = read_text(write_config(plan, dialect="perfkit").text, "plan.toml")
+    assert export_text(replace(again, hardware=device), "perfkit").text == "nothing changes"

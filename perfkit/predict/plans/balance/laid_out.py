@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from perfkit.config.export_text import Export
+from perfkit.config.export_text import Export, export_text
 from perfkit.core.errors import InputError
 from perfkit.core.texts import say
 from perfkit.core.units import GIB, NS_PER_US, format_bytes
 from perfkit.predict.changes import changed_plan
 from perfkit.predict.estimate import efficiency_of
+from perfkit.predict.limits import with_limit
 from perfkit.predict.plans.balance._evaluator import Evaluator
 from perfkit.predict.plans.balance.balance import BalanceProgress, PlanResult, balance, schedule_case
 from perfkit.predict.plans.balance.config_lists import megatron_layout, mindformers_lists, mindformers_text
@@ -161,10 +162,18 @@ class LaidOut:
         return {"constant": constant, "parameters": static, "activations": kept}
 
     def exports(self) -> tuple[Export, ...]:
-        """The layout as MindFormers and Megatron are configured with it."""
+        """The layout in words of MindFormers and Megatron; of a plan its whole file too, as `perfkit balance --out` writes it."""
         lists = mindformers_text(mindformers_lists(self.problem, self.layout))
         option = f"--pipeline-model-parallel-layout '{megatron_layout(self.layout)}'"
-        return Export("MindFormers", lists, "yaml"), Export("Megatron", option, "sh")
+        return Export("MindFormers", lists, "yaml"), Export("Megatron", option, "sh"), *self._written()
+
+    def _written(self) -> tuple[Export, ...]:
+        if not isinstance(self.pipeline, PlanProblem) or (document := self.pipeline.plan.document) is None:
+            return ()
+        plan, limit = self.pipeline.plan_of(self.layout), self.problem.memory_limit_bytes
+        if plan.usable_memory is None or plan.usable_memory.limit_bytes != limit:
+            plan = with_limit(plan, limit, self.problem.memory_limit_source)
+        return (export_text(plan, document.dialect, whole=True),)
 
 
 def laid_out(pipeline: Pipeline, layers: str | Layout) -> LaidOut:
