@@ -53,18 +53,22 @@ def _outermost(case: Case, rank: int) -> pd.DataFrame | None:
     return found
 
 
-def share_of_idle(case: Case, rank: int, waiting: pd.DataFrame) -> float | None:
-    """The share of what the device of a rank idles for its own host that it would not without these calls; None without launches.
+def lost_ns(case: Case, rank: int, waiting: pd.DataFrame) -> tuple[float, float] | None:
+    """What the device of a rank idles in a mean step for its own host, and how much of it without these calls; None if not known.
 
-    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too. None among
-    ranks that meet in collectives as well: there a call may wait for a peer.
+    Not only the idle times at the calls: a host that has to wait loses its lead, and is late for what follows too. Not known
+    without launches, nor among ranks that meet in collectives: there a call may wait for a peer.
     """
     if len(case.run.ranks) > 1 and case.run.has("collectives"):
         return None
-    idle_ns, without_ns = launching.own_idle_ns(case, rank), launching.idle_without_ns(case, rank, waiting)
-    if not idle_ns or without_ns is None:
-        return None
-    return min(1.0, max(0.0, 1.0 - without_ns / idle_ns))
+    idle_ns, without_ns = (launching.idle_without_ns(case, rank, calls) for calls in (waiting.iloc[:0], waiting))
+    return None if not idle_ns or without_ns is None else (idle_ns, max(0.0, idle_ns - without_ns))
+
+
+def share_of_idle(case: Case, rank: int, waiting: pd.DataFrame) -> float:
+    """The share of what the device of a rank idles for its own host that it would not without these calls; 0 if not known."""
+    idle_ns, own_ns = lost_ns(case, rank, waiting) or (1.0, 0.0)
+    return min(1.0, own_ns / idle_ns)
 
 
 def idle_after(case: Case, rank: int, waiting: pd.DataFrame) -> pd.DataFrame:

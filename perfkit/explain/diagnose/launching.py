@@ -93,25 +93,25 @@ def own_idle_ns(case: Case, rank: int) -> float | None:
     if rows is None or rows.empty or rows["duration_ns"].isna().all():
         return None
     rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
-    idle = [_idle_ns(one, _moving_ns(case, rank)) for _, one in rows.groupby("step")]
+    idle = [_idle_ns(one, _moving_ns(case, rank), 0) for _, one in rows.groupby("step")]
     return float(np.mean(idle))
 
 
 def idle_without_ns(case: Case, rank: int, calls: pd.DataFrame) -> float | None:
-    """As `own_idle_ns`, if none of these calls (`end_ns`, `duration_ns`) had kept the host waiting: it would have run ahead."""
+    """What the device idles in a mean step for its own host, if none of these calls (`end_ns`, `duration_ns`) kept that waiting.
+
+    It would have run ahead, of the next step too: all steps are one line.
+    """
     rows = host.launches(case, rank)
     if rows is None or rows.empty or rows["duration_ns"].isna().all():
         return None
+    rows = rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable")
     order = calls.sort_values("end_ns")
+    launched = rows["launch_ns"].to_numpy(dtype=np.int64)
     ends = order["end_ns"].to_numpy(dtype=np.int64)
-    idle = []
-    for _, one in rows[rows["duration_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable").groupby("step"):
-        launched = one["launch_ns"].to_numpy(dtype=np.int64)
-        waited = np.where(ends >= launched.min(), (order["duration_ns"] - CALL_NS).clip(lower=0).to_numpy(dtype=np.int64), 0)
-        sums = np.concatenate([[0], np.cumsum(waited)])
-        earlier = launched - sums[np.searchsorted(ends, launched, side="right")]
-        idle.append(_idle_ns(one.assign(launch_ns=earlier), _moving_ns(case, rank)))
-    return float(np.mean(idle))
+    waited = np.where(ends >= launched.min(), (order["duration_ns"] - CALL_NS).clip(lower=0).to_numpy(dtype=np.int64), 0)
+    sooner = np.concatenate([[0], np.cumsum(waited)])[np.searchsorted(ends, launched, side="right")]
+    return _idle_ns(rows, _moving_ns(case, rank), sooner) / rows["step"].nunique()
 
 
 def pace_ns(case: Case, rank: int) -> float:
@@ -133,8 +133,8 @@ def _moving_ns(case: Case, rank: int) -> Moving:
     return lambda starts: found.reindex(starts if own is None else own.common_ns(starts)).to_numpy(dtype=np.float64)
 
 
-def _idle_ns(rows: pd.DataFrame, moving: Moving) -> int:
-    """The idle time of one step whose executions are `rows`, in the order of their starts."""
+def _idle_ns(rows: pd.DataFrame, moving: Moving, sooner: Ints | int) -> int:
+    """The idle time of one step whose executions are `rows`, in the order of their starts, each launched so much `sooner`."""
     starts, lengths = rows["start_ns"].to_numpy(dtype=np.int64), rows["duration_ns"].to_numpy(dtype=np.int64)
     launched = (rows["launch_ns"] + rows["launch_duration_ns"].fillna(0)).to_numpy(dtype=np.int64)
     computes = (rows["kind"].astype("object") != "communication").to_numpy(dtype=bool)
@@ -143,11 +143,20 @@ def _idle_ns(rows: pd.DataFrame, moving: Moving) -> int:
     lengths = np.where(computes | np.isnan(moved), lengths, np.nan_to_num(moved)).astype(np.int64)[in_line]
     if not len(lengths):
         return 0
-    possible = np.where(starts - launched > DEEP_NS, _LONG_AGO, launched)[in_line]
+    between = _between(starts[in_line], starts[in_line] + lengths, launched[in_line])
+    possible = np.where(starts - launched > DEEP_NS, _LONG_AGO, launched - sooner)[in_line]
     possible[0] = starts[in_line][0]
-    before = np.cumsum(lengths) - lengths
+    before = np.cumsum(lengths + between) - lengths
     end = int(before[-1] + lengths[-1] + (possible - before).max())
-    return end - int(possible[0]) - int(lengths.sum())
+    return end - int(possible[0]) - int((lengths + between).sum())
+
+
+def _between(starts: Ints, ends: Ints, launched: Ints) -> Ints:
+    """What of the time before each execution the device takes itself: as long as it does before those that stood in its queue."""
+    free = np.concatenate([starts[:1], np.maximum.accumulate(ends)[:-1]])
+    gaps = np.maximum(starts - free, 0)
+    queued = gaps[(launched < free) & (gaps > 0)]
+    return np.minimum(gaps, round(float(np.median(queued)))) if len(queued) else np.zeros(len(gaps), dtype=np.int64)
 
 
 def _beside(starts: Ints, ends: Ints, kernels: Ints) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.texts import say
-from perfkit.explain.diagnose import blocking, launching, work
+from perfkit.explain.diagnose import blocking, work
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.blocking import SYNC_CALLS
 from perfkit.explain.diagnose.case import Case
@@ -83,13 +83,15 @@ def check(case: Case) -> Verdict:
 def _lost_ns(case: Case, rank: int, calls: pd.DataFrame, idle: pd.DataFrame) -> float:
     """The mean time a step that the device idles at these calls, or because of them where launches tell."""
     at_calls_ns = float(idle["duration_ns"].sum()) / case.num_kernel_steps
-    share = blocking.share_of_idle(case, rank, calls)
-    return at_calls_ns if share is None else max(at_calls_ns, share * (launching.own_idle_ns(case, rank) or 0.0))
+    return max(at_calls_ns, (blocking.lost_ns(case, rank, calls) or (0.0, 0.0))[1])
 
 
 def _cost_ns(case: Case, rank: int, lost_ns: float) -> int:
-    """What a step wins without the idle times at such calls: all ranks run one program, so all lose the same share of theirs."""
-    gaps = case.gaps[~case.gaps["lead"].astype(bool)]
+    """What a step wins without the idle times at such calls: all ranks run one program, so all lose the same share of theirs.
+
+    A host that would run ahead is early for the next step, too.
+    """
+    gaps = case.gaps
     whole_ns = float(gaps.loc[gaps["rank"] == rank, "duration_ns"].sum()) / case.num_kernel_steps
     return work.won_ns(case, gaps, fraction=min(1.0, lost_ns / whole_ns)) if whole_ns else 0
 

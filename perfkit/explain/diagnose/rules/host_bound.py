@@ -143,7 +143,7 @@ def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
         if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
             continue
         left = left.mask(
-            (short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - (blocking.share_of_idle(case, rank, calls) or 0.0))
+            (short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - blocking.share_of_idle(case, rank, calls))
         )
     return short.assign(duration_ns=left.round().astype("int64"))
 
