@@ -97,7 +97,8 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     every_cause: dict[int, list[int]] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
-        return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
+        told = symptom.rule in explains.get(cause.rule, ()) and cause.rule not in symptom.apart_from
+        return told and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
 
     for index, symptom in enumerate(findings):
         causes = [

@@ -29,8 +29,8 @@ MOST = 12
 """Of more findings what each adds to all others is not worked out: it takes a replay a finding."""
 REGRESSIONS = frozenset({"slow-operators", "slower-than-before"})
 """Rules that say what became slower than in the baseline: together that cannot be more than the step became longer."""
-HIDING = frozenset({"exposed-communication"})
-"""Rules whose remedy is to hide communication behind computing."""
+HIDING = frozenset({"exposed-communication", "gradient-allreduce-tail"})
+"""Rules whose remedy, where they are about communication, is to hide it behind computing."""
 OF_HOSTS = ("feed", "launching", "launch latency", "blocking call", "pause", "allocator", "copy", "device", "why not recorded")
 """Why ranks wait for one whose device was free."""
 
@@ -89,10 +89,11 @@ def bound(finding: Finding, case: Case) -> int:
         return step_ns
     # What belongs to no part may belong to this one.
     kept |= (cause == UNEXPLAINED) & rows["detail"].isin(["step", "kernels"])
-    if finding.rule in HIDING:
+    hides = finding.rule in HIDING and finding.part == "communication"
+    if hides:
         kept &= ~cause.str.startswith("waiting/")
     most = _most(rows[kept.to_numpy(dtype=bool)], case)
-    if finding.rule in HIDING:
+    if hides:
         most = min(most, _not_overlapped(case.steps))
     if finding.part == "free":
         most = max(most, _free_ns(case))

@@ -56,7 +56,8 @@ class Finding:
     `subject` has lists under `ranks`, `links`, `operators`, `stages` or others; names in `evidence` carry their unit. `cost_ns` is
     the time that a step would win without it, None where it costs no time; `part` says which part of the step that time is in,
     `loss` what exactly would be gone, where the rule knows: then its price is shared with others that win the same time.
-    `next` names pages and rules to look at, also rules whose findings this one explains.
+    `next` names pages and rules to look at, also rules whose findings this one explains. `apart_from` are rules whose share of the
+    time the finding has left out already: they do not explain the rest.
     """
 
     rule: str
@@ -70,6 +71,7 @@ class Finding:
     next: tuple[str, ...] = ()
     part: Part = "step"
     loss: Loss | None = None
+    apart_from: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("subject", "evidence"):

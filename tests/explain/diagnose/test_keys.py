@@ -98,6 +98,7 @@ DOCUMENTED = {
     "gc.disable": PYTHON,
     "gc.freeze": PYTHON,
     "hccn_tool": "support.huawei.com: HCCN Tool interface reference",
+    "gradient_as_bucket_view": f"{TORCH}/generated/torch.nn.parallel.DistributedDataParallel.html",
     "init_process_group": f"{TORCH}/distributed.html",
     "init_scale": f"{TORCH}/amp.html",
     "jit_compile": NPU_API,

@@ -127,10 +127,17 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                 next=("14_timeline", "frequent-sync"),
                 part="free",
                 loss=work.loss(removed),
+                apart_from=frozenset({"frequent-sync"} if _known_to_block(case, worst) else ()),
             ),
         ),
         evidence,
     )
+
+
+def _known_to_block(case: Case, rank: int) -> bool:
+    """Whether what follows from calls of a rank that wait for the device is known, and left out."""
+    calls = None if case.unmarked else blocking.calls(case, rank)
+    return calls is not None and blocking.lost_ns(case, rank, calls) is not None
 
 
 def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:

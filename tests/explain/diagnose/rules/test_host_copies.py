@@ -6,6 +6,7 @@ from perfkit.explain.diagnose.rules.host_copies import RULE
 from tests.explain.diagnose.made import MS, Training, added, healthy, judged, lacks, stays_healthy
 
 PAGEABLE, PINNED = "Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pinned -> Device)"
+INSIDE = "Memcpy DtoD (Device -> Device)"
 
 
 def copied(run, name, length_ns, *, beside=False):
@@ -33,9 +34,19 @@ def test_a_copy_that_the_device_waits_for_is_named_with_its_time_and_its_memory(
 
 
 def test_a_copy_beside_kernels_and_a_short_one_cost_nothing():
-    assert stays_healthy(RULE, copied(healthy(), PINNED, MS, beside=True))["exposed_copies_share"] < 0.02
-    assert stays_healthy(RULE, copied(Training(stop_us={0: 1000.0}).run(), PAGEABLE, 20_000))["exposed_copies_share"] < 0.02
+    assert stays_healthy(RULE, copied(healthy(), PINNED, MS, beside=True))["exposed_copies_host_share"] < 0.02
+    assert stays_healthy(RULE, copied(Training(stop_us={0: 1000.0}).run(), PAGEABLE, 20_000))["exposed_copies_host_share"] < 0.02
+
+
+def test_copies_inside_the_device_are_named_where_they_are_more_than_a_step_has_anyway():
+    run = Training(stop_us=dict.fromkeys(range(4), 1000.0)).run()
+    (found,) = judged(RULE, copied(run, INSIDE, MS)).findings
+    assert found.cost_ns == pytest.approx(MS, rel=0.01)
+    assert "inside its own memory" in found.title
+    assert "pageable_share" not in found.evidence
+    few = stays_healthy(RULE, copied(run, INSIDE, run.steps()["duration_ns"].max() // 25))
+    assert 0.03 < few["exposed_copies_inside_share"] < 0.05
 
 
 def test_without_copies_that_say_where_they_go_it_is_not_measured():
-    assert lacks(RULE, healthy()) == lacks(RULE, copied(healthy(), "MEMCPY_ASYNC", MS)) == "copies between host and device by name"
+    assert lacks(RULE, healthy()) == lacks(RULE, copied(healthy(), "MEMCPY_ASYNC", MS)) == "copies by name that says where they go"
