@@ -97,8 +97,10 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     every_cause: dict[int, list[int]] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
-        told = symptom.rule in explains.get(cause.rule, ()) and cause.rule not in symptom.apart_from
-        return told and (cause.cost_ns or 0) >= FAR_FROM_ALL * (symptom.cost_ns or 0)
+        # What a finding has left out is not part of its cost: then half of both together is as much as the other.
+        apart = cause.rule in symptom.apart_from or symptom.rule in cause.apart_from
+        least_ns = (1.0 if apart else FAR_FROM_ALL) * (symptom.cost_ns or 0)
+        return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= least_ns
 
     for index, symptom in enumerate(findings):
         causes = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.diagnosis._real_cases import TOLD, Base, Cause, bases, judged
+from benchmarks.diagnosis._real_cases import NEAR, TOLD, Base, Cause, bases, judged
 
 QUICK = ("AlexNet, 2 NPUs, 4 steps", "small model, 2 of 8 NPUs, 1 step", "Qwen3-0.6B, two stages, 1 step")
 MISSED = {"slow transfers 3 steps 0,3"}
@@ -23,3 +23,13 @@ def test_a_cause_is_named_and_nobody_else_is_blamed(base: Base, cause: Cause, wi
     verdict = judged(base, cause, with_baseline)
     assert verdict.innocents == ()
     assert verdict.right or verdict.true_share < TOLD or cause.name in MISSED
+
+
+WAITING = [(base, cause) for base in bases() for cause in base.causes if cause.kind == "blocking calls" and base.times == 1]
+
+
+@pytest.mark.parametrize(("base", "cause"), WAITING, ids=[base.name for base, _ in WAITING])
+def test_calls_that_wait_cost_what_the_host_would_be_earlier_without_them_in_the_next_step_too(base: Base, cause: Cause):
+    verdict = judged(base, cause, with_baseline=False)
+    assert verdict.right
+    assert verdict.cost_ratio == pytest.approx(1, abs=NEAR)

@@ -87,7 +87,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
     """Ranks whose device idles shortly before many kernels in all steps."""
     step_ns = case.step_ns or 1
     idle = short.groupby("rank")["duration_ns"].sum() / case.num_kernel_steps
-    waited = (short.groupby("rank").size() / case.kernels.groupby("rank").size()).fillna(0.0)
+    waited = (short.groupby("rank")["left"].sum() / case.kernels.groupby("rank").size()).fillna(0.0)
     evidence = {
         "largest_idle_share": float(idle.max() / step_ns) if len(idle) else 0.0,
         "largest_kernels_waited_for_share": float(waited.max()) if len(waited) else 0.0,
@@ -141,18 +141,19 @@ def _known_to_block(case: Case, rank: int) -> bool:
 
 
 def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
-    """The idle times without what follows from calls that wait for the device, where those are many: that is `frequent-sync`."""
+    """The idle times without what follows from calls that wait for the device, where those are many: that is `frequent-sync`.
+
+    `left` is the share of each that is not, and counts as so much of a kernel that is waited for.
+    """
     if case.unmarked:
-        return short
+        return short.assign(left=1.0)
     left = short["duration_ns"].astype("float64")
     for rank in blocking.ranks_read(case):
         calls = blocking.calls(case, rank)
         if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
             continue
-        left = left.mask(
-            (short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - blocking.share_of_idle(case, rank, calls))
-        )
-    return short.assign(duration_ns=left.round().astype("int64"))
+        left = left.mask((short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - blocking.share_of_idle(case, rank, calls)))
+    return short.assign(duration_ns=left.round().astype("int64"), left=left / short["duration_ns"])
 
 
 def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.DataFrame]:

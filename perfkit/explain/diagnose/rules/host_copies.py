@@ -50,7 +50,7 @@ ACTIONS: tuple[Action, ...] = (
 )
 INSIDE_ACTIONS: tuple[Action, ...] = (
     {
-        "mindspore": "write where the next operator reads: in-place operators, no Concat, Tile or TensorMove of what is there already",
+        "mindspore": "write where the next operator reads: in-place operators, no Concat or TensorMove of what is there already",
         "torch": "write where the next operator reads: out=, in-place operators and views in place of cat, clone, contiguous and "
         "copy_; gradients as views of their buckets (DistributedDataParallel(gradient_as_bucket_view=True))",
     },
@@ -96,7 +96,7 @@ def _finding(case: Case, way: str, exposed: pd.DataFrame, exposed_ns: pd.Series,
         title=say(
             "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them {copies}"
             if way == "host"
-            else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step, and computes nothing then",
+            else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing then",
             copies=kernels.told(tuple(str(name) for name in totals.index), top=1),
             **evidence,
         ),
