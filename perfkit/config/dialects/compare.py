@@ -11,6 +11,7 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.recompute import Counts, RecomputePlan
+from perfkit.core.texts import say
 
 PARTS = ("model", "workload", "parallel", "recompute", "optimizer", "hardware", "memory_limit", "software")
 UNCOMPARED = {"model": ("name",), "hardware": ("sources",), "memory_limit": ("source",), "software": ("framework",)}
@@ -21,7 +22,7 @@ def differences(wanted: Plan, found: Plan) -> list[str]:
     """Every field in which two plans differ in meaning, as "parallel.tensor_parallel_size: 4, here 2"."""
     one, other = meaning(wanted), meaning(found)
     return [
-        f"{name}: {_shown(first)}, here {_shown(second)}"
+        say("{field}: {wanted}, here {found}", field=name, wanted=_shown(first), found=_shown(second))
         for part in PARTS
         for name, first, second in _fields(part, getattr(one, part), getattr(other, part))
         if not (part == "software" and first in (None, ""))  # what a plan leaves open, a program has a default for

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from perfkit.core.texts import say
+
 INVISIBLE = dict.fromkeys(map(ord, "\ufeff\u200b\u200c\u200d\u2060\u00ad"), None)
 SPACES = dict.fromkeys(map(ord, "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"), " ")
 WIDE = str.maketrans(
@@ -30,45 +32,48 @@ class Repaired:
 
 def readable(text: str) -> Repaired:
     """Repairs that hold in every kind of fragment: invisible characters, odd spaces, full-width punctuation, fences."""
-    lines, notes = [], []
+    lines: list[str] = []
+    notes: list[str] = []
     for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
         fixed, changes = _readable(line)
         lines.append(fixed)
-        notes += [f"line {number}: {change}" for change in changes]
+        notes += [say("line {line}: {change}", line=str(number), change=change) for change in changes]
     return Repaired("\n".join(lines), tuple(notes))
 
 
 def as_yaml(text: str) -> Repaired:
     """Repairs of keys and values: tabs at the start of a line, rubbish behind a closed list, letters in numbers."""
-    lines, notes = [], []
+    lines: list[str] = []
+    notes: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         fixed, changes = _as_yaml(line)
         lines.append(fixed)
-        notes += [f"line {number}: {change}" for change in changes]
+        notes += [say("line {line}: {change}", line=str(number), change=change) for change in changes]
     return Repaired("\n".join(lines), tuple(notes))
 
 
 def _as_yaml(line: str) -> tuple[str, list[str]]:
-    changes, fixed = [], line
+    changes: list[str] = []
+    fixed = line
     indent = line[: len(line) - len(line.lstrip())]
     if "\t" in indent:
         fixed = indent.expandtabs(2) + line.lstrip()
         changes.append("indented with a tab, which YAML refuses; two spaces stand for each")
     if found := _BEHIND_LIST.match(fixed):
         fixed = found[1] + found[3]
-        changes.append(f"{found[2].strip()!r} behind the closed list is left out")
+        changes.append(say("{text} behind the closed list is left out", text=repr(found[2].strip())))
     key, colon, value = fixed.partition(":")
     code, comment = _without_comment(value)
     quoted = "'" in code or '"' in code
     numbers = code if quoted else _LETTERS_IN_NUMBER.sub(lambda match: match[1].translate(_DIGITS), code)
     if colon and numbers != code:
-        changes.append(f"{code.strip()!r} is read as {numbers.strip()!r}")
+        changes.append(say("{text} is read as {read}", text=repr(code.strip()), read=repr(numbers.strip())))
         fixed = f"{key}:{numbers}{comment}"
     return fixed, changes
 
 
 def _readable(line: str) -> tuple[str, list[str]]:
-    changes = []
+    changes: list[str] = []
     if _FENCE.match(line):
         return "", []
     plain = line.translate(INVISIBLE)
@@ -78,7 +83,7 @@ def _readable(line: str) -> tuple[str, list[str]]:
     code, comment = _without_comment(spaced)
     if not _IDEOGRAPH.search(code) and (wide := code.translate(WIDE)) != code:
         found = "".join(dict.fromkeys(one for one in code if one.translate(WIDE) != one))
-        changes.append(f"full-width punctuation {found} is read as {found.translate(WIDE)}")
+        changes.append(say("full-width punctuation {text} is read as {read}", text=found, read=found.translate(WIDE)))
         code = _spaced_keys(wide)
     return code + comment, changes
 

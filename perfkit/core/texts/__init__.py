@@ -22,6 +22,8 @@ from perfkit.core.texts._sentences import Sentences
 LANGUAGES = {"en": "English", "zh": "中文"}
 SENTENCES = ("costs", "sentences", "said", "words")
 """What a sentence is looked up in, one after the other: clauses that stand in sentences come last."""
+_CLAUSE = 3
+"""Of spaces: a text with more of them that stands in a sentence is a sentence itself, no name."""
 _LONG = 500
 """Of characters: what is longer is hardly said twice."""
 BROWSER = "browser"
@@ -56,7 +58,7 @@ def told(sentence: str, language: str | None = None) -> str:
     """A sentence with figures or names in it in a language, by default that of this process; itself where there is none."""
     language = language or settings.language()
     if isinstance(sentence, Said):
-        return sentence.in_words(_flat(language))
+        return sentence.in_words(_flat(language), lambda value: told(value, language) if value.count(" ") > _CLAUSE else value)
     return _remembered(sentence, language) if len(sentence) < _LONG else _sentences(language).told(sentence)
 
 

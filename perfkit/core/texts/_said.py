@@ -22,11 +22,11 @@ class Said(str):
     form: str
     values: Mapping[str, Value]
 
-    def in_words(self, known: Mapping[str, str]) -> str:
-        """The sentence by a catalogue of texts by their English; what that has not stays English."""
+    def in_words(self, known: Mapping[str, str], recognised: Callable[[str], str] = str) -> str:
+        """The sentence by a catalogue of texts by their English; what that has not is `recognised`, or stays English."""
 
         def turn(value: str) -> str:
-            return value.in_words(known) if isinstance(value, Said) else known.get(value, value)
+            return value.in_words(known, recognised) if isinstance(value, Said) else known.get(value) or recognised(value)
 
         return _filled(known.get(self.form, self.form), self.values, turn).replace("。 ", "。")
 

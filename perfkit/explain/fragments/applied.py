@@ -19,6 +19,7 @@ from perfkit.config.lint import Problem, lint_text
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S
 from perfkit.predict.cost.pipeline_bubble import bubble_share
 from perfkit.predict.estimate import Estimate, estimates
@@ -52,7 +53,7 @@ def apply(plan: Plan, dialect: str, changes: Mapping[Path, Any], name: str) -> A
                 file=name,
                 line=None,
                 key="",
-                message=f"with the project's plan: {problem}",
+                message=say("with the project's plan: {problem}", problem=problem),
                 fix="",
             )
             for problem in error.problems
@@ -69,7 +70,7 @@ def apply(plan: Plan, dialect: str, changes: Mapping[Path, Any], name: str) -> A
     ]
     return Applied(
         plan=changed,
-        says=tuple(f"in the project's plan: {one}" for one in different),
+        says=tuple(say("in the project's plan: {difference}", difference=one) for one in different),
         figures=_compared(now, changed),
         problems=tuple(replace(one, file=name, line=None) for one in after),
     )
@@ -88,8 +89,8 @@ def _compared(plan: Plan, changed: Plan) -> tuple[Figure, ...]:
     rows: list[Figure] = []
     for name, unit, source, values in _pairs(plan, changed):
         if values[0] != values[1]:
-            rows.append(figure(f"{name}, now", values[0], unit, "computed", source))
-            rows.append(figure(f"{name}, with it", values[1], unit, "computed", source))
+            rows.append(figure(say("{name}, now", name=name), values[0], unit, "computed", source))
+            rows.append(figure(say("{name}, with it", name=name), values[1], unit, "computed", source))
     return tuple(rows)
 
 

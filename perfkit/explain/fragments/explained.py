@@ -15,6 +15,7 @@ from perfkit.core.discover import constants
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.figure import Figure
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say, t, told
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 MAX_CHARACTERS = 1_000_000
@@ -95,7 +96,7 @@ def explain_fragment(text: str, plan: Plan | None = None, *, name: str = "pasted
     shown, num_secrets = masked(text)
     repaired = readable(shown)
     notes = (
-        [f"{num_secrets} secret{'s' if num_secrets > 1 else ''} masked: the value is neither kept nor shown"] if num_secrets else []
+        [say("secrets masked, of which the value is neither kept nor shown: {number}", number=num_secrets)] if num_secrets else []
     )
     parts: list[Part] = []
     prose: list[tuple[int, str]] = []
@@ -114,7 +115,7 @@ def _part(kind: FragmentKind, piece: Piece) -> Part:
     except (InputError, NotMeasuredError) as error:
         why = "; ".join(error.problems) if isinstance(error, InputError) else str(error)
         problem = piece.problem("cut-off", "information", why, fix="paste all of it")
-        return Part(kind=kind.name, title=f"part of {kind.title}", problems=(problem,))
+        return Part(kind=kind.name, title=say("part of {kind}", kind=kind.title), problems=(problem,))
 
 
 def _pieces(text: str, empty: Piece) -> Iterator[tuple[FragmentKind | None, Piece]]:
@@ -147,19 +148,20 @@ def _claimed(kinds: tuple[FragmentKind, ...], line: str) -> FragmentKind | None:
 
 
 def _lines(explained: Explained) -> Iterator[str]:
-    yield from explained.notes
+    """All of it in the language of this process."""
+    yield from map(told, explained.notes)
     for part in explained.parts:
-        yield f"line {part.line}: {part.title}"
+        yield told(say("line {line}: {change}", line=str(part.line), change=part.title))
         if part.belongs:
-            yield f"  belongs: {part.belongs}"
-        yield from (f"  {line}" for line in part.says)
-        yield from (f"  {figure.name}: {shown(figure)} ({figure.source})" for figure in part.figures)
+            yield "  " + told(say("belongs: {place}", place=part.belongs))
+        yield from (f"  {told(line)}" for line in part.says)
+        yield from (f"  {told(figure.name)}: {shown(figure)} ({told(figure.source)})" for figure in part.figures)
         for problem in part.problems:
-            place = f"line {problem.line}: " if problem.line else ""
-            yield f"  {problem.severity}: {place}{problem.message}" + (f"; {problem.fix}" if problem.fix else "")
+            place = told(say("line {line}: {change}", line=str(problem.line), change="")) if problem.line else ""
+            yield f"  {t(problem.severity)}: {place}{told(problem.message)}" + (f"; {told(problem.fix)}" if problem.fix else "")
         if part.corrected:
-            yield "  corrected:"
+            yield "  " + t("corrected") + ":"
             yield from (f"    {line}" for line in part.corrected.rstrip("\n").split("\n"))
     if explained.prose:
         lines = ", ".join(str(line) for line, _ in explained.prose[:10]) + (", ..." if len(explained.prose) > 10 else "")
-        yield f"no fragment that perfkit knows: line{'s' if len(explained.prose) > 1 else ''} {lines}"
+        yield told(say("no fragment that perfkit knows, lines: {lines}", lines=lines))

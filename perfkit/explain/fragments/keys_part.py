@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -18,6 +17,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.patterns import check_patterns
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import Said, joined, say
 from perfkit.explain.fragments.applied import apply
 from perfkit.explain.fragments.kind import Part, Piece
 
@@ -39,15 +39,14 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
     values, corrected = _values(found), _corrected(found, bool(repaired.notes))
     changes = flat(values) if values else {}
-    belongs = "; ".join(f"{key} under {parents}" for key, parents in found.belongs)
+    belongs = joined((say("{key} under {parents}", key=key, parents=parents) for key, parents in found.belongs), "; ")
     says = [
         *(_shifted_note(note, piece) for note in (*repaired.notes, *found.notes)),
         *_meanings(found, changes, piece.plan),
         *_counts(changes),
     ]
-    says += [f"no key of {title}: {key}" for key in found.unknown]
-    if found.also:
-        says.append(f"could also be {' or '.join(found.also)}")
+    says += [say("no key of {dialect}: {key}", dialect=title, key=key) for key in found.unknown]
+    says += [say("could also be {others}", others=", ".join(found.also))] if found.also else []
     figures = list(_figures(found.dialect, changes))
     if piece.plan is not None and changes:
         applied = apply(piece.plan, found.dialect, changes, piece.name)
@@ -55,10 +54,9 @@ def explain_keys(piece: Piece, kind: str) -> Part:
         says += applied.says
         figures += applied.figures
         problems += [one for one in applied.problems if (one.rule, one.message) not in told]
-    what = "keys" if found.text.strip() else "names of keys"
     return Part(
         kind=kind,
-        title=f"{what} of {title}",
+        title=say("keys of {dialect}" if found.text.strip() else "names of keys of {dialect}", dialect=title),
         belongs=belongs,
         says=tuple(says),
         figures=tuple(figures),
@@ -68,7 +66,10 @@ def explain_keys(piece: Piece, kind: str) -> Part:
 
 
 def _shifted_note(note: str, piece: Piece) -> str:
-    return re.sub(r"^line (\d+)", lambda found: f"line {int(found[1]) + piece.line - 1}", note)
+    if not isinstance(note, Said):
+        return note
+    line = str(int(str(note.values["line"])) + piece.line - 1)
+    return say(note.form, **{**note.values, "line": line})
 
 
 def _shifted(problem: Problem, piece: Piece) -> Problem:
@@ -103,7 +104,12 @@ def _meanings(found: Placed, changes: Mapping[Path, Any], plan: Plan | None) -> 
     for key in (*found.asked, *(".".join(path) for path in changes)):
         if meaning := known.get(key):
             now = settings.get(tuple(key.split(".")))
-            yield f"{key}: {meaning.text} (default {meaning.default}{'' if now is None else f', the plan has {now}'})"
+            form = (
+                "{key}: {meaning} (default {default})"
+                if now is None
+                else "{key}: {meaning} (default {default}, the plan has {now})"
+            )
+            yield say(form, key=key, meaning=meaning.text, default=meaning.default, now=str(now))
 
 
 def _settings(plan: Plan, dialect: str) -> Mapping[Path, Any]:
@@ -119,12 +125,15 @@ def _counts(changes: Mapping[Path, Any]) -> Iterator[str]:
         if path[-1] not in COUNTS or not isinstance(value, list | Mapping) or not value:
             continue
         if isinstance(value, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-            stages = ", ".join(f"stage {stage}: the first {count}" for stage, count in enumerate(value))
-            yield f"{path[-1]}: {len(value)} stages; layers: {stages}"
+            stages = joined(
+                (say("stage {stage}: the first {count}", stage=str(at), count=str(count)) for at, count in enumerate(value)), ", "
+            )
+            yield say("{key}: {number} stages; layers: {stages}", key=path[-1], number=len(value), stages=stages)
         elif all(isinstance(item, str) for item in value):
             matched = sum(bool(one.matched) for one in check_patterns(list(value)))
             where = "in all layers" if isinstance(value, list) else "each with counts"
-            yield f"{path[-1]}: {len(value)} patterns, {where}, of which {matched} name an operator of MindFormers' Llama layer"
+            form = "{key}: {number} patterns, {where}, of which {matched} name an operator of MindFormers' Llama layer"
+            yield say(form, key=path[-1], number=len(value), where=where, matched=matched)
 
 
 def _figures(dialect: str, changes: Mapping[Path, Any]) -> Iterator[Figure]:

@@ -16,6 +16,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.predict.cost.guide import correction
 
 _TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d+)?)|(?P<name>corr|GBS|DP|BS|[A-Za-z])|(?P<sign>\*\*|[-+*/^()\[\]]))")
@@ -42,12 +43,12 @@ def meaning_of(plan: Plan | None, *, static: bool = False) -> Meaning:
     if plan is None:
         model = catalog.model(REFERENCE)
         sizes = {"b": 1, "s": SEQUENCE, "t": SHARDS, "p": SHARDS}
-        of = f"{model.name}, {SEQUENCE} tokens, t = {SHARDS}"
+        of = say("{model}, {tokens} tokens, t = {size}", model=model.name, tokens=str(SEQUENCE), size=str(SHARDS))
     else:
         model, parallel = plan.model, plan.parallel
         shards = parallel.optimizer_shard_size if static else parallel.tensor_parallel_size
         sizes = {"b": plan.workload.micro_batch_size, "s": plan.workload.seq_length, "t": shards, "p": plan.num_devices}
-        of = f"the project's plan, t = {shards}"
+        of = say("the project's plan, t = {size}", size=str(shards))
     q = model.num_attention_heads / model.num_key_value_heads
     shape: dict[str, float] = {
         "h": model.hidden_size,

@@ -11,6 +11,7 @@ from perfkit.config.fragments.meanings import meanings
 from perfkit.config.lint import lint_text
 from perfkit.config.lint.code import called_name
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 _LINE = re.compile(
@@ -44,13 +45,15 @@ def _says(tree: ast.Module, plan: Plan | None) -> Iterator[str]:
             name = called_name(node)
             for word in node.keywords if name in SETTERS else ():
                 if word.arg and (meaning := context.get(f"context.{word.arg}") or context.get(f"parallel.{word.arg}")):
-                    yield f"{word.arg} = {ast.unparse(word.value)}: {meaning.text} (default {meaning.default})"
+                    form, value = "{key} = {value}: {meaning} (default {default})", ast.unparse(word.value)
+                    yield say(form, key=word.arg, value=value, meaning=meaning.text, default=meaning.default)
             yield from _of_call(name, node, plan)
         elif isinstance(node, ast.Assign) and any(ast.unparse(one).endswith("used_bprop_inputs") for one in node.targets):
             kept = ast.unparse(node.value)
-            yield f"used_bprop_inputs = {kept}: arguments that are kept for bprop: inputs first, then output, then its gradient"
+            form = "used_bprop_inputs = {kept}: arguments that are kept for bprop: inputs first, then output, then its gradient"
+            yield say(form, kept=kept)
         elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(one) for one in node.decorator_list):
-            yield f"{node.name} is compiled to a graph (jit); optimizers gain most"
+            yield say("{name} is compiled to a graph (jit); optimizers gain most", name=node.name)
 
 
 def _of_call(name: str, node: ast.Call, plan: Plan | None) -> Iterator[str]:
@@ -59,15 +62,12 @@ def _of_call(name: str, node: ast.Call, plan: Plan | None) -> Iterator[str]:
     if name == "initialize_model_parallel":
         for word in node.keywords:
             if word.arg == "zero_shard_size":
-                size = plan.parallel.data_parallel_size if plan is not None else None
-                can = (
-                    ""
-                    if size is None
-                    else f"; with {size} replicas: {', '.join(str(one) for one in range(2, size + 1) if size % one == 0) or 'none'}"
-                )
-                yield f"zero_shard_size: replicas that share one optimizer state, more than 1 and a divisor of the replicas{can}"
+                yield "zero_shard_size: replicas that share one optimizer state, more than 1 and a divisor of the replicas"
+                size = plan.parallel.data_parallel_size if plan is not None else 0
+                fitting = ", ".join(str(one) for one in range(2, size + 1) if size % one == 0) or "none"
+                yield from [say("with {number} replicas: {sizes}", number=size, sizes=fitting)] if size else []
     if name in ("time", "perf_counter"):
-        yield f"{ast.unparse(node)}: the time of the host; what the device does later is not in it"
+        yield say("{call}: the time of the host; what the device does later is not in it", call=ast.unparse(node))
 
 
 FRAGMENT = FragmentKind(

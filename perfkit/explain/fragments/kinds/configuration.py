@@ -11,6 +11,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
 from perfkit.core.params import count_params
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.predict.cost.flops import training_flops
 from perfkit.predict.limits import assumed
@@ -35,12 +36,19 @@ def _read(piece: Piece) -> Part:
         raise ValueError("what is no configuration was taken for one")
     dialect = dialect_named(plan.document.dialect)
     problems = lint_text(f"fragment{dialect.suffix}", piece.text).problems
-    says = [*plan.document.notes, *(f"{one.field} = {one.value}: {one.why}" for one in assumed(plan) if one.value is not None)]
+    says = [
+        *plan.document.notes,
+        *(
+            say("{field} = {value}: {why}", field=one.field, value=str(one.value), why=one.why)
+            for one in assumed(plan)
+            if one.value is not None
+        ),
+    ]
     if piece.plan is not None:
-        says += [f"not as in the project's plan: {one}" for one in differences(plan, piece.plan)]
+        says += [say("not as in the project's plan: {difference}", difference=one) for one in differences(plan, piece.plan)]
     return Part(
         kind=FRAGMENT.name,
-        title=f"a whole configuration: {dialect.title}",
+        title=say("a whole configuration: {dialect}", dialect=dialect.title),
         says=tuple(says),
         figures=(
             figure("parameters", float(count_params(plan.model).total), "", "computed", "sum of all weights"),

@@ -11,6 +11,7 @@ from perfkit.config.lint.check import Problem
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 STAGES = {
@@ -37,9 +38,13 @@ def _read(piece: Piece) -> Part:
     zero = values.get("zero_optimization") or {}
     zero = zero if isinstance(zero, Mapping) else {}
     stage = zero.get("stage", 0)
-    says = [f"ZeRO stage {stage}: {STAGES.get(stage, 'no stage that DeepSpeed has')}"]
-    says += [f"{name}: {text}" for name, text in MATTERS.items() if _given(values, zero, name)]
-    says += [f"{name} is on" for name in ("bf16", "fp16") if isinstance(values.get(name), Mapping) and values[name].get("enabled")]
+    says = [say("ZeRO stage {stage}: {what}", stage=str(stage), what=STAGES.get(stage, "no stage that DeepSpeed has"))]
+    says += [say("{key}: {meaning}", key=name, meaning=text) for name, text in MATTERS.items() if _given(values, zero, name)]
+    says += [
+        say("{key} is on", key=name)
+        for name in ("bf16", "fp16")
+        if isinstance(values.get(name), Mapping) and values[name].get("enabled")
+    ]
     return Part(
         kind=FRAGMENT.name,
         title="a configuration of DeepSpeed",
@@ -75,10 +80,12 @@ def _problems(values: Mapping[str, Any], stage: Any, piece: Piece) -> Iterator[P
         _number(values, name) for name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
     )
     if batch and micro and steps and batch % (micro * steps):
-        message = f"train_batch_size {batch} is no multiple of {micro} x {steps}"
+        message = say(
+            "train_batch_size {batch} is no multiple of {micro} x {steps}", batch=str(batch), micro=str(micro), steps=str(steps)
+        )
         yield piece.problem("batch-not-divisible", "error", message, fix="let it be micro batch x accumulation steps x replicas")
     if stage not in STAGES:
-        yield piece.problem("zero-stage", "error", f"stage {stage!r} is none of 0, 1, 2, 3")
+        yield piece.problem("zero-stage", "error", say("stage {stage} is none of 0, 1, 2, 3", stage=repr(stage)))
     if piece.plan is not None:
         yield from _against(piece.plan, batch, micro, piece)
 
@@ -90,7 +97,12 @@ def _against(plan: Plan, batch: int | None, micro: int | None, piece: Piece) -> 
     )
     for name, stated, planned in pairs:
         if stated is not None and stated != planned:
-            yield piece.problem("not-this-plan", "warning", f"{name} is {stated}, the plan has {planned}", key=name)
+            yield piece.problem(
+                "not-this-plan",
+                "warning",
+                say("{key} is {value}, the plan has {now}", key=name, value=str(stated), now=str(planned)),
+                key=name,
+            )
 
 
 FRAGMENT = FragmentKind(

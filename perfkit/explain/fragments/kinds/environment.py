@@ -10,6 +10,7 @@ from perfkit.config.fragments.secrets import MASK
 from perfkit.config.lint import Problem, lint_text
 from perfkit.config.lint.subjects import Environment, environment_of
 from perfkit.core.figure import Figure, figure
+from perfkit.core.texts import say
 from perfkit.core.units import MIB
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
@@ -28,13 +29,19 @@ def _read(piece: Piece) -> Part:
         meaning = known.get(one.name)
         value = "a secret, not shown" if one.value == MASK else one.value
         says.append(
-            f"{one.name} = {value}: {meaning.text} (default {meaning.default})"
+            say(
+                "{key} = {value}: {meaning} (default {default})",
+                key=one.name,
+                value=value,
+                meaning=meaning.text,
+                default=meaning.default,
+            )
             if meaning
-            else f"{one.name} = {value}: not known to perfkit"
+            else say("{key} = {value}: not known to perfkit", key=one.name, value=value)
         )
     return Part(
         kind=FRAGMENT.name,
-        title=f"environment: {len(environment.variables)} variables"
+        title=say("environment: {number} variables", number=len(environment.variables))
         if len(environment.variables) != 1
         else "environment: one variable",
         belongs="the script that starts training, before the command",
@@ -52,7 +59,9 @@ def _problems(piece: Piece, text: str, environment: Environment) -> Iterator[Pro
         yield piece.problem(one.rule, severity, one.message, line=one.line, key=one.key, fix=one.fix)
     size, plan = environment.last("RANK_SIZE") or environment.last("WORLD_SIZE"), piece.plan
     if size is not None and plan is not None and size.value.isdigit() and int(size.value) != plan.num_devices:
-        message = f"{size.name} is {size.value}, the plan is for {plan.num_devices} devices"
+        message = say(
+            "{key} is {value}, the plan is for {number} devices", key=size.name, value=size.value, number=plan.num_devices
+        )
         yield piece.problem(
             "rank-size", "error", message, line=size.line, key=size.name, fix=f"export {size.name}={plan.num_devices}"
         )

@@ -10,6 +10,7 @@ from perfkit.config.lint.check import Problem
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_entry
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.symbols import evaluate, formula_in, meaning_of, plain, unit_of
@@ -129,7 +130,7 @@ def _read(piece: Piece) -> Part:
     return Part(
         kind=FRAGMENT.name,
         title="a formula of letters",
-        says=(f"computed for {meaning.of}", _values(formula, meaning.values)),
+        says=(say("computed for {whom}", whom=meaning.of), _values(formula, meaning.values)),
         figures=(figure("value", value, unit_of(formula), "computed", formula),),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Problem
 from perfkit.core.figure import Figure, figure
-from perfkit.core.units import format_bytes
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.graph.model import Node
 from perfkit.explain.graph.parse import read_stream
@@ -28,10 +28,10 @@ def _read(piece: Piece) -> Part:
     nodes = found.file.nodes()
     says = [_said(node) for node in nodes[:SHOWN]]
     if len(nodes) > SHOWN:
-        says.append(f"and {len(nodes) - SHOWN} more operators")
+        says.append(say("and {number} more operators", number=len(nodes) - SHOWN))
     return Part(
         kind=FRAGMENT.name,
-        title=f"compiler graph (IR): {len(nodes)} operator{'s' if len(nodes) != 1 else ''}",
+        title=say("compiler graph (IR), operators: {number}", number=len(nodes)),
         belongs="a file of the folder that save_graphs_path names",
         says=(*says, *_moves(found), *_again(found)),
         figures=tuple(_figures(nodes, found)),
@@ -43,37 +43,46 @@ def _said(node: Node) -> str:
     inputs = " x ".join(str(list(one.shape)) for one in node.in_types if one.shape)
     out = f"{list(node.out.shape)} {node.out.dtype}" if node.out.shape is not None else "a result of unknown shape"
     strategy = node.attribute("in_strategy")
-    cut = f", cut {strategy}" if strategy else ""
-    return f"{node.label} {node.op.removeprefix('PrimFunc_')}: {inputs or 'inputs of unknown shape'} -> {out}{cut}"
+    form = "{node} {op}: {inputs} -> {out}, cut {strategy}" if strategy else "{node} {op}: {inputs} -> {out}"
+    shapes = inputs or "inputs of unknown shape"
+    return say(form, node=node.label, op=node.op.removeprefix("PrimFunc_"), inputs=shapes, out=out, strategy=str(strategy))
 
 
 def _moves(found: GraphAnalysis) -> Iterator[str]:
     for entry in found.communications:
-        size = f" of {format_bytes(entry.message_bytes)}" if entry.message_bytes else ""
-        ranks = f" over {entry.group_size} devices" if entry.group_size else ""
-        cause = entry.cause.replace("_", " ")
-        yield f"{entry.node.label} {entry.op}{size}{ranks}: {entry.verdict}, because of {cause}: {entry.why}"
+        size = say(" of {message_bytes}", message_bytes=entry.message_bytes) if entry.message_bytes else ""
+        ranks = say(" over {number} devices", number=entry.group_size) if entry.group_size else ""
+        form, cause = "{node} {op}{size}{ranks}: {verdict}, because of {cause}: {why}", entry.cause.replace("_", " ")
+        named = {"node": entry.node.label, "op": entry.op, "size": size, "ranks": ranks}
+        yield say(form, **named, verdict=str(entry.verdict), cause=cause, why=entry.why)
 
 
 def _again(found: GraphAnalysis) -> Iterator[str]:
     for one in found.recompute.operators:
         state = "computed again" if one.in_effect else "configured, but not computed again"
-        yield f"{one.shown.label} {one.shown.op}: {state}; {one.why}" + (f"; add {one.fix}" if one.fix else "")
+        form = "{node} {op}: {state}; {why}; add {fix}" if one.fix else "{node} {op}: {state}; {why}"
+        yield say(form, node=one.shown.label, op=one.shown.op, state=state, why=one.why, fix=one.fix or "")
 
 
 def _figures(nodes: list[Node], found: GraphAnalysis) -> Iterator[Figure]:
     for node in nodes[:SHOWN]:
         product = _flops(node)
         if product is not None:
-            yield figure(f"work of {node.label} {node.op}", product, "FLOP", "computed", "2 x m x n x p of the shapes")
+            yield figure(
+                say("work of {node} {op}", node=node.label, op=node.op), product, "FLOP", "computed", "2 x m x n x p of the shapes"
+            )
         if node.op.removeprefix("PrimFunc_") == "Cast" and node.in_types:
-            for what, size in (("into", node.in_types[0].num_bytes), ("out of", node.out.num_bytes)):
+            for form, size in (("bytes into {node}", node.in_types[0].num_bytes), ("bytes out of {node}", node.out.num_bytes)):
                 if size is not None:
-                    yield figure(f"bytes {what} {node.label}", size, "bytes", "computed", "elements x size of the type")
+                    yield figure(say(form, node=node.label), size, "bytes", "computed", "elements x size of the type")
     for entry in found.communications:
         if entry.message_bytes is not None:
             yield figure(
-                f"message of {entry.node.label} {entry.op}", entry.message_bytes, "bytes", "computed", "elements x size of the type"
+                say("message of {node} {op}", node=entry.node.label, op=entry.op),
+                entry.message_bytes,
+                "bytes",
+                "computed",
+                "elements x size of the type",
             )
 
 
@@ -93,15 +102,19 @@ def _flops(node: Node) -> float | None:
 
 def _problems(found: GraphAnalysis, piece: Piece) -> Iterator[Problem]:
     for one in found.file.problems:
-        yield piece.problem("damaged-line", "information", f"{one.what}: {one.text[:60]}", line=one.line)
+        yield piece.problem("damaged-line", "information", say("{what}: {text}", what=one.what, text=one.text[:60]), line=one.line)
     for entry in found.communications:
         if entry.verdict == "unexpected" and entry.cause != "unknown":
             yield piece.problem(
-                "unexpected-communication", "warning", f"{entry.op}: {entry.why}", line=entry.node.line, fix=entry.fix or ""
+                "unexpected-communication",
+                "warning",
+                say("{what}: {text}", what=entry.op, text=entry.why),
+                line=entry.node.line,
+                fix=entry.fix or "",
             )
     devices, plan = found.num_devices, piece.plan
     if devices is not None and plan is not None and devices > plan.num_devices:
-        message = f"the graph is of {devices} devices, the plan of {plan.num_devices}"
+        message = say("the graph is of {listed} devices, the plan of {number}", listed=devices, number=plan.num_devices)
         yield piece.problem("device-count", "warning", message)
 
 

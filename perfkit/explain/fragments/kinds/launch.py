@@ -10,6 +10,7 @@ from perfkit.config.dialects.args import parse
 from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
 _LINE = re.compile(
@@ -33,10 +34,9 @@ def _read(piece: Piece) -> Part:
     problems = []
     plan = piece.plan
     if devices is not None and plan is not None and devices != plan.num_devices:
-        message = f"{devices} processes are started, the plan is for {plan.num_devices} devices"
-        problems.append(
-            piece.problem("device-count", "error", message, fix=f"start {plan.num_devices} processes, or change the parallel sizes")
-        )
+        message = say("{started} processes are started, the plan is for {number} devices", started=devices, number=plan.num_devices)
+        fix = say("start {number} processes, or change the parallel sizes", number=plan.num_devices)
+        problems.append(piece.problem("device-count", "error", message, fix=fix))
     stated = [
         figure(name, value, "", "reported", "launch line")
         for name, value in (("devices", devices), ("nodes", nodes), ("devices a node", each))
@@ -44,7 +44,7 @@ def _read(piece: Piece) -> Part:
     ]
     return Part(
         kind=FRAGMENT.name,
-        title=f"a launch line of {_program(piece.text)}",
+        title=say("a launch line of {program}", program=_program(piece.text)),
         says=tuple(_says(values, piece.text, devices)),
         figures=tuple(stated),
         problems=tuple(problems),
@@ -72,14 +72,15 @@ def _first(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
 
 def _says(values: Mapping[str, Any], text: str, devices: int | None) -> Iterator[str]:
     if "run_mode" in values:
-        yield f"run_mode {values['run_mode']}: {'training' if values['run_mode'] in ('train', 'finetune') else 'not training'}"
+        trains = values["run_mode"] in ("train", "finetune")
+        yield say("run_mode {mode}: training" if trains else "run_mode {mode}: not training", mode=str(values["run_mode"]))
     if "config" in values:
-        yield f"configuration: {values['config']}"
+        yield say("configuration: {name}", name=str(values["config"]))
     if found := re.search(r">\s*(\S+)", text):
-        yield f"the log goes to {found[1]}"
+        yield say("the log goes to {name}", name=found[1])
     unresolved = sorted(set(re.findall(r"\$\{?\w+\}?", text)))
     if unresolved:
-        yield f"not set in the paste: {', '.join(unresolved)}"
+        yield say("not set in the paste: {names}", names=", ".join(unresolved))
     if devices is None:
         yield "it does not say how many processes are started" if _program(text) != "python" else "one process"
 

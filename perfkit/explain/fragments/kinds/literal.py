@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from perfkit.core.figure import figure
+from perfkit.core.texts import say
 from perfkit.explain.fragments.keys_part import explain_keys
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
@@ -40,8 +41,13 @@ def _read(piece: Piece) -> Part:
     if isinstance(value, list) and name:
         return explain_keys(replace(piece, text=f"{name[1]}: {json.dumps(value)}\n"), FRAGMENT.name)
     if isinstance(value, list) and value:
-        what = "counts, one a pipeline stage" if all(isinstance(item, int) for item in value) else "values"
-        return Part(kind=FRAGMENT.name, title="a list", says=(f"{len(value)} {what}; it does not say of which key",))
+        counts = all(isinstance(item, int) for item in value)
+        form = (
+            "{number} counts, one a pipeline stage; it does not say of which key"
+            if counts
+            else "{number} values; it does not say of which key"
+        )
+        return Part(kind=FRAGMENT.name, title="a list", says=(say(form, number=len(value)),))
     problem = piece.problem(
         "literal-broken", "error", "brackets or quotes are not closed, or a comma is missing", line=1, fix="paste all of it"
     )
@@ -79,18 +85,30 @@ def _rank_table(table: Mapping[str, Any], piece: Piece) -> Part:
     twice = sorted({rank for rank in ranks if ranks.count(rank) > 1})
     if twice:
         problems.append(
-            piece.problem("rank-twice", "error", f"ranks stand twice: {', '.join(twice[:8])}", fix="give each device its own")
+            piece.problem(
+                "rank-twice", "error", say("ranks stand twice: {ranks}", ranks=", ".join(twice[:8])), fix="give each device its own"
+            )
         )
     if ranks and not twice and sorted(ranks) != sorted(map(str, range(len(ranks)))):
         problems.append(
-            piece.problem("ranks-with-gaps", "error", f"{len(ranks)} devices do not have the ranks 0 to {len(ranks) - 1}")
+            piece.problem(
+                "ranks-with-gaps",
+                "error",
+                say("{number} devices do not have the ranks 0 to {last}", number=len(ranks), last=str(len(ranks) - 1)),
+            )
         )
     stated = str(table.get("server_count", "")).strip()
     if stated.isdigit() and int(stated) != len(servers):
-        problems.append(piece.problem("server-count", "error", f"server_count is {stated}, but {len(servers)} servers are listed"))
+        problems.append(
+            piece.problem(
+                "server-count",
+                "error",
+                say("server_count is {stated}, but {number} servers are listed", stated=stated, number=len(servers)),
+            )
+        )
     plan = piece.plan
     if plan is not None and plan.num_devices != len(devices):
-        message = f"the plan is for {plan.num_devices} devices, the table has {len(devices)}"
+        message = say("the plan is for {number} devices, the table has {listed}", number=plan.num_devices, listed=len(devices))
         problems.append(
             piece.problem("device-count", "error", message, fix="give as many devices as data x tensor x context x pipeline")
         )

@@ -9,6 +9,7 @@ import pandas as pd
 from perfkit.config.lint.check import Problem
 from perfkit.core.figure import Figure, figure
 from perfkit.core.spec.plan import Plan
+from perfkit.core.texts import say
 from perfkit.core.units import NS_PER_S, format_entry, significant
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.pasted_run import pasted_run
@@ -43,7 +44,7 @@ def _read(piece: Piece) -> Part:
         says.append(drop)
     return Part(
         kind=FRAGMENT.name,
-        title=f"training log: {statistics.num_steps} step{'s' if statistics.num_steps != 1 else ''}",
+        title=say("training log, steps: {number}", number=statistics.num_steps),
         says=tuple(says),
         figures=tuple(figures),
         problems=tuple(problems),
@@ -83,17 +84,18 @@ def _divisor(statistics: StepStatistics, plan: Plan, piece: Piece) -> tuple[str,
     )
     if found is None:
         replicas = plan.parallel.data_parallel_size
-        message = (
-            f"{format_entry(printed)} samples/s/p fits neither the plan's {plan.num_devices} devices nor its {replicas} replicas"
-        )
+        form = "{printed} samples/s/p fits neither the plan's {number} devices nor its {replicas} replicas"
+        message = say(form, printed=format_entry(printed), number=plan.num_devices, replicas=replicas)
         return "", piece.problem("not-this-plan", "warning", message, fix="check that log and plan are of the same run")
-    by = f"samples/s/p is divided by {found.name} ({found.size})"
-    return f"{by}; the guides write data parallel, the program takes all devices (X03)", None
+    form = "samples/s/p is divided by {whom} ({size}); the guides write data parallel, the program takes all devices (X03)"
+    return say(form, whom=found.name, size=str(found.size)), None
 
 
 def _loss(log: pd.DataFrame) -> str | None:
     known = log["loss"].dropna()
-    return f"loss {significant(known.iloc[0], 4)} to {significant(known.iloc[-1], 4)}" if len(known) > 1 else None
+    if len(known) < 2:
+        return None
+    return say("loss {first} to {last}", first=significant(known.iloc[0], 4), last=significant(known.iloc[-1], 4))
 
 
 FRAGMENT = FragmentKind(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from perfkit.config.lint.check import Problem
 from perfkit.core.figure import Figure, figure
-from perfkit.core.units import format_bytes, format_ratio
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.pasted_run import pasted_run
 from perfkit.predict.dryrun import LoggedPeak, read_peaks
@@ -21,7 +21,7 @@ def _read(piece: Piece) -> Part:
     many = len(peaks) > 1
     return Part(
         kind=FRAGMENT.name,
-        title=f"memory of the device as printed{f': {len(peaks)} statistics' if many else ''}",
+        title=say("memory of the device as printed, statistics: {number}", number=len(peaks)),
         belongs="the end of a log of a run with MS_MEMORY_STATISTIC=1, or of a DryRun",
         says=("M means 2^20 bytes",) if peaks else ("no peak is printed",),
         figures=tuple(one for number, peak in enumerate(peaks, 1) for one in _figures(peak, f" {number}" if many else "", piece)),
@@ -41,7 +41,13 @@ def _figures(peak: LoggedPeak, which: str, piece: Piece) -> Iterator[Figure]:
     )
     for name, value, state, source in rows:
         if value is not None:
-            yield figure(f"{name}{which}", value, "bytes", "reported" if state == "reported" else "computed", source)
+            yield figure(
+                say("{name}{which}", name=name, which=which) if which else name,
+                value,
+                "bytes",
+                "reported" if state == "reported" else "computed",
+                source,
+            )
     if piece.plan is not None:
         yield figure(
             "peak that the plan predicts",
@@ -55,12 +61,12 @@ def _figures(peak: LoggedPeak, which: str, piece: Piece) -> Iterator[Figure]:
 def _problems(peak: LoggedPeak, piece: Piece) -> Iterator[Problem]:
     room = peak.headroom_bytes()
     if room is not None and room < 0:
-        message = f"the peak is {format_bytes(-room)} above the pool: it does not fit"
+        message = say("the peak is {over_bytes} above the pool: it does not fit", over_bytes=-room)
         yield piece.problem(
             "out-of-memory", "error", message, line=peak.line, fix="recompute more layers, or split the model further"
         )
     elif room is not None and peak.limit_bytes and room > 0.1 * peak.limit_bytes:
-        message = f"{format_bytes(room)} of the pool stay free ({format_ratio(room / peak.limit_bytes)})"
+        message = say("{free_bytes} of the pool stay free ({free_share})", free_bytes=room, free_share=room / peak.limit_bytes)
         yield piece.problem("headroom", "information", message, line=peak.line, fix="recompute fewer layers; that saves time")
 
 

@@ -9,6 +9,7 @@ from perfkit.config.dialects.megatron_options import FLAGS, LISTS
 from perfkit.config.lint import lint_text
 from perfkit.core.errors import InputError
 from perfkit.core.figure import figure
+from perfkit.core.texts import say
 from perfkit.explain.fragments.applied import apply
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 
@@ -28,7 +29,10 @@ def _read(piece: Piece) -> Part:
         piece.problem(one.rule, one.severity, one.message, line=one.line, key=one.key, fix=one.fix)
         for one in lint_text("fragment.sh", piece.text, ["config"]).problems
     ]
-    says = [f"--{name.replace('_', '-')}: {'on' if value is True else value}" for name, value in values.items()]
+    says: list[str] = [
+        say("--{key}: {value}", key=name.replace("_", "-"), value="on" if value is True else str(value))
+        for name, value in values.items()
+    ]
     figures = []
     stated = [values[name] for name in SIZES if isinstance(values.get(name), int)]
     if stated:
@@ -43,7 +47,7 @@ def _read(piece: Piece) -> Part:
         noted += applied.problems
     return Part(
         kind=FRAGMENT.name,
-        title=f"options of Megatron or MindSpeed: {len(values)}",
+        title=say("options of Megatron or MindSpeed: {number}", number=len(values)),
         belongs="the arguments of the training script",
         says=(*found.repeated, *says),
         figures=tuple(figures),

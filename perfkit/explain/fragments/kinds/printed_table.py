@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from perfkit.config.lint.check import Problem
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.symbols import Meaning, evaluate, formula_in, meaning_of
 from perfkit.predict.cost.flops import training_flops
@@ -36,13 +37,13 @@ def _read(piece: Piece) -> Part:
     if not found:
         columns = ", ".join(cell for cell in rows[0] if cell)
         numbers = sum(bool(_NUMBER.match(cell)) for row in rows[1:] for cell in row)
-        says = (f"columns: {columns}", f"{len(rows) - 1} rows, {numbers} cells with a number")
-        return Part(kind=FRAGMENT.name, title=f"a printed table: {len(rows) - 1} rows", says=says)
-    what = {"FLOP": "work", "bytes": "memory"}[unit]
+        says = (say("columns: {columns}", columns=columns), say("cells with a number: {number}", number=numbers))
+        return Part(kind=FRAGMENT.name, title=say("a printed table, rows: {number}", number=len(rows) - 1), says=says)
+    form = {"FLOP": "a table of formulas of work, rows: {number}", "bytes": "a table of formulas of memory, rows: {number}"}[unit]
     return Part(
         kind=FRAGMENT.name,
-        title=f"a table of formulas of {what}: {len(found)} rows",
-        says=(f"computed for {meaning.of}",),
+        title=say(form, number=len(found)),
+        says=(say("computed for {whom}", whom=meaning.of),),
         figures=tuple(figures),
         problems=tuple(problems),
     )
@@ -92,9 +93,11 @@ def _errata(
         )
     for name, formula, _ in found:
         if "total" in name.lower() and "v" in formula and "h^2" in formula:
-            times = f"times {model.num_layers} layers it is counted {model.num_layers} times"
-            message = f"the head 2bshv stands in the total of a layer; {times}"
-            yield piece.problem("erratum-X04", "warning", message, key=name, fix="count the head once a model")
+            repeated = say(
+                "the head 2bshv stands in the total of a layer; over all layers it is counted {number} times",
+                number=model.num_layers,
+            )
+            yield piece.problem("erratum-X04", "warning", repeated, key=name, fix="count the head once a model")
     if any("corr" in formula for _, formula, _ in found) and (model.gated_ffn or model.ffn_hidden_size != 4 * model.hidden_size):
         message = "the closed form holds for a feed-forward of two matrices of width 4h, not for this model"
         yield piece.problem("erratum-X05", "warning", message, fix="sum the matrices, as the last row does")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perfkit.core.figure import figure
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.predict.plans.balance.sapp import is_sapp, read_sapp
 
@@ -11,22 +12,42 @@ def _read(piece: Piece) -> Part:
     problem = read_sapp(piece.text, piece.name)
     figures = []
     for layer in problem.body:
-        figures.append(figure(f"{layer.name}, forward", layer.fwd_ns, "ns", "reported", "a third of its time, as SAPP takes it"))
         figures.append(
-            figure(f"{layer.name}, states", layer.param_bytes, "bytes", "computed", "found from the peaks, or as written")
+            figure(say("{name}, forward", name=layer.name), layer.fwd_ns, "ns", "reported", "a third of its time, as SAPP takes it")
+        )
+        figures.append(
+            figure(
+                say("{name}, states", name=layer.name),
+                layer.param_bytes,
+                "bytes",
+                "computed",
+                "found from the peaks, or as written",
+            )
         )
         figures += [
-            figure(f"{layer.name}, kept with recomputation {kind}", value.act_bytes, "bytes", "computed", "of a micro batch")
+            figure(
+                say("{name}, kept with recomputation {kind}", name=layer.name, kind=kind),
+                value.act_bytes,
+                "bytes",
+                "computed",
+                "of a micro batch",
+            )
             for kind, value in layer.kinds.items()
         ]
     for name, end in (("first stage", problem.head), ("last stage", problem.tail)):
         if end is not None:
             figures.append(
-                figure(f"{name}, states beside layers", end.param_bytes, "bytes", "computed", "found from the peaks, or as written")
+                figure(
+                    say("{name}, states beside layers", name=name),
+                    end.param_bytes,
+                    "bytes",
+                    "computed",
+                    "found from the peaks, or as written",
+                )
             )
     return Part(
         kind=FRAGMENT.name,
-        title=f"a file of SAPP: {problem.num_layers} layers, {problem.num_stages} stages",
+        title=say("a file of SAPP: {layers} layers, {stages} stages", layers=problem.num_layers, stages=problem.num_stages),
         belongs="the argument of SAPP, or of `perfkit balance`",
         says=problem.assumptions,
         figures=tuple(figures),

@@ -6,7 +6,7 @@ import re
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.figure import figure
-from perfkit.core.units import format_bytes
+from perfkit.core.texts import say
 from perfkit.explain.fragments.kind import FragmentKind, Part, Piece
 from perfkit.explain.fragments.pasted_run import pasted_run
 from perfkit.record.memory import bytes_at_peak, held_after_use, live_peak, pools, use_peak
@@ -19,14 +19,15 @@ def _read(piece: Piece) -> Part:
     blocks = pasted_run(piece.text, "memory_block.csv").frame("memory_blocks")
     live = live_peak(blocks)
     figures = [figure("live peak", live.num_bytes, "bytes", "computed", "blocks from allocation to release")]
-    says = [f"{name or 'unnamed'}: {format_bytes(size)} at the peak" for name, size in list(bytes_at_peak(live).items())[:5]]
+    largest = list(bytes_at_peak(live).items())[:5]
+    says: list[str] = [say("{name}: {held_bytes} at the peak", name=name or "unnamed", held_bytes=size) for name, size in largest]
     try:
         used = use_peak(blocks).num_bytes
         figures.append(
             figure("held after its last use", live.num_bytes - used, "bytes", "computed", "live peak - peak up to the last use")
         )
         says += [
-            f"held after its last use: {held.name or held.address} of {format_bytes(held.num_bytes)}"
+            say("held after its last use: {name} of {held_bytes}", name=held.name or str(held.address), held_bytes=held.num_bytes)
             for held in held_after_use(blocks)
         ]
     except NotMeasuredError as error:
@@ -35,7 +36,7 @@ def _read(piece: Piece) -> Part:
     figures += [figure("gaps between blocks", sum(gaps), "bytes", "computed", "reported peak - live peak")] if gaps else []
     return Part(
         kind=FRAGMENT.name,
-        title=f"memory tracker: {len(blocks)} blocks",
+        title=say("memory tracker, blocks: {number}", number=len(blocks)),
         belongs="rank_N/memory_block.csv of a run with memory_tracker:True",
         says=tuple(says),
         figures=tuple(figures),

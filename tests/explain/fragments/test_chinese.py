@@ -1,0 +1,64 @@
+"""Every fragment of the guides in Chinese: no sentence of its explanation is English, in the paste box and in a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import perfkit
+from perfkit.core.resources import data_folder
+from perfkit.core.texts import told
+from perfkit.explain.fragments import explain_fragment
+from perfkit.explain.fragments.explained import Explained
+from tests.explain.fragments.test_explained import WANTED, text_of
+
+ENGLISH = re.compile(r"(?<![\w./_-])[a-z]{2,}(?:,? [a-z]{2,}){2,}")
+READING = "not-with-this-plan"
+"""What a configuration's own reader says is English everywhere."""
+MORE = {
+    "a rank table": '{"version": "1.0", "server_count": "2", "server_list": [{"device": [{"rank_id": "0"}, {"rank_id": "0"}]}]}',
+    "a launch line": "msrun --worker_num=16 --local_worker_num=8 run.py --config a.yaml --run_mode train > out.log",
+    "options": "--tensor-model-parallel-size 8 --pipeline-model-parallel-size 2",
+    "DeepSpeed": '{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,'
+    ' "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": true}}',
+    "half a list": "recompute: [4, 0",
+    "a list": "[4, 0]",
+    "wide punctuation": "parallel_config：\n  data_parallel：８",
+    "a tab": "parallel_config:\n\tdata_parallel: 8",
+    "a table": "| a | b |\n|---|---|\n| 1 | 2 |",
+    "a secret": "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+    "a formula": "$$ 12bLsh^2 $$",
+}
+
+
+def _said(found: Explained) -> Iterator[str]:
+    yield from found.notes
+    for part in found.parts:
+        yield from (part.title, part.belongs, *part.says)
+        yield from (text for one in part.figures for text in (one.name, one.source))
+        yield from (text for one in part.problems if one.rule != READING for text in (one.message, one.fix))
+
+
+def _english(text: str, pasted: str) -> list[str]:
+    return [one for one in ENGLISH.findall(re.sub(r"`[^`]*`", "", text)) if one not in pasted]
+
+
+@pytest.mark.parametrize("name", [*sorted(WANTED), *MORE])
+def test_no_sentence_about_a_fragment_is_english(name, monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "zh")
+    pasted = MORE[name] if name in MORE else text_of(name)
+    plan = perfkit.read_config(data_folder() / "configs" / "llama2_13b.toml")
+    for light in (None, plan):
+        found = explain_fragment(pasted, light)
+        assert found.parts
+        assert {text: left for text in _said(found) if (left := _english(told(text), pasted))} == {}
+        if not any(one.rule == READING for one in found.problems):
+            assert _english(found.text, pasted + "".join(part.corrected for part in found.parts)) == []
+
+
+def test_what_is_english_would_be_found(monkeypatch):
+    monkeypatch.setenv("PERFKIT_LANGUAGE", "en")
+    found = explain_fragment(MORE["a rank table"])
+    assert any(_english(told(text), MORE["a rank table"]) for text in _said(found))
