@@ -13,6 +13,7 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.core.units import NS_PER_S
+from perfkit.record.events.graph import RankEvents, causal_graph
 
 HOW_TO_COLLECT = "record activities CPU and CUDA with torch.profiler, or `nsys profile --trace=cuda`"
 COLUMNS = ("rank", "kind", "name", "count", "bytes", "total_ns", "bytes_per_s", "least_bytes_per_s", "most_bytes_per_s")
@@ -67,13 +68,20 @@ def kind_of(name: str) -> str:
 
 
 def _recorded(run: Run, ranks: list[int], steps: list[int] | None) -> pd.DataFrame:
-    columns = ["rank", "name", "kind", "start_ns", "duration_ns", "bytes"]
-    rows = run.frame("launches", ranks=ranks, steps=steps, columns=columns)
-    rows = rows[(rows["kind"] == "copy").to_numpy(dtype=bool)]
+    found = [_of_rank(causal_graph(run).rank(rank)) for rank in ranks]
+    rows = pd.concat([each for each in found if len(each)] or found[:1] or [pd.DataFrame()], ignore_index=True)
+    rows = rows if steps is None or rows.empty else rows[rows["step"].isin(steps).to_numpy(dtype=bool)]
     if rows.empty:
         raise NotMeasuredError(f"copies between memories in {run.name}", how_to_collect=HOW_TO_COLLECT)
     kinds = {name: kind_of(str(name)) for name in rows["name"].unique()}
-    return rows.assign(name=rows["name"].astype("object"), kind=rows["name"].astype("object").map(kinds))
+    return rows.assign(kind=rows["name"].map(kinds))
+
+
+def _of_rank(events: RankEvents) -> pd.DataFrame:
+    """The executions of a rank that are copies."""
+    copies = np.flatnonzero((events.device["kind"] == "copy").to_numpy(dtype=bool))
+    rows = events.device.iloc[copies].astype({"name": "object"}).drop(columns=["kind", "stream"]).reset_index(drop=True)
+    return rows.assign(bytes=events.launches["bytes"].iloc[copies].array) if len(copies) else rows
 
 
 def _rates(rows: pd.DataFrame) -> pd.Series:

@@ -4,7 +4,8 @@ Tokens are the rows of the inputs of grouped matrix products, each call counted,
 long; they are known where shapes were recorded and all experts of a rank share one input of (tokens, features) before weights of
 (experts, ., .). The bytes are those that a rank put into or took out of all-to-all exchanges, whichever is more. `*_ratio` is a
 rank's part over the mean of the members of its group that were read: 1 is even. The recipe ep_load_balance of msprof-analyze asks
-the same of grouped matrix products.
+the same of grouped matrix products. Shapes and sizes are columns of `kernels`, `launches` and `collectives`, whose rows are in the
+steps of the graph's nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Frequency: how fast the cores of the device were clocked over time.
 
 A core that waits is clocked down (800 MHz on Ascend 910B), and so is one that gets too hot or draws too much power; a rank whose
-cores run slower than those of its peers computes slower. The recipe freq_analysis of msprof-analyze asks the same.
+cores run slower than those of its peers computes slower. The recipe freq_analysis of msprof-analyze asks the same. Samples of a
+clock are no events: nothing launched them, so they are in no graph, and belong to the step on the device that they were taken in.
 """
 
 from __future__ import annotations

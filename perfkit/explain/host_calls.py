@@ -12,8 +12,8 @@ import pandas as pd
 
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
-from perfkit.explain.host_steps import host_steps
 from perfkit.explain.queue_length import HOW_TO_COLLECT
+from perfkit.record.events.graph import causal_graph
 
 COLUMNS = ("layer", "name", "num_ranks", "count", "total_ns", "mean_ns", "std_ns", "min_ns", "max_ns")
 
@@ -45,14 +45,15 @@ def _sums(calls: pd.DataFrame) -> pd.DataFrame:
 
 def _calls(run: Run, rank: int, step: int | None) -> pd.DataFrame:
     """The calls of one rank with their `layer`."""
-    host = run.frame("host", ranks=[rank], columns=["rank", "name", "kind", "start_ns", "duration_ns"])
-    calls = host[(host["kind"] == "call").to_numpy(dtype=bool)]
+    host = causal_graph(run).rank(rank).host
+    chosen = host.of_kind("call")
     if step is not None:
-        calls = calls[(host_steps(host).loc[calls.index] == step).fillna(False).to_numpy(dtype=bool)]
+        chosen = chosen & (host.steps == step).fillna(False).to_numpy(dtype=bool)
+    calls = host.rows[chosen]
     parts = {name: str(name).rpartition("@") for name in calls["name"].unique()}
     names = calls["name"].astype("object")
     layers = names.map(lambda name: parts[name][0] or None).astype("object")
-    return calls.assign(layer=layers, name=names.map(lambda name: parts[name][2]).astype("object"))
+    return calls.assign(rank=rank, layer=layers, name=names.map(lambda name: parts[name][2]).astype("object"))
 
 
 def _pooled(sums: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,8 @@
 
 CUPTI's counters come from PyTorch's profiler in its mode of ranges, by operator as Holistic Trace Analysis tells them; those of
 Ascend's cores (PMU) from the metrics that were recorded, by kernel. Each is in the unit of its name, and sums mean something for
-counts, times and sizes alone: of ratios and rates take the mean.
+counts, times and sizes alone: of ratios and rates take the mean. They are kept summed up by kernel, operator and step, in which the
+kernels were placed when they were read: single events, which a graph could hold, are not kept of them.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ import pandas as pd
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.questions import nearest
 from perfkit.core.run import Run
-from perfkit.explain.host_steps import STEP_MARK
 from perfkit.explain.queue_length import HOW_TO_COLLECT
+from perfkit.record.events.graph import causal_graph
+from perfkit.record.events.host_steps import STEP_MARK
 from perfkit.record.readers.host import NONE, innermost, parents_of
 
 LEAST = 3
@@ -29,10 +30,10 @@ def kernel_sequences(run: Run, rank: int, operator: str = "", *, step: int | Non
     `operator` is part of the names to look at; "" stands for all outermost operators. Raises InputError that names operators if
     none has it, NotMeasuredError if the run has no operators or no launches.
     """
-    host = run.frame("host", ranks=[rank], columns=["name", "kind", "thread", "start_ns", "duration_ns"])
-    host = host[(host["kind"] == "operator").to_numpy(dtype=bool)]
-    wanted = ["step", "name", "thread", "start_ns", "duration_ns", "launch_ns"]
-    launches = run.frame("launches", ranks=[rank], columns=wanted).dropna(subset=["launch_ns", "thread"])
+    events = causal_graph(run).rank(rank)
+    host = events.host.rows[events.host.of_kind("operator")]
+    launches = events.device.assign(thread=events.launches["thread"], launch_ns=events.launches["launch_ns"])
+    launches = launches.dropna(subset=["launch_ns", "thread"])
     if host.empty or launches.empty:
         raise NotMeasuredError(f"which operator launched what on rank {rank}", how_to_collect=HOW_TO_COLLECT)
     names = {name for name in map(str, host["name"].unique()) if operator in name and not STEP_MARK.match(name)}

@@ -16,7 +16,8 @@ import pandas as pd
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import Run
 from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
-from perfkit.record.events.threads import STEP_MARK, HostEvents
+from perfkit.record.events.host_steps import STEP_MARK
+from perfkit.record.events.threads import HostEvents
 from perfkit.record.readers.host import NONE, innermost
 
 Ints = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from perfkit.core.answer import Answer
 from perfkit.core.errors import InputError
 from perfkit.core.questions import ASKED
 from perfkit.core.run import Run
-from perfkit.explain.host_steps import STEP_MARK, host_steps
+from perfkit.record.events.host_steps import STEP_MARK, host_steps
 
 COLUMNS = ("where", "name", "change", "count_a", "count_b", "total_a_ns", "total_b_ns")
 CHANGES = ("added", "removed", "more", "fewer", "same")

@@ -45,7 +45,18 @@ _MOST_NODES = 4_000_000
 """Events of all ranks that are kept; of larger recordings the ranks asked for last."""
 _DEVICE = ["rank", "step", "name", "kind", "stream", "start_ns", "duration_ns"]
 _HOST = ["name", "kind", "thread", "start_ns", "duration_ns"]
-_LAUNCH = ["stream", "start_ns", "call", "operator", "thread", "launch_ns", "launch_duration_ns", "forward_thread", "forward_ns"]
+_LAUNCH = [
+    "stream",
+    "start_ns",
+    "call",
+    "operator",
+    "thread",
+    "launch_ns",
+    "launch_duration_ns",
+    "forward_thread",
+    "forward_ns",
+    "bytes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,7 @@ class RankEvents:
 
     `device` has a row an execution in order of start: `rank`, `step`, `name`, `kind`, `stream` ("" where it is not known),
     `start_ns`, `duration_ns`. `launches` has a row each of them: `call`, `operator`, `thread`, `launch_ns`, `launch_duration_ns`,
-    null where no call is known. `host` is the whole host of the rank.
+    null where no call is known, and `bytes` of a copy. `host` is the whole host of the rank.
     """
 
     def __init__(self, run: Run, rank: int, device: pd.DataFrame, launches: pd.DataFrame | None, host: HostEvents | None) -> None:
@@ -90,6 +101,11 @@ class RankEvents:
         device = device[device["start_ns"].notna().to_numpy(dtype=bool)].astype({"start_ns": "int64"})
         device = device.assign(stream=device["stream"].astype("object").fillna(""))
         return cls(run, rank, device.sort_values("start_ns", kind="stable", ignore_index=True), None, None)
+
+    @property
+    def num_read(self) -> int:
+        """How many events it holds."""
+        return len(self.device) + (0 if self._host is None else len(self._host.rows))
 
     def part(self, positions: Ints) -> RankEvents:
         """The events that some executions are, in order, with the same host; only edges between them are left."""
@@ -268,7 +284,7 @@ class CausalGraph:
         with self._lock:
             events = self._ranks.pop(rank, None) or RankEvents.of(self._run, rank)
             self._ranks[rank] = events
-            while len(self._ranks) > 1 and sum(len(kept.device) for kept in self._ranks.values()) > _MOST_NODES:
+            while len(self._ranks) > 1 and sum(kept.num_read for kept in self._ranks.values()) > _MOST_NODES:
                 del self._ranks[next(iter(self._ranks))]
             return events
 
@@ -321,15 +337,17 @@ def _chains(lanes: Ints, nodes: Ints) -> Edges:
 
 
 def _launches(run: Run, rank: int, device: pd.DataFrame) -> pd.DataFrame:
-    columns = {"launch_ns": "Int64", "launch_duration_ns": "Int64", "forward_ns": "Int64"}
+    columns = {"launch_ns": "Int64", "launch_duration_ns": "Int64", "forward_ns": "Int64", "bytes": "Int64"}
     if "launches" not in run.tables:
         return pd.DataFrame(index=device.index, columns=_LAUNCH[2:], dtype="object").astype(columns)
     rows = run.frame("launches", ranks=[rank], columns=_LAUNCH)
     rows = rows[rows["start_ns"].notna().to_numpy(dtype=bool)]
     streams = joined_categories([device["stream"], rows["stream"].astype("object").fillna("")]).codes.astype(np.int64)
     table = pd.DataFrame({"stream": streams[len(device) :], "start_ns": rows["start_ns"].to_numpy(dtype=np.int64)})
-    table = table.assign(row=np.arange(len(rows))).drop_duplicates(["stream", "start_ns"])
     asked = pd.DataFrame({"stream": streams[: len(device)], "start_ns": device["start_ns"].to_numpy(dtype=np.int64)})
-    found = asked.merge(table, on=["stream", "start_ns"], how="left")["row"].fillna(NONE).to_numpy(dtype=np.int64)
+    keys = ["stream", "start_ns"]
+    asked, table = (each.assign(turn=each.groupby(keys, sort=False).cumcount()) for each in (asked, table))
+    table = table.assign(row=np.arange(len(rows)))
+    found = asked.merge(table, on=[*keys, "turn"], how="left")["row"].fillna(NONE).to_numpy(dtype=np.int64)
     texts = dict.fromkeys(("call", "operator", "thread", "forward_thread"), "object")
     return rows[_LAUNCH[2:]].astype({**texts, **columns}).reset_index(drop=True).reindex(found).reset_index(drop=True)

@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.record.events.host_steps import STEP_MARK, host_steps
 from perfkit.record.overlap import Intervals, union
 from perfkit.record.readers.host import parents_of
 
 Ints = npt.NDArray[np.int64]
 SYNCHRONIZING = re.compile(r"synchronize|memcpy(?!async)", re.IGNORECASE)
 """Names of calls that return when the device has finished something."""
-STEP_MARK = re.compile(r"ProfilerStep#\d+$")
 _WORKS = ("operator", "call")
 _LONG_AGO = np.iinfo(np.int64).min
 
@@ -50,6 +50,11 @@ class HostEvents:
         """Which rows are of one of these kinds."""
         chosen: npt.NDArray[np.bool_] = self.rows["kind"].isin(kinds).to_numpy(dtype=bool)
         return chosen
+
+    @cached_property
+    def steps(self) -> pd.Series:
+        """By row the step in which it began; null before and after all (`host_steps`)."""
+        return host_steps(self.rows)
 
     @cached_property
     def parents(self) -> Ints:

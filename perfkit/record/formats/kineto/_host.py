@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from perfkit.record import times
 from perfkit.record.format import joined_categories, stacked
 from perfkit.record.formats.kineto._columns import (
     COPY_CATEGORIES,
@@ -30,7 +31,7 @@ from perfkit.record.formats.kineto._columns import (
 )
 from perfkit.record.formats.kineto._events import HEAD_KEYS
 from perfkit.record.listing import File
-from perfkit.record.placing import NO_CORRELATION
+from perfkit.record.placing import NO_CORRELATION, LaunchOrder, Marks
 from perfkit.record.readers import host as _host
 from perfkit.record.readers import kinds
 from perfkit.record.readers.chrome_events import AsyncBegin, AsyncEnd, Begin, End, Span, event_of
@@ -75,14 +76,14 @@ _NONE = HostArguments()
 
 @dataclass(frozen=True, slots=True)
 class HostSide:
-    """Rows of the table `host` in frames, and those of `launches` without `step`, both without `rank`."""
+    """Rows of the table `host` in frames, and those of `launches`, both without `rank`."""
 
     host: Iterable[pd.DataFrame]
     launches: pd.DataFrame
 
 
-def read_host(file: File) -> HostSide:
-    """The host side of one trace file, with absolute times; what every event needs waits in a temporary file if it is much."""
+def read_host(file: File, steps: Sequence[Window]) -> HostSide:
+    """The host side of one trace file with these steps; what every event needs waits in a temporary file if it is much."""
     reader: EventReader[Any] = EventReader(file, _EVENT, keys=HEAD_KEYS)
     device, host = Spool(), Spool()
     operators: list[pd.DataFrame] = []
@@ -98,13 +99,10 @@ def read_host(file: File) -> HostSide:
             calls.append(_call_rows(done, rows))
         del spans
     base_ns = base_ns_of(reader.head)
-    executions = [absolute(frame, base_ns) for frame in device] or [_device_rows([])]
-    launches = _linked(
-        stacked(executions),
-        joined(calls or [_call_rows([], _host_rows([]))], base_ns),
-        joined(operators or [_operator_rows([], _host_rows([]))], base_ns),
-    )
-    return HostSide((absolute(frame, base_ns) for frame in host), launches)
+    executions = stacked([absolute(frame, base_ns) for frame in device] or [_device_rows([])])
+    made = joined(calls or [_call_rows([], _host_rows([]))], base_ns)
+    launches = _linked(executions, made, joined(operators or [_operator_rows([], _host_rows([]))], base_ns))
+    return HostSide((absolute(frame, base_ns) for frame in host), launches.assign(step=_steps(executions, made, steps)))
 
 
 def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[Span[HostArguments]]]:
@@ -116,15 +114,12 @@ def _spans(reader: EventReader[Any], pairs: Pairs) -> Iterator[list[Span[HostArg
     yield pairs.rest()
 
 
-def step_windows_at(moments: pd.Series, windows: Sequence[Window]) -> pd.Series:
-    """The step of the host in which each moment lies; null outside of all."""
-    starts = np.array([window.start_ns for window in windows], dtype=np.int64)
-    ends = np.array([window.end_ns for window in windows], dtype=np.int64)
-    numbers = np.array([window.step for window in windows], dtype=np.int64)
-    at = moments.fillna(-1).to_numpy(dtype=np.int64)
-    index = np.searchsorted(starts, at, side="right") - 1
-    inside = (index >= 0) & (at < ends[index])
-    return pd.Series(pd.arrays.IntegerArray(numbers[index], ~inside), index=moments.index)
+def _steps(executions: pd.DataFrame, calls: pd.DataFrame, steps: Sequence[Window]) -> pd.api.extensions.ExtensionArray:
+    """The step of each execution, as the table `kernels` has it: see `perfkit.record.placing`."""
+    sound = calls[times.possible(calls["start_ns"], times.middle_of(calls["start_ns"]))] if len(calls) else calls
+    marks, order = Marks(steps), LaunchOrder(sound["correlation"], sound["start_ns"])
+    starts_ns = executions["start_ns"].fillna(_host.NONE).to_numpy(dtype=np.int64)
+    return marks.steps(order.places(executions["correlation"].to_numpy(dtype=np.int64), starts_ns, marks))
 
 
 def _arguments(spans: list[Span[HostArguments]]) -> list[HostArguments]:

@@ -29,7 +29,7 @@ from perfkit.record.formats.kineto._counted import TABLE as COUNTED
 from perfkit.record.formats.kineto._counted import read_counted
 from perfkit.record.formats.kineto._events import Recording, read_recording
 from perfkit.record.formats.kineto._groups import add_groups
-from perfkit.record.formats.kineto._host import read_host, step_windows_at
+from perfkit.record.formats.kineto._host import read_host
 from perfkit.record.formats.kineto._inferred_groups import inferred_groups, operation_in
 from perfkit.record.formats.kineto.files import find_traces, rank_in_name
 from perfkit.record.listing import File, Listing
@@ -119,13 +119,8 @@ def _offer(sink: Sink, marks: _Marks, counted: _Marks) -> None:
 
 def _host_side(file: File, steps: Sequence[Window]) -> tuple[Iterable[pd.DataFrame], list[pd.DataFrame]]:
     """The tables `host` and `launches` of one rank."""
-    side = read_host(file)
-    if steps:
-        moments = side.launches["launch_ns"] if side.launches["launch_ns"].notna().any() else side.launches["start_ns"]
-        step = step_windows_at(moments, steps)
-    else:
-        step = pd.Series(0, index=side.launches.index, dtype="Int64")
-    return side.host, [side.launches.assign(step=step)]
+    side = read_host(file, steps)
+    return side.host, [side.launches]
 
 
 def _read_file(file: File, report: workers.Report) -> Recording:
