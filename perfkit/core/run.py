@@ -167,8 +167,9 @@ class Run(Shown, Questions):
 
     `placement` maps ranks to positions, `facts` names of settings (spec field names, `num_devices`) to values, `notes` are
     sentences for the user about how the run was read, `clock` maps ranks to the offset in ns that aligns their clocks,
-    `cache_key` names what is kept of the run in the cache ("": nothing), `derived` holds what was made of its tables and is worth
-    keeping while the run is there; a copy begins without. Reading a lazy table may add to `dropped`.
+    `cache_key` names what is kept of the run in the cache ("": nothing, as of tables in memory: they may be others than were read),
+    `derived` holds what was made of its tables and is worth keeping while the run is there; a copy begins without. Reading a lazy
+    table may add to `dropped`.
     """
 
     name: str
@@ -188,7 +189,10 @@ class Run(Shown, Questions):
         unknown = sorted(set(self.tables) - set(TABLES))
         if unknown:
             raise InputError(f"Run {self.name}", [f"{name!r} is no table; tables are {', '.join(TABLES)}" for name in unknown])
-        for name in ("placement", "facts", "clock", *(() if isinstance(self.tables, LazyTables) else ("tables",))):
+        in_memory = not isinstance(self.tables, LazyTables)
+        if in_memory:
+            object.__setattr__(self, "cache_key", "")
+        for name in ("placement", "facts", "clock", *(("tables",) if in_memory else ())):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
     def __repr__(self) -> str:

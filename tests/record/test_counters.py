@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfkit.core.resources import data_folder
+from perfkit.core.run import LazyTables
 from perfkit.core.schema import TABLES
 from perfkit.record import counters
 from perfkit.record.counters import Series
@@ -141,9 +143,9 @@ def test_of_samples_at_one_moment_the_last_counts(tmp_path):
 def test_a_kept_run_has_its_counters_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("PERFKIT_CACHE", str(tmp_path))
     run = load(TRACES / "ascend_trace_view", cache=False)
-    kept = type(run)(name=run.name, kind=run.kind, format=run.format, tables=run.tables, cache_key="abc")
-    first = counters.series(kept, rank=0)
-    gone = type(run)(name=run.name, kind=run.kind, format=run.format, tables={}, cache_key="abc")
+    assert isinstance(run.tables, LazyTables)
+    first = counters.series(replace(run, cache_key="abc"), rank=0)
+    gone = replace(run, tables=LazyTables({}), cache_key="abc")
     again = counters.series(gone, rank=0)
     assert [(each.name, each.unit, each.value.sum()) for each in again] == [
         (each.name, each.unit, each.value.sum()) for each in first

@@ -22,7 +22,7 @@ from perfkit.core.resources import notebooks_folder
 from perfkit.face.charts.spec import ChartSpec
 from perfkit.face.report._page import html_page
 from perfkit.face.report._parts import Drawing, Part
-from perfkit.face.widgets.step_view import STEP_MIME
+from perfkit.face.widgets.placed import STEP_MIME
 from perfkit.project.experiments.export import Section
 
 KERNEL_TIMEOUT_S, CELL_TIMEOUT_S = 120.0, 900.0

@@ -6,7 +6,7 @@ a newer choice back, and panels that do not accept each other's values come to r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perfkit.face.widgets.page_state import PageState, address_text, several
@@ -26,6 +26,11 @@ class SharedValues:
         self._names = {path: f"{name}.{path}" if path in self._private else path for path in dict.fromkeys((*own, *paths))}
         self._agreed: dict[str, str] = {}
         self._own = {path: address_text(state[path]) for path in self._names}
+
+    def begin_with(self, values: Mapping[str, Any]) -> None:
+        """Let the page have other values by path; own ones where it has any."""
+        told = {path: name for path, name in self._names.items() if path not in self._private or name in self._page.values}
+        self._page.set({told[path]: value for path, value in values.items() if path in told})
 
     def news(self, state: Any) -> dict[str, Any]:
         """What others have changed: values of the page that are neither the state's nor the ones last agreed on, typed as its.

@@ -22,8 +22,9 @@ from perfkit.face.widgets import context
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.entries import Entry, Folder
 from perfkit.face.widgets.panel import Empty
+from perfkit.face.widgets.placed import draw, put
 from perfkit.face.widgets.status import NothingYet
-from perfkit.face.widgets.step_view import Recipe, StepView, draw, put
+from perfkit.face.widgets.step_view import Recipe, StepView
 from perfkit.face.widgets.values import Value
 
 

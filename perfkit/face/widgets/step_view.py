@@ -13,9 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import IPython
-
-from perfkit.core import settings
 from perfkit.core.texts import t, told
 from perfkit.face.widgets._fills import Fills
 from perfkit.face.widgets._given import chosen_in, origin_of, same
@@ -28,17 +25,11 @@ from perfkit.face.widgets.shown import shown
 from perfkit.face.widgets.status import NothingYet, loading
 from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value, no_answer_yet
-from perfkit.face.widgets.view import waited
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
-STEP_MIME = "application/vnd.perfkit.step+json"
-"""What a step shows, as data in the output of its cell."""
-PUBLISH_TIMEOUT_S = 600.0
 MOST_SETTLING_S = 2.0
 SETTLED_S = 0.1
 """A slider that is dragged moves again sooner than this."""
-_known: dict[str, StepView] = {}
-"""The newest view of each name: a cell that is run again takes the place of what it made before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,8 +93,19 @@ class StepView(PanelView):
         self._set_by_hand.add(path)
         return super()._accept_one(state, path, value)
 
-    def retire(self) -> None:
-        """Follow nothing any more: the cell was run again, and another view stands in this one's place."""
+    def retire(self, heir: Recipe) -> None:
+        """The cell was run again, and another view stands in this one's place: follow nothing, unless something follows this.
+
+        Where its code begins with something else than before, that is what it shows, and not what the page's address has kept.
+        """
+        before = self._recipe.entries
+        self._shared.begin_with(
+            {
+                name: entry.default
+                for name, entry in heir.entries.items()
+                if name in before and entry.default not in (None, before[name].default)
+            }
+        )
         if not any(value.followed for value in self._values()):
             for source in self._recipe.sources.values():
                 source.forget(self._follow)
@@ -372,29 +374,3 @@ def _panel(recipe: Recipe, view: StepView) -> Panel:
         follows_log=recipe.follows_log,
         refresh_s=recipe.refresh_s,
     )
-
-
-def draw(view: StepView) -> None:
-    """Show a view below the cell that is being run; without a notebook there is nothing to draw on."""
-    if IPython.get_ipython() is not None:
-        IPython.display.display(view)  # type: ignore[no-untyped-call]
-
-
-def _publish(view: StepView) -> None:
-    """Put what a step shows into the notebook, whatever came of it: the next steps are run, too."""
-    with suppress(Exception):  # it stands in `status`
-        view.wait(PUBLISH_TIMEOUT_S)
-    shown = {name: getattr(view, name) for name in ("name", "title", "status", "frame", "data", "details")}
-    IPython.display.display({STEP_MIME: shown}, raw=True)  # type: ignore[no-untyped-call]
-
-
-def put(recipe: Recipe) -> StepView:
-    """A step on the page that is being made; a view of the same name that nothing follows gives way."""
-    if (before := _known.get(recipe.name)) is not None:
-        before.retire()
-    view = _known[recipe.name] = StepView(recipe)
-    draw(view)
-    if settings.publish_steps():
-        _publish(view)
-        return view
-    return waited(view)

@@ -21,7 +21,8 @@ from perfkit.core.errors import InputError
 from perfkit.face.widgets.answer import Whole
 from perfkit.face.widgets.control import words as in_words
 from perfkit.face.widgets.entries import Button, Entry
-from perfkit.face.widgets.step_view import Recipe, StepView, draw, put
+from perfkit.face.widgets.placed import draw, put
+from perfkit.face.widgets.step_view import Recipe, StepView
 from perfkit.face.widgets.values import Value
 
 

@@ -218,6 +218,31 @@ def test_a_change_waits_until_its_options_can_be_made():
     assert one.wait().text == "2 of 4 in ms", "the newest one"
 
 
+def test_a_cell_that_is_run_again_begins_with_what_was_changed_in_it_and_keeps_what_the_visitor_chose_else():
+    open_run = widgets.choose_recording(TWO_RANKS)
+
+    @widgets.step(run=open_run, digits=widgets.Slider(1, 9, default=3))
+    def who(run, digits):
+        return f"{run.name} {digits}"
+
+    assert who.value == "torch_npu_2rank 3"
+    again = widgets.choose_recording(SIXTEEN)  # its path was edited, and nothing else is run
+    assert again.value.name == "cluster_16card"
+    assert who.value == "cluster_16card 3", "the steps below follow, though their cells were not run again"
+    again.choose(TWO_RANKS).view.wait()
+    assert widgets.choose_recording(SIXTEEN).value.name == "torch_npu_2rank", "nothing was edited: the visitor's choice stays"
+    for default, shown in ((3, 7), (5, 5)):
+        if default == 3:
+            who.set(digits=7)
+            assert who.value.endswith("7")
+
+        @widgets.step(run=open_run, digits=widgets.Slider(1, 9, default=default))
+        def who(run, digits):
+            return f"{run.name} {digits}"
+
+        assert who.value == f"torch_npu_2rank {shown}"
+
+
 def test_options_follow_what_the_step_follows():
     @widgets.step(run=widgets.choose_recording(SIXTEEN), rank=widgets.Choice(lambda run: run.ranks))
     def one(run, rank):

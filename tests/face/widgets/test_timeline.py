@@ -490,3 +490,12 @@ def test_a_run_that_lies_nowhere_has_a_timeline_until_another_recording_is_opene
     assert view.wait().run is run
     view.on_message({"type": "run", "path": str(SAMPLES / "kineto_resnet")})
     assert view.wait().run.name == "kineto_resnet"
+
+
+def test_the_timeline_of_a_path_is_of_that_path_whatever_a_picker_of_the_page_has():
+    page_state.cache_clear()
+    page_state().set({"run": str(SAMPLES / "kineto_resnet")})
+    assert widgets.timeline().wait().run.name == "kineto_resnet"
+    view = widgets.timeline(SAMPLES / "torch_npu_2rank")
+    page_state().set({"rank": "0"})
+    assert view.wait().run.name == "torch_npu_2rank"

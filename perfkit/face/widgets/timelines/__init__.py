@@ -11,8 +11,10 @@ from perfkit.face.widgets.view import waited
 
 
 def timeline(run: Run | str | Path | Picker = "") -> TimelineView:
-    """The timeline of a `run`, of the recording at a path, or of a picker's, else of the project's open one, else of the sample.
+    """The timeline of a `run`, of the recording at a path, or of a picker's; of "" the page's, else the project's, else the sample.
 
     `.selection` is what was picked on it, for a step to follow; `.select(0, start_ns=…, end_ns=…)` picks it in a script.
     """
-    return waited(TimelineView(run.path if isinstance(run, Picker) else run if isinstance(run, Run) else str(run)))
+    if isinstance(run, Picker):
+        return waited(TimelineView(run.path))
+    return waited(TimelineView(run if isinstance(run, Run) else str(run), own=bool(run)))

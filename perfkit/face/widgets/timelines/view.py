@@ -67,7 +67,7 @@ class TimelineView(View):
     setup = traitlets.Dict().tag(sync=True)
     pending = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, run: str | Run = "") -> None:
+    def __init__(self, run: str | Run = "", *, own: bool = False) -> None:
         self.timeline: Timeline | None = None
         self.error: Exception | None = None
         self.search: searching.Search | None = None
@@ -75,7 +75,9 @@ class TimelineView(View):
         self._sought = ""
         self._opened = ""
         self._given = run if isinstance(run, Run) else None  # it lies nowhere: its path is ""
-        self._path = "" if isinstance(run, Run) else page_state().get("run") or run or context.first_run(context.SAMPLES)
+        self._is_own = own  # not that of the page's address
+        asked = "" if own else page_state().get("run")
+        self._path = "" if isinstance(run, Run) else asked or run or context.first_run(context.SAMPLES)
         self._drawing, self._asking, self._searching = TaskQueue("tiles"), TaskQueue("questions"), TaskQueue("search")
         self.selection = Value(t("What ran when"))
         self._opening, self._openings = TaskQueue("ranks"), Openings(self._show_pending)
@@ -133,6 +135,7 @@ class TimelineView(View):
             self._path = (
                 str(data_folder() / next(iter(context.SAMPLES.values()))) if kind == "action" else message.get("path", self._path)
             )
+            self._is_own &= kind == "retry"
             self._tell_address(dict.fromkeys((*_PLACE, _SHOW)))
             self._asking.put(self._open)
         elif kind == "view":
@@ -336,12 +339,12 @@ class TimelineView(View):
         self._tell_address({_SHOW: None, **{name: value or None for name, value in place.items()}})
 
     def _tell_address(self, values: Mapping[str, Any]) -> None:
-        page_state().set({**({"run": self._path} if self._path else {}), **values}, origin=self)
+        page_state().set({**({} if self._is_own else {"run": self._path}), **values}, origin=self)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is self:
             return
-        if values.get("run", self._path) != self._path and (self._path or self._given is None):
+        if not self._is_own and values.get("run", self._path) != self._path:
             self._path = values["run"]
             self._asking.put(self._open)
         elif any(name in values for name in (*_PLACE, _SHOW)):
