@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from perfkit.config.collect import (
     DEFAULT_PARTS,
+    EXTRAS,
     FRAMEWORKS,
     PARTS,
     check_window,
@@ -241,3 +242,29 @@ def test_the_trainer_for_pynative_has_a_section_of_its_own_with_both_ends_of_the
         "with_stack": False,
     }
     assert values["model"] == {"num_hidden_layers": 2}
+
+
+@pytest.mark.parametrize(
+    ("framework", "release", "arguments"),
+    [
+        ("mindspore", "", {"mstx", "sys_io", "sys_interconnection", "host_sys"}),
+        ("mindspore", "2.7.1", {"mstx", "sys_io", "sys_interconnection", "host_sys"}),
+        ("mindspore", "2.6.0", {"mstx"}),
+        ("torch-npu", "7.2.0", {"mstx", "sys_io", "sys_interconnection", "host_sys"}),
+        ("torch-npu", "6.0.0", {"msprof_tx"}),
+    ],
+)
+def test_a_release_gets_the_options_that_its_profiler_has(framework, release, arguments):
+    asked = {"mstx", "msprof_tx", "sys_io", "sys_interconnection", "host_sys"}
+    assert set(_profile_call(framework, extras=EXTRAS, release=release)) & asked == arguments
+    assert set(_profile_call(framework)) & asked == set()
+    notes = profiling_config(framework, extras=EXTRAS, release=release).notes
+    assert sum("is the first" in note for note in notes) == (0 if "host_sys" in arguments else 2)
+
+
+def test_what_a_framework_cannot_record_is_said_and_what_nobody_records_refused():
+    assert any("network" in note for note in profiling_config("pytorch", extras=["network"]).notes)
+    with pytest.raises(InputError, match="extras are marks, network, host load"):
+        profiling_config("mindspore", extras=["weather"])
+    with pytest.raises(InputError, match=r"2\.5 or 2\.5\.0"):
+        profiling_config("mindspore", extras=["marks"], release="newest")

@@ -14,8 +14,10 @@ from typing import TypeVar
 from perfkit.config.collect._request import Language as Language
 from perfkit.config.collect._request import Request
 from perfkit.config.collect._request import Snippet as Snippet
-from perfkit.config.collect._writers import GRAPH_WRITERS, SWITCHES, WRITERS
+from perfkit.config.collect._writers import EXTRAS as _EXTRAS
+from perfkit.config.collect._writers import EXTRAS_NOTE, GRAPH_WRITERS, OLDER, SWITCHES, WRITERS
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 
 T = TypeVar("T")
 
@@ -23,6 +25,9 @@ FRAMEWORKS = tuple(WRITERS)
 PARTS = tuple(SWITCHES["mindformers"])
 DEFAULT_PARTS = ("step times", "kernels", "collectives", "links", "timeline", "operator statistics")
 """What a first profile should hold: stacks and memory slow the step, so they are recorded only when they are asked for."""
+
+EXTRAS = tuple(_EXTRAS["mindspore"])
+"""What the profilers of MindSpore and torch_npu can record beside the parts that perfkit reads."""
 
 LAST_COMPILING_STEP = 3
 LONGEST_WINDOW_STEPS = 4
@@ -60,11 +65,15 @@ def profiling_config(
     start_step: int = 5,
     stop_step: int = 7,
     num_layers: int | None = None,
+    extras: Iterable[str] = (),
+    release: str = "",
 ) -> Snippet:
     """The lines that record the `missing` parts of steps `start_step` to `stop_step` (both included) in `framework`.
 
-    With `num_layers` the model is cut to that many layers for a quick recording. Raises InputError for a framework or part
-    that is not known and for a window without a step; a window that compiles or is long is written, and said in the notes.
+    With `num_layers` the model is cut to that many layers for a quick recording. `extras` are written as far as `release` has
+    them, the newest unless given: of MindSpore (such as "2.6"), or of Ascend Extension for PyTorch (such as "7.2"). Raises
+    InputError for a framework, part or extra that is not known and for a window without a step; a window that compiles or is
+    long is written, and said in the notes.
     """
     parts = frozenset(missing)
     window = check_window(start_step, stop_step)
@@ -72,11 +81,12 @@ def profiling_config(
     problems += [advice.message for advice in window if advice.rule == "profile-window-empty"]
     if num_layers is not None and num_layers < 1:
         problems.append(f"num_layers = {num_layers} must be positive")
+    arguments, said = _extra_arguments(framework, tuple(extras), release, problems)
     write = _named(framework, WRITERS, "profile", problems)
     if problems or write is None:
         raise InputError("profiling configuration", problems)
-    snippet = write(Request(parts, start_step, stop_step, num_layers))
-    notes = [advice.message for advice in window]
+    snippet = write(Request(parts, start_step, stop_step, num_layers, arguments))
+    notes = [*(advice.message for advice in window), *said]
     if num_layers is not None:
         notes.append(f"Reduced model ({num_layers} layers): do not compare its totals with those of the full model.")
     return replace(snippet, notes=(*notes, *snippet.notes))
@@ -138,6 +148,35 @@ def how_to_collect(part: str, framework: str | None = None) -> str:
     return f"set {switches[part]} in {where} and record steps 5 to 7 again"
 
 
+def _extra_arguments(framework: str, extras: Iterable[str], release: str, problems: list[str]) -> tuple[str, list[str]]:
+    """The arguments of extras for a release, and what is to be said of them."""
+    name = framework.strip().lower().replace("_", "-").replace(" ", "-")
+    known, older = _EXTRAS.get(name, {}), OLDER.get(name, {})
+    found, said = [], []
+    for extra in extras:
+        if extra not in EXTRAS:
+            problems.append(f"extra {extra!r} is unknown; extras are {', '.join(EXTRAS)}")
+        elif extra not in known:
+            said.append(say("{extra}: only the profilers of MindSpore and torch_npu record it from a script.", extra=extra))
+        else:
+            argument, since = known[extra]
+            if not release or _version(release) >= since:
+                found.append(argument)
+            elif extra in older:
+                found.append(older[extra])
+            else:
+                first = ".".join(map(str, since))
+                said.append(
+                    say(
+                        "{extra}: release {release} does not have it, {first} is the first.",
+                        extra=extra,
+                        release=release,
+                        first=first,
+                    )
+                )
+    return "".join(f", {argument}" for argument in found), [*said, *([EXTRAS_NOTE] if found else [])]
+
+
 def _unknown_parts(parts: Iterable[str]) -> list[str]:
     return [f"part {part!r} is unknown; parts are {', '.join(PARTS)}" for part in sorted(set(parts) - set(PARTS))]
 
@@ -152,7 +191,7 @@ def _named(framework: str, table: Mapping[str, T], verb: str, problems: list[str
 def _version(text: str) -> tuple[int, ...]:
     numbers = text.strip().split(".")[:2]
     if len(numbers) < 2 or not all(number.isascii() and number.isdigit() for number in numbers):
-        raise InputError("dry run", [f"MindSpore version {text!r} is not of the form 2.5 or 2.5.0"])
+        raise InputError("release", [f"version {text!r} is not of the form 2.5 or 2.5.0"])
     return tuple(int(number) for number in numbers)
 
 

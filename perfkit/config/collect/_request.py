@@ -20,12 +20,13 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to record: the parts, the steps from 1 (both ends included) and the layers of a reduced model."""
+    """What to record: the parts, the steps from 1 (both ends included), the layers of a reduced model, and arguments of extras."""
 
     parts: frozenset[str]
     start_step: int
     stop_step: int
     num_layers: int | None = None
+    extras: str = ""
 
     def wants(self, *parts: str) -> bool:
         """Whether at least one of `parts` is asked for."""

@@ -21,6 +21,24 @@ PICKLE_NOTE = (
 )
 COLLECTIONS = ", gc_detect_threshold=1.0"
 """Writes garbage collections of at least 1 ms (checked against torch_npu 2.14)."""
+EXTRAS: Mapping[str, Mapping[str, tuple[str, tuple[int, ...]]]] = {
+    "mindspore": {
+        "marks": ("mstx=True", (2, 5)),
+        "network": ("sys_io=True, sys_interconnection=True", (2, 7)),
+        "host load": ("host_sys=[mindspore.profiler.HostSystem.CPU, mindspore.profiler.HostSystem.MEM]", (2, 7)),
+    },
+    "torch-npu": {
+        "marks": ("mstx=True", (7, 0)),
+        "network": ("sys_io=True, sys_interconnection=True", (7, 2)),
+        "host load": ("host_sys=[torch_npu.profiler.HostSystem.CPU, torch_npu.profiler.HostSystem.MEM]", (7, 2)),
+    },
+}
+"""Arguments of `_ExperimentalConfig` that record more than perfkit reads, with the release that has them first.
+
+MindSpore's, and of torch_npu that of Ascend Extension for PyTorch (before 7.0 marks were called msprof_tx, which stays valid).
+"""
+OLDER = {"torch-npu": {"marks": "msprof_tx=True"}}
+EXTRAS_NOTE = "Marks, network and host load are drawn by MindStudio Insight; perfkit does not read them yet."
 RANKS_NOTE = "Record all ranks of at least one group: waiting and link speed only show when both ends are there."
 
 
@@ -108,7 +126,7 @@ profiler = mindspore.profiler.profile(
     profile_memory={memory},
     with_stack={stack},
     parallel_strategy={layout},
-    experimental_config=mindspore.profiler._ExperimentalConfig(profiler_level=ProfilerLevel.Level{level}),
+    experimental_config=mindspore.profiler._ExperimentalConfig(profiler_level=ProfilerLevel.Level{level}{extras}),
 )
 with profiler:
     for batch in dataset:  # your training loop
@@ -144,7 +162,7 @@ with torch_npu.profiler.profile(
     profile_memory={memory},
     with_stack={stack},
     experimental_config=torch_npu.profiler._ExperimentalConfig(
-        profiler_level=ProfilerLevel.Level{level}, data_simplification=False{collections}
+        profiler_level=ProfilerLevel.Level{level}, data_simplification=False{collections}{extras}
     ),
 ) as profiler:
     for batch in loader:  # your training loop
@@ -163,6 +181,7 @@ def _python(template: str, *notes: str) -> Callable[[Request], Snippet]:
             layout=request.wants("layout"),
             level=request.level,
             collections=COLLECTIONS if request.wants("host calls") else "",
+            extras=request.extras,
         )
         layers = () if request.num_layers is None else (f"Build the model with {request.num_layers} layers for this recording.",)
         return Snippet(text, "python", "the training script", (*layers, *notes, OUTPUT_NOTE))
