@@ -1,0 +1,133 @@
+"""Cells of a page in a plain kernel, as a person runs them: out of order, with nothing chosen, with mistakes, after a restart."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client.manager import KernelManager
+
+from perfkit.core.resources import data_folder
+from perfkit.record.load import load
+from tests.page_cells import code_cells
+
+OWN = data_folder() / "traces" / "kineto_resnet"
+CELLS = {cell["id"]: "".join(cell["source"]) for cell in code_cells("11_step_breakdown")}
+SUMMARY = "[list(where_the_step_went.wait().tables), run.steps()['duration_ns'].tolist()]"
+MOST_S = 300.0
+pytestmark = pytest.mark.slow
+
+
+class Kernel:
+    """A kernel of Jupyter's own, and what its cells give."""
+
+    def __init__(self, folder: Path) -> None:
+        self.manager = KernelManager()
+        self.manager.start_kernel(cwd=str(folder))
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=MOST_S)
+
+    def run(self, source: str, **values: str) -> str:
+        """The error that a cell ends with, as `name: text`; "" if there is none. `values` are expressions to keep in `told`."""
+        reply = self.client.execute(source, reply=True, timeout=MOST_S, user_expressions=values)["content"]
+        if reply["status"] == "error":
+            return f"{reply['ename']}: {reply['evalue']}"
+        self.told = {
+            name: found["data"]["text/plain"] if found["status"] == "ok" else f"{found['ename']}: {found['evalue']}"
+            for name, found in reply["user_expressions"].items()
+        }
+        return ""
+
+    def value(self, expression: str) -> Any:
+        """What an expression is, as JSON has it; the text of its error where it has one."""
+        error = self.run("import json", found=f"json.dumps({expression})")
+        assert not error
+        text = self.told["found"]
+        return json.loads(ast.literal_eval(text)) if text.startswith(("'", '"')) else text
+
+    def restart(self) -> None:
+        """As with Jupyter's button."""
+        self.manager.restart_kernel(now=True)
+        self.client.wait_for_ready(timeout=MOST_S)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    folder = tmp_path_factory.mktemp("kernel")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PERFKIT_PROJECT", str(folder))
+        found = Kernel(folder)
+    yield found
+    found.client.stop_channels()
+    found.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def kernel(started: Kernel) -> Kernel:
+    """The kernel with nothing in it; its modules stay."""
+    assert not started.run("%reset -f\nfrom perfkit.face.widgets.page_state import page_state\npage_state.cache_clear()")
+    return started
+
+
+def in_order(kernel: Kernel, *, path: Path) -> None:
+    for name, source in CELLS.items():
+        assert not kernel.run(source), name
+        if name == "parameters":
+            assert not kernel.run(f"path = {str(path)!r}")
+
+
+def test_a_cell_that_is_run_too_early_names_what_it_lacks_and_answers_once_that_is_there(kernel: Kernel):
+    in_order(kernel, path=OWN)
+    expected = kernel.value(SUMMARY)
+    assert expected[1] == load(OWN).steps()["duration_ns"].tolist()
+    assert not kernel.run("%reset -f")
+    assert kernel.run(CELLS["ranks"]) == "NameError: name 'widgets' is not defined"
+    assert not kernel.run(CELLS["header"])
+    assert kernel.run(CELLS["ranks"]) == "NameError: name 'open_run' is not defined"
+    assert not kernel.run(f"path = {str(OWN)!r}\n{CELLS['recording']}")
+    for name in ("ranks", "yours"):
+        assert not kernel.run(CELLS[name])
+    assert kernel.value(SUMMARY) == expected
+
+
+def test_a_picker_that_is_left_empty_is_said_by_what_follows_it(kernel: Kernel):
+    in_order(kernel, path=OWN)
+    kernel.run("open_run.choose('')")
+    assert kernel.run("open_run.value").startswith("NothingYet: No recording is open yet. Choose a folder of profiles")
+    assert kernel.run("where_the_step_went.wait()") == "NothingYet: This follows “Recording” above, which has no answer yet."
+    assert kernel.value("where_the_step_went.view.status")["state"] == "empty"
+    assert not kernel.run(f"open_run.choose({str(OWN)!r})")
+    assert kernel.value("list(where_the_step_went.wait().tables)") == ["Ranks, slowest first"]
+
+
+def test_an_exception_in_a_step_is_shown_in_it_and_the_others_go_on(kernel: Kernel):
+    in_order(kernel, path=OWN)
+    own = "@widgets.step(run=open_run)\ndef halves(run):\n    return len(run.ranks) / 0"
+    assert not kernel.run(own), "the cell itself ends well"
+    assert not kernel.run("@widgets.step(half=halves)\ndef quarters(half):\n    return half / 2")
+    assert kernel.run("halves.value") == "ZeroDivisionError: division by zero"
+    status = kernel.value("halves.view.status")
+    assert (status["state"], status["title"], status["problems"]) == ("error", "Halves: ZeroDivisionError", ["division by zero"])
+    assert "return len(run.ranks) / 0" in status["details"], "the line of one's own"
+    assert kernel.run("quarters.value") == "NothingYet: This follows “Halves” above, which has failed."
+    assert kernel.value("where_the_step_went.view.status") == {"state": "result"}
+    assert not kernel.run(own.replace("/ 0", "/ 2"))
+    assert kernel.value("halves.value") == len(load(OWN).ranks) / 2
+
+
+def test_after_a_restart_the_cells_answer_as_before(kernel: Kernel):
+    in_order(kernel, path=OWN)
+    expected = kernel.value(SUMMARY)
+    kernel.restart()
+    assert kernel.run("where_the_step_went.value") == "NameError: name 'where_the_step_went' is not defined"
+    in_order(kernel, path=OWN)
+    assert kernel.value(SUMMARY) == expected
+
+
+def test_a_notebook_of_an_older_version_is_told_where_todays_pages_are(kernel: Kernel):
+    assert "`perfkit notebooks`" in kernel.run("from perfkit import panels\npanels.show('memory-plan')")
