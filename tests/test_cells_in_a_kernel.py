@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,21 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from perfkit.core.resources import data_folder
+from perfkit.face.cli import main
 from perfkit.record.load import load
 from tests.page_cells import code_cells
 
 OWN = data_folder() / "traces" / "kineto_resnet"
-CELLS = {cell["id"]: "".join(cell["source"]) for cell in code_cells("11_step_breakdown")}
 SUMMARY = "[list(where_the_step_went.wait().tables), run.steps()['duration_ns'].tolist()]"
 MOST_S = 300.0
 pytestmark = pytest.mark.slow
+
+
+def cells_of(page: str) -> dict[str, str]:
+    return {cell["id"]: "".join(cell["source"]) for cell in code_cells(page)}
+
+
+CELLS = cells_of("11_step_breakdown")
 
 
 class Kernel:
@@ -50,6 +59,10 @@ class Kernel:
         text = self.told["found"]
         return json.loads(ast.literal_eval(text)) if text.startswith(("'", '"')) else text
 
+    def fresh(self) -> None:
+        """Forget all names, and the address of the page."""
+        assert not self.run("%reset -f\nfrom perfkit.face.widgets.page_state import page_state\npage_state.cache_clear()")
+
     def restart(self) -> None:
         """As with Jupyter's button."""
         self.manager.restart_kernel(now=True)
@@ -70,12 +83,12 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
 @pytest.fixture
 def kernel(started: Kernel) -> Kernel:
     """The kernel with nothing in it; its modules stay."""
-    assert not started.run("%reset -f\nfrom perfkit.face.widgets.page_state import page_state\npage_state.cache_clear()")
+    started.fresh()
     return started
 
 
-def in_order(kernel: Kernel, *, path: Path) -> None:
-    for name, source in CELLS.items():
+def in_order(kernel: Kernel, page: str = "11_step_breakdown", *, path: Path) -> None:
+    for name, source in cells_of(page).items():
         assert not kernel.run(source), name
         if name == "parameters":
             assert not kernel.run(f"path = {str(path)!r}")
@@ -131,3 +144,49 @@ def test_after_a_restart_the_cells_answer_as_before(kernel: Kernel):
 
 def test_a_notebook_of_an_older_version_is_told_where_todays_pages_are(kernel: Kernel):
     assert "`perfkit notebooks`" in kernel.run("from perfkit import panels\npanels.show('memory-plan')")
+
+
+def asked(*words: str | Path) -> Any:
+    """What the command line prints as JSON."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([*map(str, words), "--json"]) == 0
+    return json.loads(out.getvalue())
+
+
+def sums(recording: Path, question: str, amount: str, *options: str) -> list[int]:
+    rows = asked("ask", recording, question, *options)["rows"]
+    return sorted((row[amount] for row in rows if row[amount] is not None), reverse=True)[:10]
+
+
+OWN_OBJECTS = {
+    "00_start_here": "{'findings': to_dict(the_verdict.value[0].diagnosis)['findings']}",
+    "10_load_run": "{'steps': run.frame('steps').sort_values(['rank', 'step'])['duration_ns'].tolist()}",
+    "11_step_breakdown": "{'rank': int(slowest), 'kernels': run.kernels(rank=slowest)['total_ns'].nlargest(10).tolist()}",
+    "12_operators": "{'kernels': run.kernels()['total_ns'].nlargest(10).tolist()}",
+    "13_communication": "{'waits': [int(one) for one in run.collectives()['wait_ns'].dropna().nlargest(10)]}",
+    "14_timeline": "{'steps': run.steps().sort_values(['rank', 'step'])['duration_ns'].tolist()}",
+    "20_findings": "{'findings': to_dict(findings)['findings'], 'ledger': to_dict(findings)['waterfall']}",
+}
+"""Pages on a recording: what their last cells leave behind, by what the command line is asked for the same."""
+ASKED: dict[str, Callable[[Path, Any], Any]] = {
+    "steps": lambda place, _: [step["duration_ns"] for rank in asked("summary", place)["ranks"] for step in rank["steps"]],
+    "rank": lambda _, found: found["rank"],
+    "kernels": lambda place, found: sums(
+        place, "kernels", "total_ns", *(["--rank", str(found["rank"])] if "rank" in found else [])
+    ),
+    "waits": lambda place, _: sums(place, "collectives", "wait_ns"),
+    "findings": lambda place, _: asked("diagnose", place)["findings"],
+    "ledger": lambda place, _: asked("diagnose", place)["waterfall"],
+}
+
+
+@pytest.mark.parametrize("place", ["torch_npu_pp2dp2", "dlrm_8xV100"])
+def test_pages_on_a_recording_of_ones_own_leave_what_the_command_line_says(place: str, kernel: Kernel):
+    own = Path(__file__).parent / "data" / "traces" / place
+    for page, expression in OWN_OBJECTS.items():
+        kernel.fresh()
+        in_order(kernel, page, path=own)
+        assert not kernel.run("from perfkit.explain.diagnose import to_dict")
+        found = kernel.value(expression)
+        assert found == {name: ASKED[name](own, found) for name in found}, page
