@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,15 @@ import pytest
 
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
+from perfkit.core.plan_columns import PlanColumns
+from perfkit.core.spec.model import ModelSpec
+from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.workload import Workload
 from perfkit.predict.calibration import calibration
 from perfkit.predict.calibration.operator_rates import fit_products
-from perfkit.predict.cost.labels import Label
+from perfkit.predict.cost.cost_columns import cost_columns
+from perfkit.predict.cost.labels import Label, labels_of
+from perfkit.predict.cost.step_columns import step_parts
 
 REFERENCE = Path(__file__).resolve().parents[2] / "data" / "reference"
 RATES = pd.read_csv(REFERENCE / "operator_rates.csv")
@@ -34,6 +41,37 @@ def test_the_formula_describes_the_products_of_another_device_as_well():
     found = fit_products(RATES, a100)
     assert found["error"] < 0.05
     assert 0.7 < found["matmul"] < 0.85
+
+
+def attention_errors(device, pass_, **changed):
+    """Mean error on the measured attention of a device, whose middle one is taken to be met, by shares of the peak."""
+    rows = RATES[(RATES["accelerator"] == device) & (RATES["op"] == f"sdp_{pass_[:1]}wd")]
+    spec, ratios = catalog.hardware_named(device), []
+    for text, share in zip(rows["shape"], rows["share_of_peak"], strict=True):
+        size = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
+        heads, length, width = size["head_num"], size["seq_len"], size["qk_head_dim"]
+        if width != size["v_head_dim"]:
+            continue
+        model = ModelSpec(
+            num_layers=1, hidden_size=heads * width, num_attention_heads=heads, num_key_value_heads=size["kv_head_num"],
+            head_size=width, ffn_hidden_size=1024, vocab_size=1024,
+        )  # fmt: skip
+        plan = Plan(model=model, workload=Workload(seq_length=length, micro_batch_size=1, global_batch_size=1), hardware=spec)
+        columns = PlanColumns.of([plan])
+        eff = calibration("default").with_values(changed).efficiency(labels_of(columns))
+        name = {"f": "forward", "b": "backward"}[pass_[:1]]
+        seconds = step_parts(cost_columns(columns), eff)[f"computing/{name}/attention"][0]
+        work = 2 * length**2 * heads * width * (1 if name == "forward" else 2.5)
+        ratios.append(work / seconds / spec.peak("bfloat16") / (share / 2))
+    ratios = np.array(ratios) / np.median(ratios)
+    return float(np.mean(np.abs(ratios - 1)))
+
+
+@pytest.mark.parametrize(("device", "most"), [("A100-80GB-PCIe", 0.06), ("B200-180GB-SXM", 0.15)])
+def test_the_last_rows_of_a_unit_are_what_few_heads_cost(device, most):
+    alone = attention_errors(device, "f", **{"common.flash_rows": 0.0, "accelerator.B200.flash_rows": 0.0})
+    assert attention_errors(device, "f") < min(most, alone / 2)
+    assert attention_errors(device, "b") < 0.2
 
 
 @pytest.mark.parametrize("row", CEILINGS.to_dict("records"), ids=lambda row: f"{row['accelerator']}-{row['dtype']}")

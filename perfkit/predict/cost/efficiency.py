@@ -21,7 +21,8 @@ class Efficiency:
 
     Device: `matmul` of the peak for large products, `half_depth` (inner dimension at which filling the pipeline costs as much
     as the work), `group_rows` (rows that starting each of several grouped products costs), `misaligned`
-    (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal half, `score_bytes`
+    (factor), `memory` of the bandwidth, `flash_forward` and `flash_backward` of the peak for the causal half, `flash_rows`
+    of queries in a unit, of which the last ones are left alone with all keys, `score_bytes`
     moved for a score by unfused attention beside its products, `cast_bytes` moved for an element that a product takes in fewer
     than 16 bits, `accumulation` (1: gradients are added up in a pass of their own, 0: by the product that makes them),
     `last_again` (1: recomputing a layer repeats its last product too, 0: it stops where the backward pass needs no more),
@@ -53,6 +54,7 @@ class Efficiency:
     last_again: Amount
     flash_forward: Amount
     flash_backward: Amount
+    flash_rows: Amount
     score_bytes: Amount
     logit_bytes: Amount
     unpadded: Amount

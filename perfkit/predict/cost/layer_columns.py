@@ -31,6 +31,8 @@ WEIGHT_GROUP_ROWS = 2.5
 
 Fitted with `group_rows` to the grouped products of `data/reference/operator_rates.csv`.
 """
+FLASH_BACKWARD_ROWS = 0.25
+"""Rows of a unit in the backward pass, which also splits the keys, over those forward: both devices of operator_rates.csv."""
 FLASH_BACKWARD = 2.5  # products of the backward pass over those of the forward pass, the scores computed again
 
 
@@ -142,13 +144,16 @@ def _attention(plans: CostColumns, eff: Efficiency, device: Device, tokens: Floa
     sizes = plans.head_size + plans.value_size
     peak, factor = np.where(plans.few_bits, plans.wide_peak_flops_per_s, plans.peak_flops_per_s), compute_factor(plans, eff)
     flops = tokens * heads * length * sizes * plans.attended  # causal: half of 2 * 2
+    # Rows with all keys before them end last, when other units have no more: as if each had one more set of such rows.
+    drained = 2 * device.units * eff.flash_rows * length * sizes * np.minimum(plans.attended, 1.0)
     # the other implementation: full squares in batches of products, and passes over the scores
     batch = plans.micro_batch * heads
     rows = length / (plans.context * plans.pieces)
     score = product_s(rows, length, plans.head_size, device, batch)
     value = product_s(rows, plans.value_size, length, device, batch)
     passes = tokens * heads * length * eff.score_bytes / device.bytes_per_s
-    ahead, behind = (flops / (peak * sustained(share, factor)) for share in (eff.flash_forward, eff.flash_backward))
+    ahead = (flops + drained) / (peak * sustained(eff.flash_forward, factor))
+    behind = (flops + FLASH_BACKWARD_ROWS * drained) / (peak * sustained(eff.flash_backward, factor))
     forward = np.where(plans.flash, ahead, score + value + passes)
     backward = np.where(plans.flash, FLASH_BACKWARD * behind, 2 * (score + value) + 1.5 * passes)
     return forward, backward

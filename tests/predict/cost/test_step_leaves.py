@@ -38,8 +38,8 @@ DEVICE = HardwareSpec(
     devices_per_node=8,
 )
 LOSSLESS = Efficiency(
-    matmul=1.0, half_depth=0.0, misaligned=1.0, memory=1.0, flash_forward=1.0, flash_backward=1.0, layer_host_s=0.0,
-    step_host_s=0.0, send_host_s=0.0, host_link_share=1.0, intra_share=1.0, inter_share=1.0, pair=1.0, quad=1.0,
+    matmul=1.0, half_depth=0.0, misaligned=1.0, memory=1.0, flash_forward=1.0, flash_backward=1.0, flash_rows=0.0,
+    layer_host_s=0.0, step_host_s=0.0, send_host_s=0.0, host_link_share=1.0, intra_share=1.0, inter_share=1.0, pair=1.0, quad=1.0,
     intra_latency_s=0.0, inter_latency_s=0.0, contention=0.0, straggler=0.0, logit_bytes=8.0, optimizer_bytes=30.0,
     exchange_share=1.0, permuted=1.0, last_again=1.0, experts_hidden=0.0, experts_overlapped=0.5,
     elementwise=1.0, score_bytes=9.0, unpadded=1.0, host_rounding=0.15, group_rounding=0.3, node_wait=1.0, backward_host=1.5,

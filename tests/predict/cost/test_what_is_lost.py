@@ -82,6 +82,13 @@ def test_fused_attention_reaches_its_own_share_of_the_peak_in_each_pass(forward,
     assert found["computing/backward/attention"] == pytest.approx(M * LAYERS * 2.5 * ATTENTION_S * 4)
 
 
+def test_the_last_rows_of_fused_attention_are_left_alone_in_every_unit():
+    """One more tile of 128 queries for each of the 32 units, with all keys: scores and values of one head."""
+    tile = 4 * 128 * TOKENS * MODEL.head_size / FLOPS
+    assert more("computing/forward/attention", plan(), flash_rows=128.0) == pytest.approx(M * LAYERS * 32 * tile)
+    assert more("computing/backward/attention", plan(), flash_rows=128.0) == pytest.approx(M * LAYERS * 2.5 * 32 * tile / 4)
+
+
 def test_short_inner_dimensions_lose_as_much_as_they_are_short():
     """Filling costs 1024 steps: products over h = 1024 take twice as long, the one down from f = 4096 5/4 as long."""
     over_hidden, down = 2 * TOKENS * HIDDEN * (4 * HIDDEN + FFN) / FLOPS, 2 * TOKENS * HIDDEN * FFN / FLOPS
