@@ -24,7 +24,7 @@ from perfkit.core.spec.checks import MAX_LAYERS
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import AttentionKernel, Workload
 
@@ -60,7 +60,6 @@ def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[
     sequence_parallel = options.flag("sequence_parallel", default=False)
     sharing, context = read_sharing(options, sizes), read_context(options)
     reading.stop_if_problems()
-    even = layers is None or len({count for row in layers for count in row}) == 1
     return reading.plan(
         model=model,
         workload=workload,
@@ -68,7 +67,7 @@ def plan_of(options: Section, variables: Mapping[str, str], annotated: Callable[
             **sizes,
             virtual_pipeline_parallel_size=chunks,
             sequence_parallel=sequence_parallel,
-            layers_per_stage=None if even else layers,
+            layers_per_stage=uneven(layers),
             **sharing,
             **context,
         ),

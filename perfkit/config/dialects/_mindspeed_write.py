@@ -14,7 +14,7 @@ from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.config.dialects.splice import splice
 from perfkit.config.dialects.yaml import parse
 from perfkit.core.spec.model import ModelSpec
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.recompute import Counts
 
 Options = dict[str, Any]
@@ -118,7 +118,6 @@ def _experts(model: ModelSpec) -> Options:
 
 def _parallel(plan: Plan) -> Options:
     parallel, rows = plan.parallel, plan.stage_layers
-    even = len({count for row in rows for count in row}) == 1
     shards, replicas = parallel.optimizer_shard_size, parallel.data_parallel_size
     return {
         "data_parallel_size": replicas,
@@ -126,7 +125,7 @@ def _parallel(plan: Plan) -> Options:
         "pipeline_model_parallel_size": parallel.pipeline_parallel_size,
         "virtual_pipeline_model_parallel_size": len(rows) if len(rows) > 1 else None,
         "num_layers_per_virtual_pipeline_stage": None,
-        "num_layer_list": None if even else _short(rows),
+        "num_layer_list": _short(rows) if uneven(rows) else None,
         "context_parallel_size": parallel.context_parallel_size,
         "context_parallel_algo": CONTEXT_WORDS[parallel.context_parallel_algorithm],
         "ulysses_degree_in_cp": parallel.ulysses_size or None,

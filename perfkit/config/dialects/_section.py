@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from perfkit.config.dialects.dialect import Document
+from perfkit.config.dialects.dialect import Document, Parsed
 from perfkit.config.dialects.key_effects import left_over
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
@@ -36,6 +36,12 @@ class Reading:
     sections: set[str] = field(default_factory=set)
     defaulted: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, document: Document, parsed: Parsed) -> tuple[Reading, Section]:
+        """The reading of a document, and the whole of it as a section."""
+        reading = cls(document, lines=parsed.lines, notes=list(parsed.duplicates))
+        return reading, Section(reading, "", parsed.values)
 
     def where(self, key: str) -> str:
         """The place of a key for a message: its line, if known, and its dotted name."""

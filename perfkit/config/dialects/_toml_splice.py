@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from perfkit.config.dialects.dialect import Changes
+from perfkit.config.dialects.dialect import Changes, Document
 from perfkit.core.errors import InputError
 
 Path = tuple[str, ...]
@@ -50,6 +50,11 @@ def value_text(value: Any) -> str:
 def key_text(key: str) -> str:
     """A key, quoted where it is no bare word."""
     return key if BARE.fullmatch(key) else value_text(key)
+
+
+def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
+    """The text of a document with values changed; comments and order stay."""
+    return splice(document.text, document.name, changes), ()
 
 
 def splice(text: str, name: str, changes: Changes) -> str:

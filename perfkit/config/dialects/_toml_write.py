@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from typing import Any
 
-from perfkit.config.dialects._toml_splice import key_text, splice, value_text
-from perfkit.config.dialects.dialect import Changes, Document
+from perfkit.config.dialects._toml_splice import key_text, value_text
+from perfkit.config.dialects.dialect import Changes
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.spec.hardware import HardwareSpec
@@ -48,11 +48,6 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
                 value = _plain(getattr(part, field.name))
                 found[name, field.name] = value if not named or field.name == "name" else None
     return found
-
-
-def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The document's text with values changed; comments and order stay."""
-    return splice(document.text, document.name, changes), ()
 
 
 def new(settings: Changes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.texts import say
 
@@ -65,11 +65,10 @@ def _model(model: ModelSpec) -> ModelSpec:
 
 
 def _parallel(parallel: ParallelPlan, layers: Counts) -> ParallelPlan:
-    even = len({count for row in layers for count in row}) == 1
     alone = parallel.context_parallel_size == 1
     return replace(
         parallel,
-        layers_per_stage=None if even else layers,
+        layers_per_stage=uneven(layers),
         optimizer_shard_level=parallel.optimizer_shard_level if parallel.optimizer_shard_size > 1 else 1,
         context_parallel_algorithm="ring" if alone else parallel.context_parallel_algorithm,
         ulysses_size=0 if alone or parallel.context_parallel_algorithm != "hybrid" else parallel.ulysses_size,

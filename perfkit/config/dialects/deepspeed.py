@@ -43,8 +43,7 @@ def detect(document: Document) -> bool:
 def read(document: Document) -> Plan:
     """The plan of the file and of the model beside it. Raises InputError with every problem, each with line, key and value."""
     parsed = parse(document.text, document.name)
-    reading = Reading(document, lines=parsed.lines)
-    top = Section(reading, "", parsed.values)
+    reading, top = Reading.of(document, parsed)
     of_model = model_beside(reading, "model")
     spread = top.section("expert_parallel")
     experts = spread.positive_int("autoep_size", default=1) if spread.flag("enabled", default=False) else 1

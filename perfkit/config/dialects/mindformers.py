@@ -27,7 +27,7 @@ from perfkit.config.dialects.mindformers_keys import STRICT, strict_keys
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.recompute import Counts
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
@@ -56,8 +56,7 @@ def detect(document: Document) -> bool:
 def read(document: Document) -> Plan:
     """The plan of a MindFormers YAML. Raises InputError with every problem, each with line, key and value."""
     parsed = yaml.parse(document.text, document.name)
-    reading = Reading(document, lines=parsed.lines, notes=list(parsed.duplicates))
-    top = Section(reading, "", parsed.values)
+    reading, top = Reading.of(document, parsed)
     for name in STRICT:
         top.section(name).only(strict_keys(name))
     config = with_class(with_pretrained(top, top.section("model").section("model_config")))
@@ -73,7 +72,6 @@ def read(document: Document) -> Plan:
     software = _software(config)
     _remarks(top, config)
     reading.stop_if_problems()
-    even = len({count for row in layers for count in row}) == 1
     return reading.plan(
         model=model,
         workload=workload,
@@ -83,7 +81,7 @@ def read(document: Document) -> Plan:
                 **_context(top),
                 **_sharing(top),
                 sequence_parallel=sequence_parallel,
-                layers_per_stage=None if even else layers,
+                layers_per_stage=uneven(layers),
             )
         ),
         recompute=recompute,

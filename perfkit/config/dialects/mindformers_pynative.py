@@ -15,11 +15,11 @@ from perfkit.config.dialects._mindformers_model import read_model
 from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects._yaml_values import block, nested
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
-from perfkit.config.dialects.splice import splice
+from perfkit.config.dialects.splice import edit
 from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ContextAlgorithm, ParallelPlan
-from perfkit.core.spec.plan import Plan, even_layers
+from perfkit.core.spec.plan import Plan, even_layers, uneven
 from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
@@ -48,8 +48,7 @@ def detect(document: Document) -> bool:
 def read(document: Document) -> Plan:
     """The plan of the file. Raises InputError with every problem, each with line, key and value."""
     parsed = yaml.parse(document.text, document.name)
-    reading = Reading(document, lines=parsed.lines, notes=list(parsed.duplicates))
-    top = Section(reading, "", parsed.values)
+    reading, top = Reading.of(document, parsed)
     config, training, parallel = with_class(top.section("model")), top.section("training"), top.section("parallelism")
     model = read_model(config, Section(reading, "moe_config", {}), [])
     sizes = _sizes(parallel)
@@ -60,7 +59,6 @@ def read(document: Document) -> Plan:
     length = config.positive_int("seq_length", default=4096)
     stored = DTYPES[config.word("params_dtype", default="float32", allowed=DTYPES)]
     reading.stop_if_problems()
-    even = layers is None or len({count for row in layers for count in row}) == 1
     return reading.plan(
         model=model,
         workload=reading.build(
@@ -73,7 +71,7 @@ def read(document: Document) -> Plan:
             )
         ),
         parallel=reading.build(
-            lambda: ParallelPlan(**sizes, optimizer_shard_level=_level(parallel), layers_per_stage=None if even else layers)
+            lambda: ParallelPlan(**sizes, optimizer_shard_level=_level(parallel), layers_per_stage=uneven(layers))
         ),
         recompute=recompute,
         optimizer=reading.build(lambda: _optimizer(top.section("optimizer"), stored)),
@@ -191,11 +189,6 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         ("parallelism", "reshard_after_forward_policy"): "always" if parallel.optimizer_shard_level == 3 else "never",
         ("recompute", "mode"): "full" if plan.recompute.all_layers or plan.recompute.full_layers else "None",
     }
-
-
-def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The file with values changed; all else stays as it is."""
-    return splice(document.text, document.name, changes)
 
 
 def new(changes: Changes) -> str:

@@ -19,7 +19,7 @@ from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
@@ -57,13 +57,10 @@ def read(document: Document) -> Plan:
     optimizer = _optimizer(top, config, training)
     software = _software(parallel, training, sizes)
     reading.stop_if_problems()
-    even = layers is None or len({count for row in layers for count in row}) == 1
     return reading.plan(
         model=model,
         workload=workload,
-        parallel=ParallelPlan(
-            **sizes, **sharing, **context, sequence_parallel=sequence_parallel, layers_per_stage=None if even else layers
-        ),
+        parallel=ParallelPlan(**sizes, **sharing, **context, sequence_parallel=sequence_parallel, layers_per_stage=uneven(layers)),
         recompute=recompute,
         optimizer=optimizer,
         software=software,

@@ -14,7 +14,7 @@ from perfkit.config.dialects._model_beside import model_beside
 from perfkit.config.dialects._section import Reading, Section
 from perfkit.config.dialects._yaml_values import block, nested
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
-from perfkit.config.dialects.splice import splice
+from perfkit.config.dialects.splice import edit
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan
@@ -39,8 +39,7 @@ def detect(document: Document) -> bool:
 def read(document: Document) -> Plan:
     """The plan of the file and of the model that it names. Raises InputError with every problem, each with line, key and value."""
     parsed = yaml.parse(document.text, document.name)
-    reading = Reading(document, lines=parsed.lines, notes=list(parsed.duplicates))
-    top = Section(reading, "", parsed.values)
+    reading, top = Reading.of(document, parsed)
     named, data, parallel, training = (top.section(name) for name in ("model", "data", "parallel", "training"))
     found = model_beside(reading, "model.model_name_or_path", named.word("model_name_or_path", default=""))
     tensor, context = parallel.positive_int("tp_size", default=1), parallel.positive_int("cp_size", default=1)
@@ -115,11 +114,6 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         ("training", "gradient_accumulation_steps"): plan.num_micro_batches,
         ("parallel", "reduce_dtype"): dtypes.get(plan.optimizer.gradient_dtype, "fp32"),
     }
-
-
-def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The file with values changed; all else stays as it is."""
-    return splice(document.text, document.name, changes)
 
 
 def new(changes: Changes) -> str:

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from perfkit.config.dialects import toml
 from perfkit.config.dialects._section import Reading, Section, shown
-from perfkit.config.dialects._toml_write import ORIGINS, PARTS, edit, new, settings
+from perfkit.config.dialects._toml_splice import edit
+from perfkit.config.dialects._toml_write import ORIGINS, PARTS, new, settings
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.core import catalog

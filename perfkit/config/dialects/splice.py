@@ -16,6 +16,7 @@ import yaml
 
 from perfkit.config.dialects import yaml as _yaml
 from perfkit.config.dialects._yaml_values import INDENT, block, flow, key_text, nested
+from perfkit.config.dialects.dialect import Document
 from perfkit.core.errors import InputError
 
 Path = tuple[str, ...]
@@ -53,6 +54,11 @@ class _Edits:
             text += [self.text[position:start], new]
             position = end
         return "".join([*text, self.text[position:]])
+
+
+def edit(document: Document, changes: Mapping[Path, Any]) -> tuple[str, tuple[str, ...]]:
+    """The text of a document with values changed; all else stays as it is."""
+    return splice(document.text, document.name, changes)
 
 
 def splice(text: str, name: str, changes: Mapping[Path, Any]) -> tuple[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from perfkit.config.dialects import toml
 from perfkit.config.dialects._section import Reading, Section
-from perfkit.config.dialects._toml_splice import key_text, splice, value_text
+from perfkit.config.dialects._toml_splice import edit, key_text, value_text
 from perfkit.config.dialects.dialect import Changes, Dialect, Document
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
@@ -69,8 +69,7 @@ def detect(document: Document) -> bool:
 def read(document: Document) -> Plan:
     """The plan of the file. Raises InputError with every problem, each with line, key and value."""
     parsed = toml.parse(document.text, document.name)
-    reading = Reading(document, lines=parsed.lines)
-    top = Section(reading, "", parsed.values)
+    reading, top = Reading.of(document, parsed)
     model = _model(top)
     sizes, shards = _sizes(top)
     replicas = sizes["data_parallel_size"]
@@ -213,11 +212,6 @@ def settings(plan: Plan) -> dict[tuple[str, ...], Any]:
         ("parallelism", "expert_parallel_degree"): parallel.expert_parallel_size,
         ("activation_checkpoint", "mode"): "full" if plan.recompute.all_layers else "selective" if by_operator else "none",
     }
-
-
-def edit(document: Document, changes: Changes) -> tuple[str, tuple[str, ...]]:
-    """The file with values changed in place."""
-    return splice(document.text, document.name, changes), ()
 
 
 def new(changes: Changes) -> str:

@@ -225,6 +225,11 @@ def even_layers(layers: int, stages: int, chunks: int) -> Counts:
     return tuple(tuple(sizes[start : start + stages]) for start in range(0, len(sizes), stages))
 
 
+def uneven(layers: Counts | None) -> Counts | None:
+    """The layers of every chunk and stage if they differ, which is what a plan states; None for as many in each."""
+    return layers if len({count for row in layers or () for count in row}) > 1 else None
+
+
 def slotted_layers(layers: int, stages: int, chunks: int) -> Counts:
     """The split of Megatron and DeepSpeed that counts embedding and head: the first and the last place have one layer less."""
     each = (layers + 2) // (stages * chunks)

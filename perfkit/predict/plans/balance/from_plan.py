@@ -16,7 +16,7 @@ import numpy as np
 
 from perfkit.config.dialects.compare import full_everywhere
 from perfkit.core.errors import InputError
-from perfkit.core.spec.plan import Plan
+from perfkit.core.spec.plan import Plan, uneven
 from perfkit.core.spec.recompute import RecomputePlan
 from perfkit.core.spec.relaid import respread
 from perfkit.core.texts import say
@@ -104,7 +104,6 @@ class PlanProblem:
         rows = {kind: _of_kind(problem, layout, kind) for kind in ("full", "both", "select", "comm")}
         select, comm = rows["full"] + rows["both"] + rows["select"], rows["full"] + rows["both"] + rows["comm"]
         layers = _counts(layout.sum(axis=0))
-        even = len({count for row in layers for count in row}) == 1
         swapped = np.array(respread(now, self.plan.stage_layers, layers).swapped_layers or 0)
         recompute = RecomputePlan(
             full_layers=_counts(rows["full"]) if rows["full"].any() else (),
@@ -113,7 +112,7 @@ class PlanProblem:
             attention_core=now.attention_core,
             swapped_layers=_counts(np.minimum(swapped, layout.sum(axis=0) - rows["full"])) if now.swapped_layers else (),
         )
-        parallel = replace(self.plan.parallel, layers_per_stage=None if even else layers)
+        parallel = replace(self.plan.parallel, layers_per_stage=uneven(layers))
         return replace(self.plan, parallel=parallel, recompute=recompute)
 
 
