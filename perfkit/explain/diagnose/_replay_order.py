@@ -20,8 +20,9 @@ from perfkit.record.overlap import Intervals, union
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-NONE = -1
+NONE = -1  # the place of what there is not
 HIDDEN_SHARE = 0.2
+"""Chosen: a fifth. What runs before or after a kernel overlaps it at one end, by less."""
 AT_ONCE_NS = 20_000
 """What starts this soon after the one before it in its queue has waited for it."""
 ALIKE = 0.02

@@ -17,8 +17,6 @@ OUT_OF_MEMORY_STATIC = Threshold(
     origin="chosen: from here on less than 40 % is left for activations, so they are not the cause",
 )
 
-GIB = 2**30
-
 
 def reports(case: Case) -> pd.DataFrame:
     """The last statistic of each rank that has a budget and a peak: `rank`, `budget`, `peak`, `static_share` (0 to 1 of budget).

@@ -51,8 +51,11 @@ MEDIAN_TO_MEAN = 1.2533
 FALSE_ALARMS = 0.001
 """Healthy runs with normal spread in which any rank may pass the bar."""
 MIN_PEERS = 3
+"""The median of two lies between them and says of neither that it is the slow one."""
 RUN_OF_STEPS = 3
+"""Steps on end: one in 44 passes the bar by chance, so three on end are one in 85,000."""
 NODE_SIZE = 8
+"""Devices of a node where the run says nothing, as in nearly all of the catalogue."""
 QUARTER = 0.25
 """Fewer of the ranks of a role do not move its median: then every rank is compared with that alone."""
 

@@ -26,6 +26,7 @@ SPREAD = 0.1
 Ints = npt.NDArray[np.int64]
 Moving = Callable[[Ints], npt.NDArray[np.float64]]
 LONGEST_NS = 1_000_000
+"""A launch takes microseconds: what lasts a hundred of them is a pause, which `host-pause` names."""
 DEEP_NS = 10_000_000
 """What started this long after its launch stood in a full queue: its launch may have waited for the device."""
 CALL_NS = 5_000

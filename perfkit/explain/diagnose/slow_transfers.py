@@ -20,6 +20,7 @@ from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
 MOST_SLOWER = 0.7
 """The share of the operations that must be slower, by SLOWER at least, for the links between their ranks to be slow."""
 SLOWER = 1.25
+"""As of a slow link: four fifths of the rate (`slow_link.LINK_RATIO`)."""
 LEAST_OPERATIONS = 2
 """One operation a step may be slow for any reason of its own, unless several of its members show that it was the transfer."""
 ACTIONS = (

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import operator
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,27 @@ def test_every_threshold_has_a_reason(threshold):
     assert who in {"chosen", "guide"} or "MindInsight" in threshold.origin or "(1993)" in who
     assert threshold.origin not in {"chosen", "guide"}
     assert why or "MindInsight" in threshold.origin
+
+
+LISTED = re.compile("MOST_|FEW_TOLD|SHOWN|NUM_SUSPECTS")
+"""How many of something are looked at or told, which decides no verdict."""
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "perfkit" / "explain" / "diagnose").rglob("*.py")), ids=lambda path: path.stem)
+def test_every_number_that_decides_has_its_reason_beside_it(path: Path):
+    text = path.read_text(encoding="utf-8")
+    body, lines = ast.parse(text).body, text.splitlines()
+    numbers = [
+        (node.targets[0].id, place, lines[node.lineno - 1])
+        for place, node in enumerate(body)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        if all(
+            isinstance(part, ast.Constant | ast.BinOp | ast.operator | ast.UnaryOp | ast.unaryop) for part in ast.walk(node.value)
+        )
+        if not isinstance(getattr(node.value, "value", 0), str)
+    ]
+    told = [name for name, place, line in numbers if "#" in line or isinstance(body[place + 1], ast.Expr)]
+    assert [name for name, *_ in numbers if name not in told and not LISTED.match(name)] == []
 
 
 def test_no_threshold_has_two_values():

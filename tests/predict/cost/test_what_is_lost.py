@@ -406,6 +406,27 @@ def test_the_pipeline_waits_for_what_is_copied_in_the_pass_that_it_is_copied_in(
     assert ahead > 2 * behind > 0
 
 
+def test_computing_that_hides_copies_to_the_host_hides_no_collective_of_the_parameters_too():
+    """Copies take half as long again as the forward pass: it hides no gather, the backward pass what the copies leave of it."""
+    swapped = RecomputePlan(swapped_layers=((LAYERS,),))
+
+    def on(bytes_per_s: float) -> Plan:
+        sizes = {"data_parallel_size": 2, "optimizer_shard_size": 2, "optimizer_shard_level": 3}
+        host = Link(name="link", bytes_per_s=bytes_per_s)
+        return replace(plan(recompute=swapped, **sizes), hardware=replace(DEVICE, links={**DEVICE.links, "host": host}))
+
+    exposed = amount(on(4e10), "communication/exposed/swap") / M
+    way = (exposed + LAYERS * (FORWARD_S + BACKWARD_S)) / 2
+    one = on(4e10 * way / (1.5 * LAYERS * FORWARD_S))
+    assert amount(one, "communication/exposed/swap") == pytest.approx(M * 0.5 * LAYERS * FORWARD_S)
+    held = LAYERS * WEIGHTS + 2 * VOCAB * HIDDEN
+    gather, reduce = (held * element / 2 / LINK for element in (2, 4))
+    left = LAYERS * (BACKWARD_S - 1.5 * FORWARD_S)
+    assert 0 < left < gather + reduce
+    found = leaves(one, gradients_hidden=1.0)["communication/exposed/dp"]
+    assert found == pytest.approx(M * (gather + (gather + reduce - left)))
+
+
 @pytest.mark.parametrize("chunks", [1, 2])
 def test_sharded_parameters_of_a_stage_are_gathered_whole_however_many_chunks_it_has(chunks):
     """A stage of two layers and a table: gathered for both passes, and its gradients reduced, in each of 8 micro batches."""

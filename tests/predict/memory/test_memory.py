@@ -192,6 +192,13 @@ def test_the_guides_activation_rows_sum_to_the_layer():
     assert table["guide_bytes"].sum() == table["exact_bytes"].sum() == 3_254_779_904
 
 
+def test_what_only_the_guides_table_has_takes_nothing_of_the_plan():
+    plan = plan_of(LLAMA_7B)
+    table, tensors = activation_table(plan), layer_tensors(plan, PLAIN, experts=False)
+    assert table["exact_bytes"].sum() == sum(tensor.bytes for tensor in tensors)
+    assert len(table) > len(tensors), "as masks of dropout"
+
+
 @pytest.mark.parametrize(
     ("case", "sequence_parallel", "core", "expected"),
     [

@@ -11,6 +11,7 @@ import pytest
 from perfkit.core import catalog
 from perfkit.core.plan_columns import Coded, PlanColumns
 from perfkit.core.spec import ParallelPlan, Plan, RecomputePlan, Workload
+from perfkit.predict.memory import table
 from perfkit.predict.memory.counters import Counter, counted_bytes, counter_of, scope_of
 from perfkit.predict.memory.memory import peak_memory
 from perfkit.predict.memory.settings import PRESETS, preset
@@ -114,3 +115,13 @@ def test_cells_name_counters_and_stages_in_words():
     assert [counter_of(kind) for kind in kinds] == ["static", "allocated", "tensors", "device", "device"]
     scopes = ["last rank (last pipeline stage)", "first pipeline stage", "largest device (first/last stage)", ""]
     assert [scope_of(scope) for scope in scopes] == ["last", "first", "fullest", "fullest"]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_table_in_pieces_needs_what_it_needs_at_once(size: int, monkeypatch: pytest.MonkeyPatch):
+    columns = PlanColumns.of(plans("llama2-7b"))
+    settings = Coded.same(preset("megatron", "A100-80GB-SXM"), len(columns))
+    (whole,) = fullest_bytes(columns, settings, ALL)
+    monkeypatch.setattr(table, "CHUNK", size)
+    (pieces,) = fullest_bytes(columns, settings, ALL)
+    assert pieces.tolist() == whole.tolist()

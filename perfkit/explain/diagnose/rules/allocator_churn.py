@@ -32,6 +32,7 @@ CHURN_CALLS = Threshold(
 
 FREES = re.compile(r"(?:cuda|hip|aclrt)(?:Free|MemUnmap)\w*", re.IGNORECASE)
 LEAST_BYTES = 2**20
+"""Half of the smallest block that PyTorch takes of a device, 2 MiB (`kSmallBuffer`)."""
 MOST_RANKS = 16
 UNCACHED = 0.25
 """With so many returns a kernel nothing keeps memory for the next operator."""

@@ -62,8 +62,10 @@ OWN_CODE: tuple[Action, ...] = (
     "look at the host at the start of steps in the timeline",
 )
 FEW_CUTS = 3
+"""Largest drops between the waits of ranks, after one of which the late ones end."""
 LATE = (causes.LAUNCHING, causes.LATENCY, causes.BLOCKING)
 MOST = 0.5
+"""The fewest ranks that explain half of what all of the late ones would win are named."""
 UNLOADED = 0.1
 """Idle times that a data loader fills to less than this share are no waits for data."""
 

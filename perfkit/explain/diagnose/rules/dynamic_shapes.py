@@ -26,6 +26,7 @@ SHAPES_SHARE = Threshold(
 )
 
 MIN_STEPS = 3
+"""A shape is rare that fewer than half of the steps have, and in two steps none can be."""
 ACTIONS: tuple[Action, ...] = (
     "pad or pack sequences to one length, or to a few buckets",
     {

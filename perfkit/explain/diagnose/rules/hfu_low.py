@@ -26,6 +26,7 @@ HFU_LOW = Threshold(
 )
 
 GOOD = 0.5
+"""By the guides."""
 ACTIONS = (
     "work through the findings that cost time, the largest first",
     "compare strategies with less communication and larger micro batches (page 03)",

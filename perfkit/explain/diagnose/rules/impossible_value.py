@@ -22,6 +22,7 @@ from perfkit.explain.diagnose.rule import Finding, Rule, Verdict
 
 PARTS = ("computing_ns", "exposed_communication_ns", "bubble_ns", "free_ns")
 LEAST_NS = 1_000_000
+"""In all calls of a shape: what is timed to the microsecond is then right to a thousandth."""
 ACTIONS = ("check the unit of the figure, the number of devices and the peak of the device", "record again")
 
 

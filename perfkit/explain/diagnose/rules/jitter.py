@@ -30,6 +30,7 @@ JITTER_SPREAD = Threshold(
 )
 
 MIN_STEPS = 3
+"""Two changes between equal kernels; of one there is no spread."""
 LEAST_NS = 10_000
 """Shorter kernels vary with the resolution of the recording."""
 

@@ -22,6 +22,7 @@ from perfkit.predict.cost.scaling import linearity
 LINEARITY_LOW = Threshold("linearity-low", 0.8, "throughput kept when growing", "guide: 0.8 and more is good")
 
 MOST = 1.02
+"""Repeats of one job differ by up to 1 %, so that two runs can by 2 %; more is a wrong number."""
 ACTIONS: tuple[Action, ...] = (
     "look at communication between nodes, at slow ranks and stages: the findings that cost time",
     "keep tensor groups inside nodes",

@@ -22,7 +22,9 @@ LONG_STEP = Threshold(
 )
 
 MIN_STEPS = 10
+"""Of fewer, one step is more than MOST of them."""
 MOST = 0.1
+"""A tenth of the steps or more is no outlier: such a job is slow now and then, which other rules judge."""
 
 ACTIONS: tuple[Action, ...] = (ASYNC_SAVE, "compare medians of steps, not means that hold these")
 

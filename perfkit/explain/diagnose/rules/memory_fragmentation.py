@@ -38,6 +38,7 @@ FRAGMENTS_SHARE = Threshold(
 )
 
 RETRIES_A_STEP = 2.0
+"""One may be for a shape that is new; a second one finds the pool torn although it was just cleaned."""
 MOST_RANKS = 16
 UNCACHED = 0.5
 """So many calls a kernel take and return the memory of every operator."""

@@ -31,8 +31,8 @@ HELD_RATIO = Threshold(
 GROWTH_SHARE = Threshold("growth-share", 0.01, "of the peak a step", "chosen: at this rate the peak doubles in 100 steps")
 
 MIN_STEPS = 3
+"""Two differences: one that grows may be an optimizer that takes its states in the first step."""
 SHOWN = 5
-GIB = 2**30
 ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "name what a custom backward function needs (used_bprop_inputs), and free the rest",

@@ -24,7 +24,6 @@ HEADROOM = Threshold(
     "headroom", 0.9, "peak over what may be used", "chosen: allocators need a tenth for fragments (fragmented-ratio)"
 )
 
-GIB = 2**30
 ACTIONS: tuple[Action, ...] = (
     FEWER_LAYERS_AGAIN,
     CHEAP_OPERATORS_AGAIN,
