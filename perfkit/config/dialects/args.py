@@ -37,7 +37,7 @@ class Arguments:
 
     def add(self, name: str, value: Any, line: int | None) -> None:
         """Take an option; a second, different value replaces the first, as in the program, and is reported."""
-        key = name.lstrip("-").replace("-", "_")
+        key = name.lstrip("-").rstrip(":").replace("-", "_")
         if key in self.values and self.values[key] != value:
             self.repeated.append(f"--{key.replace('_', '-')} stands twice: {self.values[key]!r}, then {value!r}, which counts")
         self.values[key] = value

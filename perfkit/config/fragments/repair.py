@@ -19,6 +19,8 @@ _IDEOGRAPH = re.compile(r"[\u4e00-\u9fff]")
 _BEHIND_LIST = re.compile(r"^(\s*[^#\n]*?:\s*\[[^\[\]#]*(?:\[[^\[\]#]*\][^\[\]#]*)*\])\s*([^\s,#\]\)}][^#\n]*?)(\s*(?:#.*)?)$")
 _LETTERS_IN_NUMBER = re.compile(r"(?<![\w.])(?=[0-9OolI]*\d)([0-9OolI]*[OolI][0-9OolI]*)(?![\w.])")
 _FENCE = re.compile(r"^\s*(?:```|~~~)\s*[\w-]*\s*$")
+_PROMPT = re.compile(r"\s*(?:\[[^\]\n]*@[^\]\n]*\]\s*[#$]|\$|[\w.-]+@[\w.-]+:[^\s#$]*[#$]|>>>)\s+(?=\S)")
+_DASH = re.compile(r"(\s*)([\u2013\u2014])(?=[a-z])")
 _DIGITS = str.maketrans("OolI", "0011")
 
 
@@ -31,14 +33,40 @@ class Repaired:
 
 
 def readable(text: str) -> Repaired:
-    """Repairs that hold in every kind of fragment: invisible characters, odd spaces, full-width punctuation, fences."""
+    """Repairs that hold in every kind of fragment: invisible characters, odd spaces, full-width punctuation, fences, prompts.
+
+    Numbers of lines are taken away where all lines have them one after the other, of a diff the lines that are no more.
+    """
     lines: list[str] = []
     notes: list[str] = []
-    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for undone, note in (
+        (_without_numbers(plain), "numbers of lines are left out"),
+        (_newer(plain), "a diff: its new lines are read"),
+    ):
+        if undone is not None:
+            plain = undone
+            notes.append(note)
+    for number, line in enumerate(plain, 1):
         fixed, changes = _readable(line)
         lines.append(fixed)
         notes += [say("line {line}: {change}", line=str(number), change=change) for change in changes]
     return Repaired("\n".join(lines), tuple(notes))
+
+
+def _without_numbers(lines: list[str]) -> list[str] | None:
+    found = [re.match(r"\s*(\d+)(?:[|:.)]|\s)\s?(.*)$", line) for line in lines if line.strip()]
+    numbers = [int(one[1]) for one in found if one]
+    counted = len(numbers) > 1 and len(numbers) == len(found) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    rest = iter([one[2] for one in found if one])
+    return [next(rest) if line.strip() else line for line in lines] if counted else None
+
+
+def _newer(lines: list[str]) -> list[str] | None:
+    """The lines of a unified diff as they are after it, at their places; None for what is none."""
+    if {line[:1] for line in lines if line} - {"+", "-", " ", "@"} or not {"+", "-"} <= {line[:1] for line in lines}:
+        return None
+    return ["" if line[:1] in ("-", "@") or line.startswith("+++") else line[1:] for line in lines]
 
 
 def as_yaml(text: str) -> Repaired:
@@ -76,6 +104,12 @@ def _readable(line: str) -> tuple[str, list[str]]:
     changes: list[str] = []
     if _FENCE.match(line):
         return "", []
+    if prompt := _PROMPT.match(line):
+        changes.append("the prompt of a shell is left out")
+        line = line[prompt.end() :]
+    if dash := _DASH.match(line):
+        changes.append(say("{text} is read as {read}", text=dash[2], read="--"))
+        line = dash[1] + "--" + line[dash.end() :]
     plain = line.translate(INVISIBLE)
     if plain != line:
         changes.append("invisible characters are left out")

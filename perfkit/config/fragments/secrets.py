@@ -22,6 +22,13 @@ _OPTION = re.compile(
     r"(?P<value>[^\s-][^\s]*)",
     re.IGNORECASE,
 )
+_KEYED = re.compile(
+    r"(?P<before>(?:--[\w-]*key(?:\s+|=)|(?<![\w.-])[\w-]*key['\"]?\s*[:=]\s*)['\"]?)"
+    r"(?P<value>(?=[A-Za-z+/_-]*\d)[A-Za-z0-9+/_-]{20,}={0,2})(?![\w/.])"
+    r"|(?P<before2>(?<![\w.-])(?:ak|sk)['\"]?\s*[:=]\s*['\"]?)(?P<value2>[A-Za-z0-9+/_-]{16,}={0,2})",
+    re.IGNORECASE,
+)
+"""What is called a key and looks like one: long, with digits; and both halves of a key of object storage."""
 _KNOWN = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,}|AKIA[0-9A-Z]{12,}|xox[bap]-[\w-]{10,}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
@@ -37,13 +44,13 @@ def masked(text: str) -> tuple[str, int]:
 
     def hide(found: re.Match[str]) -> str:
         nonlocal count
-        groups = found.groupdict()
+        groups = {name.removesuffix("2"): value for name, value in found.groupdict().items() if value is not None}
         name, value = groups.get("name") or "", groups.get("value")
         if (name and _HARMLESS.search(name)) or (name and value is not None and _NUMBER.fullmatch(value)) or value == MASK:
             return found[0]
         count += 1
         return f"{groups.get('before') or ''}{MASK}"
 
-    for pattern in (_ASSIGNED, _OPTION, _BEARER, _IN_ADDRESS, _KNOWN):
+    for pattern in (_BEARER, _ASSIGNED, _OPTION, _KEYED, _IN_ADDRESS, _KNOWN):
         text = pattern.sub(hide, text)
     return text, count

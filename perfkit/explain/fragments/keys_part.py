@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from perfkit.config.dialects._section import HIGHEST, shown
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.yaml import parse
@@ -21,6 +22,7 @@ from perfkit.core.texts import Said, joined, say
 from perfkit.explain.fragments.applied import apply
 from perfkit.explain.fragments.kind import Part, Piece
 
+SIZED = ("data", "tensor", "pipeline", "context", "expert", "batch", "micro_batches")
 COUNTS = ("recompute", "select_recompute", "select_comm_recompute")
 SIZES = {
     "mindformers": ("data_parallel", "model_parallel", "context_parallel", "pipeline_stage"),
@@ -39,6 +41,8 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     problems = [_shifted(one, piece) for one in lint_text("fragment.yaml", piece.text).problems]
     values, corrected = _values(found), _corrected(found, bool(repaired.notes))
     changes = flat(values) if values else {}
+    impossible = _impossible(found.dialect, changes, piece)
+    problems += impossible
     belongs = joined((say("{key} under {parents}", key=key, parents=parents) for key, parents in found.belongs), "; ")
     says = [
         *(_shifted_note(note, piece) for note in (*repaired.notes, *found.notes)),
@@ -48,7 +52,7 @@ def explain_keys(piece: Piece, kind: str) -> Part:
     says += [say("no key of {dialect}: {key}", dialect=title, key=key) for key in found.unknown]
     says += [say("could also be {others}", others=", ".join(found.also))] if found.also else []
     figures = list(_figures(found.dialect, changes))
-    if piece.plan is not None and changes:
+    if piece.plan is not None and changes and not impossible:
         applied = apply(piece.plan, found.dialect, changes, piece.name)
         told = {(one.rule, one.message) for one in problems}
         says += applied.says
@@ -74,6 +78,19 @@ def _shifted_note(note: str, piece: Piece) -> str:
 
 def _shifted(problem: Problem, piece: Piece) -> Problem:
     return piece.problem(problem.rule, problem.severity, problem.message, line=problem.line, key=problem.key, fix=problem.fix)
+
+
+def _impossible(dialect: str, changes: Mapping[Path, Any], piece: Piece) -> list[Problem]:
+    """Sizes that no job has; a variable may be anything."""
+    sizes = {name.rpartition(".")[2] for group in SIZED for name in dialect_named(dialect).sizes.get(group, ())}
+    return [
+        piece.problem(
+            "size-impossible", "error", say("{key} = {value} is no size: a whole number from 1 on", key=key, value=shown(value))
+        )
+        for path, value in changes.items()
+        if (key := path[-1]) in sizes and not (isinstance(value, str) and "$" in value)
+        if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= HIGHEST)
+    ]
 
 
 def _values(found: Placed) -> Mapping[str, Any]:

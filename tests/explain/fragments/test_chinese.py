@@ -29,6 +29,10 @@ MORE = {
     "a tab": "parallel_config:\n\tdata_parallel: 8",
     "a table": "| a | b |\n|---|---|\n| 1 | 2 |",
     "a secret": "export WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567",
+    "tables of TOML": "[parallelism]\ntensor_parallel_degree = 8\n[compile]\nenable = true",
+    "a prompt": "[root@node1 ~]# export HCCL_BUFFSIZE=200",
+    "a diff": " parallel_config:\n-  data_parallel: 8\n+  data_parallel: 0",
+    "line numbers": "7 parallel_config:\n8   data_parallel: 8",
     "a formula": "$$ 12bLsh^2 $$",
 }
 

@@ -270,6 +270,7 @@ def test_every_kind_is_a_module_and_says_what_it_looks_for():
         "log_lines",
         "options",
         "sapp",
+        "toml_tables",
         "tracker",
     }
 
