@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from perfkit.config.dialects import yaml
@@ -20,7 +22,7 @@ from perfkit.config.dialects._mindformers_model import read_model
 from perfkit.config.dialects._mindformers_pretrained import with_pretrained
 from perfkit.config.dialects._mindformers_settings import settings
 from perfkit.config.dialects._mindformers_write import edit, new
-from perfkit.config.dialects._section import Reading, Section
+from perfkit.config.dialects._section import Reading, Section, shown
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.config.dialects.memory_text import POOL_KEY, pool_limit
 from perfkit.config.dialects.mindformers_keys import STRICT, strict_keys
@@ -28,7 +30,7 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
 from perfkit.core.spec.plan import Plan, uneven
-from perfkit.core.spec.recompute import Counts
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
@@ -67,6 +69,8 @@ def read(document: Document) -> Plan:
     sequence_parallel = _sequence_parallel(top, sizes["context_parallel_size"])
     workload = _workload(top, config, sizes)
     recompute = recompute_plan(top.section("recompute_config"), layers) if layers else None
+    if recompute is not None:
+        recompute = _swapped(top.section("swap_config"), layers, recompute)
     optimizer = _optimizer(top, config)
     memory_limit = pool_limit(reading, top.section(POOL_KEY[0]).raw(POOL_KEY[1]))
     software = _software(config)
@@ -251,6 +255,27 @@ def _software(config: Section) -> SoftwareSpec:
 def _newer(top: Section, config: Section) -> bool:
     """Whether the models since 1.6 are built, whose defaults differ (`mindformers/parallel_core/transformer_config.py`)."""
     return names_class(config.values) or not top.flag("use_legacy", default=True)
+
+
+def _swapped(config: Section, layers: Counts, recompute: RecomputePlan) -> RecomputePlan:
+    """The plan with the layers that wait on the host (`layer_swap` has their numbers); what is recomputed is not kept to wait."""
+    entries, sizes = config.raw("layer_swap"), [count for row in layers for count in row]
+    if not config.flag("swap", default=False) or not isinstance(entries, list | Mapping):
+        return recompute
+    chosen: set[int] = set()
+    for entry in [entries] if isinstance(entries, Mapping) else entries:
+        named = entry.get("layers") if isinstance(entry, Mapping) else None
+        numbers: list[Any] = [*range(sum(sizes))] if named is True else named if isinstance(named, list) else [named]
+        if not all(isinstance(one, int) and not isinstance(one, bool) and 0 <= one < sum(sizes) for one in numbers):
+            config.reading.problem(config.path("layer_swap"), f"{shown(named)} must be numbers of layers, 0 to {sum(sizes) - 1}")
+            return recompute
+        chosen.update(numbers)
+    full = sizes if recompute.all_layers else [count for row in recompute.full_layers for count in row] or [0] * len(sizes)
+    placed = zip(accumulate(sizes), sizes, full, strict=True)
+    counts = [min(sum(end - size <= one < end for one in chosen), size - again) for end, size, again in placed]
+    width = len(layers[0])
+    swapped = tuple(tuple(counts[at : at + width]) for at in range(0, len(counts), width))
+    return replace(recompute, swapped_layers=swapped) if any(counts) else recompute
 
 
 def _remarks(top: Section, config: Section) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from perfkit.config.dialects._section import HIGHEST, shown
 from perfkit.config.dialects.memory_text import size_of
 from perfkit.config.dialects.registry import dialect_named
 from perfkit.config.dialects.yaml import parse
@@ -17,6 +16,7 @@ from perfkit.config.lint import Problem, lint_text
 from perfkit.core.errors import InputError
 from perfkit.core.figure import Figure, figure
 from perfkit.core.patterns import check_patterns
+from perfkit.core.spec.checks import LARGEST
 from perfkit.core.spec.plan import Plan
 from perfkit.core.texts import Said, joined, say
 from perfkit.explain.fragments.applied import apply
@@ -85,11 +85,11 @@ def _impossible(dialect: str, changes: Mapping[Path, Any], piece: Piece) -> list
     sizes = {name.rpartition(".")[2] for group in SIZED for name in dialect_named(dialect).sizes.get(group, ())}
     return [
         piece.problem(
-            "size-impossible", "error", say("{key} = {value} is no size: a whole number from 1 on", key=key, value=shown(value))
+            "size-impossible", "error", say("{key} = {value} is no size: a whole number from 1 on", key=key, value=repr(value)[:60])
         )
         for path, value in changes.items()
         if (key := path[-1]) in sizes and not (isinstance(value, str) and "$" in value)
-        if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= HIGHEST)
+        if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= LARGEST)
     ]
 
 

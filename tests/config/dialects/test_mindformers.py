@@ -18,6 +18,8 @@ from perfkit.config.dialects.read import read_text
 from perfkit.core import catalog
 from perfkit.core.errors import InputError
 from perfkit.core.params import count_params
+from perfkit.predict.estimate import estimate
+from perfkit.predict.memory.memory import peak_memory
 
 DATA = Path(__file__).parents[2] / "data" / "configs"
 SAMPLES = sorted((DATA / "mindformers").rglob("*.yaml"))
@@ -393,3 +395,34 @@ def test_a_file_that_names_the_class_of_its_model_takes_its_sizes_and_places_fur
 def test_another_name_of_a_size_keeps_the_size_of_the_class_out(key, field):
     text = DEEPSEEK.replace("qk_layernorm: True", f"{key}: 64")
     assert getattr(read_text(text, "run.yaml").model, field) == 64
+
+
+SWAPPING = """use_parallel: True
+parallel_config: {data_parallel: 1, pipeline_stage: 2, micro_batch_num: 4}
+recompute_config: {recompute: RECOMPUTE}
+swap_config: {swap: SWAP, layer_swap: [{backward_prefetch: 1, layers: LAYERS}]}
+runner_config: {batch_size: 1}
+model: {model_config: {num_layers: 8, hidden_size: 1024, num_heads: 8, vocab_size: 32000, seq_length: 2048}}
+"""
+
+
+def swapping(layers: str, swap: str = "True", recompute: str = "False"):
+    return read_text(SWAPPING.replace("LAYERS", layers).replace("SWAP", swap).replace("RECOMPUTE", recompute), "swap.yaml")
+
+
+def test_layers_that_wait_on_the_host_are_counted_by_stage_and_cost_their_way():
+    plan = swapping("[0, 1, 5]")
+    assert plan.recompute.swapped_layers == ((2, 1),)
+    assert swapping("[0, 1, 5]", swap="False").recompute.swapped_layers == ()
+    assert swapping("True").recompute.swapped_layers == ((4, 4),)
+    hardware = catalog.hardware_named("Ascend-910B2")
+    kept, waiting = (replace(one, hardware=hardware) for one in (swapping("[0]", swap="False"), swapping("True")))
+    assert peak_memory(waiting).peak.total < peak_memory(kept).peak.total
+    assert estimate(waiting).breakdown.amount("communication/exposed/swap") > 0
+
+
+def test_what_is_recomputed_does_not_wait_and_a_layer_that_is_not_there_is_refused():
+    assert swapping("[0, 1, 5]", recompute="True").recompute.swapped_layers == ()
+    assert swapping("[0, 1, 2, 3]", recompute="[3, 0]").recompute.swapped_layers == ((1, 0),)
+    with pytest.raises(InputError, match="0 to 7"):
+        swapping("[8]")
