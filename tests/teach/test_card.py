@@ -7,7 +7,7 @@ import pytest
 from perfkit.core.errors import InputError
 from perfkit.face import widgets
 from perfkit.project import create_project
-from perfkit.teach import class_store, question
+from perfkit.teach import question
 from perfkit.teach.card import card, check, hint, progress, reveal
 from perfkit.teach.session import _memory, bulletin, session_of
 
@@ -24,20 +24,6 @@ def anywhere(request, tmp_path, monkeypatch):
     if request.param == "class":
         monkeypatch.setenv("PERFKIT_CLASS", "2024")
         monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
-    return session_of("s01")
-
-
-@pytest.fixture
-def store(tmp_path, monkeypatch):
-    create_project(tmp_path, "class")
-    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
-    monkeypatch.setenv("PERFKIT_CLASS", "2024")
-    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
-    return class_store(tmp_path)
-
-
-@pytest.fixture
-def here(store):
     return session_of("s01")
 
 

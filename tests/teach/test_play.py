@@ -5,19 +5,9 @@ from __future__ import annotations
 import pytest
 
 from perfkit.core.errors import InputError
-from perfkit.project import create_project
 from perfkit.teach import game
 from perfkit.teach.play import guess, join, judged, play, submit, take_look, team_of
 from perfkit.teach.session import session_of
-
-
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    create_project(tmp_path, "class")
-    monkeypatch.setenv("PERFKIT_PROJECT", str(tmp_path))
-    monkeypatch.setenv("PERFKIT_CLASS", "2024")
-    monkeypatch.setenv("PERFKIT_READ_ONLY", "1")
-    return session_of("s01")
 
 
 def true_guess():
