@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core.breakdown import Breakdown
-from perfkit.core.errors import InputError, NotMeasuredError
+from perfkit.core.errors import NotMeasuredError, Problems
 from perfkit.core.run import Run
 from perfkit.core.source import Source
 from perfkit.core.texts import say
@@ -177,7 +177,7 @@ def _by_plan(run: Run, change: Change) -> Change:
 
 def _changed(run: Run, recorded: Steps, asked: Sequence[Change]) -> tuple[Changed, Any, tuple[str, ...]]:
     """The steps after all changes of what was recorded, the plan after the others, and what was done; all problems at once."""
-    problems: list[str] = []
+    problems = Problems()
     changed = Changed.of(recorded)
     for change in asked:
         if change.planned:
@@ -193,13 +193,10 @@ def _changed(run: Run, recorded: Steps, asked: Sequence[Change]) -> tuple[Change
     if planned and run.plan is None:
         problems += [f"{change.text}: the run does not say which plan it is of; attach one (run.plan)" for change in planned]
     elif planned and run.plan is not None:
-        try:
+        with problems.of():
             plan, texts = changed_plan(run.plan, planned)
             said = (*said, f"the plan changes: {', '.join(texts)}")
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError("changes", problems)
+    problems.tell("changes")
     return changed, plan, tuple(f"{text[0].upper()}{text[1:]}." for text in said)
 
 

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import Any, Literal
 
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, Problems
 from perfkit.core.roots import is_allowed
 from perfkit.core.texts import t, told
 from perfkit.core.units import format_entry, rounded
@@ -258,13 +258,11 @@ def describe(control: Control, state: Any, value: Any, note: str) -> dict[str, A
 
 def refusals(controls: Sequence[Control], values: Mapping[str, Any], state: Any) -> list[str]:
     """What stands against the `values` of controls, by path; empty if all are accepted."""
-    problems: list[str] = []
+    problems = Problems()
     for control in controls:
         if control.path in values:
-            try:
+            with problems.of(t(control.label or words(control.path))):
                 control.accept(values[control.path], state)
-            except InputError as error:
-                problems += [f"{t(control.label or words(control.path))}: {problem}" for problem in error.problems]
     return problems
 
 

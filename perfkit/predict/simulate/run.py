@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfkit.core import clock
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, Problems
 from perfkit.core.run import Fact, LazyTable, LazyTables, Run
 from perfkit.core.source import Source
 from perfkit.core.spec.plan import Plan
@@ -160,13 +160,10 @@ def prepare(
     calibration: str | Calibration | None = None,
 ) -> Prepared:
     """Check everything and set a simulation up, as `simulate` does."""
-    problems: list[str] = []
-    whole = Layout.of(plan)
+    problems, whole = Problems(), Layout.of(plan)
     parsed: tuple[Fault, ...] = ()
-    try:
+    with problems.of():
         parsed = parse_faults(faults, whole)
-    except InputError as error:
-        problems += error.problems
     if not 1 <= steps <= MAX_STEPS:
         problems.append(f"steps = {steps} must be 1 to {MAX_STEPS}")
     if seed < 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from perfkit.core import catalog
-from perfkit.core.errors import InputError
+from perfkit.core.errors import InputError, Problems
 from perfkit.core.spec.checks import nearest_multiples
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -45,23 +45,18 @@ def base_plan(
 ) -> tuple[Plan, int]:
     """The plan to start from, under the limit that counts, and the devices. Raises InputError with everything that is wrong."""
     plan = given if isinstance(given, Plan) else read_config(given)
-    problems: list[str] = []
-    device = plan.hardware
+    problems, device = Problems(), plan.hardware
     if hardware is not None:
-        try:
+        with problems.of():
             device = catalog.hardware_named(hardware) if isinstance(hardware, str) else hardware
-        except InputError as error:
-            problems += error.problems
     elif device is None:
         problems.append('hardware is not named; a search needs the device, for example "Ascend-910B2"')
     count = plan.num_devices if devices is None else devices
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         problems.append(f"devices = {count!r} must be a whole number of at least 1")
     limited = plan
-    try:
+    with problems.of():
         limited = with_limit(replace(plan, hardware=device), *memory_limit)
-    except InputError as error:
-        problems += error.problems
     if not isinstance(top, int) or top < 1:
         problems.append(f"top = {top!r} must be a whole number of at least 1")
     problems += _choice_problems(choices)
