@@ -129,6 +129,21 @@ def test_a_column_that_is_stated_twice_hides_no_other_problem(command: str, tmp_
     assert f"row 1: column memory_limit_bytes: a memory limit of 999 GiB is more than {DEVICE} has, 64.0 GiB" in told
 
 
+@pytest.mark.parametrize("command", OF_A_DEVICE)
+def test_a_launcher_that_starts_other_devices_than_the_groups_need_is_told(command: str, tmp_path: Path, capsys):
+    path = tmp_path / "pretrain.sh"
+    path.write_text(
+        "NPU_MEMORY=58G torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --world-size 17 --num-layers 32 --hidden-size 4096 "
+        "--num-attention-heads 32 --seq-length 4096 --vocab-size 32000 --tensor-model-parallel-size 3 --micro-batch-size 1 "
+        "--global-batch-size 64 --bf16\n",
+        encoding="utf-8",
+    )
+    told = refused(capsys, command, str(path), "--device", "A100-80GB-SXM")
+    assert "world_size: 17 is not 2 nodes x 8 = 16 that the launcher starts; nearest is 16" in told
+    assert "16 devices are not divisible by 3 of one replica; nearest is 15 or 18" in told
+    assert "NPU_MEMORY: '58G' must be a size of more than 0 with its unit; nearest is '58GB'" in told
+
+
 def test_a_table_tells_its_options_together(tmp_path: Path, capsys):
     told = refused(capsys, "estimate", table(tmp_path), "--device", "Ascend-910B9", "--memory-limit-gib", "58G")
     assert "did you mean" in told

@@ -20,7 +20,7 @@ from perfkit.config.dialects.dialect import Document
 from perfkit.config.dialects.megatron_stages import num_chunks, recompute_plan, stage_layers, with_further
 from perfkit.config.dialects.memory_text import environment_limit
 from perfkit.core import catalog
-from perfkit.core.spec.checks import MAX_LAYERS
+from perfkit.core.spec.checks import MAX_LAYERS, nearest_multiples
 from perfkit.core.spec.model import Bias, ModelSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.parallel import ParallelPlan
@@ -100,7 +100,10 @@ def _data_parallel(options: Section, variables: Mapping[str, str], sizes: Mappin
         options.reading.default("data_parallel_size", f"{replicas}: the file does not say how many devices are used{fewest}")
         return replicas
     if devices % one:
-        options.reading.problem("tensor_model_parallel_size", f"{devices} devices are not divisible by {one} of one replica")
+        near = f"nearest is {nearest_multiples(devices, one)}"
+        options.reading.problem(
+            "tensor_model_parallel_size", f"{devices} devices are not divisible by {one} of one replica; {near}"
+        )
         return 1
     return devices // one
 
@@ -109,11 +112,14 @@ def _devices(options: Section, variables: Mapping[str, str]) -> int | None:
     known: Any = resolve_variable("WORLD_SIZE", variables)
     nodes = options.raw("nnodes", "num_nodes")
     each = options.raw("nproc_per_node", "num_gpus")
+    stated = options.positive_int("world_size", default=1) if options.has("world_size") else None
     if isinstance(each, int) and isinstance(nodes if nodes is not None else 1, int):
-        return max(1, each * (nodes or 1))
-    if isinstance(known, int) and known > 0:
-        return known
-    return options.positive_int("world_size", default=1) if options.has("world_size") else None
+        launched = max(1, each * (nodes or 1))
+        if stated not in (None, launched):
+            text = f"{stated} is not {nodes or 1} nodes x {each} = {launched} that the launcher starts; nearest is {launched}"
+            options.reading.problem("world_size", text)
+        return launched
+    return known if isinstance(known, int) and known > 0 else stated
 
 
 def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
