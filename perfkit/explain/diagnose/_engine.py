@@ -21,6 +21,8 @@ from perfkit.explain.diagnose.thresholds import HIGH_SHARE, LEAST_SHARE, MEDIUM_
 
 FAR_FROM_ALL = 0.5
 """A finding explains a symptom if it costs at least this share of the symptom's cost."""
+NEARLY_ALL = 0.75
+"""And this share of the cost of one that has left out what is the finding's."""
 
 
 def all_rules() -> tuple[Rule, ...]:
@@ -97,9 +99,9 @@ def _explained(findings: Sequence[Finding], chosen: Sequence[Rule]) -> list[Find
     every_cause: dict[int, list[int]] = {}
 
     def causes_of(cause: Finding, symptom: Finding) -> bool:
-        # What a finding has left out is not part of its cost: then half of both together is as much as the other.
+        # What a finding has left out is not part of its cost.
         apart = cause.rule in symptom.apart_from or symptom.rule in cause.apart_from
-        least_ns = (1.0 if apart else FAR_FROM_ALL) * (symptom.cost_ns or 0)
+        least_ns = (NEARLY_ALL if apart else FAR_FROM_ALL) * (symptom.cost_ns or 0)
         return symptom.rule in explains.get(cause.rule, ()) and (cause.cost_ns or 0) >= least_ns
 
     for index, symptom in enumerate(findings):

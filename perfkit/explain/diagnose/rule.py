@@ -57,7 +57,7 @@ class Finding:
     the time that a step would win without it, None where it costs no time; `part` says which part of the step that time is in,
     `loss` what exactly would be gone, where the rule knows: then its price is shared with others that win the same time.
     `next` names pages and rules to look at, also rules whose findings this one explains. `apart_from` are rules whose share of the
-    time the finding has left out already: of the two the larger one explains the other.
+    time the finding has left out already: one explains the other if it costs about as much.
     """
 
     rule: str

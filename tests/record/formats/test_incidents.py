@@ -18,6 +18,23 @@ LINES = [
     ("torch.AcceleratorError: uncorrectable ECC error encountered", "memory_error", None, None),
     ("[ERROR] 2025-01-01 (PID:1, Device:0, RankID:5) ERR02200 DIST call hccl api failed.", "device_error", "ERR02200", 5),
     ("EZ9999: Inner Error!", "device_error", "EZ9999", None),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=1234.0.", "host_memory", None, None),
+    ("[12345.678] Out of memory: Killed process 4321 (python) total-vm:123456kB", "host_memory", None, None),
+    ("RuntimeError: DataLoader worker (pid 12345) is killed by signal: Killed. ", "host_memory", None, None),
+    ("RuntimeError: Device(id:0) memory isn't enough and alloc failed, kernel name: Default/net", "out_of_memory", None, None),
+    ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", "out_of_memory", None, None),
+    (
+        "[ERROR] HCCL(1234,python):2024-05-01-10:00:00 [task_exception_handler.cc:560][TaskExecStage][Timeout] notify wait",
+        "collective_timeout",
+        None,
+        None,
+    ),
+    ("torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 7/8", "collective_timeout", None, None),
+    ("RuntimeError: [gloo/unbound_buffer.cc:84] Timed out waiting 1800000ms for recv operation", "collective_timeout", None, None),
+    ("[ERROR] RUNTIME(1234): hbm multi bit ecc, device_id=3", "memory_error", None, None),
+    ("rtStreamSynchronize execute failed, ret=507015 (aicore exception)", "device_error", "507015", None),
+    ("RuntimeError: E39999: Inner Error, Please contact support engineer!", "device_error", "E39999", None),
+    ("RuntimeError: HIP error: the operation cannot be performed in the present state", "device_error", None, None),
 ]
 
 
@@ -36,6 +53,9 @@ def test_a_line_is_told_with_kind_code_and_rank(text: str, kind: str, code: str 
         "export HCCL_CONNECT_TIMEOUT=1800; export NCCL_TIMEOUT=1800 default timeout",
         "torchrun --nccl-timeout 30",
         "INFO: E1234 is the name of a model",
+        "node E10123: ready",
+        "INFO: set max_device_memory to avoid out of memory",
+        "If you encounter out of memory, try reducing the micro batch size",
     ],
 )
 def test_settings_and_steps_are_no_incidents(text: str):

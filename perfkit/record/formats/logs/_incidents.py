@@ -1,8 +1,9 @@
 """Incidents: lines of a log that say that something went wrong, whatever program printed them.
 
-Out of memory, collectives that timed out, errors of device memory, errors of the device or its driver. Codes of Ascend are two
-letters and four digits (EI0002: a notify of HCCL timed out, EL0004: no memory), of torch_npu ERR and five digits, of NVIDIA's
-driver Xid and a number. The rank is that of the line (`[rank3]:`), else that of the file.
+Out of memory of the device or its host, collectives that timed out, errors of device memory, errors of the device or its driver.
+Codes of Ascend are two letters and four digits (EI0002: a notify of HCCL timed out, EL0004: no memory), E and five digits, or 507
+and three; of torch_npu ERR and five digits, of NVIDIA's driver Xid and a number. The rank is that of the line (`[rank3]:`), else
+that of the file.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import re
 from dataclasses import dataclass
 
 _KINDS = {
+    "host_memory": (r"[Oo][Oo][Mm][-_ ][Kk]ill|Out of memory: Kill|DataLoader worker \(pid.{0,40}killed by signal: Killed"),
     "out_of_memory": (
-        r"out of memory|OutOfMemoryError|EL0004\b|[Mm]emory not enough|[Mm]alloc device memory failed|[Oo]om-kill"
-        r"|[Aa]lloc\w* (?:device )?memory failed"
+        r"out of memory|OutOfMemoryError|EL0004\b|[Mm]emory not enough|[Mm]emory isn't enough|[Mm]alloc device memory failed"
+        r"|[Aa]lloc\w* (?:device )?memory failed|CUBLAS_STATUS_ALLOC_FAILED"
     ),
     "collective_timeout": (
-        r"Watchdog caught collective operation timeout|(?:NCCL|HCCL|RCCL)\b.{0,80}?\btim(?:ed? ?-?out|eout)|EI0002\b|EI0006\b"
+        r"Watchdog caught collective operation timeout|(?:NCCL|HCCL|RCCL)\b.{0,120}?\b[Tt]im(?:ed? ?-?out|eout)|EI0002\b|EI0006\b"
         r"|[Nn]otify wait (?:execution )?time-?out|collective operations? timed? ?out"
+        r"|Timed out (?:waiting \d+ ?ms for (?:recv|send) operation|after \d+ seconds waiting for clients)"
     ),
     "memory_error": (
-        r"\b(?:[Uu]ncorrect\w+ )?ECC (?:memory )?[Ee]rror|\bXid\b.{0,40}?\):\s*(?:48|63|64|94|95)\b|\bUCE ERROR\b|HBM MULTI BIT ECC"
+        r"\b(?:[Uu]ncorrect\w+ )?ECC (?:memory )?[Ee]rror|\bXid\b.{0,40}?\):\s*(?:48|63|64|94|95)\b|\bUCE ERROR\b"
+        r"|(?i:\bhbm multi[- ]bit ecc)"
     ),
     "device_error": (
-        r"CUDA error:|\bXid\b|AcceleratorError|device-side assert|an illegal memory access|NPU error|HCCL error|NCCL error"
-        r"|\bE[A-Z]\d{4}\b(?=[:\]\s])|\bERR\d{5}\b|\bE1\d{4}:|ncclSystemError|ncclInternalError|ncclRemoteError"
-        r"|ncclUnhandledCudaError"
+        r"(?:CUDA|HIP) error:|\bXid\b|AcceleratorError|device-side assert|an illegal memory access|NPU error|HCCL error|NCCL error"
+        r"|\bE[A-Z]\d{4}\b(?=[:\]\s])|\bERR\d{5}\b|(?:(?m:^)|[\]:]) {0,3}E[1-9]\d{4}: [A-Z]|\b(?:ret|code is|code)\W{0,3}507\d{3}\b"
+        r"|ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError|Memory access fault by GPU"
     ),
 }
 """In the order in which they count: a line that says two things is of the first kind."""
@@ -33,11 +37,13 @@ _PATTERNS = {kind: re.compile(pattern) for kind, pattern in _KINDS.items()}
 _ANY = re.compile("|".join(_KINDS.values()))
 MARKER = re.compile("|".join(_KINDS.values()).encode())
 """Whether some bytes may hold an incident, which is asked before lines are looked at."""
-_CODE = re.compile(r"\bE[A-Z]\d{4}\b|\bERR\d{5}\b|\bE1\d{4}\b|\bXid\b.{0,40}?\):\s*(\d{1,3})\b")
+_CODE = re.compile(r"\bE[A-Z]\d{4}\b|\bERR\d{5}\b|\bE[1-9]\d{4}\b|\b507\d{3}\b|\bXid\b.{0,40}?\):\s*(\d{1,3})\b")
 _HARMLESS = re.compile(
-    r"TORCH_NCCL|NCCL_[A-Z_]+=|[\w-]+\.{4,}|\b(?:set|setting|config|default)\b.{0,40}timeout|--[\w-]*timeout", re.IGNORECASE
+    r"TORCH_NCCL|NCCL_[A-Z_]+=|[\w-]+\.{4,}|\b(?:set|setting|config|default)\b.{0,40}timeout|--[\w-]*timeout"
+    r"|\b(?:if|avoid|prevent|against|may|might|case of)\b.{0,60}out of memory",
+    re.IGNORECASE,
 )
-"""Settings that name a time-out, and lines of an argument dump."""
+"""Settings that name a time-out, lines of an argument dump, and advice about what did not happen."""
 _RANK = re.compile(r"\brank(?:id)?[ _:]{0,2}(\d{1,6})\b", re.IGNORECASE)
 _MAX_TEXT = 400
 

@@ -9,7 +9,7 @@ from perfkit.explain.diagnose.rules import out_of_memory
 from tests.explain.diagnose.made import with_incidents
 
 
-@pytest.mark.parametrize("kind", ["out_of_memory"])
+@pytest.mark.parametrize("kind", ["out_of_memory", "host_memory"])
 def test_a_line_of_a_log_is_a_finding_with_its_rank_and_place(kind: str):
     (finding,) = diagnose(with_incidents((3, kind, "EI0002", 17)), only=[out_of_memory.RULE]).findings
     assert (finding.rule, finding.severity) == (out_of_memory.RULE.name, "high")
