@@ -23,6 +23,8 @@ from perfkit.record.overlap import Intervals, union
 
 PAUSE_NS = 2_000_000
 """The host of a step makes some event every few microseconds; nothing for this long may be a stop."""
+LEAST_NS = 1_000_000
+"""What such a stop leaves a device idle for at least; until its queue is empty it costs nothing."""
 HABITS_A_STEP = 2
 """So many pauses a step may be; what comes more often is a habit of the host."""
 FAR_LONGER = 4.0
@@ -79,7 +81,7 @@ def without_habits(host: Host, gaps: Intervals, num_steps: int) -> Host:
     idle = until(gaps, silent.ends) - until(gaps, silent.starts)
     longest = np.sort(idle)[::-1]
     habit = int(longest[HABITS_A_STEP * num_steps]) if len(longest) > HABITS_A_STEP * num_steps else 0
-    kept = idle >= max(PAUSE_NS, round(FAR_LONGER * habit))
+    kept = idle >= max(LEAST_NS, round(FAR_LONGER * habit))
     return replace(host, silent=Intervals(silent.starts[kept], silent.ends[kept]))
 
 

@@ -33,7 +33,7 @@ PAUSE_SHARE = Threshold(
     "pause-share", 0.015, "share of the step", "chosen: three times what is worth a finding, because a single time is no habit"
 )
 PAUSE_LEAST = Threshold(
-    "pause-least", 2e6, "ns", "chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms"
+    "pause-least", 1e6, "ns", "chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms"
 )
 PAUSES_A_STEP = Threshold("pauses-a-step", 2.0, "idle times a step", "chosen: more are no pause but a habit")
 
