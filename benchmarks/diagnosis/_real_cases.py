@@ -46,6 +46,8 @@ def bases() -> tuple[Base, ...]:
                 Cause("pause", 50, steps=(0,)),
                 Cause("slow transfers", 6, steps=(1, 2)),
                 Cause("slow computing", 1.5, steps=(0,)),
+                Cause("slow copies", 10),
+                Cause("slow copies", 10, steps=(1,)),
             ),
             with_baseline=(Cause("slow transfers", 2), Cause("slow computing", 1.4, operator="Cijk")),
         ),

@@ -25,11 +25,12 @@ def test_a_cause_is_named_and_nobody_else_is_blamed(base: Base, cause: Cause, wi
     assert verdict.right or verdict.true_share < TOLD or cause.name in MISSED
 
 
-WAITING = [(base, cause) for base in bases() for cause in base.causes if cause.kind == "blocking calls" and base.times == 1]
+KINDS = ("blocking calls", "slow copies")
+PRICED = [(base, cause) for base in bases() for cause in base.causes if cause.kind in KINDS and base.times == 1]
 
 
-@pytest.mark.parametrize(("base", "cause"), WAITING, ids=[base.name for base, _ in WAITING])
-def test_calls_that_wait_cost_what_the_host_would_be_earlier_without_them_in_the_next_step_too(base: Base, cause: Cause):
+@pytest.mark.parametrize(("base", "cause"), PRICED, ids=[f"{base.name}: {cause.name}" for base, cause in PRICED])
+def test_calls_that_wait_and_copies_cost_what_they_made_the_steps_longer(base: Base, cause: Cause):
     verdict = judged(base, cause, with_baseline=False)
     assert verdict.right
     assert verdict.cost_ratio == pytest.approx(1, abs=NEAR)

@@ -2,8 +2,9 @@
 
 What is measured: copies as far as no kernel of the rank runs beside them, as a share of the step: those to and from the host, with
 how much of them moves pageable memory, which the driver has to copy twice and for which the host waits; and those inside the
-device, of which a healthy step has some. Copies that hide behind kernels cost nothing and do not count; values that are read one
-by one are `frequent-sync`, and what a step waits for before its first kernel is `data-feed`.
+device, of which a healthy step has some. Copies that are long in some steps alone name those. Copies that hide behind kernels
+cost nothing and do not count; values that are read one by one are `frequent-sync`, and what a step waits for before its first
+kernel is `data-feed`.
 
 What to do: pin the memory of the host and copy ahead on a stream of its own, so that the copy hides behind the step before;
 keep what every step needs on the device; make tensors on the device instead of moving them there. Inside the device: operators
@@ -23,6 +24,7 @@ from perfkit.explain.diagnose import host, kernels, work
 from perfkit.explain.diagnose.advice import Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.record.overlap import union
 
@@ -74,39 +76,58 @@ def check(case: Case) -> Verdict:
         by_rank = exposed_ns.groupby(exposed["rank"]).sum() / case.num_kernel_steps
         share = float(by_rank.max()) / (case.step_ns or 1)
         evidence |= {f"exposed_copies_{way}_ns": float(by_rank.max()), f"exposed_copies_{way}_share": share}
-        if share >= case.limit(HOST_COPY_SHARE if way == "host" else INSIDE_COPY_SHARE):
-            found.append(_finding(case, way, exposed, exposed_ns, by_rank))
+        copied = exposed.assign(alone_ns=exposed_ns, named=exposed["rank"].map(by_rank >= 0.5 * by_rank.max()))
+        by_step = copied[copied["rank"] == by_rank.idxmax()].groupby("step")["alone_ns"].sum()
+        by_step = by_step.reindex(list(case.kernel_steps), fill_value=0.0)
+        least = case.limit(HOST_COPY_SHARE if way == "host" else INSIDE_COPY_SHARE)
+        episode = episode_of(by_step, case.limit(EPISODE_SHARE) * (case.step_ns or 1))
+        if episode is not None and episode.usual >= least * (case.step_ns or 1):
+            episode = None  # What all steps copy lasts, though some copy for longer.
+        if share >= least or episode is not None:
+            found.append(_finding(case, way, copied, by_step, episode))
     if not evidence:
         raise NotMeasuredError("copies by name that says where they go", how_to_collect=KERNELS_BY)
     return Verdict(tuple(found), evidence)
 
 
-def _finding(case: Case, way: str, exposed: pd.DataFrame, exposed_ns: pd.Series, by_rank: pd.Series) -> Finding:
-    slow = by_rank[by_rank >= 0.5 * by_rank.max()]
-    totals = exposed_ns.groupby(exposed["name"].astype("object")).sum().sort_values(ascending=False)
-    pageable = exposed["name"].astype(str).str.contains("pageable", case=False).to_numpy(dtype=bool)
+def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, episode: Episode | None) -> Finding:
+    """What copies of one way cost; of an episode what they take in its steps beyond the others."""
+    totals = copied.groupby(copied["name"].astype("object"))["alone_ns"].sum().sort_values(ascending=False)
+    mean_ns = float(by_step.mean())
     evidence = {
-        "exposed_copies_ns": float(by_rank.max()),
-        "exposed_copies_share": float(by_rank.max()) / (case.step_ns or 1),
-        "copies_a_rank_and_step": len(exposed) / max(1, exposed["rank"].nunique()) / case.num_kernel_steps,
-        **({"pageable_share": float(exposed_ns[pageable].sum() / exposed_ns.sum())} if way == "host" else {}),
+        "exposed_copies_ns": mean_ns,
+        "exposed_copies_share": mean_ns / (case.step_ns or 1),
+        "copies_a_rank_and_step": len(copied) / max(1, copied["rank"].nunique()) / case.num_kernel_steps,
+        **({} if episode is None else episode.evidence(by_step, len(by_step))),
     }
+    if way == "host":
+        pageable = copied["name"].astype(str).str.contains("pageable", case=False).to_numpy(dtype=bool)
+        evidence["pageable_share"] = float(copied["alone_ns"][pageable].sum() / copied["alone_ns"].sum())
+    rows = copied
+    if episode is not None:
+        rows = copied[copied["step"].isin(episode.steps).to_numpy(dtype=bool)]
+        rows = rows.assign(exposed=rows["exposed"] * (1.0 - episode.usual / evidence["in_these_steps_ns"]))
+    cost_ns = work.won_ns(case, rows, fraction=rows["exposed"])
     return Finding(
         rule=RULE.name,
         title=say(
-            "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them {copies}"
+            "The device waits up to {exposed_copies_ns} of the mean step for copies between host and device, most of them "
+            "{copies}{when}"
             if way == "host"
-            else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing then",
+            else "The device copies inside its own memory for up to {exposed_copies_ns} of the mean step and computes nothing "
+            "then{when}",
             copies=kernels.told(tuple(str(name) for name in totals.index), top=1),
+            when="" if episode is None else say(", {when}", when=episode.told(len(by_step))),
             **evidence,
         ),
         subject={
-            "ranks": tuple(int(str(rank)) for rank in slow.index),
+            "ranks": tuple(sorted(int(rank) for rank in copied.loc[copied["named"].to_numpy(dtype=bool), "rank"].unique())),
             "operators": tuple(str(name) for name in totals.index[:3]),
+            **({} if episode is None else {"steps": episode.steps}),
         },
         evidence=evidence,
         actions=fitting(case, ACTIONS if way == "host" else INSIDE_ACTIONS),
-        cost_ns=work.won_ns(case, exposed, fraction=exposed["exposed"]),
+        cost_ns=cost_ns if episode is None else price_ns(case, episode.steps, cost_ns, whole=True),
         next=("14_timeline", "16_data_feed") if way == "host" else ("14_timeline", "12_operators"),
         part="free",
     )
@@ -133,6 +154,6 @@ RULE = Rule(
     "Copies that nothing hides",
     frozenset({"steps", "kernels"}),
     KERNELS_BY,
-    (HOST_COPY_SHARE, INSIDE_COPY_SHARE),
+    (HOST_COPY_SHARE, INSIDE_COPY_SHARE, EPISODE_SHARE),
     check,
 )
