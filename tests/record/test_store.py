@@ -1,20 +1,22 @@
 """Reading CSV files exactly, whatever is wrong with them."""
 
+import csv
 from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from perfkit.core.errors import InputError
 from perfkit.record import store
 from perfkit.record.listing import File
-from perfkit.record.store import _row_blocks, read_csv
+from perfkit.record.store import _few_cells, _row_blocks, read_csv
 from perfkit.record.store._cells import parse, parse_all
 
+TRACES = Path(__file__).parents[1] / "data" / "traces"
 COLUMNS = {"a": "us", "b": "text", "c": "int"}
 
 
@@ -49,6 +51,56 @@ def test_every_way_to_write_a_table_reads_the_same(tmp_path: Path, content: byte
     csv = read_csv(table(tmp_path, content), COLUMNS)
     assert csv.frame.to_dict("list") == {"a": [1500, 2000], "b": ["x", "y"], "c": [3, 4]}
     assert not csv.losses()
+
+
+CELLS = {"a": "us", "b": "label", "c": "int", "d": "float", "e": "text", "f": "ms", "g": "label"}
+ODD = st.sampled_from(
+    ["1e3", "nan", "N/A", "", "-", "x", " 7", "z\t", "inf", "+1", ".5", "5.", "1e400", "9" * 20, "4_000", "\x1d1", "0x1"]
+)
+TIMES = st.decimals(-(10**12), 10**12, allow_nan=False, allow_infinity=False, places=7).map("{:f}".format)
+WHOLE, FLOATS, TEXTS = (
+    st.integers(-(10**17), 10**17).map(str),
+    st.floats(-1e9, 1e9).map(repr),
+    st.sampled_from(["x", "y", " x", "N/A"]),
+)
+ROWS = st.tuples(TIMES, TEXTS, WHOLE, FLOATS, TEXTS, TIMES).map(list)
+
+
+def assert_read_alike(file: File, columns: dict[str, store.Cell], whole: pytest.MonkeyPatch) -> bool:
+    """Whether a file was plain; if so the columnar engine must read the same."""
+    plain = _few_cells.read_plain(file, columns)
+    found = read_csv(file, columns)
+    with whole.context() as patch:
+        patch.setattr(_few_cells, "MAX_BYTES", 0)
+        wanted = read_csv(file, columns)
+    pd.testing.assert_frame_equal(found.frame, wanted.frame)
+    assert (found.absent, found.unread, found.losses()) == (wanted.absent, wanted.unread, wanted.losses())
+    return plain is not None
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(ROWS, min_size=1, max_size=4), st.none() | st.tuples(st.integers(0, 5), ODD), st.booleans())
+def test_a_small_table_is_read_as_the_columnar_engine_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[list[str]], odd: tuple[int, str] | None, carriage: bool
+):
+    if odd is not None:
+        rows[-1][odd[0]] = odd[1]
+    content = ("\r\n" if carriage else "\n").join([",".join(("a", "b", "c", "d", "e", "f")), *(",".join(row) for row in rows)])
+    was_plain = assert_read_alike(table(tmp_path, content.encode()), CELLS, monkeypatch)
+    assert was_plain or odd is not None or any("e" in row[3] for row in rows)
+
+
+def test_small_tables_of_recordings_are_plain_and_read_as_the_columnar_engine_reads_them(monkeypatch: pytest.MonkeyPatch):
+    files = [path for path in sorted(TRACES.rglob("*.csv")) if 0 < path.stat().st_size <= _few_cells.MAX_BYTES]
+    plain = 0
+    for path in files:
+        header = path.read_text(encoding="utf-8-sig").split("\n")[0]
+        names = [name.strip() for name in next(csv.reader([header]))]
+        columns: dict[str, store.Cell] = {
+            name: "us" if "us)" in name else "float" if "MB" in name or "%" in name else "label" for name in names
+        }
+        plain += assert_read_alike(File(path, Path(path.name), path.stat().st_size), columns, monkeypatch)
+    assert plain > len(files) / 2
 
 
 def test_epoch_times_keep_every_ns(tmp_path: Path):

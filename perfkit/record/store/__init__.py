@@ -8,6 +8,7 @@ the empty text are null. What does not parse is null, counted by column, and nev
 
 from perfkit.record.store._cells import NULLS, Cell, exact_ns, times_ns
 from perfkit.record.store._csv import MISSHAPEN, Csv, read_csv
+from perfkit.record.store._few_cells import read_plain, series
 from perfkit.record.store._few_rows import FEW_ROWS, read_rows, write_rows
 from perfkit.record.store._parquet import ROWS_PER_GROUP, read_group, read_table, write_table
 from perfkit.record.store._select import select
@@ -26,9 +27,11 @@ __all__ = [
     "exact_ns",
     "read_csv",
     "read_group",
+    "read_plain",
     "read_rows",
     "read_table",
     "select",
+    "series",
     "times_ns",
     "write_rows",
     "write_table",

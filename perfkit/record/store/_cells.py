@@ -24,12 +24,10 @@ Cell = Literal["text", "label", "int", "float", "us", "ms", "ns"]
 """How a cell is read: text, text that repeats (as categories), a whole number, a float, or a decimal time in us, ms or ns that
 becomes int64 ns."""
 
-_SPACES = (
-    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
-)
+SPACES = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 """What the columnar engine takes for space around a text."""
 NULLS = ("", "N/A", "NA", "n/a", "nan", "NaN", "None", "null", "-")
-_NS_PER_UNIT = {"us": NS_PER_US, "ms": NS_PER_MS, "ns": 1}
+NS_PER_UNIT = {"us": NS_PER_US, "ms": NS_PER_MS, "ns": 1}
 _FRACTION_DIGITS = {"us": 3, "ms": 6, "ns": 0}
 
 
@@ -110,7 +108,7 @@ def parse(text: pl.Series, cell: Cell) -> tuple[pl.Series, int]:
     if cell == "int":
         again = odd.str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
     else:
-        again = pl.Series([_exact_ns(one, _NS_PER_UNIT[cell]) for one in odd], dtype=pl.Int64)
+        again = pl.Series([_exact_ns(one, NS_PER_UNIT[cell]) for one in odd], dtype=pl.Int64)
     return values.scatter(rest.arg_true(), again), again.null_count()
 
 
@@ -127,7 +125,7 @@ def joined(pieces: list[pl.Series], cell: Cell) -> pd.Series:
 def _labels(values: pl.Series) -> pd.Series:
     """A polars Categorical, cleaned once a distinct text, as categories in ascending order."""
     distinct = values.unique().drop_nulls()
-    stripped = [text.strip(_SPACES) for text in distinct.cast(pl.String).to_list()]
+    stripped = [text.strip(SPACES) for text in distinct.cast(pl.String).to_list()]
     clean = [None if text in NULLS else text for text in stripped]
     known = sorted({text for text in clean if text is not None})
     place = {text: index for index, text in enumerate(known)} | {None: -1}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ import pandas as pd
 from perfkit.core.errors import InputError
 from perfkit.record.listing import File
 from perfkit.record.store._cells import Cell, cleaned, joined, no_values, parse_all
+from perfkit.record.store._few_cells import read_plain, series
 from perfkit.record.store._row_blocks import row_blocks
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
     """
     if file.size_bytes == 0:
         raise InputError(file.label, ["the file is empty (0 bytes)"])
+    required = tuple(required)
+    if (plain := read_plain(file, columns, required=required)) is not None:
+        header, cells = plain
+        rows = len(next(iter(cells.values()), ()))
+        frame = pd.DataFrame({name: series(cells.get(name, [None] * rows), cell) for name, cell in columns.items()})
+        return Csv(frame, *_beside(columns, header), {})
     blocks = row_blocks(file)
     content = next(blocks, b"")
     header = _header(file, content)
@@ -79,14 +86,13 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
         misshapen += lost
         pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, texts, unparsed))
         content = next(blocks, b"")
-    frame = _joined(pieces, columns)
-    return Csv(
-        frame=frame,
-        absent=tuple(name for name in columns if name not in present),
-        unread=tuple(name for name in present if name not in columns),
-        unparsed=dict(unparsed),
-        misshapen=misshapen,
-    )
+    return Csv(_joined(pieces, columns), *_beside(columns, header), dict(unparsed), misshapen)
+
+
+def _beside(columns: Iterable[str], header: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns asked for that a header lacks, and those that it has beyond them."""
+    found, asked = dict.fromkeys(reversed(header)), list(columns)
+    return tuple(name for name in asked if name not in found), tuple(name for name in found if name not in asked)
 
 
 def _values(

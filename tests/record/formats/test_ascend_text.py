@@ -389,15 +389,18 @@ def test_values_that_make_no_sense_are_counted(tmp_path: Path):
         "1,Text,N/A,AI_CORE,40,five,0,1\n"
         "1,Huge,N/A,AI_CORE,50,1e400,0,1\n"
         "1,WaitsBackwards,N/A,AI_CORE,60,5,-1,1\n"
+        "-1,OfNoStep,N/A,AI_CORE,55,1,0,1\n"
         "1,Short,N/A\n"
     )
     rank_folder(tmp_path, 0, kernel_rows=rows)
     run = load(tmp_path)
-    assert list(kernels(run, 0)["name"]) == ["Good", "WaitsBackwards"]
-    assert list(kernels(run, 0)["wait_ns"]) == [0, pd.NA]
+    assert list(kernels(run, 0)["name"]) == ["Good", "WaitsBackwards", "OfNoStep"]
+    assert list(kernels(run, 0)["step"]) == [1, 1, 1]
+    assert list(kernels(run, 0)["wait_ns"]) == [0, pd.NA, 0]
     assert dropped(run, "kernels.duration_ns") == 4
     assert dropped(run, "Duration(us): not a number") == 2
     assert dropped(run, "Wait Time(us): negative") == 1
+    assert dropped(run, "Step Id: negative") == 1
     assert dropped(run, "more or fewer cells") == 1
     assert state(run, "kernels") == "partial"
 

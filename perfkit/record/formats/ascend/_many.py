@@ -7,9 +7,8 @@ files of all ranks, because groups are known by the ranks that use them. What is
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any
@@ -17,7 +16,8 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core.run import LazyTable, Position, empty
-from perfkit.core.units import MIB, NS_PER_US, decimal_to_ns
+from perfkit.core.units import MIB
+from perfkit.record import store
 from perfkit.record.format import Sink
 from perfkit.record.formats.ascend import _layout, _memory
 from perfkit.record.formats.ascend import steps as _ascend_steps
@@ -27,7 +27,6 @@ from perfkit.record.formats.ascend._recording import Recording, add_all_links, a
 from perfkit.record.formats.ascend.communication import Operation
 from perfkit.record.formats.ascend.folders import COLLECTIVES, KERNELS, LINKS, STEPS, Rank
 from perfkit.record.steps import add_summary_steps
-from perfkit.record.store import NULLS
 
 MANY_RANKS = 64
 MEMORY_CURVES, MEMORY_BLOCKS = (_memory.CURVE, _memory.MODULES), (_memory.BLOCKS,)
@@ -39,8 +38,6 @@ _KEPT_BYTES = 128 * MIB
 _USE = frozenset({"rank", "group", "group_size", "operation"})
 _AT_ONCE = 64
 """Ranks whose collectives are put together at once: one after the other they take far longer."""
-_NUMBER = re.compile(r"-?\d{1,15}(\.\d{1,20})?")  # profilers print sums of floats with all their digits
-_TEXT = "Step"
 
 
 def read_many(ranks: Sequence[Rank], named: Groups, sink: Sink, record: Record) -> list[Recording]:
@@ -71,10 +68,9 @@ def _num_devices(sink: Sink) -> int | None:
 
 def _add_all_steps(ranks: Sequence[Rank], sink: Sink, later: _Later) -> list[Recording]:
     recordings = {rank.rank: Recording(rank, later.stage(rank.rank)) for rank in ranks}
-    plain = {rank.rank: rows for rank in ranks if (rows := _plain_rows(rank)) is not None}
-    cells = [cell for rows in plain.values() for cell in rows]
-    numbers = [number for number, rows in plain.items() for _ in rows]
-    frame = pd.DataFrame({name: _column(name, [row[name] for row in cells]) for name in _ascend_steps.COLUMNS})
+    plain = {rank.rank: found[1] for rank in ranks if (found := _plain_cells(rank)) is not None}
+    numbers = [number for number, cells in plain.items() for _ in cells[_ascend_steps.COMPUTING]]
+    frame = _as_frame(plain)
     stages = pd.array([recordings[number].stage for number in numbers], dtype="Int64")
     steps = _ascend_steps.summary(frame).assign(rank=numbers, pipeline_stage=stages)
     trial = Sink()
@@ -85,8 +81,8 @@ def _add_all_steps(ranks: Sequence[Rank], sink: Sink, later: _Later) -> list[Rec
     elif plain:
         add_summary_steps(sink, steps, next(rank.source.files[STEPS] for rank in ranks if rank.rank in plain))
         _ascend_steps.check_sums(sink, steps, STEPS)
-    for number, rows in plain.items():
-        recordings[number].rows[STEPS] = len(rows)
+    for number, cells in plain.items():
+        recordings[number].rows[STEPS] = len(cells[_ascend_steps.COMPUTING])
         file = recordings[number].rank.source.files[STEPS]
         sink.advance(file.label, file.size_bytes)
     for rank in ranks:
@@ -95,37 +91,19 @@ def _add_all_steps(ranks: Sequence[Rank], sink: Sink, later: _Later) -> list[Rec
     return list(recordings.values())
 
 
-def _plain_rows(rank: Rank) -> list[dict[str, Any]] | None:
-    """The rows of a summary file in which every cell is plain; None if it must be read with all care."""
+def _plain_cells(rank: Rank) -> tuple[list[str], dict[str, list[Any]]] | None:
     file = rank.file(STEPS)
-    if file is None:
-        return None
-    try:
-        lines = [line for line in file.path.read_bytes().decode("ascii").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError):
-        return None
-    rows = [[cell.strip() for cell in line.split(",")] for line in lines]
-    header = rows.pop(0) if rows else []
-    if not rows or not set(_ascend_steps.REQUIRED) <= set(header) or any(len(row) != len(header) for row in rows):
-        return None
-    places = [(name, header.index(name)) for name in _ascend_steps.COLUMNS if name in header]
-    cells = [{**dict.fromkeys(_ascend_steps.COLUMNS), **{name: row[at] for name, at in places}} for row in rows]
-    plain = all(_is_plain(name, text) for row in cells for name, text in row.items())
-    return [{name: _value(name, text) for name, text in row.items()} for row in cells] if plain else None
+    return None if file is None else store.read_plain(file, _ascend_steps.COLUMNS, required=_ascend_steps.REQUIRED)
 
 
-def _is_plain(name: str, text: str | None) -> bool:
-    return text is None or text in NULLS or ('"' not in text if name == _TEXT else _NUMBER.fullmatch(text) is not None)
-
-
-def _value(name: str, text: str | None) -> Any:
-    if text is None or text in NULLS:
-        return None
-    return text if name == _TEXT else decimal_to_ns(text, NS_PER_US)
-
-
-def _column(name: str, values: list[Any]) -> Any:
-    return pd.Series(values, dtype="object" if name == _TEXT else "Int64")
+def _as_frame(plain: Mapping[int, Mapping[str, list[Any]]]) -> pd.DataFrame:
+    """The summaries of ranks one after the other."""
+    columns: dict[str, list[Any]] = {name: [] for name in _ascend_steps.COLUMNS}
+    for cells in plain.values():
+        rows = len(cells[_ascend_steps.COMPUTING])
+        for name, values in columns.items():
+            values.extend(cells.get(name, [None] * rows))
+    return pd.DataFrame({name: store.series(columns[name], cell) for name, cell in _ascend_steps.COLUMNS.items()})
 
 
 class _Later:

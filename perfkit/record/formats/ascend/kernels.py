@@ -58,13 +58,15 @@ def read_kernels(
     rows = csv.frame.assign(**{name: csv.frame[alias] for name, alias in aliases.items() if name in csv.absent})
     if device is not None:
         rows = rows[(rows[DEVICE].isna() | (rows[DEVICE] == device)).astype(bool)].reset_index(drop=True)
-    wait_ns = rows["Wait Time(us)"]
-    negative = (wait_ns < 0).fillna(False)
-    sink.drop("Wait Time(us): negative", int(negative.sum()), file)
+    whole = {}
+    for name in ("Wait Time(us)", "Step Id"):
+        negative = (rows[name] < 0).fillna(False)
+        sink.drop(f"{name}: negative", int(negative.sum()), file)
+        whole[name] = rows[name].mask(negative)
     kernels = pd.DataFrame(
         {
             "rank": rank,
-            "step": rows["Step Id"],
+            "step": whole["Step Id"],
             "name": _each(rows[NAME], lambda name: _STACK.sub("", name)),  # MindSpore appends the stack to the name
             "type": rows["Type"],
             "core": rows["Accelerator Core"],
@@ -72,7 +74,7 @@ def read_kernels(
             "stream": rows["Stream ID"],
             "start_ns": rows[START],
             "duration_ns": rows[DURATION],
-            "wait_ns": wait_ns.mask(negative),
+            "wait_ns": whole["Wait Time(us)"],
             "input_shapes": _each(rows["Input Shapes"], lambda text: text.strip('"')),
             "input_dtypes": _each(rows["Input Data Types"], lambda text: text.strip('"')),
         }
