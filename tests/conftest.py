@@ -8,6 +8,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from perfkit.core.units import MIB
+from perfkit.record import _state
+
 settings.register_profile("perfkit", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("perfkit")
 
@@ -28,4 +31,5 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for variable in ("PERFKIT_PROJECT", "PERFKIT_READ_ONLY", "PERFKIT_APP", "PERFKIT_DASK"):
             patch.delenv(variable, raising=False)
         patch.setenv("PERFKIT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(_state, "MIN_BYTES", 4 * MIB)  # samples are read, not opened again: a test may change what reads them
         yield
