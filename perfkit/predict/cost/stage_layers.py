@@ -97,8 +97,12 @@ def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
     columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
     # What a plan does not state is nan, which equals nothing: -1 stands for it.
     cells = [column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0) for column in columns]
-    _, first, places = np.unique(np.stack(cells).astype(np.float64), axis=1, return_index=True, return_inverse=True)
-    return first.tolist(), places.ravel()
+    places = np.zeros(len(plans), dtype=np.intp)
+    for cell in cells:
+        if (cell != cell[0]).any():  # of most fields, as in a search, all plans have the same
+            codes = np.unique(cell, return_inverse=True)[1]
+            places = np.unique(places * (codes.max() + 1) + codes, return_inverse=True)[1]
+    return np.unique(places, return_index=True)[1].tolist(), places
 
 
 _again = attrgetter(*AMOUNTS[1:])
