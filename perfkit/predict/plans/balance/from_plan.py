@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -37,7 +38,7 @@ ROUNDS = 4
 """Times that a problem is priced again at its own answer."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanProblem:
     """The problem of a plan, the patterns that its kind "select" repeats, the plan, and the estimate's prices of its layouts.
 
@@ -60,7 +61,7 @@ class PlanProblem:
 
     def written(self, layout: Layout) -> Layout:
         """The layout that the plan with the layers and recomputation of this one has."""
-        return replace(self, plan=self.plan_of(layout)).start()
+        return replace(self, plan=self.plan_of(layout)).start
 
     def _stage_bytes(self, layout: Layout, plain: Evaluator) -> tuple[tuple[int, ...], ...]:
         """By what the last chunk recomputes and stage, the peak of the estimate less what layers explain; exact at the layout."""
@@ -79,6 +80,7 @@ class PlanProblem:
         whole = np.array([round(peak.total) for peak in peaks], dtype=np.int64)
         return np.asarray(whole - plain.peaks_bytes(layout[None])[0])
 
+    @cached_property
     def start(self) -> Layout:
         """The plan's own layers and recomputation, to improve on; a layer that repeats any pattern counts as select."""
         problem, layers, recompute = self.problem, self.plan.stage_layers, self.plan.recompute
@@ -99,7 +101,7 @@ class PlanProblem:
         the host follow (`respread`) as far as they are not recomputed in full.
         """
         problem, now = self.problem, self.plan.recompute
-        if np.array_equal(layout, self.start()):
+        if np.array_equal(layout, self.start):
             return self.plan
         rows = {kind: _of_kind(problem, layout, kind) for kind in ("full", "both", "select", "comm")}
         select, comm = rows["full"] + rows["both"] + rows["select"], rows["full"] + rows["both"] + rows["comm"]
@@ -150,7 +152,7 @@ def problem_of_plan(plan: Plan, efficiency: Efficiency, *, memory_limit_bytes: f
         assumptions=(say("times and memory are predicted by the calculators, not measured"), *_kept_as_it_is(plan, select)),
     )
     found = PlanProblem(problem=problem, plan=plan, select=select, prices=prices)
-    return found.priced_at(found.start())
+    return found.priced_at(found.start)
 
 
 def _kept_as_it_is(plan: Plan, select: Sequence[str]) -> Iterator[str]:
@@ -165,7 +167,7 @@ def balanced(
     found: PlanProblem, *, time_limit_s: float = 60.0, progress: Callable[[BalanceProgress], bool | None] | None = None
 ) -> PlanResult:
     """The best layout of a plan's problem, in the times and bytes that the estimate of the plan that is written gives it."""
-    until, start = time.monotonic() + time_limit_s, found.written(found.start())
+    until, start = time.monotonic() + time_limit_s, found.written(found.start)
     found = found.priced_at(start)
     best = _priced(PlanResult(problem=found.problem, status="time_limit", layout=start, makespan_ns=0, bound_ns=0), found, start)
     for _ in range(ROUNDS):
@@ -214,7 +216,7 @@ def scaled(found: PlanProblem, measured_stage_s: Sequence[float | None]) -> Plan
     problem = found.problem
     evaluator = Evaluator(problem)
     beside = np.array(problem.pass_ns or 0, dtype=np.int64)
-    times = (evaluator.chunk_times_ns(found.start()[None])[0][:2] - beside).sum(axis=(0, 1)) * problem.num_microbatches / NS_PER_S
+    times = (evaluator.chunk_times_ns(found.start[None])[0][:2] - beside).sum(axis=(0, 1)) * problem.num_microbatches / NS_PER_S
     ratios = [measured / float(own) for measured, own in zip(measured_stage_s, times, strict=False) if measured and own]
     if not ratios:
         raise InputError("balance", ["no stage of the run has a measured computing time"])

@@ -101,7 +101,7 @@ class LaidOut:
         if not isinstance(self.pipeline, PlanProblem):
             return text
         evaluator = Evaluator(self.pipeline.problem)
-        own_ns = int(evaluator.makespans_ns(self.pipeline.start()[None])[0]) + self.pipeline.problem.closing_ns
+        own_ns = int(evaluator.makespans_ns(self.pipeline.start[None])[0]) + self.pipeline.problem.closing_ns
         return say("{text} As it is configured it takes {own_step_time_ns}.", text=text, own_step_time_ns=own_ns)
 
     def _gain_text(self) -> str:
@@ -179,8 +179,11 @@ class LaidOut:
 def laid_out(pipeline: Pipeline, layers: str | Layout) -> LaidOut:
     """A layout, or layers as text (`layers_text`), simulated; raises InputError if the layers are no split of the model."""
     problem = case_of(pipeline)
-    planner, layout = _planned(pipeline, parse_layers(layers) if isinstance(layers, str) else layers)
-    even_planner, even = _planned(pipeline, even_split(problem.num_layers, problem.num_chunks, problem.num_stages))
+    asked = parse_layers(layers) if isinstance(layers, str) else layers
+    planner, layout = _planned(pipeline, asked)
+    split = even_split(problem.num_layers, problem.num_chunks, problem.num_stages)
+    same = not isinstance(asked, np.ndarray) and asked == split
+    even_planner, even = (planner, layout) if same else _planned(pipeline, split)
     schedule = simulate_schedule(schedule_case(planner.problem, layout))
     even_ns = None
     if even_planner.evaluator.fits(even[None])[0]:
@@ -270,7 +273,7 @@ def changed_problem(pipeline: Pipeline, *, limit_gib: float, p2p_us: float, **si
     if not isinstance(pipeline, PlanProblem):
         return changed
     found = replace(pipeline, problem=changed)
-    return found if changed.schedule == problem.schedule else found.priced_at(found.start())
+    return found if changed.schedule == problem.schedule else found.priced_at(found.start)
 
 
 def _changed_plan_problem(found: PlanProblem, **sizes: Any) -> PlanProblem:

@@ -62,7 +62,7 @@ def with_layer_times(found: PlanProblem, times: Mapping[int, LayerTime]) -> Plan
     problem = found.problem
     if not times or max(times) >= problem.num_layers:
         return None
-    rows = _kinds_of_layers(problem, found.start())
+    rows = _kinds_of_layers(problem, found.start)
     complete = {number: time for number, time in times.items() if math.isfinite(time.forward_ns + time.backward_ns)}
     body: list[LayerType] = []
     notes, ratios = [], []

@@ -74,17 +74,22 @@ class _Level(NamedTuple):
 @lru_cache(maxsize=64)
 def _levels(dag: Dag) -> tuple[_Level, ...]:
     """The nodes of a graph by level, so that a batch takes a few operations a level instead of a node."""
-    graph, levels = dag.graph, []
-    for start, stop in pairwise(graph.levels):
+    graph, levels, all_hops = dag.graph, [], dag.graph.hop.astype(np.int64)
+    bounds = list(pairwise(graph.levels))
+    # Which columns of a level hold anything: of all levels in one pass each, for one by one that takes most of the time.
+    begins = [start for start, _ in bounds]
+    known = (graph.before >= 0, graph.hop != 0, graph.rows >= 0)
+    used, hopped, filled = (np.logical_or.reduceat(flags, begins, axis=0).tolist() if begins else [] for flags in known)
+    for (start, stop), has, hops, rows in zip(bounds, used, hopped, filled, strict=True):
         nodes = slice(start, stop)
-        before, hops, rows = graph.before[nodes].T, graph.hop[nodes].T.astype(np.int64), graph.rows[nodes].T
-        used = [column for column in range(len(before)) if (before[column] >= 0).any()] or [0]
+        before, hop, row = graph.before[nodes].T, all_hops[nodes].T, graph.rows[nodes].T
+        columns = [column for column, any_before in enumerate(has) if any_before] or [0]
         levels.append(
             _Level(
                 nodes,
-                tuple(before[column] for column in used),
-                tuple(hops[column][:, None] if hops[column].any() else None for column in used),
-                tuple(column for column in rows if (column >= 0).any()),
+                tuple(before[column] for column in columns),
+                tuple(hop[column][:, None] if hops[column] else None for column in columns),
+                tuple(column for column, any_row in zip(row, rows, strict=True) if any_row),
             )
         )
     return tuple(levels)
