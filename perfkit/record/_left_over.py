@@ -39,9 +39,8 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
             sink.drop("file that is named like the others and cannot be recognised: empty, or damaged at its start", 1, file)
         elif (
             chosen.detail > 2
-            and _EVENT.search(file.head)
             and file.name.endswith((".json", ".gz"))
-            and not _BEGINNING.match(file.head)
+            and begins_amid_events(file)
             and (reads_timelines or not _is_timeline(file))
         ):
             sink.drop("file with events of a trace that cannot be recognised: damaged at its start", 1, file)
@@ -49,6 +48,11 @@ def report(listing: Listing, chosen: Format, matches: Collection[tuple[Format, M
             sink.drop("packed file that cannot be unpacked: damaged at its start", 1, file)
         elif file.head.startswith(sqlite.MAGIC) and not sqlite.table_names(file):
             sink.drop("database that cannot be opened: damaged, or not completely written", 1, file)
+
+
+def begins_amid_events(file: File) -> bool:
+    """Whether a file holds events of a trace but not how a trace begins."""
+    return _EVENT.search(file.head) is not None and not _BEGINNING.match(file.head)
 
 
 def _pattern(file: File) -> str:

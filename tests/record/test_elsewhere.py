@@ -28,6 +28,12 @@ DAY_US = 24 * 3600 * 10**6
         ("aicpu_intermediate_1.csv", "serial_number,node_type_name\n", "MindSpore Insight", "folder of the recording"),
         ("operator_details.csv", "Name,Input Shapes,Call Stack\n", "Ascend profile", "folder of the recording"),
         ("notes.md", "# Notes", "document", "folder of the recording"),
+        (
+            "trace.json",
+            '"dur": 5},\n{"ph": "X", "cat": "kernel", "name": "a", "ts": 1, "dur": 2},\n{"ph"',
+            "beginning",
+            "copy it again",
+        ),
     ],
 )
 def test_a_file_of_another_kind_is_named_in_one_line(tmp_path: Path, name: str, content: str, what: str, where: str):
