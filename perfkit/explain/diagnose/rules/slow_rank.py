@@ -13,8 +13,9 @@ with as many operators, are named with those steps, also without peers.
 
 Who is never blamed: ranks that wait. A slow rank waits least in its collectives.
 
-What to do: check clock, temperature, power limit and ECC errors of the device and the load of its host; exchange it; if only some
-operators are slower, look at the inputs that the rank gets.
+What to do: where the clock of the cores was recorded and that of the rank is lower than its peers', heat, a power limit or a clock
+that was set is the cause. Else check clock, temperature, power limit and ECC errors of the device and the load of its host;
+exchange it; if only some operators are slower, look at the inputs that the rank gets.
 
 For comparison the classic rule (longest computing time more than 20 % over the mean of all ranks) is shown in the evidence; it sees
 only large faults and takes stages of different load for slow ranks.
@@ -41,6 +42,7 @@ from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of
 from perfkit.explain.diagnose.excess import SLOW_RANK_EXCESS, SLOW_RANK_FLOOR, SLOW_RANK_PERSISTENCE, SLOW_RANK_STEP_Z, SLOW_RANK_Z
 from perfkit.explain.diagnose.rule import Finding, Loss, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.thresholds import MEDIUM_SHARE
+from perfkit.explain.frequency import frequencies
 
 CLASSIC_EXCESS = Threshold(
     "classic-excess", 1.2, "ratio to the mean of all ranks", "MindInsight's parallel proposer; shown, never used"
@@ -51,6 +53,20 @@ PAIR_EXCESS = Threshold(
     value=0.1,
     unit="log ratio to the other of two ranks",
     origin="chosen: of two nobody says which is usual; healthy cards of the bundled clusters differ by up to 1.3 %",
+)
+CLOCK_LOWER = Threshold(
+    "slow-rank-clock",
+    0.02,
+    "share of the peers' clock",
+    "chosen: healthy cards of one cluster are clocked alike to some MHz of 1,800",
+)
+AWAKE = 0.6
+"""The share of its highest clock below which a core waits (800 of 1,800 MHz): what it is clocked then says nothing of its speed."""
+MOST_PEERS = 8
+"""Ranks whose clock is read beside that of the named ones."""
+SLOWER_CLOCK: Action = (
+    "the cores are clocked lower than those of the peers: look for heat, a power limit or a clock that was set; "
+    "exchange the device if it stays so"
 )
 MOST_OPERATORS = 0.7
 """The share of the computing time whose operators must be slower for a rank to be."""
@@ -98,6 +114,7 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
     who = _named(culprits.ranks)
     loss = _loss(case, culprits, rows)
     cost_ns = _summed_ns(case, culprits, rows) if loss is None else work.price(case, [loss])
+    clock, advised = _clock(case, culprits.ranks)
     return Finding(
         rule=RULE.name,
         title=say(
@@ -118,14 +135,32 @@ def _finding(case: Case, culprits: _excess.Culprits, excess: _excess.Excess) -> 
             "slow_steps_share": culprits.num_slow_steps / max(1, excess.num_steps),
             "excess_ns": float(rows["excess_ns"].max()),
             **_classic(case, culprits.ranks),
+            **clock,
         },
-        actions=fitting(case, ACTIONS),
+        actions=fitting(case, (*advised, *ACTIONS)),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         next=("jitter",) if culprits.transient else (),
         part="step",
         loss=loss,
     )
+
+
+def _clock(case: Case, ranks: tuple[int, ...]) -> tuple[dict[str, float], tuple[Action, ...]]:
+    """The clock of the named ranks over that of their peers, and what follows where it is lower; nothing without a recorded one."""
+    peers = [rank for rank in case.run.ranks if rank not in ranks][:MOST_PEERS]
+    try:
+        rows = frequencies(case.run, [*ranks, *peers])
+    except NotMeasuredError:
+        return {}, ()
+    awake = rows[(rows["ratio"] > AWAKE).to_numpy(dtype=bool)]
+    cycles = (awake["frequency_mhz"] * awake["duration_ns"]).groupby(awake["rank"]).sum()
+    clocks = cycles / awake.groupby("rank")["duration_ns"].sum().clip(lower=1)
+    own, others = clocks.reindex(list(ranks)).dropna(), clocks.reindex(peers).dropna()
+    if own.empty or others.empty:
+        return {}, ()
+    ratio = float(own.median() / others.median())
+    return {"clock_ratio_to_peers": ratio}, ((SLOWER_CLOCK,) if ratio <= 1.0 - case.limit(CLOCK_LOWER) else ())
 
 
 def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
@@ -151,6 +186,8 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
         return Verdict((), evidence)
     lost = work.loss(work.scaled_kernels(case, (slow,)), fraction=1.0 - float(np.exp(-abs(excess))))
     cost_ns = work.price(case, [lost])
+    clock, advised = _clock(case, (slow,))
+    evidence |= clock
     finding = Finding(
         rule=RULE.name,
         title=say(
@@ -161,7 +198,7 @@ def _of_two(case: Case, told: Collection[int]) -> Verdict | None:
         ),
         subject={"ranks": (slow,)},
         evidence=evidence,
-        actions=fitting(case, ACTIONS),
+        actions=fitting(case, (*advised, *ACTIONS)),
         cost_ns=cost_ns,
         severity=work.severity_of(case, cost_ns),
         loss=lost,
@@ -279,6 +316,7 @@ RULE = Rule(
         SLOW_RANK_FLOOR,
         PAIR_EXCESS,
         CLASSIC_EXCESS,
+        CLOCK_LOWER,
         EPISODE_SHARE,
     ),
     check=check,

@@ -1,11 +1,14 @@
 """The slow rank is named, its peers that wait are not, and stages of different load are no slow ranks."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from perfkit.core.run import Position
 from perfkit.explain.diagnose import diagnose
-from perfkit.explain.diagnose.rules.slow_rank import RULE
+from perfkit.explain.diagnose.rules.slow_rank import RULE, SLOWER_CLOCK
 from perfkit.record.format import Sink
 from tests.explain.diagnose.made import run_of, summaries
 
@@ -105,3 +108,30 @@ def test_two_ranks_have_too_few_peers():
 def test_without_steps_nothing_is_measured():
     (missing,) = judged(run_of(Sink())).not_measured
     assert missing.missing == ("steps",)
+
+
+def clocked(run, mhz):
+    """The run with the clock of every rank: 800 MHz while it waits, what is given while it computes."""
+    rows = [
+        (rank, "AI Core Freq", "MHz", at * 1_000_000, value)
+        for rank, one in mhz.items()
+        for at, value in ((0, one), (60, 800.0), (80, one), (99, one))
+    ]
+    counters = pd.DataFrame(rows, columns=["rank", "name", "unit", "time_ns", "value"])
+    return replace(run, tables={**run.tables, "counters": counters})
+
+
+def test_a_slow_rank_whose_cores_are_clocked_lower_is_told_so_first():
+    run = summaries(dict(enumerate([*ONE_STAGE, 110])))
+    (found,) = judged(clocked(run, {rank: 1650.0 if rank == 7 else 1800.0 for rank in range(8)})).findings
+    assert found.evidence["clock_ratio_to_peers"] == pytest.approx(1650 / 1800)
+    assert found.actions[0] == SLOWER_CLOCK
+
+
+def test_a_slow_rank_that_is_clocked_as_its_peers_has_another_cause():
+    run = summaries(dict(enumerate([*ONE_STAGE, 110])))
+    (found,) = judged(clocked(run, dict.fromkeys(range(8), 1800.0))).findings
+    assert found.evidence["clock_ratio_to_peers"] == pytest.approx(1.0)
+    assert SLOWER_CLOCK not in found.actions
+    (unrecorded,) = judged(run).findings
+    assert "clock_ratio_to_peers" not in unrecorded.evidence
