@@ -79,7 +79,7 @@ def check(case: Case) -> Verdict:
         copied = exposed.assign(alone_ns=exposed_ns, named=exposed["rank"].map(by_rank >= 0.5 * by_rank.max()))
         by_step = copied[copied["rank"] == by_rank.idxmax()].groupby("step")["alone_ns"].sum()
         by_step = by_step.reindex(list(case.kernel_steps), fill_value=0.0)
-        least = case.limit(HOST_COPY_SHARE if way == "host" else INSIDE_COPY_SHARE)
+        least = case.limit(HOST_COPY_SHARE) if way == "host" else case.limit(INSIDE_COPY_SHARE)
         episode = episode_of(by_step, case.limit(EPISODE_SHARE) * (case.step_ns or 1))
         if episode is not None and episode.usual >= least * (case.step_ns or 1):
             episode = None  # What all steps copy lasts, though some copy for longer.
