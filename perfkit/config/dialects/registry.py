@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from perfkit.config.dialects.dialect import Dialect, Document
 from perfkit.core.discover import constants
 from perfkit.core.errors import InputError
 from perfkit.core.spec.plan import Plan
+
+STARTED = re.compile(
+    r"^[^#\n]*\b(?:msrun|torchrun|mpirun|deepspeed|accelerate|python3?|bash)\b[^\n]*?\s(\S+\.(?:ya?ml|toml|json))\b", re.MULTILINE
+)
+"""A line that starts a program with a file of settings; only asked where the text itself is none."""
 
 
 def dialects() -> tuple[Dialect, ...]:
@@ -31,6 +38,8 @@ def read_document(document: Document) -> Plan:
     """The plan of a document whose dialect is recognised by content."""
     found = recognised(document)
     if not found:
+        if started := STARTED.search(re.sub(r"\\\n", " ", document.text)):
+            raise InputError(document.name, [f"starts a training whose configuration is {started[1]}: open that file"])
         wanted = [f"{dialect.title}: looks for {dialect.looks_for}" for dialect in dialects()]
         raise InputError(document.name, ["the content is in no configuration dialect that perfkit reads", *wanted])
     if len(found) > 1:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perfkit import read_config
-from perfkit.config.dialects.read import MAX_BYTES
+from perfkit.config.dialects.read import MAX_BYTES, read_text
 from perfkit.config.dialects.registry import dialects
 from perfkit.core.errors import InputError
 
@@ -93,3 +93,12 @@ def test_a_byte_order_mark_is_no_key(tmp_path):
     file = tmp_path / "bom.yaml"
     file.write_bytes(b"\xef\xbb\xbf" + (SAMPLES / "pretrain_llama2_13b.yaml").read_bytes())
     assert read_config(file).model.num_layers == 40
+
+
+def test_a_script_that_only_names_its_configuration_says_which_file_to_open():
+    for line in (
+        "torchrun --nproc_per_node 16 train_fsdp2.py \\\n    examples/qwen3/pretrain.yaml --parallel.fsdp_size 16",
+        "msrun --worker_num=8 run_mindformer.py --config examples/qwen3/pretrain.yaml --run_mode train",
+    ):
+        with pytest.raises(InputError, match=r"examples/qwen3/pretrain\.yaml: open that file"):
+            read_text(f"#!/bin/bash\nexport A=1\n{line}\n", "run.sh")
