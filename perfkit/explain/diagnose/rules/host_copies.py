@@ -67,7 +67,10 @@ def check(case: Case) -> Verdict:
     copying = (case.kernels["kind"] == "copy").to_numpy(dtype=bool)
     evidence: dict[str, float] = {}
     found = []
-    for way, pattern in (("host", COPIES), ("inside", INSIDE)):
+    for way, pattern, figures in (
+        ("host", COPIES, ("exposed_copies_host_ns", "exposed_copies_host_share")),
+        ("inside", INSIDE, ("exposed_copies_inside_ns", "exposed_copies_inside_share")),
+    ):
         chosen = copying & np.array([pattern.search(str(name)) is not None for name in known] or [False])[codes]
         if (copies := case.whole(case.kernels[chosen])).empty:
             continue
@@ -75,7 +78,7 @@ def check(case: Case) -> Verdict:
         exposed_ns = exposed["duration_ns"] * exposed["exposed"]
         by_rank = exposed_ns.groupby(exposed["rank"]).sum() / case.num_kernel_steps
         share = float(by_rank.max()) / (case.step_ns or 1)
-        evidence |= {f"exposed_copies_{way}_ns": float(by_rank.max()), f"exposed_copies_{way}_share": share}
+        evidence |= dict(zip(figures, (float(by_rank.max()), share), strict=True))
         copied = exposed.assign(alone_ns=exposed_ns, named=exposed["rank"].map(by_rank >= 0.5 * by_rank.max()))
         by_step = copied[copied["rank"] == by_rank.idxmax()].groupby("step")["alone_ns"].sum()
         by_step = by_step.reindex(list(case.kernel_steps), fill_value=0.0)
