@@ -16,6 +16,7 @@ from perfkit.core.texts import catalogue, english_lines
 from perfkit.face.widgets.page_state import page_state
 from perfkit.face.widgets.step_view import StepView
 from perfkit.project.sample import demo
+from perfkit.teach.capstone import rounds
 from tests.notebook_format import FOLDER
 from tests.page_cells import opened_page, run_page, views, with_steps
 
@@ -110,6 +111,10 @@ def test_nor_does_the_class_for_somebody_with_a_name(project: Path, monkeypatch:
     shown["who_is_here"].set({"student": "s01"})
     _hold(shown)
     assert shown["the_exercise"].data["sentence"]
+    for one in rounds():
+        shown["the_six_rounds"].set({"change": (one.change, *one.instead)[one.number % 4], "expected": "2000"})
+        shown["the_six_rounds"].act("choose")
+        _hold(shown)
 
 
 def _hold(shown: Mapping[str, StepView]) -> None:

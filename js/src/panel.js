@@ -43,7 +43,7 @@ class Panel {
     // Shown by the style sheet only where a page has several panels; one alone is named by the page.
     this.heading = el("h2", { class: "pk-title" }, model.get("title"));
     this.root = el("section", { class: "pk pk-panel", "aria-label": model.get("title") || "panel", "data-panel": model.get("name") },
-      this.heading, this.status, this.sentence, this.notes, this.main, this.codeBox, this.actionBox, this.outcome, this.tableBox);
+      this.heading, this.status, this.sentence, this.main, this.notes, this.codeBox, this.actionBox, this.outcome, this.tableBox);
     // JupyterLab binds bare letters and arrows, and asks the focused element itself whether it may.
     this.root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
   }
@@ -173,6 +173,7 @@ class Panel {
     this.statusDrawn = status;
     const draw = states[status.state];
     this.root.dataset.state = status.state;
+    this.root.classList.toggle("pk-waits", Boolean(status.waits));
     this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
     this.status.hidden = !draw;
     const shown = status.state === "result" || (status.state === "loading" && status.again);
@@ -320,7 +321,7 @@ class Panel {
 
 export const states = {
   empty: (status, send) => [
-    el("h3", {}, status.title || t("Nothing to show yet")),
+    status.title ? el("h3", {}, status.title) : null,
     el("p", {}, status.text),
     status.action ? el("button", { type: "button", class: "pk-button pk-primary", onclick: () => send({ type: "action" }) }, status.action) : null,
     status.retry ? retryButton(send) : null,
@@ -338,8 +339,7 @@ export const states = {
   unmeasured: (status) => [
     el("h3", {}, t("Not measured")),
     el("p", {}, status.text),
-    status.how ? el("pre", { class: "pk-code", tabindex: "0" }, status.how) : null,
-    status.how ? copyButton(status.how) : null,
+    status.how ? el("p", {}, t("To collect it:"), " ", el("span", { class: "pk-how" }, status.how)) : null,
   ].filter(Boolean),
   error: (status, send) => [
     el("h3", {}, status.title),

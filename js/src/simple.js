@@ -35,11 +35,14 @@ const drawHeader = follow((root, content) => {
       "aria-current": chip.state === "current" ? "step" : null,
     }, el("span", { class: "pk-chip-id" }, chip.id), ` ${chip.label}`));
   });
+  const strip = chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null;
+  const title = document.querySelector(".content .lead > h1");
+  document.querySelector(".content .lead > .pk-strip")?.remove();
   root.replaceChildren(
     el("div", { class: "pk-header" }, el("div", { class: "pk-facts" }, facts),
-      ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)),
-      chips.length ? el("ol", { class: "pk-strip", "aria-label": t("cycle") }, chips) : null),
+      ...content.warnings.map((text) => el("p", { class: "pk-text-warning" }, text)), title ? null : strip),
   );
+  if (title && strip) title.after(strip);  // in the app; a notebook has the title in a cell of its own
 });
 
 export const renderLinks = follow((root, content, send, model) => {

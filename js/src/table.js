@@ -59,7 +59,7 @@ export class Table {
     const more = content.total > shown ? t("The first {0} of {1} rows are shown.", shown, content.total) : "";
     const none = shown === 0 ? el("p", { class: "pk-note" }, t("No rows.")) : null;
     this.root.classList.toggle("pk-tiles", content.look === "tiles");
-    const scroll = el("div", { class: "pk-scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+    const scroll = el("div", { class: "pk-scroll", tabindex: "0", role: "group", "aria-label": label }, table);
     this.root.replaceChildren(...[this.bar(), scroll, none, this.foot(scroll, table, more)].filter(Boolean));
   }
 

@@ -4,6 +4,8 @@ import { Table } from "./table.js";
 import { absolute, exactNs } from "./timeline_time.js";
 import { t } from "./texts.js";
 
+const HEAD = { "aria-level": "2" };  // they stand below the title of the page
+
 const FIELDS = {
   Name: t("Name"), Kind: t("Kind"), Start: t("Start"), Length: t("Length"), Rank: t("Rank"), Process: t("Process"), Lane: t("Lane"), Busy: t("Busy"),
   Range: t("Range"), Samples: t("Samples"), Code: t("Line of code"), Through: t("Through"), From: t("Called from"),
@@ -21,19 +23,19 @@ export class TimelineDetails {
 
   clear() {
     this.showSlice(null);
-    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", { class: "pk-note" },
+    this.range.replaceChildren(el("h3", HEAD, t("Selection")), el("p", { class: "pk-note" },
       t("Drag on the ruler, or over the lanes with Shift, or press R for the slice and V for the window: what ran there, by name and one by one.")));
   }
 
   showSlice(message) {
     const { timeline } = this;
     if (!message) {
-      this.slice.replaceChildren(el("h3", {}, t("Slice")), el("p", { class: "pk-note" }, t("Click a slice, or walk with the arrow keys.")));
+      this.slice.replaceChildren(el("h3", HEAD, t("Slice")), el("p", { class: "pk-note" }, t("Click a slice, or walk with the arrow keys.")));
       return;
     }
     const button = (label, onclick) => el("button", { type: "button", class: "pk-button", onclick }, label);
     const text = () => message.fields.map(([name, value]) => `${name}\t${value}`).join("\n");
-    this.slice.replaceChildren(el("h3", {}, message.title),
+    this.slice.replaceChildren(el("h3", HEAD, message.title),
       el("dl", { class: "pk-tl-fields" }, message.fields.flatMap(([name, value]) => [el("dt", {}, FIELDS[name] ?? name), el("dd", {}, value)])),
       el("div", { class: "pk-tl-actions" },
         button(t("Fit"), () => timeline.fit()),
@@ -75,7 +77,7 @@ export class TimelineDetails {
       return table.root;
     });
     const whole = el("button", { type: "button", class: "pk-button", onclick: () => timeline.send({ ...message.asked, type: "csv" }) }, t("All slices as CSV"));
-    this.range.replaceChildren(el("h3", {}, t("Selection")), el("p", {}, message.text), whole, ...drawFlame(message.flame, (name) => timeline.startSearch(`^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`)), ...tables);
+    this.range.replaceChildren(el("h3", HEAD, t("Selection")), el("p", {}, message.text), whole, ...drawFlame(message.flame, (name) => timeline.startSearch(`^${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}$`)), ...tables);
     timeline.live.textContent = message.text;
   }
 
@@ -108,7 +110,7 @@ export class TimelineDetails {
       el("button", { type: "button", class: "pk-quiet", onclick: () => timeline.setView(mark.start - timeline.view.span / 2, timeline.view.span) },
         `${exactNs(mark.start - start)}: ${mark.note}`),
       el("button", { type: "button", class: "pk-quiet", "aria-label": t("Remove the mark {0}", mark.note), onclick: () => timeline.send({ type: "unmark", at: mark.at }) }, "×")));
-    this.marks.replaceChildren(el("h3", {}, t("Marks")), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
+    this.marks.replaceChildren(el("h3", HEAD, t("Marks")), ...[form, items.length ? el("ul", { class: "pk-tl-marks" }, items) : form ? null
       : el("p", { class: "pk-note" }, t("M sets a mark with a note; it is kept in the project."))].filter(Boolean));
   }
 }

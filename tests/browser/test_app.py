@@ -215,7 +215,7 @@ def test_all_six_states_are_shown_in_words(states):
     expect(sentence(states)).to_have_text("shown: result")
     show(states, "unmeasured")
     expect(panel.locator(".pk-status")).to_contain_text("Missing: memory")
-    expect(panel.locator(".pk-code")).to_have_text("profile_memory: True")
+    expect(panel.locator(".pk-how")).to_have_text("profile_memory: True")
     show(states, "error")
     expect(panel.locator(".pk-status h3")).to_have_text("run.csv: 2 problems")
     expect(panel.locator(".pk-status li")).to_have_count(2)

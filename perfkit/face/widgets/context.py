@@ -190,7 +190,7 @@ def _uploads(project: Project) -> list[Path]:
 
 
 def _relative(folder: Path, path: Path) -> str:
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
 
 
 def is_sample(path: Path) -> bool:

@@ -154,7 +154,8 @@ class Choice:
             return allowed[index], ""
         if not allowed:
             return None, ""
-        return allowed[0], "" if value is None else f"{value} is not available here; {allowed[0]} is shown"
+        nothing_to_tell = value is None or allowed[0] == ""  # nothing is chosen then, which the control says itself
+        return allowed[0], "" if nothing_to_tell else f"{value} is not available here; {allowed[0]} is shown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ class NothingYet(PerfkitError):  # noqa: N818  it is no error: nobody did anythi
     """Raised by `compute` when there is nothing to compute from yet: the panel is empty, not wrong."""
 
 
+class Waiting(NothingYet):
+    """Raised where something above on the page has no answer yet: what is told of that one holds for this one."""
+
+
 def loading(text: str = "", done: int = 0, total: int = 0, *, again: bool = False) -> dict[str, Any]:
     """Computing; with amounts once they are known. `again`: an older figure stays visible, greyed."""
     progress = {"text": text, "done": done, "total": total} if text else None
@@ -33,7 +37,7 @@ def failure(error: Exception, action: str = "") -> dict[str, Any]:
     if isinstance(error, Cancelled):
         return {"state": "empty", "title": t("Cancelled"), "text": t("Nothing was changed."), "retry": True}
     if isinstance(error, NothingYet):
-        return {"state": "empty", "text": in_words(str(error)), "action": action}
+        return {"state": "empty", "text": in_words(str(error)), "action": action, "waits": isinstance(error, Waiting)}
     if isinstance(error, NotMeasuredError):
         return {
             "state": "unmeasured",

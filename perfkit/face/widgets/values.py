@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Any
 
 from perfkit.core.errors import PerfkitError
-from perfkit.face.widgets.status import NothingYet
+from perfkit.face.widgets.status import Waiting
 
 _TURN_S = 0.05
 LATE_S = 0.15
 """Who waits longer than this is said to be loading; what comes sooner replaces the figure without a flicker."""
 
 
-def no_answer_yet(title: str) -> NothingYet:
+def no_answer_yet(title: str) -> Waiting:
     """What a step says that follows something above, of this title, which is not there."""
-    return NothingYet(f"This follows “{title}” above, which has no answer yet.")
+    return Waiting(f"This follows “{title}” above, which has no answer yet.")
 
 
 class Value:
@@ -84,7 +84,7 @@ class Value:
             return self._value
 
     def needed(self, **how: Any) -> Any:
-        """The value for what follows it; raises NothingYet, which names what it waits for, where there is none."""
+        """The value for what follows it; raises Waiting, which names what it waits for, where there is none."""
         try:
             return self.wait(**how)
         except PerfkitError as error:
@@ -92,4 +92,4 @@ class Value:
         except Exception as error:
             if error is not self._error:  # of `check`: nobody waits any more
                 raise
-            raise NothingYet(f"This follows “{self.title}” above, which has failed.") from error
+            raise Waiting(f"This follows “{self.title}” above, which has failed.") from error
