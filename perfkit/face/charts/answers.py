@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from perfkit.core.demangled import demangled
 from perfkit.core.errors import InputError
 from perfkit.core.questions import ASKED
 from perfkit.core.shortening import shortened
@@ -128,8 +129,7 @@ def _bars(
     bars, seen = [], set[str]()
     for place, row in enumerate(rows.head(TOP).to_dict("records")):
         detail = str(row[label])[:400]
-        name = short(detail)
-        name = shortened(name, LABEL)
+        name = shortened(short(demangled(detail)), LABEL)
         name = name if name not in seen else f"{place + 1}. {name}"
         seen.add(name)
         bars += [

@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from perfkit.core.demangled import demangled
 from perfkit.core.errors import InputError
 from perfkit.core.shortening import shortened
 from perfkit.core.spec.hardware import HardwareSpec
@@ -193,4 +194,4 @@ def _tooltip() -> list[Any]:
 
 
 def _short(name: str) -> str:
-    return shortened(told((name,)), LABEL_LENGTH)
+    return shortened(demangled(told((name,))), LABEL_LENGTH)

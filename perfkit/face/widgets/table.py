@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from perfkit.core import quantity
+from perfkit.core.demangled import demangled
 from perfkit.core.shortening import shortened
 from perfkit.core.texts import told
 from perfkit.face.charts.spec import plain
@@ -104,7 +105,7 @@ def _column(name: str, series: pd.Series[Any], table: Table) -> dict[str, Any]:
     return {
         "label": told(table.labels.get(name, quantity.label(name))),
         "unit": unit,
-        "text": [shortened(cell, LONGEST_NAME) for cell in text] if name in NAMES else text,
+        "text": [shortened(demangled(cell), LONGEST_NAME) for cell in text] if name in NAMES else text,
         "values": [quantity.word(value) for value in values],
         "links": list(table.links.get(name, ()))[: len(own)],
         "numeric": bool(numbers) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in numbers),

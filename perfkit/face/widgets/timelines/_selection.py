@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from perfkit.core import quantity
+from perfkit.core.demangled import demangled
 from perfkit.core.schema import TABLES
 from perfkit.core.shortening import shortened
 from perfkit.core.spreadsheet import safe_cell
@@ -54,7 +55,7 @@ def detailed(timeline: Timeline, message: Mapping[str, Any]) -> dict[str, Any]:
     rows = rows[(rows["start_ns"] == start_ns).to_numpy()]
     name, kind = (str(rows[text].iloc[0]) if len(rows) else "" for text in ("name", "kind"))
     fields = [("Name", name), ("Kind", kind), *times, *where, *_recorded(timeline, unit, start_ns, name)]
-    return {"type": "detail", "title": shortened(name, 90), "fields": fields}
+    return {"type": "detail", "title": shortened(demangled(name), 90), "fields": fields}
 
 
 def slice_named(timeline: Timeline, message: Mapping[str, Any]) -> str:
