@@ -16,7 +16,9 @@ import pytest
 import perfkit
 from perfkit.core.errors import InputError
 from perfkit.core.resources import data_folder
+from perfkit.core.units import MIB
 from perfkit.face import cli
+from perfkit.record import _state
 
 TWO_RANKS = data_folder() / "traces" / "torch_npu_2rank"
 KINETO = next((data_folder() / "traces" / "kineto_resnet").glob("*.json.gz"))
@@ -163,7 +165,9 @@ def test_an_operator_with_a_hostile_name_stays_data(tmp_path: Path):
     assert run.frame("kernels")["name"].astype(str).tolist() == [HOSTILE]
 
 
-def test_a_file_that_may_not_be_read_is_named(two_ranks: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("least_bytes", [0, 4 * MIB], ids=["kept", "not kept"])
+def test_a_file_that_may_not_be_read_is_named(least_bytes: int, two_ranks: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_state, "MIN_BYTES", least_bytes)
     blocked = one(two_ranks, "kernel_details.csv")
     real = Path.open
 
