@@ -23,7 +23,7 @@ from perfkit.explain.diagnose import who as _who
 from perfkit.explain.diagnose.advice import ASYNC_SAVE, Action, fitting
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.collecting import KERNELS_BY
-from perfkit.explain.diagnose.episodes import Episode, episode_of, price_ns
+from perfkit.explain.diagnose.episodes import EPISODE_SHARE, Episode, episode_of, price_ns
 from perfkit.explain.diagnose.rule import Finding, Rule, Threshold, Verdict
 from perfkit.explain.diagnose.source_lines import called_from
 from perfkit.explain.ledger import FAR_LONGER
@@ -33,7 +33,7 @@ PAUSE_SHARE = Threshold(
     "pause-share", 0.015, "share of the step", "chosen: three times what is worth a finding, because a single time is no habit"
 )
 PAUSE_LEAST = Threshold(
-    "pause-least", 1e6, "ns", "chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms"
+    "pause-least", 2e6, "ns", "chosen: a launch takes some 10 us; a slice of a scheduler or a garbage collection some ms"
 )
 PAUSES_A_STEP = Threshold("pauses-a-step", 2.0, "idle times a step", "chosen: more are no pause but a habit")
 
@@ -67,7 +67,8 @@ def check(case: Case) -> Verdict:
     """Ranks whose device stands still for long single times inside steps."""
     step_ns = case.step_ns or 1
     still = _still(case)
-    bar_ns = max(case.limit(PAUSE_SHARE) * step_ns, case.limit(PAUSE_LEAST))
+    least_ns = min(case.limit(PAUSE_LEAST), case.limit(EPISODE_SHARE) * step_ns)  # of a short step less stands out
+    bar_ns = max(case.limit(PAUSE_SHARE) * step_ns, least_ns)
     long = still[(still["duration_ns"] >= bar_ns).to_numpy(dtype=bool)]
     evidence = {"longest_idle_ns": float(still["duration_ns"].max()) if len(still) else 0.0, "limit_ns": bar_ns}
     num_steps = case.num_kernel_steps
@@ -199,7 +200,7 @@ RULE = Rule(
     title="The host stops now and then",
     needs=frozenset({"steps", "kernels"}),
     how_to_collect=KERNELS_BY,
-    thresholds=(PAUSE_SHARE, PAUSE_LEAST, PAUSES_A_STEP),
+    thresholds=(PAUSE_SHARE, PAUSE_LEAST, PAUSES_A_STEP, EPISODE_SHARE),
     check=check,
     explains=frozenset({"jitter", "core-idle", "pipeline-bubble"}),
 )
