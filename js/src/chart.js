@@ -121,6 +121,7 @@ export class Chart {
     this.view = view;
     if (this.sized && this.width()) view.signal("width", this.width());
     await view.initialize(host).runAsync();
+    this.reach();
     this.drawTable();
   }
 
@@ -134,6 +135,7 @@ export class Chart {
       if (!this.changeNumbers(vega, name, columns)) this.setData(this.view, name, columns);
     }
     await this.view.runAsync();
+    this.reach();
     this.drawTable();
   }
 
@@ -182,6 +184,7 @@ export class Chart {
   }
 
   fit() {
+    this.reach();
     if (this.view && this.plot.clientWidth && this.isNarrow() !== this.narrow) {
       this.narrow = this.isNarrow();
       this.rebuild(this.description, this.datasets, this.params);
@@ -189,7 +192,13 @@ export class Chart {
     }
     const width = this.width();
     if (!this.sized || !this.view || !width || this.view.signal("width") === width) return;
-    this.enqueue(() => this.view.signal("width", width).runAsync());
+    this.enqueue(() => this.view.signal("width", width).runAsync().then(() => this.reach()));
+  }
+
+  /** Lets the keyboard scroll a drawing that is wider than its place. */
+  reach() {
+    if (this.plot.scrollWidth > this.plot.clientWidth) this.plot.tabIndex = 0;
+    else this.plot.removeAttribute("tabindex");
   }
 
   onClick(item) {

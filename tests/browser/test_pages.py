@@ -30,6 +30,7 @@ OpenPage = Callable[..., Page]
 GALLERY = Path(__file__).resolve().parents[2] / "docs" / "images" / "gallery"
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 SAMPLE = data_folder() / "traces" / "torch_npu_2rank"
+FOUR_RANKS = Path(__file__).parents[1] / "data" / "traces" / "torch_npu_pp2dp2"
 
 
 def panel(page: Page, name: str) -> Locator:
@@ -422,3 +423,15 @@ def _contents(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.suffix not in {".sqlite-shm", ".sqlite-wal"}
     }
+
+
+def test_a_drawing_wider_than_a_phone_is_scrolled_by_keyboard(open_page: OpenPage):
+    page = open_page("10_load_run")
+    path = panel(page, "choose-run").locator('[data-control="run"] input[type="text"]')
+    path.fill(str(FOUR_RANKS))
+    path.press("Enter")
+    expect(panel(page, "choose-run").locator(".pk-sentence")).to_contain_text("4 ranks")
+    page.set_viewport_size({"width": 390, "height": 844})
+    wide = "[...document.querySelectorAll('.pk-plot')].filter((one) => one.scrollWidth > one.clientWidth)"
+    page.wait_for_function(f"{wide}.length && {wide}.every((one) => one.tabIndex === 0)")
+    assert barriers(page, runOnly=["scrollable-region-focusable"]) == []

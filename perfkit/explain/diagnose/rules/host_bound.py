@@ -49,6 +49,7 @@ EQUALLY_SLOW = 0.7
 """The pace of launches, relative to the slowest host's, from which a host is slow itself."""
 QUEUED_NS = 20_000
 """A kernel that starts this soon after its launch was not queued."""
+UNSEEN = " (so say short idle times before many kernels; launches were not recorded, and the ledger leaves them unexplained)"
 ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "make kernels fewer and larger: graphs (mode: 0, jit_level: O1), fused operators, larger micro batches",
@@ -112,7 +113,7 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                     else "{who} for launches, up to {idle_ns} of the mean step{unseen}",
                     who=who.devices(named, case)("waits", "wait"),
                     idle_ns=float(idle.max()),
-                    unseen=" (launches were not recorded)" if at_once is None else "",
+                    unseen=UNSEEN if at_once is None else "",
                 ),
                 subject={"ranks": named},
                 evidence={
