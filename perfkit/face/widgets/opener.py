@@ -127,7 +127,9 @@ def what_is_open() -> dict[str, Any]:
     run = page_state().get("run") or context.first_run(context.SAMPLES)
     runs = [*context.run_options(), *((label, path, group) for label, path, group in context.log_options() if group != "Samples")]
     configs = context.config_options()
-    config = page_state().get("config") or next((path for _, path, _ in configs), "")
+    config = page_state().get("config") or context.first_config()
+    if config == context.USUAL_PLAN:
+        configs = [(config, config, "Published models on 16 devices"), *configs]
     switches = [_switch("run", "Recording", run, runs), _switch("config", "Configuration", config, configs)]
     if project is not None and (rounds := _rounds(project)):
         chosen = str(project.open_round) if project.open_round is not None else rounds[-1][1]
@@ -148,7 +150,7 @@ def _switch(name: str, label: str, value: str, options: list[tuple[str, str, str
         "name": name,
         "label": t(label),
         "value": value,
-        "sample": name != "round" and bool(value) and context.is_sample(Path(value)),
+        "sample": name != "round" and bool(value) and (value == context.USUAL_PLAN or context.is_sample(Path(value))),
         "options": [{"label": text, "value": path, "group": t(_GROUPS.get(group, group))} for path, (text, group) in known.items()],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ from perfkit.explain.fragments import explain_fragment
 from perfkit.face.widgets import opener
 from perfkit.face.widgets._files import completions
 from perfkit.face.widgets.page_state import page_state
-from perfkit.project import open_project
+from perfkit.face.widgets.pickers import choose_configuration
+from perfkit.project import open_project, save
 from perfkit.project.sample import demo
 
 TRACE = data_folder() / "traces" / "kineto_resnet"
@@ -72,6 +74,18 @@ def test_a_path_in_an_address_stays_one_value(project, said, tmp_path, monkeypat
     graph.write_bytes((data_folder() / "ir" / "column_row.ir").read_bytes())
     opener.Opener(said.append, "12_operators").open(str(graph))
     assert said[0]["href"].endswith("/a%26b%3Dc%23d%20%3Cimg%3E.ir")
+
+
+@pytest.mark.parametrize("has", ["a configuration", "none", "no project"])
+def test_the_header_shows_the_configuration_that_pages_start_with(has, project, monkeypatch):
+    if has == "none":
+        save(replace(open_project(project), open_config=None))
+    elif has == "no project":
+        monkeypatch.delenv("PERFKIT_PROJECT")
+    (config,) = (switch for switch in opener.what_is_open()["switches"] if switch["name"] == "config")
+    assert config["value"] == choose_configuration().path
+    assert config["value"] in [option["value"] for option in config["options"]]
+    assert config["sample"] is (has != "a configuration"), "the round of a project is no sample"
 
 
 def test_the_address_of_the_page_says_what_is_open(project):
