@@ -99,6 +99,7 @@ class StepView(PanelView):
         Where its code begins with something else than before, that is what it shows, and not what the page's address has kept.
         """
         before = self._recipe.entries
+        self._shared.tell(self.state, origin=self)  # an answer is out before the page is told what was chosen for it
         self._shared.begin_with(
             {
                 name: entry.default
