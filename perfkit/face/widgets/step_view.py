@@ -7,6 +7,7 @@ row of a table tells the steps that follow the choice, and draws nothing anew.
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from perfkit.face.widgets.table import Table
 from perfkit.face.widgets.values import Value, no_answer_yet
 from perfkit.face.widgets.worker import Cancelled, Progress, check, running
 
-MOST_SETTLING_S = 2.0
+MOST_SETTLING_S = 10.0
 SETTLED_S = 0.1
 """A slider that is dragged moves again sooner than this."""
 
@@ -75,6 +76,7 @@ class StepView(PanelView):
         self._news = self._seen_news = self._answered_news = 0
         self._own = {name: Value(recipe.title) for name in recipe.entries}
         self._options_are_known = False
+        self._settled = threading.Event()
         self._fills, self._is_undone = Fills(recipe.entries), False
         self._questions: dict[Value, int] = {}
         for name, entry in recipe.entries.items():
@@ -133,7 +135,7 @@ class StepView(PanelView):
         with something of its own to do does that first, here.
         """
         if name != "run":
-            self._background.wait(MOST_SETTLING_S)  # what was set just before may fill other fields
+            self._settled.wait(MOST_SETTLING_S)  # what was set just before may fill other fields
             super().act(name, values)
             return
         self._offered(name)
@@ -162,6 +164,7 @@ class StepView(PanelView):
 
     def _ask(self, change: Callable[[Any], Any], seq: int = 0) -> None:
         self._begin()
+        self._settled.clear()  # ahead of the change, which may be taken at once
         super()._ask(change, seq)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
@@ -178,6 +181,7 @@ class StepView(PanelView):
         self._seen_news = self._news
         super()._work(progress)
         self._is_undone = False
+        self._have_settled()
 
     def _look_up(self) -> None:
         """Wait for what the step follows."""
@@ -201,6 +205,13 @@ class StepView(PanelView):
         for name, value in self._own.items():
             self._finish(value, self.state[name])
         self._options_are_known = True
+        self._have_settled()
+
+    def _have_settled(self) -> None:
+        """Let a button go on that waits until the state has all that was set."""
+        with self.lock:
+            if not self._changes:
+                self._settled.set()
 
     def own(self, name: str) -> Value:
         """The newest value of a control."""

@@ -49,7 +49,7 @@ EQUALLY_SLOW = 0.7
 """The pace of launches, relative to the slowest host's, from which a host is slow itself."""
 QUEUED_NS = 20_000
 """A kernel that starts this soon after its launch was not queued."""
-UNSEEN = " (so say short idle times before many kernels; launches were not recorded, and the ledger leaves them unexplained)"
+UNSEEN = " (told from short idle times: launches were not recorded)"
 ACTIONS: tuple[Action, ...] = (
     {
         "mindspore": "make kernels fewer and larger: graphs (mode: 0, jit_level: O1), fused operators, larger micro batches",
