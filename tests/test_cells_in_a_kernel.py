@@ -43,7 +43,7 @@ class Kernel:
 
     def run(self, source: str, **values: str) -> str:
         """The error that a cell ends with, as `name: text`; "" if there is none. `values` are expressions to keep in `told`."""
-        reply = self.client.execute(source, reply=True, timeout=MOST_S, user_expressions=values)["content"]
+        reply = self.client.execute(source, reply=True, timeout=MOST_S, user_expressions=values, stop_on_error=False)["content"]
         if reply["status"] == "error":
             return f"{reply['ename']}: {reply['evalue']}"
         self.told = {

@@ -255,7 +255,10 @@ class StepView(PanelView):
         if not known or pressed:
             self._remembered, self._complete = None, False
             try:
-                self._whole, self._remembered = self._run(given, pressed=pressed)
+                found = self._run(given, pressed=pressed)
+                if (progress := running()) is not None and progress.ended_early:  # for a newer question, of which it knows nothing
+                    raise Cancelled
+                self._whole, self._remembered = found
             except Cancelled:  # a newer question has the press too; the visitor's own word ends it
                 if (progress := running()) is not None and progress.by_visitor:
                     self._answered_presses = pressed_for

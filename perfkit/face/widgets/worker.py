@@ -25,7 +25,7 @@ class Progress:
         self._show = show
         self._last_s = 0.0
         self._cancelled = threading.Event()
-        self.by_visitor = False
+        self.by_visitor = self.ended_early = False
 
     def __call__(self, what: str, done: int, total: int, unit: str = "") -> None:
         """Say how far it has come; raises Cancelled if the answer is not wanted any more."""
@@ -79,7 +79,7 @@ def go_on(what: str, done: int, total: int, unit: str = "") -> bool:
     try:
         progress(what, done, total, unit)
     except Cancelled:
-        progress.heed()
+        progress.ended_early = not progress.heed()
         return False
     return True
 

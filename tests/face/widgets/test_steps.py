@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 
 import altair as alt
 import pandas as pd
@@ -681,3 +682,20 @@ def test_a_step_that_others_change_is_read_again_when_the_page_asks():
     assert (how_many.wait().text, how_many.view.refresh_s) == ("0 are here", 5)
     how_many.view.on_message({"type": "retry"})
     assert how_many.wait().text == "1 are here"
+
+
+def test_a_search_that_a_newer_question_ended_early_is_no_answer_to_it():
+    begun, asked = threading.Event(), []
+
+    @widgets.step(n=widgets.Number(3, step=1), button="Find")
+    def the_best(n):
+        asked.append(n)
+        begun.set()
+        while len(asked) == 1 and go_on("searching", 0, 1):
+            time.sleep(0.01)
+        return ("so far" if len(asked) == 1 else "proven"), n
+
+    the_best.press()
+    assert begun.wait(30)
+    the_best.set(n=3)
+    assert (the_best.wait().text, asked) == ("proven", [3, 3])
