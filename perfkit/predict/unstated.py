@@ -173,9 +173,7 @@ def _fastest(plans: PlanColumns, is_open: Mapping[str, Flags]) -> tuple[PlanColu
     peak = _peaks(plans, ways)
     short = np.flatnonzero((ways.again == NONE) & (peak > limit[ways.rows]))
     for found in (_cheap(plans, ways.take(short)), _least_full(plans, ways.take(short), limit)):
-        ways = _Ways(
-            *(np.concatenate((getattr(ways, name), getattr(found, name))) for name in ("rows", "micro", "chunks", "again"))
-        )
+        ways = _joined(ways, found)
         peak = np.concatenate((peak, _peaks(plans, found)))
     fits = peak <= limit[ways.rows]
     # Where nothing fits the run that was made has the least of each number of chunks, and the fastest of those.
