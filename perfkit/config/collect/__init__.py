@@ -136,6 +136,11 @@ def dryrun_commands(
     return tuple(Snippet(_dryrun(variables, num_devices, chosen, command), "shell", where, notes) for variables, where in sets)
 
 
+def has_extras(framework: str) -> bool:
+    """Whether the profiler of a framework records `EXTRAS` from a script."""
+    return _plain(framework) in _EXTRAS
+
+
 def how_to_collect(part: str, framework: str | None = None) -> str:
     """One sentence for a message: what to switch on to record `part` in `framework`, or in any if it is None."""
     problems = _unknown_parts([part])
@@ -150,7 +155,7 @@ def how_to_collect(part: str, framework: str | None = None) -> str:
 
 def _extra_arguments(framework: str, extras: Iterable[str], release: str, problems: list[str]) -> tuple[str, list[str]]:
     """The arguments of extras for a release, and what is to be said of them."""
-    name = framework.strip().lower().replace("_", "-").replace(" ", "-")
+    name = _plain(framework)
     known, older = _EXTRAS.get(name, {}), OLDER.get(name, {})
     found, said = [], []
     for extra in extras:
@@ -181,8 +186,12 @@ def _unknown_parts(parts: Iterable[str]) -> list[str]:
     return [f"part {part!r} is unknown; parts are {', '.join(PARTS)}" for part in sorted(set(parts) - set(PARTS))]
 
 
+def _plain(framework: str) -> str:
+    return framework.strip().lower().replace("_", "-").replace(" ", "-")
+
+
 def _named(framework: str, table: Mapping[str, T], verb: str, problems: list[str]) -> T | None:
-    found = table.get(framework.strip().lower().replace("_", "-").replace(" ", "-"))
+    found = table.get(_plain(framework))
     if found is None:
         problems.append(f"framework {framework!r} is unknown here; perfkit can {verb} {', '.join(table)}")
     return found
