@@ -164,8 +164,9 @@ class StepView(PanelView):
 
     def _ask(self, change: Callable[[Any], Any], seq: int = 0) -> None:
         self._begin()
-        self._settled.clear()  # ahead of the change, which may be taken at once
-        super()._ask(change, seq)
+        with self.lock:  # a thread that ends between the two would let a button go on without the change
+            self._settled.clear()
+            super()._ask(change, seq)
 
     def _on_address(self, values: Mapping[str, str], origin: object) -> None:
         if origin is not self and self._shared.news(self.state):

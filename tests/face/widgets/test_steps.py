@@ -672,6 +672,29 @@ def test_a_button_uses_the_name_that_was_typed_just_before_in_a_step_above():
     assert kept == ["Ada", "Bo", "Cy"]
 
 
+def test_a_button_acts_on_what_was_set_while_what_its_options_are_made_of_is_still_read():
+    begin, kept = threading.Event(), []
+
+    @widgets.step(n=widgets.Number(2, step=1))
+    def numbers(n):
+        assert n == 2 or begin.wait(30)
+        return f"{n} numbers", list(range(int(n)))
+
+    def keep(one):
+        kept.append(one)
+        return "kept"
+
+    @widgets.step(of=numbers, one=widgets.Choice(lambda of: of[1]), buttons=(Button(label="Keep", run=keep),))
+    def below(of, one):
+        return f"{one} of {len(of[1])}"
+
+    assert below.wait().text == "0 of 2"
+    numbers.set(n=5)
+    threading.Timer(2.5, begin.set).start()
+    below.set(one=4).press("Keep")
+    assert (kept, below.wait().text) == ([4], "4 of 5")
+
+
 def test_a_step_that_others_change_is_read_again_when_the_page_asks():
     counted = iter(range(9))
 
