@@ -19,7 +19,8 @@ import numpy as np
 import tomli_w
 
 from perfkit.core.errors import InputError
-from perfkit.core.plan_columns import Coded, Flags, Floats
+from perfkit.core.numbers import Number, where
+from perfkit.core.plan_columns import Coded, Flags
 from perfkit.core.resources import data_folder
 from perfkit.predict.cost.efficiency import Efficiency
 from perfkit.predict.cost.labels import Label
@@ -78,14 +79,14 @@ class Calibration:
             chosen[name] = float(column[0]) if (column == column[0]).all() else column[labels.codes]
         return Efficiency(**chosen)
 
-    def bounds(self, labels: Coded[Label], experts: Flags) -> tuple[Floats, Floats]:
+    def bounds(self, labels: Coded[Label], experts: Number) -> tuple[Number, Number]:
         """Bounds of measured over predicted time that hold 80 % of the plans, an array each; `experts` says which have any.
 
         What is not known adds to the half width of `interval`, in logarithms, as independent errors do.
         """
         known = self.knows(labels)
         low, high = np.log(self.interval)
-        doubts = np.where(experts, self.doubt.get("experts", 0.0), 0.0), np.where(known, 0.0, self.doubt.get("device", 0.0))
+        doubts = where(experts, self.doubt.get("experts", 0.0), 0.0), where(known, 0.0, self.doubt.get("device", 0.0))
         half = np.sqrt(((high - low) / 2.0) ** 2 + doubts[0] ** 2 + doubts[1] ** 2)
         return np.exp((low + high) / 2.0 - half), np.exp((low + high) / 2.0 + half)
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError
+from perfkit.core.numbers import Number, minimum
 from perfkit.core.params import attention_weights, expert_layers, ffn_weights, shared_width
 from perfkit.core.recomputed import recomputed_parts
 from perfkit.core.source import Source
@@ -27,7 +25,6 @@ from perfkit.core.spec.model import ModelSpec
 from perfkit.core.spec.recompute import RecomputePlan
 
 Attention = Literal["full", "causal"]
-Number = float | npt.NDArray[np.float64]
 UNIT = "FLOP/token"
 SOURCE = Source(
     "computed", "perfkit.predict.cost.flops.forward_flops", "2 x elements of every matrix, plus scores and values of attention"
@@ -83,7 +80,7 @@ def attended_share(seq_length: Number, window: Number, windowed: Number) -> Numb
 
     A token sees itself and those before it: s^2 / 2 pairs of a sequence of s tokens, with a window of w of them sw - w^2 / 2.
     """
-    outside = 1.0 - np.minimum(window / seq_length, 1.0)
+    outside = 1.0 - minimum(window / seq_length, 1.0)
     return 1.0 - windowed * outside * outside
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns, distinct
 from perfkit.core.spec.plan import Plan, even_layers
-from perfkit.core.spec.recompute import Counts
+from perfkit.core.spec.recompute import Counts, RecomputePlan
 from perfkit.predict.cost.again import FULL, Again, Run, layers_again
 from perfkit.predict.memory.waiting import expert_layers_in
 
@@ -51,7 +51,9 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
 
     Plans that compute the same again in all layers need no look at their layers; others are looked at one by one.
     """
-    alike = plans.recompute.flags(lambda recompute: recompute.all_layers or not any(map(any, chain(*recompute.all_counts))))
+    if plans.single:
+        return Coded.one(_layers_of(plans.single))
+    alike = plans.recompute.flags(_repeats_alike)
     if alike.all():
         return _placed(plans)
     if not alike.any():
@@ -64,10 +66,28 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
     return Coded(codes, (*even.values, *(_looked_at(plans.plan(int(other[row]))) for row in first)))
 
 
+def _repeats_alike(recompute: RecomputePlan) -> bool:
+    """Whether all layers compute the same again."""
+    return recompute.all_layers or not any(map(any, chain(*recompute.all_counts)))
+
+
+def _layers_of(plan: Plan) -> StageLayers:
+    """The layers of one plan."""
+    if not _repeats_alike(plan.recompute):
+        return _looked_at(plan)
+    dense = plan.model.num_dense_layers if plan.model.num_experts else 0
+    return same_again(plan.stage_layers, _same(plan.recompute), dense)
+
+
+def _same(recompute: RecomputePlan) -> Again:
+    """What every layer computes again where all of them do the same."""
+    return FULL if recompute.all_layers else Again(core=float(recompute.attention_core))
+
+
 def _placed(plans: PlanColumns) -> Coded[StageLayers]:
     """Layers that all compute the same again."""
     names = ("num_layers", "pipeline_parallel_size", "virtual_pipeline_parallel_size")
-    again = Coded.of(FULL if one.all_layers else Again(core=float(one.attention_core)) for one in plans.recompute.values)
+    again = Coded.of(map(_same, plans.recompute.values))
     leading = np.where(plans.num_experts > 0, plans.num_dense_layers, 0)
     columns = [getattr(plans, name) for name in names]
     columns += [leading, plans.layers_per_stage.codes, again.codes[plans.recompute.codes]]

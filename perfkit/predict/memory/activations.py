@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from perfkit.core.numbers import Number, maximum, minimum, where
 from perfkit.core.recomputed import repeated
 from perfkit.core.spec.plan import Plan
 from perfkit.predict.memory.settings import MemorySettings
-from perfkit.predict.memory.sizes import Kind, Number, Sizes, of_plan
+from perfkit.predict.memory.sizes import Kind, Sizes, of_plan
 
 PROJECTED = ("attention.flash_attention.flash_attention", "attention.merger_head_transpose", "attention.batch_matmul")
 ROTARY = "attention.apply_rotary_emb"
@@ -122,7 +121,7 @@ def backward_gradients(kind: Kind, sizes: Sizes, batch: MicroBatch, *, experts: 
     width = sizes.expert_ffn_hidden_size * sizes.num_experts_per_token if experts else sizes.ffn_hidden_size
     largest = batch.tokens * width * kind.element_bytes / sizes.tensor_parallel_size * (3 if kind.gated_ffn else 2)
     if not kind.flash:
-        largest = np.maximum(largest, 2 * scores(sizes, batch) * kind.element_bytes)
+        largest = maximum(largest, 2 * scores(sizes, batch) * kind.element_bytes)
     return 2 * batch.split + largest
 
 
@@ -173,7 +172,7 @@ def _input_share(kind: Kind) -> float:
 def _projections(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
     unit = batch.tokens * sizes.head_size * kind.element_bytes / sizes.tensor_parallel_size
     # Fewer key-value heads than devices are copied, one to each.
-    keys = unit * np.maximum(sizes.num_key_value_heads, sizes.tensor_parallel_size)
+    keys = unit * maximum(sizes.num_key_value_heads, sizes.tensor_parallel_size)
     return [
         Saved("attention", "queries", unit * sizes.num_attention_heads, ("attention.wq.matmul", ROTARY)),
         Saved("attention", "keys", keys, ("attention.wk.matmul", ROTARY)),
@@ -255,7 +254,7 @@ def _experts(kind: Kind, sizes: Sizes, batch: MicroBatch) -> list[Saved]:
 def _routed(kind: Kind, sizes: Sizes, batch: MicroBatch) -> Number:
     """Tokens that the experts of a device compute, each as often as it was routed there."""
     load, room = kind.settings.expert_imbalance, sizes.expert_capacity_factor
-    held = np.where(room > 0, np.minimum(load, room) if load > 1 else room, load)
+    held = where(room > 0, minimum(load, room) if load > 1 else room, load)
     # With sequence parallelism a device sends only its own tokens, and gathers those of the experts' tensor group.
     gathered = sizes.expert_split / sizes.tensor_parallel_size
     share = 1 + sizes.sequence_parallel * (gathered - 1)

@@ -1,7 +1,8 @@
 """Sizes: plans in the form that the memory formulas read, one row a plan or a stage of it.
 
 Plans of one `Kind` share all words and flags, so that a formula branches on them once for many plans; what is left are numbers.
-A number is an array with one value a row, or a plain float that all rows share: a single plan is a table of one.
+A number is an array with one value a row, or a plain float that all rows share (`perfkit.core.numbers`): a single plan is a table
+of one.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import reduce
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from perfkit.core.numbers import Number
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, PlanColumns, distinct
 from perfkit.core.spec.optimizer import STATE_BYTES
 from perfkit.core.spec.plan import Plan
 from perfkit.core.spec.workload import FEW_BITS
 from perfkit.predict.memory.settings import MemorySettings
-
-Number: TypeAlias = Any
-"""A float that all rows share, or an array with one value a row (`Floats`): formulas are written once for both."""
 
 
 @dataclass(frozen=True, slots=True)
