@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perfkit.core.errors import InputError
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
@@ -168,6 +169,8 @@ class PlanColumns:
     nope_head_size: Floats
     rope_head_size: Floats
     value_head_size: Floats
+    residual_streams: Floats
+    compressed: Coded[CompressedAttention | None]
     seq_length: Floats
     micro_batch_size: Floats
     global_batch_size: Floats

@@ -33,6 +33,7 @@ from perfkit.core.errors import InputError
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Flags, Floats, combined
 from perfkit.core.spec import model, parallel
 from perfkit.core.spec.checks import MAX_LAYERS, nearest_multiples
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.software import OVERLAPS, SoftwareSpec
 
@@ -126,19 +127,31 @@ def _fill_attention(cells: Cells, sizes: Columns) -> None:
     """
     left = np.all([np.isnan(sizes[field]) for field in (*LATENT, *WINDOWS)], axis=0) & (filled(sizes["num_experts"], 0.0) > 0)
     for name, known in catalog.models().items() if left.any() else ():
-        if not known.num_experts or not (known.kv_lora_rank or known.attention_window):
+        if not known.num_experts or not (known.kv_lora_rank or known.attention_window or known.compressed):
             continue
         rows = left & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
         if not rows.any():
             continue
         left &= ~rows
         cells.assume(rows, said(f"attention of {name}"))
-        for field in (*LATENT, "attention_window"):
+        for field in (*LATENT, "attention_window", "residual_streams"):
             sizes[field] = np.where(rows, getattr(known, field), sizes[field])
-        if known.kv_lora_rank:
+        if known.kv_lora_rank or known.compressed:
             sizes["head_size"] = np.where(rows, known.head_size, sizes["head_size"])
         share = known.num_windowed_layers / known.num_layers
         sizes["num_windowed_layers"] = np.where(rows, np.floor(share * sizes["num_layers"]), sizes["num_windowed_layers"])
+
+
+def read_compressed(sizes: Columns) -> Coded[CompressedAttention | None]:
+    """The compressed attention of the catalogue's model that has all of a row's sizes."""
+    codes = np.zeros(len(sizes["num_layers"]), dtype=np.intp)
+    values: list[CompressedAttention | None] = [None]
+    for known in catalog.models().values():
+        if known.compressed:
+            same = [sizes[field] == getattr(known, field) for field in (*SIGNATURE, "num_layers", "residual_streams")]
+            codes[np.all(same, axis=0)] = len(values)
+            values.append(known.compressed)
+    return Coded(codes, tuple(values))
 
 
 def _fill_model(cells: Cells, sizes: Columns) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from perfkit.core.errors import InputError
 from perfkit.core.numbers import Number, alike, any_of, maximum, where
 from perfkit.core.plan_columns import Coded, PlanColumns, Rows
+from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec
 from perfkit.core.spec.optimizer import OptimizerSpec
 from perfkit.core.spec.plan import Plan
@@ -37,13 +38,14 @@ MANY = 2.0**20  # more ranks than a context group has
 class CostColumns:
     """Plans by what costs time, as arrays or the numbers of one; names are those of the fields, shortened where the unit is clear.
 
-    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of a
-    rank compute over the mean, `further` the layers that predict further tokens, `attended` the share of all pairs of tokens that a
-    mean layer attends to, `stages` the layers of every stage and what they compute again. `releases_before` counts the minor
-    releases of the software before the one that calibrations refer to. `pieces` of the sequence of a micro batch go through the
-    pipeline one after the other. `head_exchange` is the most ranks of a context group that exchange heads (1: keys and values go
-    around a ring). `devices_per_node` are those that fast links join, `nodes` the machines of the job; `wide_peak_flops_per_s` is
-    the peak in 16 bits, in which attention computes beside products of fewer bits (`few_bits`).
+    `optimizer_ratio` is what the optimizer moves through memory over what Adam does, `expert_load` the tokens that the experts of
+    a rank compute over the mean, `further` the layers that predict further tokens, `attended` the share of all pairs of tokens
+    that a mean layer attends to, `streams` the streams of residuals (0: one), `stages` the layers of every stage and what they
+    compute again. `releases_before` counts the minor releases of the software before the one that calibrations refer to. `pieces`
+    of the sequence of a micro batch go through the pipeline one after the other. `head_exchange` is the most ranks of a context
+    group that exchange heads (1: keys and values go around a ring). `devices_per_node` are those that fast links join, `nodes`
+    the machines of the job; `wide_peak_flops_per_s` is the peak in 16 bits, in which attention computes beside products of fewer
+    bits (`few_bits`).
     """
 
     hidden: Number
@@ -58,6 +60,7 @@ class CostColumns:
     vocab: Number
     further: Number
     attended: Number
+    streams: Number
     tied: Number
     experts: Number
     experts_per_token: Number
@@ -160,6 +163,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "vocab": plans.vocab_size,
         "further": plans.num_mtp_layers,
         "attended": _attended(plans),
+        "streams": plans.residual_streams,
         "tied": plans.tied_embeddings,
         "experts": plans.num_experts,
         "experts_per_token": plans.num_experts_per_token,
@@ -171,12 +175,39 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
 
 def _attended(plans: PlanColumns) -> Number:
     """The share of pairs that fused attention computes: whole blocks of keys, also at the far end of a window."""
-    windowed = plans.num_windowed_layers / plans.num_layers
-    return attended_share(plans.seq_length, plans.attention_window + FLASH_BLOCK, windowed)
+    own, layers, beyond = plans.num_windowed_layers, plans.num_layers, 0.0
+    latent = plans.kv_lora_rank > 0
+    for rows, packed in _packed(plans):
+        key = where(latent, plans.nope_head_size + plans.rope_head_size, plans.head_size)
+        pair = plans.num_attention_heads * (key + where(latent, plans.value_head_size, plans.head_size))
+        beyond = where(rows, packed.attended(plans.seq_length, layers, pair), beyond)
+        own = where(rows, maximum(own, packed.num_selected_layers + packed.num_pooled_layers), own)
+    block = where(plans.attention_window > 0, FLASH_BLOCK, 0.0)
+    return attended_share(plans.seq_length, plans.attention_window + block, own / layers) + beyond
+
+
+def _packed(plans: PlanColumns) -> Iterator[tuple[Number, CompressedAttention]]:
+    """Every compressed attention that plans have, and which have it."""
+    for code, packed in enumerate(plans.compressed.values):
+        if packed is not None:
+            yield plans.compressed.codes == code, packed
 
 
 def attention_weights(plans: PlanColumns) -> tuple[Number, Number]:
-    """Elements of the matrices that make queries, keys and values, and of the output's, as `predict.params.attention_weights`."""
+    """Elements of the matrices that make queries, keys and values, and of the output's, as `core.params.attention_weights`."""
+    qkv, output = _plain_weights(plans)
+    h, a, d, q = plans.hidden_size, plans.num_attention_heads, plans.head_size, plans.query_lora_rank
+    for rows, packed in _packed(plans):
+        more = packed.compressing(plans.num_layers, h, where(q > 0, q, h), d)
+        if o := packed.output_lora_rank:
+            qkv = where(rows, h * q + q * a * d + h * d + more, qkv)
+            output = where(rows, a * d * o + packed.output_groups * o * h, output)
+        else:
+            qkv = where(rows, qkv + more, qkv)
+    return qkv, output
+
+
+def _plain_weights(plans: PlanColumns) -> tuple[Number, Number]:
     h, a, d = plans.hidden_size, plans.num_attention_heads, plans.head_size
     plain, out = h * d * (a + 2 * plans.num_key_value_heads), a * d * h
     r, q = plans.kv_lora_rank, plans.query_lora_rank

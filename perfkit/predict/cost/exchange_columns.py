@@ -89,7 +89,8 @@ def _exchanged(plans: CostColumns) -> Number:
 
 def send_each_s(plans: CostColumns, eff: Efficiency, network: Network, tokens: Number) -> Number:
     """Exposed seconds of one send of a micro batch to a neighbouring stage; 0 without one."""
-    payload = tokens * plans.hidden * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
+    width = maximum(plans.streams, 1.0) * plans.hidden
+    payload = tokens * width * plans.element_bytes / plans.tensor  # scattered over the tensor-parallel ranks
     seconds = send_s(payload, plans.devices / plans.pipeline, network) + eff.send_host_s * eff.host
     return where(plans.pipeline > 1, seconds * (1.0 - sends_hidden(plans, eff)), 0.0)
 

@@ -56,17 +56,17 @@ def forward_flops(model: ModelSpec, seq_length: int, attention: Attention = "ful
     L, mixed = model.num_layers, expert_layers(model)
     weights = attention_weights(model)
     key, value = _head_sizes(model)
-    share = attended_share(seq_length, model.attention_window, model.num_windowed_layers / L)
+    share = _attended(model, seq_length, key + value)
     width = seq_length * model.num_attention_heads * (2 if attention == "full" else 1)
     experts = model.num_experts_per_token * model.expert_ffn_hidden_size + shared_width(model)
     router = model.hidden_size * (model.num_experts + (1 if model.shared_expert_gate else 0))
     further = model.num_mtp_layers
     projected = (1 + further) * model.vocab_size + 2 * further * model.hidden_size
     parts = {
-        "layers/qkv": 2 * L * weights["qkv"],
+        "layers/qkv": _whole(2 * L * weights["qkv"]),
         "layers/scores": _whole(L * width * key * share),
         "layers/values": _whole(L * width * value * share),
-        "layers/output": 2 * L * weights["output"],
+        "layers/output": _whole(2 * L * weights["output"]),
         "layers/ffn": 2 * (L - mixed) * ffn_weights(model, model.ffn_hidden_size),
         "layers/experts": 2 * mixed * ffn_weights(model, experts),
         "layers/router": 2 * mixed * router,
@@ -82,6 +82,16 @@ def attended_share(seq_length: Number, window: Number, windowed: Number) -> Numb
     """
     outside = 1.0 - minimum(window / seq_length, 1.0)
     return 1.0 - windowed * outside * outside
+
+
+def _attended(model: ModelSpec, seq_length: int, sizes: int) -> Number:
+    """As `attended_share` of a model, with what layers select or pool beyond their window."""
+    packed, layers = model.compressed, model.num_layers
+    if packed is None:
+        return attended_share(seq_length, model.attention_window, model.num_windowed_layers / layers)
+    own = max(model.num_windowed_layers, packed.num_selected_layers + packed.num_pooled_layers)
+    beyond = packed.attended(seq_length, layers, model.num_attention_heads * sizes)
+    return attended_share(seq_length, model.attention_window, own / layers) + float(beyond)
 
 
 def _whole(amount: Number) -> int | float:

@@ -23,6 +23,7 @@ from perfkit.predict.cost.operators import (
 
 BACKWARD_ELEMENTWISE = 1.5  # reads the incoming gradient as well: three accesses for two
 FURTHER_PASSES = 15.0  # three norms, forward and backward, each two accesses and three
+STREAM_PASSES = 8.0  # of both blocks: streams normed and weighed, read to be summed, read and written to be mixed
 EMBEDDING_PASSES = 6.0  # rows read and written, gradients read and added
 CAST_INPUTS = 2.0  # of a layer's products that have whole hidden states as input
 EXPERT_MOVES = 8.0  # tokens are read and written to send them, to sort them by expert, and both ways back
@@ -164,7 +165,9 @@ def _elementwise_s(plans: CostColumns, eff: Efficiency, device: Device, tokens: 
     t = plans.tensor
     shared = where(plans.sequence_parallel, t, 1.0)
     width = plans.ffn * (1 - mixed) + (plans.expert_ffn * plans.experts_per_token + plans.shared_ffn) * mixed
-    elements = 10 * plans.hidden / shared + 2 * (plans.heads + 2 * plans.kv_heads) * plans.head_size / t
+    elements = (10 + STREAM_PASSES * plans.streams) * plans.hidden / shared + 2 * (
+        plans.heads + 2 * plans.kv_heads
+    ) * plans.head_size / t
     elements = elements + plans.ffn_matrices * width / t
     if any_of(mixed):
         # A single expert takes tokens as they stand.

@@ -98,9 +98,9 @@ def peaks(kind: Kind, sizes: Sizes, rows: StageRows) -> Peaks:
     batch, stage = micro_batch(kind, sizes), rows.parts[0]
     tensors = {experts: tensors_of(kind, sizes, batch, experts=experts) for experts in {load.experts for load in rows.loads}}
     kept = [load.kept(tensors[load.experts]) for load in rows.loads]
-    held = _held(rows, kept, outside_layers(kind, batch, sizes), batch.split)
+    held = _held(rows, kept, outside_layers(kind, batch, sizes), batch.stream)
     every = {experts: sum(tensor.bytes for tensor in of) for experts, of in tensors.items()}
-    again = _made_again(rows, kept, every, batch.split)
+    again = _made_again(rows, kept, every, batch.stream)
     gradients = _gradients(rows, {experts: backward_gradients(kind, sizes, batch, experts=experts) for experts in tensors})
     parameters = [stage_parameters(kind, sizes, part) for part in rows.parts]
     static = [static_bytes(kind, sizes, held) for held in parameters]
@@ -209,7 +209,7 @@ def _buffers(kind: Kind, sizes: Sizes, batch: MicroBatch, held: StageParameters)
     context = 4 * sizes.ring * values + 2 * sizes.exchange * batch.hidden / t
     found: dict[str, Number] = {
         "sequence": batch.hidden * (sizes.sequence_split > 1),
-        "pipeline": (sizes.pipeline_parallel_size > 1) * exchanged * batch.split,
+        "pipeline": (sizes.pipeline_parallel_size > 1) * exchanged * batch.stream,
         "context": (sizes.context_parallel_size > 1) * context,
     }
     if bucket := kind.settings.bucket_elements:  # One of gradients and one of parameters, in 16 bit.

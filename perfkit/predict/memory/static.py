@@ -82,7 +82,8 @@ def stage_parameters(kind: Kind, sizes: Sizes, stage: Part) -> StageParameters:
         + dense * of_dense
         + mixed * of_mixed
         + stage.first * positions
-        + (stage.last + 3 * further) * sizes.norm_values * h,
+        + (stage.last + 3 * further) * sizes.norm_values * h
+        + (stage.last + further) * sizes.residual_streams**2 * h,
         largest_layer=(stage.layers > 0) * (attention + inner),
     )
 
@@ -141,11 +142,17 @@ def _gradients(kind: Kind, sizes: Sizes, total: Number, shared: Number) -> Numbe
 def _attention_matrices(kind: Kind, sizes: Sizes) -> Number:
     """Elements of the attention matrices of one layer on one device."""
     h, a, t, d = sizes.hidden_size, sizes.num_attention_heads, sizes.tensor_parallel_size, sizes.head_size
+    more = 0.0
+    if packed := kind.compressed:  # What selects and compresses is whole on every device, as are keys that are the values.
+        q = sizes.query_lora_rank
+        more = packed.compressing(sizes.num_layers, h, q + (q == 0) * h, d)
+        if o := packed.output_lora_rank:
+            return more + h * (q + d) + (q * a * d + a * d * o + packed.output_groups * o * h) / t
     if kind.kv_lora_rank:  # The compressing matrices are whole on every device of the tensor group (arXiv 2405.04434, 2.1).
         q, r, rope = sizes.query_lora_rank, sizes.kv_lora_rank, sizes.rope_head_size
         queries = (q + (q == 0) * h) * a * (sizes.nope_head_size + rope)
         split = queries + r * a * (sizes.nope_head_size + sizes.value_head_size) + a * sizes.value_head_size * h
-        return h * q + h * (r + rope) + split / t
+        return h * q + h * (r + rope) + split / t + more
     # Fewer key-value heads than devices are copied, one to each.
     return (2 * h * a * d + 2 * h * d * maximum(sizes.num_key_value_heads, t)) / t
 
@@ -173,7 +180,12 @@ def _small_weights(kind: Kind, sizes: Sizes) -> tuple[Number, Number, Number]:
     dense = _ffn_biases(kind, sizes, sizes.ffn_hidden_size / t)
     shared = _ffn_biases(kind, sizes, sizes.shared_width / t) if kind.num_shared_experts else 0.0
     router = h * (sizes.num_experts + sizes.shared_expert_gate) + sizes.router_bias * sizes.num_experts
-    return norms + inner + qkv + sizes.output_bias * h, dense, shared + router
+    if packed := kind.compressed:
+        own = sizes.query_lora_rank + sizes.head_size + sizes.num_attention_heads if packed.output_lora_rank else 0.0
+        inner = inner + own + packed.small(sizes.head_size) / sizes.num_layers
+    n = sizes.residual_streams
+    streams = (n > 0) * 2 * ((n * h + 1) * (2 * n + n * n) + 3)
+    return norms + inner + streams + qkv + sizes.output_bias * h, dense, shared + router
 
 
 def _ffn_biases(kind: Kind, sizes: Sizes, width: Number) -> Number:
