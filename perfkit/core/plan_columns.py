@@ -146,6 +146,7 @@ class PlanColumns:
     vocab_size: Floats
     model_name: Coded[str]
     gated_ffn: Flags
+    clamped_gate: Flags
     tied_embeddings: Flags
     norm: Coded[str]
     bias: Coded[str]

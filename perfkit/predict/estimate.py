@@ -146,7 +146,7 @@ def estimates(plans: Sequence[Plan], *, calibration: str | Calibration | None = 
     refuse_unpriced(columns)
     costs, labels = cost_columns(columns), labels_of(columns)
     parts = {path: listed(amounts) for path, amounts in parts_of(costs, known.efficiency(labels)).items()}
-    low, high = map(listed, known.bounds(labels, columns.num_experts > 0))
+    low, high = map(listed, known.bounds(labels, costs.experts > 0, costs.nodes > 1))
     steps = [
         Breakdown("s", {path: amounts[index] for path, amounts in parts.items() if amounts[index] > 0}, step.SOURCE)
         for index in range(len(plans))
@@ -321,7 +321,7 @@ def _predicted(plans: PlanColumns, known: Calibration) -> dict[str, Floats]:
     costs, labels = cost_columns(plans), labels_of(plans)
     chunks = [slice(start, start + CHUNK) for start in range(0, len(plans), CHUNK)]
     seconds = np.concatenate([step.seconds(costs.take(part), known.efficiency(labels.take(part))) for part in chunks])
-    low, high = known.bounds(labels, plans.num_experts > 0)
+    low, high = known.bounds(labels, costs.experts > 0, costs.nodes > 1)
     return {
         "step_time_s": seconds,
         **_rates(costs, seconds),

@@ -45,7 +45,7 @@ TIED = (
     "gemma3_text",
     "cohere",
 )
-ALL_BIASES = ("gpt2", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "starcoder2", "codegen", "gpt_neox")
+ALL_BIASES = ("gpt2", "gpt_oss", "gpt_neo", "gptj", "opt", "bloom", "phi", "gpt_bigcode", "starcoder2", "codegen", "gpt_neox")
 QKV_BIASES = ("qwen", "qwen2", "qwen2_moe", "chatglm")
 NORMED_HEADS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2")
 OTHER = ("bert", "roberta", "t5", "vit", "clip", "whisper", "bart", "mamba", "xlnet", "electra", "deberta", "wav2vec2", "dinov2")
@@ -158,6 +158,7 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
             ffn_hidden_size=ffn,
             vocab_size=_required(config, ("vocab_size", "padded_vocab_size")),
             gated_ffn=gated,
+            clamped_gate=gated and (family == "gpt_oss" or config.number("swiglu_limit", default=0.0) > 0),
             tied_embeddings=config.flag("tie_word_embeddings", default=family in TIED),
             norm=_norm(config),
             bias=_bias(config, family),

@@ -149,6 +149,7 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
             ffn_hidden_size=ffn,
             vocab_size=vocab,
             gated_ffn=gated,
+            clamped_gate=options.raw("activation_func_clamp_value") is not None,
             tied_embeddings=not options.flag("untie_embeddings_and_output_weights", default=False),
             norm="rmsnorm" if norm == "RMSNorm" else "layernorm",
             bias=_bias(options),

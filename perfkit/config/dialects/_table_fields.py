@@ -50,7 +50,10 @@ SIGNATURE = (
 WINDOWS = ("attention_window", "num_windowed_layers")
 AT_ONCE = ("maxtext",)
 """Programs that take a replica's share of the batch at once unless told otherwise (MaxText, gradient_accumulation_steps: 1)."""
-SWITCHES = ("tied_embeddings", "embedding_norm", "query_key_norm", "shared_expert_gate", "router_bias", "sequence_parallel")
+SWITCHES = (
+    *("tied_embeddings", "clamped_gate", "embedding_norm", "query_key_norm"),
+    *("shared_expert_gate", "router_bias", "sequence_parallel"),
+)
 
 
 def read_sizes(cells: Cells) -> Columns:
@@ -238,8 +241,9 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
     activation = cells.chosen("activation", ACTIVATIONS, "swiglu")
     stated = np.all([~cells.texts(name).is_("") for name in ("gated_ffn", "norm", "bias")], axis=0)
     cells.assume(cells.texts("activation").is_("") & ~stated, said(f"{cells.label('activation')} = swiglu"))
-    gpt, llama = activation.is_("gelu"), activation.is_("swiglu")
+    gpt, llama, like = activation.is_("gelu"), activation.is_("swiglu"), _clamped(cells, sizes)
     switches = {name: filled(cells.switches(name), 0.0) > 0 for name in SWITCHES}
+    switches["clamped_gate"] |= like & np.isnan(cells.switches("clamped_gate"))
     learned = _positions(cells, gpt) & (sizes["max_position_embeddings"] == 0)
     sizes["max_position_embeddings"] = np.where(learned, sizes["seq_length"], sizes["max_position_embeddings"])
     alone = switches["sequence_parallel"] & (sizes["tensor_parallel_size"] == 1)
@@ -250,11 +254,23 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
         "model_name": cells.texts("model_name"),
         "gated_ffn": filled(cells.switches("gated_ffn"), _ones(llama)) > 0,
         "norm": first_of(cells.chosen("norm", NORMS, ""), _either(llama, "rmsnorm", "layernorm")),
-        "bias": first_of(cells.chosen("bias", BIASES, ""), _either(gpt, "all", "none")),
+        "bias": first_of(cells.chosen("bias", BIASES, ""), _either(gpt | like, "all", "none")),
         "dropout": filled(cells.switches("dropout"), _ones(dropout)) > 0,
         "attention_kernel": cells.chosen("attention_kernel", KERNELS, "flash"),
         "context_parallel_algorithm": cells.chosen("context_parallel_algorithm", ALGORITHMS, "ring"),
     }
+
+
+def _clamped(cells: Cells, sizes: Columns) -> Flags:
+    """Rows with the sizes of a model whose experts have biases and a clamped gate, and no column that says of either."""
+    found = np.zeros(len(sizes["num_layers"]), dtype=np.bool_)
+    for name, known in catalog.models().items():
+        if known.num_experts and known.clamped_gate:
+            rows = ~found & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
+            rows &= cells.texts("bias").is_("") & np.isnan(cells.switches("clamped_gate"))
+            cells.assume(rows, said(f"biases and limits of {name}"))
+            found |= rows
+    return found
 
 
 def _positions(cells: Cells, gpt: Flags) -> Flags:

@@ -64,6 +64,7 @@ class ModelSpec:
     `expert_capacity_factor` is the room of an expert over the mean load; 0 means that no token is dropped.
 
     `bias` names the matrices that have one: none, the query, key and value projections, all four of attention, or all.
+    `clamped_gate` says that what enters a gated activation is held within limits (gpt-oss, `swiglu_limit`).
     `max_position_embeddings` counts learned positions (0: rotary, ALiBi or none); `router_bias` is a weight an expert.
     """
 
@@ -76,6 +77,7 @@ class ModelSpec:
     vocab_size: int
     name: str = ""
     gated_ffn: bool = True
+    clamped_gate: bool = False
     tied_embeddings: bool = False
     norm: Norm = "rmsnorm"
     bias: Bias = "none"

@@ -57,6 +57,8 @@ class CostColumns:
     output_weights: Number
     ffn: Number
     ffn_matrices: Number
+    clamped: Number
+    expert_biases: Number
     vocab: Number
     further: Number
     attended: Number
@@ -160,6 +162,8 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "output_weights": output,
         "ffn": plans.ffn_hidden_size,
         "ffn_matrices": where(plans.gated_ffn, 3.0, 2.0),
+        "clamped": plans.clamped_gate & plans.gated_ffn,
+        "expert_biases": plans.bias.is_("all") & (plans.num_experts > 0),
         "vocab": plans.vocab_size,
         "further": plans.num_mtp_layers,
         "attended": _attended(plans),
