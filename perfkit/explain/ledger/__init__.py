@@ -29,6 +29,7 @@ from perfkit.explain.ledger import _late, _pipeline, _stated, _usual, causes
 from perfkit.explain.ledger._host import FAR_LONGER as FAR_LONGER
 from perfkit.explain.ledger._paint import shared as shared
 from perfkit.explain.ledger._rank import AFTER as AFTER
+from perfkit.explain.ledger._rank import BEFORE as BEFORE
 from perfkit.explain.ledger._rank import BEHIND as BEHIND
 from perfkit.explain.ledger._rank import WAITS, Talk, Timeline, Window, timeline
 from perfkit.explain.ledger._stated import NOBODY as NOBODY
