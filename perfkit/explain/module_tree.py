@@ -58,10 +58,14 @@ def module_tree(run: Run, rank: int, step: int | None = None) -> pd.DataFrame:
     return table.reset_index().assign(rank=rank).loc[:, list(COLUMNS)]
 
 
+def is_module(host: HostEvents) -> npt.NDArray[np.bool_]:
+    """Which rows are modules or annotations; the mark of a step is none."""
+    return (host.named(_MODULE) | host.of_kind("mark")) & ~host.named(STEP_MARK)
+
+
 def _spans(host: HostEvents, step: int | None) -> Ints:
     """The modules and annotations in order of thread and time, outer ones first; those that began in one step."""
-    marks = host.named(STEP_MARK)
-    chosen = (host.named(_MODULE) | host.of_kind("mark")) & ~marks
+    chosen = is_module(host)
     if step is not None:
         mark = np.flatnonzero(host.named(re.compile(f"^ProfilerStep#{step}$")))[:1]
         begin, end = (int(host.starts[mark[0]]), int(host.ends[mark[0]])) if len(mark) else (0, 0)
