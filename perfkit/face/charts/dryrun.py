@@ -50,7 +50,8 @@ def rank_bars(rows: Rows) -> alt.LayerChart:
         x=alt.X("limit:Q"), tooltip=[theme.tooltip("limit", "bytes", title="limit (GiB)")]
     )
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x=alt.X("limit:Q"), y=alt.YValue(-2)
+        x=alt.X("limit:Q"),
+        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )
     return theme.with_rows(alt.LayerChart(layer=[bars, likely, rule, label], width="container", height={"step": 34}), rows)
 

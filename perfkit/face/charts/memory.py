@@ -124,7 +124,8 @@ def _limit() -> list[alt.Chart]:
     tooltip = [theme.tooltip("limit", "bytes", title="limit (GiB)")]
     rule = data.mark_rule(color=theme.FREE, strokeWidth=2, strokeDash=[6, 4]).encode(x=alt.X("limit:Q"), tooltip=tooltip)
     label = data.mark_text(text="limit", align="left", baseline="bottom", dx=-2, fontSize=11, color=theme.FREE).encode(
-        x=alt.X("limit:Q"), y=alt.YValue(-2)
+        x=alt.X("limit:Q"),
+        y=alt.YValue(-2),  # type: ignore[no-untyped-call]
     )
     return [rule, label]
 
