@@ -31,13 +31,14 @@ def compressed_fields(config: Section, layers: int, further: int = 0) -> dict[st
     if not config.has(*TOP_K) and not config.has(*RANK):
         return found
     index = {
-        "index_heads": config.integer("index_n_heads", "dsa_indexer_n_heads", default=0),
-        "index_head_size": config.integer("index_head_dim", "dsa_indexer_head_dim", default=0),
+        "index_heads": config.positive_int("index_n_heads", "dsa_indexer_n_heads", default=64),
+        "index_head_size": config.positive_int("index_head_dim", "dsa_indexer_head_dim", default=128),
         "index_top_k": config.integer(*TOP_K, default=0),
     }
     rank = config.integer(*RANK, default=0)
     if not rank:
-        own = config.reading.build(lambda: CompressedAttention(num_selected_layers=layers + further, **index))
+        selected = layers - len(_skipped(config)) + further
+        own = config.reading.build(lambda: CompressedAttention(num_selected_layers=selected, **index))
         return found | {"compressed": own}
     ratios = _ratios(config, layers)
     pooled = {ratio for ratio in ratios if ratio > 1 and ratio != SELECTING}
@@ -71,7 +72,7 @@ def compressed_fields(config: Section, layers: int, further: int = 0) -> dict[st
 
 def _ratios(config: Section, layers: int) -> list[int]:
     """How many tokens stand together in each layer that does anything: 0 or 1 where it has its window alone."""
-    stated, kinds, skipped = config.raw(*RATIOS), config.raw("layer_types"), config.raw("noop_layers")
+    stated, kinds, empty = config.raw(*RATIOS), config.raw("layer_types"), _skipped(config)
     if isinstance(kinds, list) and stated is None:
         rates = config.section("compress_rates")
         named = {kind: config.integer(name, default=RATES[name]) for kind, name in KINDS.items()}
@@ -80,10 +81,15 @@ def _ratios(config: Section, layers: int) -> list[int]:
         stated = [128, 128] + [SELECTING, 128] * layers  # DeepSeek-V4-Pro's, which the library takes
         config.reading.default("compress_ratios", "as DeepSeek-V4-Pro has them: 128, 128, then 4 and 128 in turn")
     found = _listed(stated)
-    empty = {int(text) for text in re.findall(r"\d{1,6}", str(skipped))} if skipped is not None else set()
     if len(found) < layers - len(empty):
         config.reading.problem(config.path(RATIOS[0]), f"{shown(stated)} must give a ratio for each of {layers} layers")
     return [ratio for number, ratio in enumerate(found[:layers]) if number not in empty]
+
+
+def _skipped(config: Section) -> set[int]:
+    """Layers that do nothing (MindSpeed)."""
+    stated = config.raw("noop_layers")
+    return {int(text) for text in re.findall(r"\d{1,6}", str(stated))} if stated is not None else set()
 
 
 def _listed(stated: Any) -> list[int]:
