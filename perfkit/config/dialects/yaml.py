@@ -13,6 +13,7 @@ import yaml
 
 from perfkit.config.dialects.dialect import Parsed
 from perfkit.core.errors import InputError
+from perfkit.core.texts import say
 
 SAFE_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}"
@@ -101,7 +102,12 @@ class _Walk:
             name = f"{path}.{word}" if path else word
             if name in first and word != "<<":
                 self.duplicates.append(
-                    f"line {_line(key)}, {name}: stands twice (first on line {first[name]}); the last one counts"
+                    say(
+                        "line {line}, {name}: stands twice (first on line {first}); the last one counts",
+                        line=str(_line(key)),
+                        name=name,
+                        first=str(first[name]),
+                    )
                 )
             first[name] = self.lines[name] = _line(key)
             self.visit(key, name)
