@@ -7,7 +7,7 @@ stand out in the summaries, and of one typical rank a pipeline stage.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,7 +18,7 @@ from perfkit.core import clock, placement, robust
 from perfkit.core.errors import NotMeasuredError
 from perfkit.core.run import LazyTables, Position, Run
 from perfkit.core.texts import say
-from perfkit.explain import collectives, operator_names, stragglers
+from perfkit.explain import collectives, module_tree, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.collecting import KERNELS_BY
@@ -223,6 +223,18 @@ class Case:
         if rows.empty:
             raise NotMeasuredError("kernels of a recorded step", how_to_collect=KERNELS_BY)
         return rows
+
+    @cached_property
+    def modules(self) -> pd.Series:
+        """By row of `computing` the module of the network that it belongs to, as a path; "" where that is not known."""
+        known: dict[int, Iterator[str]] = {}
+        kernels = self.kernels
+        for rank in self.ledger.modules["rank"].unique().tolist():
+            told = module_tree.modules_of(self.run, rank)
+            steps = causal_graph(self.run).rank(rank).device["step"].isin(self.step_numbers).to_numpy(dtype=bool)
+            known[rank] = iter(() if told is None else told[steps].tolist())
+        every = [next(known[rank], "") if rank in known else "" for rank in kernels["rank"].tolist()]
+        return pd.Series(every, dtype=object)[(kernels["kind"] == "computing").to_numpy(dtype=bool)].reset_index(drop=True)
 
     @cached_property
     def operator_sums(self) -> pd.DataFrame:

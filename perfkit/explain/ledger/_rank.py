@@ -11,7 +11,7 @@ import pandas as pd
 
 from perfkit.core.clock import Clock
 from perfkit.core.run import Run
-from perfkit.explain import recomputed
+from perfkit.explain import module_tree, recomputed
 from perfkit.explain.ledger import _head, _host, causes
 from perfkit.explain.ledger._paint import NOTHING, Ints, Layer, Pieces, layer, paint
 from perfkit.explain.operator_names import operators
@@ -79,6 +79,7 @@ class _Device:
     kinds: Objects
     work: Objects
     fetches: npt.NDArray[np.bool_]
+    modules: Objects | None
 
 
 def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host: bool) -> Timeline | None:
@@ -86,7 +87,7 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
 
     `host` says whether what the host did may be read.
     """
-    device = _device(run, rank)
+    device = _device(run, rank, host=host)
     if device is None:
         return None
     layers = [
@@ -109,7 +110,7 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
     return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None)
 
 
-def _device(run: Run, rank: int) -> _Device | None:
+def _device(run: Run, rank: int, *, host: bool) -> _Device | None:
     kernels = run.frame("kernels", ranks=[rank], columns=_COLUMNS)
     kernels = kernels[kernels["start_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable", ignore_index=True)
     if kernels.empty:
@@ -126,6 +127,7 @@ def _device(run: Run, rank: int) -> _Device | None:
         kernels["kind"].astype("object").to_numpy(),
         _work(kernels),
         fetching[names.cat.codes.to_numpy()],
+        module_tree.modules_of(run, rank, host=host),
     )
 
 
@@ -215,6 +217,9 @@ def _told(step: int, pieces: Pieces, device: _Device, talk: Talk, host: _host.Ho
     computing = layers == COMPUTING
     part = np.where(computing, "computing", np.where(layers == COPYING, "free", "communication")).astype(object)
     cause[computing] = np.where(device.fetches[rows[computing]], causes.FEED, device.work[rows[computing]])
+    if device.modules is not None:
+        works = computing & (cause != causes.FEED)
+        detail[works] = device.modules[rows[works]]
     cause[layers == MOVING] = causes.TRANSFER
     cause[layers == WAITING] = WAITS
     cause[layers == COPYING] = causes.COPY

@@ -82,6 +82,9 @@ def _assert_sound(run: Run, found: Ledger) -> None:
     assert found.entries["ns"].dtype == np.int64
     assert set(found.entries["who"]) <= {-1, *run.ranks}
     assert (found.entries["who"] != found.entries["rank"]).all(), "nobody waits for himself"
+    works = found.entries[found.entries["cause"].str.startswith("work/").to_numpy()]
+    own = [rows.groupby(["rank", "step", "cause"])["ns"].sum().to_dict() for rows in (works, found.modules)]
+    assert own[1] in ({}, own[0]), "computing by module too sums to computing"
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
