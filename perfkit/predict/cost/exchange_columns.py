@@ -140,14 +140,14 @@ class GradientRates(NamedTuple):
         """Parameters on one device of stages that hold so many layers of every kind, and a table."""
         return sum((count * each for count, each in zip(held, self.layers, strict=False)), start=self.tables)
 
-    def once_s(self, parameters: Number, window: Number) -> tuple[Number, Number, Number]:
+    def once_s(self, parameters: Number, window: Number, most: float = 1.0) -> tuple[Number, Number, Number]:
         """Exposed seconds of a step before and after the update, on stages of so many parameters; of the first, what a pass loses.
 
         `window` is what the last backward pass computes, beside which gradients are reduced and then parameters gathered.
         """
         scattered, gathered = (self.latency + parameters * rate for rate in (self.reduced, self.gathered))
         reduced, after = where(self.states > 0, scattered, 2 * scattered), self.states * gathered
-        beside = self.pieces * window * self.hidden
+        beside = self.hidden * minimum(self.pieces * window, most * (reduced + after))
         left = minimum(after, maximum(reduced + after - beside, 0.0))
         once = 1.0 - self.sharded
         slowed = once * self.contention * minimum(reduced + after, beside)

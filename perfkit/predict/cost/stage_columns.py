@@ -150,6 +150,11 @@ def stage_times(plans: CostColumns, eff: Efficiency, amounts: Floats) -> tuple[P
 def _once(rates: Rates, gradients: GradientRates, amounts: Floats, parameters: Floats) -> tuple[Floats, Floats, Floats]:
     """Exposed seconds of what every stage sends, before and after the update; of the first, what its last backward pass loses."""
     _, window = _left_s(rates, amounts)
+    chunks, stages = amounts.shape[2:]
+    if chunks > 1:
+        # Chunks end one after another, a group of micro batches at a time: all gradients but those of the last one have company.
+        group = np.minimum(rates.passes, stages)[:, None]
+        return gradients.once_s(parameters, window * group * (1.0 - 1.0 / chunks), 1.0 - 1.0 / chunks)
     # Nothing is left to run beside the gradients of the layer that ends the last backward pass.
     layers = sum(_held(amounts))
     return gradients.once_s(parameters, window * (1.0 - 1.0 / np.maximum(layers, 1.0)))
