@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perfkit.core.plan_columns import FIELDS, Coded, Codes, Floats, PlanColumns, distinct
 from perfkit.core.spec.plan import Plan, even_layers
 from perfkit.core.spec.recompute import Counts, RecomputePlan
-from perfkit.predict.cost.again import FULL, Again, Run, layers_again
+from perfkit.predict.cost.again import FULL, Again, Run, runs_again
 from perfkit.predict.memory.waiting import expert_layers_in
 
 AMOUNTS = ("layers", "full", "core", "products", "gathers", "light_split", "light_whole", "swapped")
@@ -134,10 +134,10 @@ def amounts_of(again: Again) -> Floats:
 
 
 def _looked_at(plan: Plan) -> StageLayers:
-    rows = layers_again(plan)
-    kinds = [True] if any(again.leading for row in rows for runs in row for _, again in runs) else []
-    summed = [[np.concatenate([_summed(runs, leading) for leading in (False, *kinds)]) for runs in row] for row in rows]
-    return StageLayers(np.array(summed).transpose(2, 0, 1))
+    different, places = runs_again(plan)
+    kinds = (False, True) if any(again.leading for runs in different for _, again in runs) else (False,)
+    summed = np.array([np.concatenate([_summed(runs, leading) for leading in kinds]) for runs in different])
+    return StageLayers(summed[np.array(places)].transpose(2, 0, 1))
 
 
 @lru_cache(maxsize=65536)

@@ -98,11 +98,6 @@ def layer_input(plan: Plan) -> float:
     return float(micro_batch(*of_plan(plan, MemorySettings())).stream)
 
 
-def micro_batch_tokens(plan: Plan) -> float:
-    """Tokens x sequences of a micro batch (or of a piece of its sequence) on one device."""
-    return float(micro_batch(*of_plan(plan, MemorySettings())).tokens)
-
-
 def kept_bytes(
     tensors: Iterable[Saved], patterns: Iterable[str] = (), *, attention_core: bool = False, gather_again: bool = False
 ) -> dict[str, Number]:
