@@ -143,9 +143,21 @@ class Timeline {
       for (const [event, listener] of listeners) this.model.off(event, listener);
       this.pair.leave();
       this.resize.disconnect();
+      this.sight?.disconnect();
       this.stopTheme();
       finish(this.key);
     };
+  }
+
+  /** Asks for its recording when somebody sees where it will be. */
+  openInSight() {
+    this.sight = new IntersectionObserver((entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      this.sight.disconnect();
+      if (document.documentElement.dataset.perfkitReady === undefined) setTimeout(() => this.drawStatus(), 200); // what is above it is not drawn yet
+      else this.send({ type: "action" });
+    });
+    this.sight.observe(this.root);
   }
 
   drawStatus() {
@@ -154,6 +166,8 @@ class Timeline {
     this.root.dataset.state = status.state;
     this.status.replaceChildren(...(draw ? draw(status, this.send) : []));
     this.status.hidden = !draw;
+    this.sight?.disconnect();
+    if (status.docked) this.openInSight();
     const shown = status.state === "result";
     for (const box of [this.sentence, this.notes]) box.hidden = !shown;
     if (shown !== (this.main.parentNode === this.root)) this.root[shown ? "append" : "removeChild"](this.main); // lanes of nothing are none
