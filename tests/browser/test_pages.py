@@ -68,6 +68,7 @@ EMPTY_AT_FIRST = {
     "what-all-pages-follow",
     "00_start_here timeline",
     "20_findings timeline",
+    "timeline-beside",
     "choose-other",
     "beside-the-other-run",
     "predicted-and-reported",
