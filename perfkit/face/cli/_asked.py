@@ -50,6 +50,6 @@ def asked_plans(
             found[hardware] = option_limit(limit, hardware)
     if problems and not given and any(plan.hardware is None for plan in plans):
         problems.append('hardware is not named, for example "Ascend-910B2"')
-    problems += others
+    problems += others if problems else ()  # else told by what is asked, with all that it finds
     problems.tell(subject)
     return [completed(with_limit(plan, *found[plan.hardware])) for plan in plans]
