@@ -132,6 +132,7 @@ def _predict_and_draw() -> None:
     from perfkit.predict.estimate import estimate  # noqa: PLC0415
 
     with suppress(InputError):  # a catalogue of the project that is wrong is for the pages to tell
+        catalog.models()
         plan = read_config(data_folder() / "case13b" / "round1.yaml")
         split(chart_of(estimate(changed_plan(plan, device=next(iter(catalog.hardware()))))))
 
