@@ -67,6 +67,15 @@ def composed(text: str) -> yaml.Node | None:
     return None
 
 
+def loaded(text: str) -> Any:
+    """What a text holds, mapping or not. Raises YAMLError, or ValueError for a value that cannot be one."""
+    *fast, last = _loaders(text)
+    for loader in fast:
+        with suppress(yaml.YAMLError, UnicodeError):
+            return yaml.load(text, Loader=loader)
+    return yaml.load(text, Loader=last)
+
+
 def _loaders(text: str) -> tuple[type[Any], ...]:
     """What reads a text, the fastest first; the last one says what is wrong with it."""
     return (_Fast, yaml.SafeLoader) if yaml.__with_libyaml__ and _OTHERWISE.isdisjoint(text) else (yaml.SafeLoader,)
