@@ -147,6 +147,7 @@ class PlanColumns:
     model_name: Coded[str]
     gated_ffn: Flags
     clamped_gate: Flags
+    scaled_positions: Flags
     tied_embeddings: Flags
     norm: Coded[str]
     bias: Coded[str]

@@ -158,6 +158,7 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
             ffn_hidden_size=ffn,
             vocab_size=_required(config, ("vocab_size", "padded_vocab_size")),
             gated_ffn=gated,
+            scaled_positions=not latent and _is_scaled(config),
             clamped_gate=gated and (family == "gpt_oss" or config.number("swiglu_limit", default=0.0) > 0),
             tied_embeddings=config.flag("tie_word_embeddings", default=family in TIED),
             norm=_norm(config),
@@ -178,6 +179,14 @@ def read_model(config: Section, name: str = "") -> ModelSpec | None:
             },
         )
     )
+
+
+def _is_scaled(config: Section) -> bool:
+    """Whether positions are those of YaRN with a factor on attention, which is none where `mscale` is `mscale_all_dim`."""
+    stated = config.raw("rope_scaling", "rope_parameters")
+    if not isinstance(stated, dict) or "yarn" not in (stated.get("rope_type"), stated.get("type")):
+        return False
+    return not stated.get("mscale") or stated.get("mscale") != stated.get("mscale_all_dim")
 
 
 def _windows(config: Section, family: str, layers: int) -> dict[str, Any]:

@@ -150,6 +150,7 @@ def _model(options: Section, sizes: Mapping[str, int]) -> ModelSpec | None:
             vocab_size=vocab,
             gated_ffn=gated,
             clamped_gate=options.raw("activation_func_clamp_value") is not None,
+            scaled_positions=options.word("position_embedding_type", default="") == "yarn" and not latent,
             tied_embeddings=not options.flag("untie_embeddings_and_output_weights", default=False),
             norm="rmsnorm" if norm == "RMSNorm" else "layernorm",
             bias=_bias(options),

@@ -51,7 +51,7 @@ WINDOWS = ("attention_window", "num_windowed_layers")
 AT_ONCE = ("maxtext",)
 """Programs that take a replica's share of the batch at once unless told otherwise (MaxText, gradient_accumulation_steps: 1)."""
 SWITCHES = (
-    *("tied_embeddings", "clamped_gate", "embedding_norm", "query_key_norm"),
+    *("tied_embeddings", "clamped_gate", "scaled_positions", "embedding_norm", "query_key_norm"),
     *("shared_expert_gate", "router_bias", "sequence_parallel"),
 )
 
@@ -243,7 +243,8 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
     cells.assume(cells.texts("activation").is_("") & ~stated, said(f"{cells.label('activation')} = swiglu"))
     gpt, llama, like = activation.is_("gelu"), activation.is_("swiglu"), _clamped(cells, sizes)
     switches = {name: filled(cells.switches(name), 0.0) > 0 for name in SWITCHES}
-    switches["clamped_gate"] |= like & np.isnan(cells.switches("clamped_gate"))
+    for name in ("clamped_gate", "scaled_positions"):
+        switches[name] |= like & np.isnan(cells.switches(name))
     learned = _positions(cells, gpt) & (sizes["max_position_embeddings"] == 0)
     sizes["max_position_embeddings"] = np.where(learned, sizes["seq_length"], sizes["max_position_embeddings"])
     alone = switches["sequence_parallel"] & (sizes["tensor_parallel_size"] == 1)
@@ -262,13 +263,13 @@ def read_model(cells: Cells, sizes: Columns, framework: Coded[str]) -> Columns:
 
 
 def _clamped(cells: Cells, sizes: Columns) -> Flags:
-    """Rows with the sizes of a model whose experts have biases and a clamped gate, and no column that says of either."""
+    """Rows with the sizes of a model whose experts have biases and a clamped gate (gpt-oss), and no column that says of either."""
     found = np.zeros(len(sizes["num_layers"]), dtype=np.bool_)
     for name, known in catalog.models().items():
         if known.num_experts and known.clamped_gate:
             rows = ~found & np.all([sizes[field] == getattr(known, field) for field in SIGNATURE], axis=0)
             rows &= cells.texts("bias").is_("") & np.isnan(cells.switches("clamped_gate"))
-            cells.assume(rows, said(f"biases and limits of {name}"))
+            cells.assume(rows, said(f"biases, limits and positions of {name}"))
             found |= rows
     return found
 

@@ -65,6 +65,7 @@ class ModelSpec:
 
     `bias` names the matrices that have one: none, the query, key and value projections, all four of attention, or all.
     `clamped_gate` says that what enters a gated activation is held within limits (gpt-oss, `swiglu_limit`).
+    `scaled_positions`: rotary positions are stretched, with a factor on attention that is not 1 (YaRN, arXiv 2309.00071).
     `max_position_embeddings` counts learned positions (0: rotary, ALiBi or none); `router_bias` is a weight an expert.
     """
 
@@ -78,6 +79,7 @@ class ModelSpec:
     name: str = ""
     gated_ffn: bool = True
     clamped_gate: bool = False
+    scaled_positions: bool = False
     tied_embeddings: bool = False
     norm: Norm = "rmsnorm"
     bias: Bias = "none"

@@ -59,6 +59,7 @@ class CostColumns:
     ffn_matrices: Number
     clamped: Number
     expert_biases: Number
+    piecewise_positions: Number
     vocab: Number
     further: Number
     attended: Number
@@ -163,6 +164,7 @@ def _model(plans: PlanColumns) -> dict[str, Any]:
         "ffn": plans.ffn_hidden_size,
         "ffn_matrices": where(plans.gated_ffn, 3.0, 2.0),
         "clamped": plans.clamped_gate & plans.gated_ffn,
+        "piecewise_positions": plans.scaled_positions & plans.program.is_("megatron"),
         "expert_biases": plans.bias.is_("all") & (plans.num_experts > 0),
         "vocab": plans.vocab_size,
         "further": plans.num_mtp_layers,
