@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from perfkit.core.run import Run
+from perfkit.core.run import Run, empty
 from perfkit.explain.module_tree import is_module
 from perfkit.record.events.threads import HostEvents
 from perfkit.record.readers.host import NONE, innermost
@@ -29,12 +29,12 @@ def module_spans(run: Run, rank: int) -> pd.DataFrame:
     no module was recorded.
     """
     host = [piece[is_module(HostEvents(piece))] for piece in run.pieces("host", rank=rank, columns=_HOST)]
-    found = HostEvents(pd.concat(host, ignore_index=True))
+    found = HostEvents(pd.concat([empty("host").loc[:, _HOST], *host], ignore_index=True))
     names = found.rows["name"].astype("object").str.removeprefix("nn.Module: ")
     place = "thread " + found.rows["thread"].astype("object").fillna("")
     parts = [_rows(names, place, found.starts, found.ends)]
     if len(found.rows):
-        launches = pd.concat(list(run.pieces("launches", rank=rank, columns=_LAUNCHES)), ignore_index=True)
+        launches = run.frame("launches", ranks=[rank], columns=_LAUNCHES)
         parts += [_on_device(found, names, launches, way) for way in _WAYS]
     return pd.concat(parts, ignore_index=True)
 

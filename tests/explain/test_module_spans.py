@@ -61,3 +61,10 @@ def test_where_no_module_was_recorded_there_is_no_span():
     spans = module_spans(run_of(sink), 0)
     assert list(spans) == ["name", "place", "start_ns", "duration_ns"]
     assert spans.empty
+
+
+@pytest.mark.parametrize("name", ["hta/rank_unavailable", "hta/rank_non_gpu", "mindinsight/run_2", "ascend_memory"])
+def test_a_recording_that_lacks_a_rank_a_device_or_a_host_has_no_span_and_no_error(name: str):
+    run = load(DATA / name, cache=False)
+    for rank in run.ranks:
+        assert set(module_spans(run, rank)["place"].str.split(" ").str[0]) <= {"thread", "stream", "no"}
