@@ -248,6 +248,18 @@ class PlanColumns:
         """Micro batches of a step and replica."""
         return self.global_batch_size / (self.micro_batch_size * self.data_parallel_size * self.micro_batch_interleave_size)
 
+    def different(self, names: Iterable[str]) -> tuple[Codes, Codes]:
+        """One position of every different combination of these columns, and which of them each plan has."""
+        places = np.zeros(len(self), dtype=np.intp)
+        for name in names if len(self) > 1 else ():
+            column = getattr(self, name)
+            # What a plan does not state is nan, which equals nothing: -1 stands for it.
+            cells = column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0)
+            if (cells != cells[0]).any():  # of most fields, as in a search, all plans have the same
+                codes = np.unique(cells, return_inverse=True)[1]
+                places = np.unique(places * (codes.max() + 1) + codes, return_inverse=True)[1]
+        return np.unique(places, return_index=True)[1], places
+
     def take(self, rows: Rows) -> PlanColumns:
         """The plans at `rows` (positions, flags or a slice)."""
         columns: dict[str, Any] = {name: getattr(self, name) for name in FIELDS}

@@ -29,6 +29,7 @@ REPLICAS = frozenset(
     )
 )
 """Fields that change nothing of what a layer computes again of a token."""
+DECISIVE = tuple(name for name in FIELDS if name not in REPLICAS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,13 +58,13 @@ def stage_layers(plans: PlanColumns) -> Coded[StageLayers]:
     if alike.all():
         return _placed(plans)
     if not alike.any():
-        first, places = _different(plans)
-        return Coded(places, tuple(_looked_at(plans.plan(row)) for row in first))
+        first, places = plans.different(DECISIVE)
+        return Coded(places, tuple(_looked_at(plans.plan(row)) for row in first.tolist()))
     codes, (same, other) = np.zeros(len(plans), dtype=np.intp), (np.flatnonzero(alike), np.flatnonzero(~alike))
     even = _placed(plans.take(same))
-    first, places = _different(plans.take(other))
+    first, places = plans.take(other).different(DECISIVE)
     codes[same], codes[other] = even.codes, len(even.values) + places
-    return Coded(codes, (*even.values, *(_looked_at(plans.plan(int(other[row]))) for row in first)))
+    return Coded(codes, (*even.values, *(_looked_at(plans.plan(row)) for row in other[first].tolist())))
 
 
 def _repeats_alike(recompute: RecomputePlan) -> bool:
@@ -108,21 +109,6 @@ def _unique(columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], Codes]:
         packed = packed * size + row
     kept, codes = distinct(packed, math.prod(sizes))
     return np.stack(np.unravel_index(kept, sizes)), codes
-
-
-def _different(plans: PlanColumns) -> tuple[list[int], Codes]:
-    """One position of every plan that differs in what layers compute again, and which of them each plan is."""
-    if len(plans) == 1:
-        return [0], np.zeros(1, dtype=np.intp)
-    columns = (getattr(plans, name) for name in FIELDS if name not in REPLICAS)
-    # What a plan does not state is nan, which equals nothing: -1 stands for it.
-    cells = [column.codes if isinstance(column, Coded) else np.nan_to_num(column, nan=-1.0) for column in columns]
-    places = np.zeros(len(plans), dtype=np.intp)
-    for cell in cells:
-        if (cell != cell[0]).any():  # of most fields, as in a search, all plans have the same
-            codes = np.unique(cell, return_inverse=True)[1]
-            places = np.unique(places * (codes.max() + 1) + codes, return_inverse=True)[1]
-    return np.unique(places, return_index=True)[1].tolist(), places
 
 
 _again = attrgetter(*AMOUNTS[1:])
