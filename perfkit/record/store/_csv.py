@@ -31,7 +31,7 @@ else:
 
 MISSHAPEN = "row with more or fewer cells than the header"
 """What `Csv.losses` says of whole rows; all else are cells."""
-TORN = "last cell of a last line without its end: cut, or still being written"
+TORN = "last line without its end: the file is cut, or still being written, and the last number may be too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Csv:
 
     `absent` are columns asked for that the file lacks, `unread` those it has beyond them, `unparsed` counts of cells that were
     neither null nor a number, by column, `misshapen` rows left out because they have not as many cells as the header; `torn` says
-    whether a cell that was asked for may be cut.
+    whether the last line has no end.
     """
 
     frame: pd.DataFrame
@@ -89,9 +89,9 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
     misshapen, torn = 0, False
     while content:
         if _is_torn(content):
-            torn = header[-1] in wanted
+            torn = True
             is_only = not any(len(column) for piece in pieces for column in piece.values())
-            content = content if is_only else content[: _last_cell(content)]
+            content = content if is_only or _is_quoted(content) else content[: _last_cell(content)]
         raw, lost = _text_columns(file, content, header, sorted(present[name] for name in wanted))
         misshapen += lost
         pieces.append(_values({name: raw[present[name]] for name in wanted}, wanted, texts, unparsed))
@@ -100,9 +100,13 @@ def read_csv(file: File, columns: Mapping[str, Cell], *, required: Iterable[str]
 
 
 def _is_torn(block: bytes) -> bool:
-    """Whether the last line of a block has no end although another one has, and no quote that shows its last cell to be whole."""
-    is_quoted = block.endswith(b'"') and block.count(b'"') % 2 == 0
-    return not block.endswith((b"\n", b"\r")) and not is_quoted and b"\n" in block
+    """Whether the last line of a block has no end although another one has."""
+    return not block.endswith((b"\n", b"\r")) and b"\n" in block
+
+
+def _is_quoted(block: bytes) -> bool:
+    """Whether a quote shows that the last cell of a block is whole."""
+    return block.endswith(b'"') and block.count(b'"') % 2 == 0
 
 
 def _last_cell(block: bytes) -> int:
