@@ -61,9 +61,14 @@ def _added(losses: Sequence[Loss], whole: int, case: Case) -> np.ndarray:
 
 
 def bounded(finding: Finding, case: Case) -> Finding:
-    """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that."""
+    """The finding with its bound in the evidence (`bound_ns`), and a price of no more than that.
+
+    Idle times in a sample of the events have none.
+    """
     if finding.cost_ns is None or not case.step_ns:
         return finding
+    if finding.part == "free" and case.ledger.sampled.keys() >= set(finding.subject.get("ranks", case.run.ranks)):
+        return replace(finding, cost_ns=None, loss=None)  # between events of a sample others may have been
     bound_ns = bound(finding, case)
     if finding.rule in REGRESSIONS and (grown_ns := case.grown_ns) is not None:
         bound_ns = min(bound_ns, grown_ns)

@@ -21,10 +21,11 @@ from perfkit.core.texts import say
 from perfkit.explain import collectives, module_tree, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
 from perfkit.explain.diagnose._replay import Replay, replay_of
-from perfkit.explain.diagnose.collecting import KERNELS_BY
+from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
 from perfkit.explain.diagnose.thresholds import MIN_STEPS
 from perfkit.explain.ledger import Ledger, ledger
+from perfkit.explain.ledger.causes import UNEXPLAINED
 from perfkit.record.events.graph import causal_graph
 
 ALL_UP_TO_RANKS = 64
@@ -32,6 +33,8 @@ ALL_UP_TO_RANKS = 64
 NUM_SUSPECTS = 16
 COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
+TOLD = 0.02
+"""What is in no step, or has no cause, is told from this share of all steps on."""
 WHOLE = 0.9
 """The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
 
@@ -63,6 +66,8 @@ class Case:
     launched: dict[int, pd.DataFrame | None] = field(default_factory=dict)
     costs: pd.DataFrame | None = None
     ledger_errors: list[str] = field(default_factory=list)
+    outside_ns: int = 0
+    """How long the executions last that are in no step at all, of the ranks whose kernels were looked at."""
 
     def limit(self, threshold: Threshold) -> float:
         """The value of a threshold: the caller's or its own."""
@@ -157,6 +162,16 @@ class Case:
                     least_share=min(self.torn.values()),
                 )
             )
+        if self.ledger.sampled:
+            notes.append(
+                say(
+                    "the launches of {share} of what {ranks} ran are on record: a sample of the events, which tells neither idle "
+                    "times nor what they cost",
+                    ranks=_ranks(self.ledger.sampled),
+                    share=max(self.ledger.sampled.values()),
+                )
+            )
+        notes += self._not_placed()
         if self.ledger_errors:
             notes.append(say("where the time went is told by summaries of the steps at most: {why}", why=self.ledger_errors[0]))
         if self.unmarked:
@@ -167,10 +182,28 @@ class Case:
             notes.append(say("{judged}: that a cost lasts is not shown", judged=judged))
         return tuple(notes)
 
+    def _not_placed(self) -> list[str]:
+        """What of the recording is in no step or has no cause, and why."""
+        lost: list[str] = [
+            say("lost when it was read: {what} ({count})", what=each.what, count=each.count) for each in self.run.dropped
+        ]
+        rows = self.ledger.entries
+        untold = rows.loc[(rows["detail"] == "communication").to_numpy() & (rows["cause"] == UNEXPLAINED).to_numpy(), "ns"].sum()
+        if untold > TOLD * max(1, self.ledger.total_ns):
+            form = (
+                "{share} of all steps is communication not all members of which were read: who waits, who moves data, is not known"
+            )
+            lost.append(say(form, share=float(untold / self.ledger.total_ns)))
+        if self.outside_ns > TOLD * max(1, self.ledger.total_ns):
+            form = "{outside_ns} of device time is before the first step or after the last: it is in no step and has no price"
+            lost.append(say(form, outside_ns=self.outside_ns))
+        return lost
+
     @cached_property
     def kernels(self) -> pd.DataFrame:
         """Kernels of the judged steps and ranks in the order of their start, with `op`: the type, or the name without counters."""
         rows = self.run.frame("kernels", ranks=self.detail_ranks, columns=KERNEL_COLUMNS)
+        self.outside_ns = int(rows.loc[rows["step"].isna().to_numpy(dtype=bool), "duration_ns"].sum())
         rows = rows[rows["step"].isin(self.step_numbers).to_numpy(dtype=bool) & rows["start_ns"].notna().to_numpy()]
         rows = rows.assign(
             op=operator_names.operators(rows),
@@ -202,12 +235,16 @@ class Case:
     @cached_property
     def known_ranks(self) -> frozenset[int]:
         """The ranks all of whose kernels are known."""
-        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys()
+        return frozenset(int(rank) for rank in self.kernels["rank"].unique()) - self.torn.keys() - self.ledger.sampled.keys()
 
     def whole(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The `rows` (with `rank`) of ranks all of whose kernels are known; raises NotMeasuredError if those of no rank are."""
         if not len(self.kernels):
             return rows
+        if not self.known_ranks and self.ledger.sampled and not self.torn:
+            share = max(self.ledger.sampled.values())
+            missing = say("all events of a step: the launches of {share} of what ran were recorded", share=share)
+            raise NotMeasuredError(missing, how_to_collect=HOST_BY)
         if not self.known_ranks:
             raise NotMeasuredError(
                 say("all kernels of a step: the table holds {share} of the computing time", share=max(self.torn.values())),

@@ -56,7 +56,7 @@ class Ledger(Shown):
 
     `idle` are the pieces of timelines in which nothing computes or moves: `rank`, `step`, `cause`, `place`, `detail`, `start_ns` on
     the clock of the rank, `duration_ns`, and `gap`, the number of the idle time that a piece is of. `hosts` are the ranks of which
-    what the host did was read.
+    what the host did was read, `sampled` those of which only so large a share of the launches is on record: too little for that.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Ledger(Shown):
     idle: pd.DataFrame
     hosts: frozenset[int]
     modules: pd.DataFrame
+    sampled: Mapping[int, float]
 
     def __repr__(self) -> str:
         causes = self.waterfall()
@@ -196,9 +197,9 @@ def ledger(
     entries = entries.groupby([*KEY, "part"], dropna=False, sort=False)["ns"].sum().reset_index()
     ordered = entries.sort_values(["rank", "step", "ns"], ascending=[True, True, False], kind="stable", ignore_index=True)
     idle = _idle(lines, chosen)
-    return Ledger(
-        run.name, run.kind, ordered, stages, idle, frozenset(rank for rank, line in lines.items() if line.host_read), modules
-    )
+    hosts = frozenset(rank for rank, line in lines.items() if line.host_read)
+    sampled = {rank: line.launched for rank, line in lines.items() if line.launched and not line.host_read}
+    return Ledger(run.name, run.kind, ordered, stages, idle, hosts, modules, sampled)
 
 
 def _without_modules(entries: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

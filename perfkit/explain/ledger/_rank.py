@@ -43,7 +43,7 @@ class Timeline:
     """Pieces of one rank in order of step and time, on its own clock.
 
     `members` is the row of the collective that a piece of communication belongs to (NOTHING: none); `host_read` says whether what
-    the host did is known.
+    the host did is known, and `launched` the share of its executions whose launch is.
     """
 
     steps: Ints
@@ -55,6 +55,7 @@ class Timeline:
     members: Ints
     parts: Objects
     host_read: bool
+    launched: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +101,14 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
     if not placed:
         return None
     cut = [paint(layers, at) for _, at in placed]
-    read = _host.host_of(run, rank) if host and _idles(cut) else None
+    read, launched = _host.host_of(run, rank) if host and _idles(cut) else (None, 0.0)
     if read is not None:
         read = _host.without_habits(read, _idle(cut), len(placed))
     parts = [_told(step, pieces, device, talk, read) for (step, _), pieces in zip(placed, cut, strict=True)]
     whole = tuple(zip(*parts, strict=True))
     steps, starts, ends, members = (np.concatenate(whole[field]) for field in (0, 1, 2, 6))
     because, details, places, kinds = (np.concatenate(whole[field]) for field in (3, 4, 5, 7))
-    return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None)
+    return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None, launched=launched)
 
 
 def _device(run: Run, rank: int, *, host: bool) -> _Device | None:
