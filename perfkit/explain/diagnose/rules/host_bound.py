@@ -160,7 +160,9 @@ def _without_blocking(case: Case, short: pd.DataFrame) -> pd.DataFrame:
         calls = blocking.calls(case, rank)
         if calls is None or len(calls) < case.limit(SYNC_CALLS) * case.num_kernel_steps:
             continue
-        left = left.mask((short["rank"] == rank).to_numpy(dtype=bool), left * (1.0 - blocking.share_of_idle(case, rank, calls)))
+        own = (short["rank"] == rank).to_numpy(dtype=bool)
+        lost_ns = (blocking.lost_ns(case, rank, calls) or 0.0) * case.num_kernel_steps
+        left = left.mask(own, left * (1.0 - min(1.0, lost_ns / max(1.0, float(left[own].sum())))))
     return short.assign(duration_ns=left.round().astype("int64"), left=left / short["duration_ns"])
 
 
