@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from perfkit.core.clock import Clock
-from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, follows
-from perfkit.record.events.graph import UNKNOWN_NS, RankEvents
+from perfkit.core.run import Run
+from perfkit.explain.diagnose._moments_order import AT_ONCE_NS, follows, once
+from perfkit.record.events.graph import UNKNOWN_NS, RankEvents, causal_graph
 from perfkit.record.overlap import union
 
 Ints = npt.NDArray[np.int64]
@@ -34,6 +35,10 @@ CALL_NS = 5_000
 """What a call takes that has nothing to wait for."""
 LATENCY_NS = 30_000
 """From launch to start an execution takes some 10 us; what takes longer stood in a queue."""
+MOST_HOSTS = 8
+"""Ranks whose moments are timed anew: of more, a price would take seconds."""
+LAUNCHED = 0.5
+"""The share of a rank's executions whose launches must be known for what waits for its host to be told."""
 ROUNDING_NS = 2
 """Moments of a clock that drifts are rounded, begins and lengths apart."""
 
@@ -365,22 +370,21 @@ class Moments:
         return order
 
 
-def once(rows: pd.DataFrame) -> pd.DataFrame:
-    """The times cut so that they do not overlap on a rank, with what all that name a piece remove of it, at most all."""
-    frames = []
-    for rank, own in rows.groupby("rank"):
-        starts = own["start_ns"].to_numpy(dtype=np.int64)
-        ends = starts + own["duration_ns"].to_numpy(dtype=np.int64)
-        share = own["fraction"].to_numpy(dtype=np.float64)
-        moments = np.concatenate([starts, ends])
-        order = np.argsort(moments, kind="stable")
-        running = np.cumsum(np.concatenate([share, -share])[order])[:-1]
-        lengths = np.diff(moments[order])
-        keep = (lengths > 0) & (running > 1e-9)
-        pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
-        frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
-    return pd.concat(frames, ignore_index=True) if frames else rows
-
-
 def _by_rank(rows: pd.DataFrame) -> list[tuple[int, pd.DataFrame]]:
     return [(int(str(rank)), own) for rank, own in rows.groupby("rank")]
+
+
+def moments_of(run: Run, steps: Sequence[int], clocks: Mapping[int, Clock], members: pd.DataFrame) -> Moments | None:
+    """The moments of all ranks in some steps; None unless the launches of all are known, of no more than some."""
+    ranks = run.ranks
+    if "launches" not in run.tables or len(ranks) > MOST_HOSTS or (len(ranks) > 1 and not set(ranks) <= set(clocks)):
+        return None
+    events = {}
+    for rank in ranks:
+        whole = causal_graph(run).rank(rank)
+        part = whole.part(np.flatnonzero(whole.device["step"].isin(steps).fillna(False).to_numpy(dtype=bool)))
+        if part.launches["launch_ns"].notna().mean() < LAUNCHED:
+            return None
+        events[rank] = part
+    found = Moments(events, clocks, members)
+    return found if found.sound else None

@@ -42,3 +42,20 @@ def follows(events: RankEvents, device: tuple[Ints, Ints], launch_ns: Ints, know
         if len(last := np.flatnonzero(computes & (steps == step))):
             pairs += [(talk, int(last[-1])) for talk in np.flatnonzero(talks & (steps == step)).tolist() if talk != last[-1]]
     return pairs
+
+
+def once(rows: pd.DataFrame) -> pd.DataFrame:
+    """The times cut so that they do not overlap on a rank, with what all that name a piece remove of it, at most all."""
+    frames = []
+    for rank, own in rows.groupby("rank"):
+        starts = own["start_ns"].to_numpy(dtype=np.int64)
+        ends = starts + own["duration_ns"].to_numpy(dtype=np.int64)
+        share = own["fraction"].to_numpy(dtype=np.float64)
+        moments = np.concatenate([starts, ends])
+        order = np.argsort(moments, kind="stable")
+        running = np.cumsum(np.concatenate([share, -share])[order])[:-1]
+        lengths = np.diff(moments[order])
+        keep = (lengths > 0) & (running > 1e-9)
+        pieces = {"rank": rank, "start_ns": moments[order][:-1][keep], "duration_ns": lengths[keep]}
+        frames.append(pd.DataFrame(pieces).assign(fraction=np.minimum(running[keep], 1.0)))
+    return pd.concat(frames, ignore_index=True) if frames else rows

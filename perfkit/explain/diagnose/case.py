@@ -20,7 +20,7 @@ from perfkit.core.run import LazyTables, Position, Run
 from perfkit.core.texts import say
 from perfkit.explain import collectives, module_tree, operator_names, stragglers
 from perfkit.explain.diagnose import _gaps, _peers
-from perfkit.explain.diagnose._moments import Moments
+from perfkit.explain.diagnose._moments import Moments, moments_of
 from perfkit.explain.diagnose._replay import Replay, replay_of
 from perfkit.explain.diagnose.collecting import HOST_BY, KERNELS_BY
 from perfkit.explain.diagnose.rule import Threshold
@@ -36,10 +36,8 @@ COMPLETE = 0.95
 """The share of the collectives whose members must all be known for a replay."""
 TOLD = 0.02
 """What is in no step, or has no cause, is told from this share of all steps on."""
-MOST_HOSTS, MOST_KERNELS = 8, 60_000
-"""Ranks and kernels whose moments are timed anew: of more, a price would take seconds."""
-LAUNCHED = 0.5
-"""The share of a rank's executions whose launches must be known for what waits for its host to be told."""
+MOST_KERNELS = 60_000
+"""Kernels whose moments are timed anew: of more, a price would take seconds."""
 WHOLE = 0.9
 """The share of its stated computing time that a rank's kernels must hold for what they leave open to be idle time."""
 
@@ -355,22 +353,11 @@ class Case:
 
     @cached_property
     def moments(self) -> Moments | None:
-        """Hosts and devices as what waits for what; None unless the launches of all ranks are known, of no more than some."""
-        ranks = self.run.ranks
-        if "launches" not in self.run.tables or len(ranks) > MOST_HOSTS or self.known_ranks != frozenset(ranks):
+        """Hosts and devices as what waits for what; None unless the launches of all ranks are known, of not too many kernels."""
+        if self.known_ranks != frozenset(self.run.ranks) or len(self.kernels) > MOST_KERNELS:
             return None
-        if len(self.kernels) > MOST_KERNELS or (len(ranks) > 1 and not set(ranks) <= set(self.clocks)):
-            return None
-        graph = causal_graph(self.run)
-        events = {}
-        for rank in ranks:
-            judged = graph.rank(rank).device["step"].isin(self.step_numbers).fillna(False).to_numpy(dtype=bool)
-            events[rank] = graph.rank(rank).part(np.flatnonzero(judged))
-            if events[rank].launches["launch_ns"].notna().mean() < LAUNCHED:
-                return None
-        members = self.members if len(ranks) > 1 and self.run.has("collectives") else pd.DataFrame()
-        found = Moments(events, self.clocks if len(ranks) > 1 else {}, members)
-        return found if found.sound else None
+        meets = len(self.run.ranks) > 1 and self.run.has("collectives")
+        return moments_of(self.run, self.step_numbers, self.clocks if meets else {}, self.members if meets else pd.DataFrame())
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from perfkit.explain.diagnose._moments import once
+from perfkit.explain.diagnose._moments_order import once
 from perfkit.explain.diagnose.case import Case
 from perfkit.explain.diagnose.rule import Loss, Severity
 from perfkit.explain.diagnose.thresholds import HIGH_SHARE, MEDIUM_SHARE

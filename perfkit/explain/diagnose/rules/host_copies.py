@@ -112,9 +112,10 @@ def _finding(case: Case, way: str, copied: pd.DataFrame, by_step: pd.Series, epi
         rows = copied[copied["step"].isin(episode.steps).to_numpy(dtype=bool)]
         beyond = 1.0 - episode.usual / evidence["in_these_steps_ns"]
         rows = rows.assign(exposed=rows["exposed"] * beyond, gone=beyond)
-    # What hides a copy is told by timing the step anew, where that can be.
+    exposed_ns = (rows["duration_ns"] * rows["exposed"]).groupby(rows["rank"]).sum().max() / case.num_kernel_steps
+    # What hides a copy is told by timing the step anew, where that can be; nothing wins more than its time.
     share = rows["exposed"] if case.moments is None else rows["gone"]
-    cost_ns = work.won_ns(case, rows, fraction=share)
+    cost_ns = min(work.won_ns(case, rows, fraction=share), round(float(exposed_ns)))
     return Finding(
         rule=RULE.name,
         title=say(
