@@ -248,7 +248,7 @@ def _timelines(
             for step, start, lasts in own[["step", "start_ns", "duration_ns"]].itertuples(index=False)
         ]
         talk = Talk(by_rank.get(rank, members.iloc[:0]), clocks.get(rank), slow)
-        line = timeline(run, rank, windows, talk, host=rank in hosts)
+        line = timeline(run, rank, windows, talk, host=rank in hosts, stacks=len(ranks) <= READ_HOSTS)
         if line is not None:
             found[rank] = line
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -83,12 +83,12 @@ class _Device:
     modules: Objects | None
 
 
-def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host: bool) -> Timeline | None:
+def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host: bool, stacks: bool) -> Timeline | None:
     """The timeline of a rank in its windows; None without kernels that have a start.
 
-    `host` says whether what the host did may be read.
+    `host` says whether what the host did may be read, `stacks` whether it may for the modules alone, of a device that hardly idles.
     """
-    device = _device(run, rank, host=host)
+    device = _device(run, rank)
     if device is None:
         return None
     layers = [
@@ -102,6 +102,7 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
         return None
     cut = [paint(layers, at) for _, at in placed]
     read, launched = _host.host_of(run, rank) if host and _idles(cut) else (None, 0.0)
+    device = replace(device, modules=module_tree.modules_of(run, rank, host=stacks or read is not None))
     if read is not None:
         read = _host.without_habits(read, _idle(cut), len(placed))
     parts = [_told(step, pieces, device, talk, read) for (step, _), pieces in zip(placed, cut, strict=True)]
@@ -111,7 +112,7 @@ def timeline(run: Run, rank: int, windows: Sequence[Window], talk: Talk, *, host
     return Timeline(steps, starts, ends, because, details, places, members, kinds, host_read=read is not None, launched=launched)
 
 
-def _device(run: Run, rank: int, *, host: bool) -> _Device | None:
+def _device(run: Run, rank: int) -> _Device | None:
     kernels = run.frame("kernels", ranks=[rank], columns=_COLUMNS)
     kernels = kernels[kernels["start_ns"].notna().to_numpy()].sort_values("start_ns", kind="stable", ignore_index=True)
     if kernels.empty:
@@ -128,7 +129,7 @@ def _device(run: Run, rank: int, *, host: bool) -> _Device | None:
         kernels["kind"].astype("object").to_numpy(),
         _work(kernels),
         fetching[names.cat.codes.to_numpy()],
-        module_tree.modules_of(run, rank, host=host),
+        None,
     )
 
 
