@@ -269,7 +269,8 @@ class Case:
         """By row of `computing` the module of the network that it belongs to, as a path; "" where that is not known."""
         known: dict[int, Iterator[str]] = {}
         kernels = self.kernels
-        for rank in self.ledger.modules["rank"].unique().tolist():
+        told_of = self.ledger.modules[(self.ledger.modules["module"] != "").to_numpy(dtype=bool)]
+        for rank in told_of["rank"].unique().tolist():
             told = module_tree.modules_of(self.run, rank)
             steps = causal_graph(self.run).rank(rank).device["step"].isin(self.step_numbers).to_numpy(dtype=bool)
             known[rank] = iter(() if told is None else told[steps].tolist())
