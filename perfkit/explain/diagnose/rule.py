@@ -43,7 +43,8 @@ class Loss:
 
     `removed` has `rank`, `start_ns` on the clock of the rank, `duration_ns` and `fraction` (0 to 1 of it); `faster_ns` is by
     instance of a case's `members` how much faster the operation would be. In `removed` time the host `stops`, or not; `waits` are
-    calls of it (`rank`, `start_ns`, `end_ns`) that would wait for nothing. `alone` is a loss of devices, whatever their hosts do.
+    calls of it (`rank`, `start_ns`, `end_ns`) that would wait for nothing. `alone` is a loss of devices,
+    priced without their hosts.
     """
 
     removed: pd.DataFrame

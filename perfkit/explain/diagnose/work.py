@@ -23,13 +23,18 @@ EMPTY = pd.DataFrame({name: pd.Series(dtype="int64") for name in COLUMNS}).assig
 
 
 def won_ns(
-    case: Case, removed: pd.DataFrame, *, fraction: float | pd.Series = 1.0, faster_ns: Mapping[int, float] | None = None
+    case: Case,
+    removed: pd.DataFrame,
+    *,
+    fraction: float | pd.Series = 1.0,
+    faster_ns: Mapping[int, float] | None = None,
+    alone: bool = False,
 ) -> int:
     """What a step wins, as a mean over steps, without a `fraction` of some time of ranks, or with faster collectives.
 
     `removed` has `rank`, `start_ns` on the clock of the rank and `duration_ns`; `faster_ns` is by instance of `case.members`.
     """
-    return price(case, [loss(removed, fraction=fraction, faster_ns=faster_ns)])
+    return price(case, [loss(removed, fraction=fraction, faster_ns=faster_ns, alone=alone)])
 
 
 def loss(

@@ -131,10 +131,10 @@ def _lasting(case: Case, short: pd.DataFrame) -> Verdict:
                     **({} if at_once is None else {"started_at_launch_share": at_once}),
                 },
                 actions=fitting(case, ACTIONS if at_once is not None else (HOST_BY, *ACTIONS)),
-                cost_ns=work.won_ns(case, removed),
+                cost_ns=work.won_ns(case, removed, alone=True),
                 next=("14_timeline", "frequent-sync"),
                 part="free",
-                loss=work.loss(removed),
+                loss=work.loss(removed, alone=True),
                 apart_from=frozenset({"frequent-sync"} if _known_to_block(case, worst) else ()),
             ),
         ),
@@ -180,7 +180,7 @@ def _in_some_steps(case: Case, short: pd.DataFrame) -> tuple[list[Finding], pd.D
         rows = short[short["rank"].isin(ranks) & short["step"].isin(steps)]
         beyond = rows["rank"].map({rank: 1.0 - found[rank].usual / inside[rank] for rank in ranks}).astype("float64")
         worst = max(inside, key=inside.__getitem__)
-        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=beyond))
+        cost_ns = price_ns(case, steps, work.won_ns(case, rows, fraction=beyond, alone=True))
         if cost_ns < case.limit(MEDIUM_SHARE) * (case.step_ns or 1):
             continue
         gone.loc[rows.index] = beyond
@@ -213,7 +213,7 @@ def _passes(case: Case, idle: pd.Series, waited: pd.Series, short: pd.DataFrame)
     many = waited.reindex(idle.index) >= case.limit(HOST_BOUND_KERNELS)
     if not many.any() or idle.max() < ALIKE * least_ns:
         return False
-    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short) >= least_ns
+    return bool((many & (idle >= least_ns)).any()) or work.won_ns(case, short, alone=True) >= least_ns
 
 
 def _named(case: Case, idle: pd.Series) -> tuple[int, ...]:
