@@ -343,7 +343,7 @@ def test_what_was_odd_or_lost_when_a_side_was_read_stands_beside_its_figures():
     for pair in ((a, b), (b, a), (a, read_config(PLAN))):
         told = compare(*pair, **({} if isinstance(pair[1], Run) else {"device": "Ascend-910B2"})).notes
         assert odd in told
-        assert "a.log: 2 items could not be read" in told
+        assert "a.log: 2 items could not be read." in told
     assert not any("could not be read" in note or "skips" in note for note in compare(b, b).notes)
 
 
