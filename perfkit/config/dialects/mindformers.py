@@ -61,8 +61,7 @@ def read(document: Document) -> Plan:
     reading, top = Reading.of(document, parsed)
     for name in STRICT:
         top.section(name).only(strict_keys(name))
-    pretrained = with_pretrained(top, top.section("model").section("model_config"))
-    config = with_class(pretrained, top.word("pretrained_model_dir", default=""))
+    config = with_class(with_pretrained(top, top.section("model").section("model_config")))
     model = read_model(config, top.section("moe_config"), _names(top, config))
     before = len(reading.problems)
     sizes: dict[str, Any] = _sizes(top)

@@ -1,6 +1,5 @@
 """What decides a run before it starts: frozen inputs with no arithmetic beyond their own consistency."""
 
-from perfkit.core.spec.compressed import CompressedAttention
 from perfkit.core.spec.hardware import HardwareSpec, Link
 from perfkit.core.spec.memory_limit import MemoryLimit
 from perfkit.core.spec.model import ModelSpec
@@ -12,7 +11,6 @@ from perfkit.core.spec.software import SoftwareSpec
 from perfkit.core.spec.workload import Workload
 
 __all__ = [
-    "CompressedAttention",
     "HardwareSpec",
     "Link",
     "MemoryLimit",

@@ -65,7 +65,6 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
         broken_down = parts[["rank", "step"]].drop_duplicates()
         steps = steps.merge(broken_down, on=["rank", "step"])
     steps, notes = _common(steps)
-    notes = [*as_read(run), *notes]
     durations = steps.groupby("step")["duration_ns"].mean().sort_index()
     after = durations.drop(list(robust.warm_up(steps)))
     chosen = after[~robust.outliers(after, least=OUTLIER_RATIO * float(after.median()))]
@@ -81,11 +80,6 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
         overlapped_ns=_mean(steady, "overlapped_ns"),
         notes=tuple(notes),
     )
-
-
-def as_read(run: Run) -> tuple[str, ...]:
-    """What was odd when the run was read, skipped iterations among it, and what of it was lost: its figures rest on the rest."""
-    return (*run.notes, *(f"{run.name}: {lost}" for lost in run.lost_told))
 
 
 def stages(run: Run) -> Mapping[int, tuple[int, ...]]:

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.subjects import Environment
-from perfkit.core.texts import say
 
 
 def _check(environment: Environment) -> Iterator[Found]:
@@ -17,14 +16,10 @@ def _check(environment: Environment) -> Iterator[Found]:
         if lost and "$MS_ALLOC_CONF" not in after.value and "${MS_ALLOC_CONF" not in after.value:
             joined = ",".join([*lost, after.value])
             yield Found(
-                message=say(
-                    "MS_ALLOC_CONF was set on line {line}; {names} is lost here, the last one wins",
-                    line=str(before.line),
-                    names=", ".join(lost),
-                ),
+                message=f"MS_ALLOC_CONF was set on line {before.line}; {', '.join(lost)} is lost here, the last one wins",
                 key="MS_ALLOC_CONF",
                 line=after.line,
-                fix=say('join with commas: MS_ALLOC_CONF="{joined}"', joined=joined),
+                fix=f'join with commas: MS_ALLOC_CONF="{joined}"',
             )
 
 

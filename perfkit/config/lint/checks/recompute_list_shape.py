@@ -8,7 +8,6 @@ from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of
 from perfkit.config.lint.recompute import lists_of
 from perfkit.config.lint.subjects import Config
-from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -19,16 +18,11 @@ def _check(config: Config) -> Iterator[Found]:
         rows = value if value and isinstance(value[0], list) else [value]
         wrong = any(not isinstance(row, list) or len(row) != facts.pipeline for row in rows)
         if rows is not value:
-            expected = say("{pipeline} counts", pipeline=str(facts.pipeline))
+            expected = f"{facts.pipeline} counts"
         else:
-            wrong, expected = (
-                wrong or len(rows) != facts.virtual,
-                say("{virtual} lists of {pipeline} counts", virtual=str(facts.virtual), pipeline=str(facts.pipeline)),
-            )
+            wrong, expected = wrong or len(rows) != facts.virtual, f"{facts.virtual} lists of {facts.pipeline} counts"
         if wrong:
-            yield Found(
-                message=say("{value} has the wrong shape, expected {expected}", value=str(value), expected=expected), key=key
-            )
+            yield Found(message=f"{value} has the wrong shape, expected {expected}", key=key)
 
 
 CHECK = Check(

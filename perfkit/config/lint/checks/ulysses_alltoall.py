@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from perfkit.config.lint.check import Check, Found
 from perfkit.config.lint.facts import facts_of, is_on
 from perfkit.config.lint.subjects import Config
-from perfkit.core.texts import say
 
 
 def _check(config: Config) -> Iterator[Found]:
@@ -20,7 +19,7 @@ def _check(config: Config) -> Iterator[Found]:
         and not is_on(config, "parallel.enable_alltoall")
     ):
         yield Found(
-            message=say("{algorithm} without enable_alltoall: all-to-all is replaced by slower operators", algorithm=algorithm),
+            message=f"{algorithm} without enable_alltoall: all-to-all is replaced by slower operators",
             key="parallel.enable_alltoall",
         )
 
