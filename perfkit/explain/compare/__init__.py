@@ -22,7 +22,7 @@ from perfkit.core.spec.plan import Plan
 from perfkit.core.units import NS_PER_S, format_change, format_ns, significant
 from perfkit.explain.alignment import Alignment, LossSeries, align_losses, series_of_run
 from perfkit.explain.compare._graphs import graphs_document
-from perfkit.explain.compare._measure import Measure, beyond_noise, measure
+from perfkit.explain.compare._measure import Measure, as_read, beyond_noise, measure
 from perfkit.explain.compare._parts import Part, common, parts
 from perfkit.explain.compare._planned import Beside, Finding, beside
 from perfkit.explain.compare.names import compare_names, names_document
@@ -211,7 +211,7 @@ def _runs(a: Run, b: Run, noise_ratio: float) -> Comparison:
         beyond_noise=decided,
         sentences=_sentences(rows, left, right, decided, (old.median_ns, new.median_ns)),
         config=tuple(changed(a, b)),
-        notes=(*old.notes, *new.notes, *notes, *more),
+        notes=tuple(dict.fromkeys((*old.notes, *new.notes, *notes, *more))),
         extra={"samples": {"a": _samples(old), "b": _samples(new)}, **per_token},
     )
 
@@ -280,6 +280,7 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
             timed = _runs(a, b, noise_ratio)
         except NotMeasuredError:
             timed = None
+    odd = (note for side in (a, b) if isinstance(side, Run) for note in as_read(side))
     return Comparison(
         a=left.name,
         b=right.name,
@@ -291,7 +292,7 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
         beyond_noise=timed.beyond_noise if timed else None,
         sentences=(f"{found.verdict}: {found.judgement.reasons[0]}", *(timed.sentences if timed else ())),
         config=tuple(config),
-        notes=found.notes,
+        notes=tuple(dict.fromkeys((*found.notes, *odd))),
         alignment=found,
         extra=found.to_json(),
     )

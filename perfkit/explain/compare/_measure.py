@@ -65,6 +65,7 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
         broken_down = parts[["rank", "step"]].drop_duplicates()
         steps = steps.merge(broken_down, on=["rank", "step"])
     steps, notes = _common(steps)
+    notes = [*as_read(run), *notes]
     durations = steps.groupby("step")["duration_ns"].mean().sort_index()
     after = durations.drop(list(robust.warm_up(steps)))
     chosen = after[~robust.outliers(after, least=OUTLIER_RATIO * float(after.median()))]
@@ -80,6 +81,12 @@ def measure(run: Run, *, ranks: tuple[int, ...] | None = None) -> Measure:
         overlapped_ns=_mean(steady, "overlapped_ns"),
         notes=tuple(notes),
     )
+
+
+def as_read(run: Run) -> tuple[str, ...]:
+    """What was odd when the run was read, skipped iterations among it, and what of it was lost: its figures rest on the rest."""
+    lost = sum(dropped.count for dropped in run.dropped)
+    return (*run.notes, *([f"{run.name}: {lost} item{'s' * (lost != 1)} could not be read"] if lost else []))
 
 
 def stages(run: Run) -> Mapping[int, tuple[int, ...]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfkit.core.errors import InputError
 from perfkit.core.quantity import listed
+from perfkit.core.settings import PROJECT_FILE, project_folder
 from perfkit.face.cli._command import Command
 from perfkit.face.cli._document import print_document
 from perfkit.face.cli._screen import say
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", help="the tuning project (default: the nearest one above this folder)")
+    parser.add_argument("--folder", type=Path, help="the tuning project (default: the nearest one above this folder)")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     _add_writing(actions)
     show = _action(actions, "show", _show, "print the ladder of rounds")
@@ -98,10 +100,24 @@ def _run(arguments: argparse.Namespace) -> int:
     from perfkit.project.experiments import ExperimentLog
 
     folder = arguments.folder or find_project()
-    if folder is None:
-        raise InputError("log", ["this folder lies in no tuning project; give --folder, or make one with: perfkit demo FOLDER"])
+    if arguments.action in (_start, _import):
+        folder = _project(folder or project_folder() or Path.cwd())
+    elif folder is None:
+        begin = "this folder lies in no tuning project; `perfkit log start TITLE --hypothesis WHY` makes it one, or give --folder"
+        raise InputError("log", [begin])
     arguments.action(ExperimentLog(folder), arguments)
     return 0
+
+
+def _project(folder: Path) -> Path:
+    """A log begins in a project, which every page and command then finds from any folder below."""
+    from perfkit.project import create_project
+    from perfkit.record.listing import printable
+
+    if not (folder / PROJECT_FILE).is_file():
+        create_project(folder, printable(folder.resolve().name)[:200] or "tuning")
+        say(sys.stdout, f"{folder} is a tuning project now: {PROJECT_FILE} holds its goal, `perfkit serve` opens it")
+    return folder
 
 
 def _start(log: ExperimentLog, arguments: argparse.Namespace) -> None:

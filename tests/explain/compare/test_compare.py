@@ -15,7 +15,7 @@ from perfkit.config.dialects import read_config
 from perfkit.core.breakdown import Breakdown
 from perfkit.core.errors import InputError, NotMeasuredError
 from perfkit.core.resources import data_folder
-from perfkit.core.run import Run
+from perfkit.core.run import Dropped, Run
 from perfkit.core.schema import TABLES, pandas_dtype
 from perfkit.core.source import Source
 from perfkit.explain.compare import compare
@@ -23,6 +23,7 @@ from perfkit.explain.compare._parts import common, parts
 from perfkit.explain.compare._planned import planned_stage
 from perfkit.explain.compare.settings import group_of
 from perfkit.predict.estimate import estimate
+from perfkit.record.load import load
 
 DATA = data_folder()
 PLAN = DATA / "configs" / "llama2_13b.toml"
@@ -332,3 +333,22 @@ def test_ranks_with_other_steps_are_compared_on_the_common_ones():
     found = compare(run, replace(run, tables=short))
     assert found.beyond_noise is False
     assert any("4 step(s) that not all ranks recorded" in note for note in found.notes)
+
+
+def test_what_was_odd_or_lost_when_a_side_was_read_stands_beside_its_figures():
+    lost = Dropped("line of a step without a number", 2, "a.log", "steps")
+    odd = "a.log skips 3 iteration(s), first in step 2; their time counts, and they learn nothing"
+    a = replace(run_of(steps_of(10**9), name="a.log"), notes=(odd,), dropped=(lost,))
+    b = run_of(steps_of(10**9, seed=1), name="b.log")
+    for pair in ((a, b), (b, a), (a, read_config(PLAN))):
+        told = compare(*pair, **({} if isinstance(pair[1], Run) else {"device": "Ascend-910B2"})).notes
+        assert odd in told
+        assert "a.log: 2 items could not be read" in told
+    assert not any("could not be read" in note or "skips" in note for note in compare(b, b).notes)
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "traces" / "logs").rglob("*.log")), ids=lambda path: path.name)
+def test_losses_are_compared_with_all_that_was_odd_in_their_logs(path):
+    run = load(path)
+    assert run.notes
+    assert set(run.notes) <= set(compare(run, run, kind="losses").notes)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from perfkit.face.cli import main
+from perfkit.project import find_project
 from perfkit.project.sample import demo
 
 
@@ -57,3 +58,17 @@ def test_a_folder_that_is_no_project_is_said_to_be_none(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     assert main(["log", "show"]) == 2
     assert "no tuning project" in capsys.readouterr().err
+
+
+def test_a_first_round_makes_a_folder_the_project_that_later_calls_find(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("PERFKIT_PROJECT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["log", "start", "pp 2", "--hypothesis", "two stages free memory"]) == 0
+    assert "is a tuning project now" in capsys.readouterr().out
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert main(["log", "show"]) == 0
+    assert "pp 2" in capsys.readouterr().out
+    assert main(["log", "start", "pp 4", "--hypothesis", "four free more", "--abandon", "not worth its run"]) == 0
+    assert "is a tuning project now" not in capsys.readouterr().out
+    assert find_project() == tmp_path
