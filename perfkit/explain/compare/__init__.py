@@ -280,7 +280,7 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
             timed = _runs(a, b, noise_ratio)
         except NotMeasuredError:
             timed = None
-    odd = (note for side in (a, b) if isinstance(side, Run) for note in as_read(side))
+    told = timed.notes if timed else tuple(note for side in (a, b) if isinstance(side, Run) for note in as_read(side))
     return Comparison(
         a=left.name,
         b=right.name,
@@ -292,7 +292,7 @@ def _losses(a: Run | LossSeries, b: Run | LossSeries, noise_ratio: float) -> Com
         beyond_noise=timed.beyond_noise if timed else None,
         sentences=(f"{found.verdict}: {found.judgement.reasons[0]}", *(timed.sentences if timed else ())),
         config=tuple(config),
-        notes=tuple(dict.fromkeys((*found.notes, *odd))),
+        notes=tuple(dict.fromkeys((*found.notes, *told))),
         alignment=found,
         extra=found.to_json(),
     )

@@ -343,7 +343,7 @@ def test_what_was_odd_or_lost_when_a_side_was_read_stands_beside_its_figures():
     for pair in ((a, b), (b, a), (a, read_config(PLAN))):
         told = compare(*pair, **({} if isinstance(pair[1], Run) else {"device": "Ascend-910B2"})).notes
         assert odd in told
-        assert "a.log: 2 items could not be read" in told
+        assert "a.log: 2 items could not be read." in told
     assert not any("could not be read" in note or "skips" in note for note in compare(b, b).notes)
 
 
@@ -352,3 +352,9 @@ def test_losses_are_compared_with_all_that_was_odd_in_their_logs(path):
     run = load(path)
     assert run.notes
     assert set(run.notes) <= set(compare(run, run, kind="losses").notes)
+
+
+def test_losses_with_step_times_tell_which_steps_their_times_leave_out():
+    run = load(next((DATA / "traces" / "logs").glob("meg*.log")))
+    assert any("left out" in note for note in compare(run, run, kind="runs").notes)
+    assert set(compare(run, run, kind="runs").notes) <= set(compare(run, run, kind="losses").notes)
